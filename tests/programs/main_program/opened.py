@@ -7,7 +7,7 @@ LINES = 400
 _path = os.path.join(tempfile.mkdtemp(), "lines")
 with open(_path, "w") as _file:
     _file.writelines(f"{number:15}\n" for number in range(LINES))
-_lines = open(_path, "rb", buffering=0)
+_lines = open(_path, "rb", buffering=0)  # noqa: SIM115
 
 
 def line(number):

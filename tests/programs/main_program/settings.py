@@ -17,7 +17,6 @@ import jax
 import numpy as np
 import PIL.Image
 import PIL.ImageFile
-import torch
 
 grain = importlib.import_module(sys.argv[1])
 
@@ -38,8 +37,6 @@ np.set_printoptions(precision=3)
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_default_prng_impl", "rbg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
-torch.set_default_dtype(torch.float64)
-torch.set_num_threads(1)
 PIL.ImageFile.LOAD_TRUNCATED_IMAGES = True
 PIL.Image.MAX_IMAGE_PIXELS = 7
 json.patched = True
@@ -48,14 +45,14 @@ value = "top"
 
 
 def found():
-    first = warnings.filters[0]
+    mine = [one for one in warnings.filters if getattr(one[1], "pattern", "") == "mine"]
     return {
         "recursion": sys.getrecursionlimit(),
         "digits": sys.get_int_max_str_digits(),
         "path": sys.path[-1],
         "argv": sys.argv[2:],
         "environment": [os.environ.get("SET_AT_THE_TOP"), os.environ.get("SET_LATER")],
-        "filter": [first[0], getattr(first[1], "pattern", None), first[2].__name__],
+        "filter": [mine[0][0], mine[0][2].__name__],
         "root level": logging.getLogger().level,
         "level": logging.getLogger("mine").level,
         "precision": decimal.getcontext().prec,
@@ -68,8 +65,6 @@ def found():
         "ones": str(jax.numpy.ones(2).dtype),
         "key": jax.random.key_data(jax.random.key(0)).tolist(),
         "promotion": jax.config.jax_numpy_rank_promotion,
-        "tensor": str(torch.ones(1).dtype),
-        "threads": torch.get_num_threads(),
         "truncated": PIL.ImageFile.LOAD_TRUNCATED_IMAGES,
         "pixels": PIL.Image.MAX_IMAGE_PIXELS,
         "patched": hasattr(json, "patched"),

@@ -3,6 +3,7 @@ import os
 import sys
 import types
 
+import numpy as np
 import torch
 
 from gristmill.torch import DataLoader
@@ -30,14 +31,18 @@ class Probe:
             torch.are_deterministic_algorithms_enabled(),
             "settings_of_mine" in sys.modules,
             os.getppid() == self.parent,
+            str(torch.get_default_dtype()),
+            np.geterr()["divide"],
         ]
 
 
 sys.modules["settings_of_mine"] = types.SimpleNamespace(value=7)
 torch.use_deterministic_algorithms(True)
+torch.set_default_dtype(torch.float64)
+np.seterr(divide="raise")
 for add in (function, lambda x: function(x)):
     iterator = iter(
         DataLoader(Probe(add), None, num_workers=1, multiprocessing_context="launcher")
     )
     assert multiprocessing.active_children() == []
-    assert next(iterator) == [3, False, False, False]
+    assert next(iterator) == [3, False, False, False, "torch.float64", "raise"]

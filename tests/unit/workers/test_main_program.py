@@ -1,0 +1,259 @@
+"""The top level of a script with a guard runs once more, for all of its workers."""
+
+import json
+import shutil
+import subprocess
+import sys
+import types
+
+import pytest
+
+from faults.scripts import DEADLINE_S, PROGRAMS, environment, run
+from gristmill._workers import main_module
+
+FOLDER = PROGRAMS / "main_program"
+GUARD = 'if __name__ == "__main__":'
+
+
+def outcome(script, *arguments):
+    """Run a script as users do, from its file, and return how it ended."""
+    return subprocess.run(
+        [sys.executable, script, *arguments],
+        env=environment(), capture_output=True, text=True, timeout=DEADLINE_S,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def printed(script, *arguments):
+    done = outcome(script, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Which programs run again
+
+
+@pytest.fixture
+def described(monkeypatch, tmp_path):
+    """Return the description of a main program with a text, and with attributes."""
+
+    def describe(text=None, **attributes):
+        main = types.ModuleType("__main__")
+        if text is not None:
+            main.__file__ = str(tmp_path / "train.py")
+            (tmp_path / "train.py").write_bytes(text.encode())
+        vars(main).update(attributes)
+        monkeypatch.setitem(sys.modules, "__main__", main)
+        main_module._guarded_lines.cache_clear()
+        return main_module.description()
+
+    return describe
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{GUARD}\n    main()",
+        "if '__main__' == __name__: main()",
+        'if __name__ == "__main__" and True:\n    main()',
+        f"try:\n    {GUARD}\n        main()\nfinally:\n    pass",
+        f"if True:\n    pass\nelse:\n    {GUARD}\n        main()",
+        f"{GUARD}\n    main()\nelse:\n    pass",
+        f"# coding: utf-8\n{GUARD} main('é')",
+    ],
+)
+def test_a_program_with_a_guard_runs_again(described, tmp_path, text):
+    description, others = main_module.parted(described(text))
+    assert json.loads(description)[:2] == [
+        "init_main_from_path",
+        f"{tmp_path}/train.py",
+    ]
+    assert others == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "main()",
+        'if __name__ != "__main__":\n    raise SystemExit',
+        'if not __name__ == "__main__":\n    raise SystemExit',
+        'if __name__ in ("__main__", "__mp_main__"):\n    main()',
+        'if __name__ == "__main__" or True:\n    main()',
+        f"def f():\n    {GUARD}\n        main()",
+        f"class F:\n    {GUARD}\n        main()",
+        f"# {GUARD}",
+        f"'''\n{GUARD}\n    main()\n'''",
+        f"{GUARD}\nmain(",
+        f"{GUARD} main('\0')",
+        None,
+    ],
+)
+def test_a_program_without_a_guard_does_not_run_again(described, text):
+    assert described(text) == ()
+
+
+def test_a_runner_or_a_package_does_not_run_again(described, tmp_path):
+    text = f"{GUARD}\n    main()"
+    for name in ("pytest", "default_worker.py", "ipykernel_launcher.py", "ipython"):
+        (tmp_path / name).write_text(text)
+        assert described(text, __file__=str(tmp_path / name)) == ()
+    for name in ("__main__", "package.__main__"):
+        assert described(text, __spec__=types.SimpleNamespace(name=name)) == ()
+    assert described(text, __file__=str(tmp_path / "archive.zip" / "app.py")) == ()
+
+
+def test_a_module_runs_again_by_its_name(described):
+    spec = types.SimpleNamespace(name="package.train")
+    text, _ = main_module.parted(described(f"{GUARD}\n    main()", __spec__=spec))
+    assert json.loads(text)[:2] == ["init_main_from_name", "package.train"]
+
+
+def test_long_and_odd_arguments_arrive(described, monkeypatch):
+    arguments = ["train.py", "\udce9" * 50_000, "é\n", "--flag"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    description = described(f"{GUARD}\n    main()")
+    assert max(map(len, description)) < 100_000
+    assert all(part.isascii() for part in description)
+    text, others = main_module.parted(["torch", *description, "jax"])
+    assert json.loads(text)[2] == arguments
+    assert others == ["torch", "jax"]
+
+
+# Once for all workers
+
+
+@pytest.mark.multiprocess
+def test_the_top_level_runs_once_for_all_workers(tmp_path):
+    arguments = ("does nothing", tmp_path / "runs", b"\xe9" * 70_000)
+    assert printed(FOLDER / "top_level.py", *arguments) == "raise\nraise\n1\n"
+
+
+@pytest.mark.multiprocess
+def test_a_top_level_with_threads_runs_in_each_worker(tmp_path):
+    done = outcome(FOLDER / "top_level.py", "threads", tmp_path / "runs")
+    # In the launcher, and in two workers of each of two loaders.
+    assert done.stdout == "raise\nraise\n5\n", done.stderr
+    assert done.stderr.count("the top level of the main program starts 1 thread") == 1
+
+
+@pytest.mark.multiprocess
+def test_a_module_that_is_the_main_program_runs_again(tmp_path):
+    done = outcome("-m", "programs.main_program.top_level", "", tmp_path / "runs")
+    assert done.stdout == "raise\nraise\n1\n", done.stderr
+
+
+@pytest.mark.multiprocess
+def test_a_script_that_is_gone_gives_its_settings(tmp_path):
+    script = shutil.copy(FOLDER / "top_level.py", tmp_path)
+    assert printed(script, "deletes", tmp_path / "runs") == "raise\nraise\n0\n"
+
+
+@pytest.mark.multiprocess
+def test_a_script_that_iterates_outside_its_guard_does_not_run_again(tmp_path):
+    script = tmp_path / "train.py"
+    text = (FOLDER / "top_level.py").read_text()
+    script.write_text(text.replace(GUARD, f"print(found())\n{GUARD}"))
+    assert printed(script, "", tmp_path / "runs") == "raise\nraise\nraise\n0\n"
+
+
+@pytest.mark.multiprocess
+def test_drop_in_runs_the_top_level_of_its_script_again(tmp_path):
+    script = tmp_path / "train.py"
+    text = (FOLDER / "top_level.py").read_text()
+    script.write_text(text.replace("gristmill", "grain"))
+    done = outcome("-m", "gristmill.drop_in", script, "", tmp_path / "runs")
+    assert done.stdout == "raise\nraise\n1\n", done.stderr
+
+
+@pytest.mark.multiprocess
+def test_workers_read_files_that_the_top_level_opened_on_their_own():
+    printed(FOLDER / "imports_opened.py")
+
+
+@pytest.mark.multiprocess
+def test_handlers_that_the_top_level_sets_do_not_end_workers(tmp_path):
+    out = printed(FOLDER / "top_level.py", "signals", tmp_path / "runs")
+    assert out == "raise\nraise\n1\n"
+
+
+# Top levels that cannot run again
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize(
+    ("way", "expected"),
+    [
+        ("raises", ["KeyError: 'mine'", 'top_level.py", line']),
+        ("exits", ["SystemExit: usage", 'top_level.py", line']),
+        ("iterates", ["__mp_main__", "line 34) iterates a loader with workers"]),
+    ],
+)
+def test_what_the_top_level_raises_in_workers_is_reported(tmp_path, way, expected):
+    done = outcome(FOLDER / "top_level.py", way, tmp_path / "runs")
+    assert done.returncode == 1
+    assert "WorkerDied: Worker processes cannot start" in done.stderr
+    assert f"Workers run the top level of {FOLDER}/top_level.py again" in done.stderr
+    for text in expected:
+        assert text in done.stderr
+    assert len((tmp_path / "runs").read_text().split()) == 1
+
+
+@pytest.mark.multiprocess
+def test_a_top_level_that_ends_the_process_is_a_failure(tmp_path):
+    done = outcome(FOLDER / "top_level.py", "ends", tmp_path / "runs")
+    assert "ended 3 times before a worker had started" in done.stderr
+
+
+@pytest.mark.multiprocess
+def test_a_loader_closes_while_the_top_level_runs(tmp_path):
+    printed(FOLDER / "top_level.py", "never ends", tmp_path / "runs")
+
+
+# What is in workers then
+
+
+# What changes what code computes, or whether it fails.
+COMPUTING = {
+    "digits": 5000,
+    "errors": {"divide": "raise", "over": "warn", "under": "ignore", "invalid": "warn"},
+    "filter": ["error", "UserWarning"],
+    "key": [0, 0, 0, 0],
+    "level": 10,
+    "ones": "float64",
+    "pixels": 7,
+    "precision": 5,
+    "promotion": "raise",
+    "recursion": 3456,
+    "root level": 20,
+    "truncated": True,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+def test_settings_of_the_top_level_are_in_workers_as_with_grain():
+    pytest.importorskip("grain")
+    theirs = json.loads(printed(FOLDER / "settings.py", "grain", "1"))
+    ours = json.loads(printed(FOLDER / "settings.py", "gristmill", "1"))
+    assert ours == theirs
+    assert ours.items() >= COMPUTING.items()
+    # Functions are sent with what the program has set since; modules are not.
+    assert (ours["sent"], ours["in the module"]) == ("later", "top")
+    assert ours["patched"] and ours["module"]
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+def test_settings_are_in_workers_of_a_program_that_cannot_run_again():
+    found = json.loads(run("main_program/settings", "gristmill", "1"))
+    assert found.items() >= COMPUTING.items()
+    assert found["environment"] == ["1", "1"]
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("runs_again", [True, False])
+def test_classes_that_jax_takes_apart_are_so_in_workers(runs_again):
+    pytest.importorskip("jax")
+    program = "main_program/pytrees"
+    found = printed(PROGRAMS / f"{program}.py", "1") if runs_again else run(program, 1)
+    assert found == "[0, 1] [[0, 0], [1, 1]] a\n[2, 3] [[2, 2], [3, 3]] a\n"
