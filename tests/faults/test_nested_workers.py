@@ -1,0 +1,129 @@
+"""A worker has no workers: modules that iterate a loader are not imported for ever."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import gristmill as g
+from faults.scripts import DEADLINE_S, PROGRAMS, environment
+
+pytestmark = pytest.mark.multiprocess
+
+FOLDER = PROGRAMS / "faults" / "nested_workers"
+LINES = (FOLDER / "train.py").read_text().splitlines()
+MODULE = "programs.faults.nested_workers.iterates"
+REFUSAL = "iterates a loader with workers"
+
+
+def imported(way, imports, then="pass"):
+    """Import the module in a process of its own; returns that, and the imports."""
+    paths = os.pathsep.join([str(FOLDER), environment()["PYTHONPATH"]])
+    done = subprocess.run(
+        [sys.executable, "-c", f"import train; {then}"],
+        env={**environment(), "PYTHONPATH": paths, "WAY": way, "IMPORTS": str(imports)},
+        capture_output=True, text=True, timeout=DEADLINE_S, start_new_session=True,
+    )  # fmt: skip
+    return done, len(imports.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    "way", ["DataLoader", "load", "mp_prefetch", "spawn", "forkserver", "launcher"]
+)
+def test_a_module_that_iterates_when_imported_is_refused(tmp_path, way):
+    done, imports = imported(way, tmp_path / "imports")
+    # Once by the program, and once by what its first worker is to be.
+    assert (done.returncode, imports) == (1, 2), done.stderr
+    line = LINES.index("    print(list(loader()))") + 1
+    assert f"train ({FOLDER}/train.py, line {line}) {REFUSAL} when it is" in done.stderr
+    assert 'behind `if __name__ == "__main__":`' in done.stderr
+
+
+def test_a_module_that_iterates_when_imported_runs_with_forks(tmp_path):
+    done, imports = imported("fork", tmp_path / "imports")
+    assert (done.stdout, imports) == ("[0, 1, 2, 3]\n", 1), done.stderr
+
+
+def test_a_process_that_an_import_in_a_worker_starts_is_refused(tmp_path):
+    done, imports = imported("subprocess", tmp_path / "imports")
+    # The program, a script and its import, and the same again for the first worker.
+    assert (done.returncode, imports) == (1, 6), done.stderr
+    line = next(i for i, text in enumerate(LINES, 1) if "train.Numbers()" in text)
+    assert f"__main__ ({FOLDER}/train.py, line {line}) {REFUSAL}" in done.stderr
+
+
+def test_a_thread_that_an_import_in_a_worker_starts_is_refused(tmp_path):
+    done, imports = imported("thread", tmp_path / "imports", "train.thread.join()")
+    assert done.stdout == "[0, 1, 2, 3]\n", done.stderr
+    # By the program, by the zygote, and by the worker, since the zygote has a thread.
+    assert imports <= 3
+
+
+class Nested:
+    """Each item is what a loader with a worker gives in the process that is asked."""
+
+    def __init__(self, iterate):
+        self.iterate = iterate
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return self.iterate()
+
+
+def iterate_load():
+    return list(g.load(range(2), num_epochs=1, worker_count=1))
+
+
+def iterate_torch():
+    from gristmill.torch import DataLoader
+
+    return list(DataLoader(range(2), None, num_workers=1))
+
+
+def iterate_in_subprocess():
+    text = (
+        "import gristmill as g; print(*g.load(range(2), num_epochs=1, worker_count=1))"
+    )
+    command = [sys.executable, "-c", text]
+    out = subprocess.check_output(command, env=environment(), text=True)
+    return [int(word) for word in out.split()]
+
+
+def import_iterates():
+    importlib.import_module(MODULE)
+
+
+@pytest.mark.parametrize("iterate", [iterate_load, iterate_torch])
+def test_a_loader_that_a_step_iterates_has_no_workers(iterate):
+    assert [*g.load(Nested(iterate), num_epochs=1)] == [[0, 1]]
+    with pytest.raises(RuntimeError, match=rf"^{__name__} \(\S+, line \d+\) {REFUSAL}"):
+        list(g.load(Nested(iterate), num_epochs=1, worker_count=1))
+
+
+@pytest.mark.parametrize("context", ["fork", "launcher"])
+@pytest.mark.parametrize("iterate", [iterate_load, iterate_torch])
+def test_a_loader_that_a_dataset_of_torch_iterates_has_no_workers(iterate, context):
+    from gristmill.torch import DataLoader
+
+    loader = DataLoader(
+        Nested(iterate), None, num_workers=1, multiprocessing_context=context
+    )
+    with pytest.raises(RuntimeError, match=rf"{__name__} \(\S+, line \d+\) {REFUSAL}"):
+        list(loader)
+
+
+def test_a_module_that_a_step_imports_is_named():
+    where = rf"^{re.escape(MODULE)} \(\S+iterates\.py, line 4\) {REFUSAL} when it is"
+    with pytest.raises(RuntimeError, match=where):
+        list(g.load(Nested(import_iterates), num_epochs=1, worker_count=1))
+
+
+def test_a_program_that_a_step_starts_may_have_workers():
+    assert [*g.load(Nested(iterate_in_subprocess), num_epochs=1, worker_count=1)] == [
+        [0, 1]
+    ]
