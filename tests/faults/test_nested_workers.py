@@ -98,6 +98,9 @@ def import_iterates():
     importlib.import_module(MODULE)
 
 
+@pytest.mark.claim(
+    "a loader with workers that a step iterates in a worker fails with AssertionError"
+)
 @pytest.mark.parametrize("iterate", [iterate_load, iterate_torch])
 def test_a_loader_that_a_step_iterates_has_no_workers(iterate):
     assert [*g.load(Nested(iterate), num_epochs=1)] == [[0, 1]]

@@ -120,9 +120,11 @@ def test_the_launcher_pickles_and_says_what_cannot_be():
 
 @pytest.mark.claim(
     'multiprocessing_context="launcher" is one more way to start workers: forks of a '
-    "clean process that has imported torch and nothing of your program."
+    "process that has imported torch and run the top level of your script again, as "
+    "spawn does."
 )
-def test_workers_of_the_launcher_see_what_is_sent_and_nothing_that_was_set():
+@pytest.mark.claim("torch")
+def test_workers_of_the_launcher_see_what_is_sent_and_settings():
     run("torch_loader/start_method/launcher_sees_what_is_sent")
 
 

@@ -5,6 +5,7 @@ run in other processes.
 """
 
 import os
+import random
 import signal
 import sys
 import threading
@@ -35,12 +36,16 @@ if __name__ != "__main__":
     if way == "never ends":
         time.sleep(1000)
 np.seterr(divide="raise")
+random.seed(0)
+np.random.seed(0)  # noqa: NPY002
 
 
 class Look(gristmill.MapTransform):
     def map(self, i):
         if way == "signals":
             os.killpg(0, signal.SIGTERM)
+        if way == "draws":
+            return f"{random.random()} {np.random.rand()}"  # noqa: NPY002
         return np.geterr()["divide"]
 
 

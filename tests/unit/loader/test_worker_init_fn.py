@@ -42,6 +42,7 @@ def loaders(function, told, **options):
 
 
 @pytest.mark.multiprocess
+@pytest.mark.claim("worker_init_fn=")
 def test_worker_init_fn_is_called_in_each_worker_before_all_else():
     told = []
 

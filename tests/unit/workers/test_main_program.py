@@ -123,9 +123,24 @@ def test_long_and_odd_arguments_arrive(described, monkeypatch):
 
 
 @pytest.mark.multiprocess
+@pytest.mark.claim(
+    "each worker runs the top level of the main script again, in every epoch"
+)
 def test_the_top_level_runs_once_for_all_workers(tmp_path):
     arguments = ("does nothing", tmp_path / "runs", b"\xe9" * 70_000)
     assert printed(FOLDER / "top_level.py", *arguments) == "raise\nraise\n1\n"
+
+
+@pytest.mark.multiprocess
+@pytest.mark.claim(
+    "workers of a script that seeds random or NumPy at its top level draw the same"
+    " numbers, again in every epoch"
+)
+def test_workers_do_not_share_the_seeds_of_the_top_level(tmp_path):
+    out = printed(FOLDER / "top_level.py", "draws", tmp_path / "runs")
+    numbers = out.split()[:-1]
+    # Two for each element of both loaders.
+    assert len({*numbers}) == len(numbers) == 32
 
 
 @pytest.mark.multiprocess
@@ -244,6 +259,11 @@ def test_settings_of_the_top_level_are_in_workers_as_with_grain():
 
 @pytest.mark.slow
 @pytest.mark.multiprocess
+@pytest.mark.claim("what a notebook has set in libraries is not set in its workers")
+@pytest.mark.claim("JAX")
+@pytest.mark.claim("NumPy")
+@pytest.mark.claim("Pillow")
+@pytest.mark.claim("Python")
 def test_settings_are_in_workers_of_a_program_that_cannot_run_again():
     found = json.loads(run("main_program/settings", "gristmill", "1"))
     assert found.items() >= COMPUTING.items()
@@ -251,6 +271,10 @@ def test_settings_are_in_workers_of_a_program_that_cannot_run_again():
 
 
 @pytest.mark.multiprocess
+@pytest.mark.claim(
+    "in workers, classes of __main__ that JAX has registered as pytrees are leaves, and"
+    " their instances cannot be sent"
+)
 @pytest.mark.parametrize("runs_again", [True, False])
 def test_classes_that_jax_takes_apart_are_so_in_workers(runs_again):
     pytest.importorskip("jax")
