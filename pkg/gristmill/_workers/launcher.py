@@ -131,7 +131,7 @@ def main(entry: str) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     module = importlib.import_module(entry)  # Once, and not again in every zygote.
     outcome = _import_all(module, wanted)
-    del os.environ[nesting.IMPORTING]
+    os.environ.pop(nesting.IMPORTING, None)
     gc.freeze()  # What is never looked at is never copied.
     gc.enable()
     os.set_inheritable(int(fd), False)

@@ -67,9 +67,9 @@ def fork(child: Callable[[], None]) -> tuple[int, int]:
 
 
 def _quiet_fork() -> int:
-    """Fork without the warning about threads, of which BLAS has some."""
+    """Fork without the warnings of Python and JAX about threads."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")
         return os.fork()
 
 
