@@ -98,8 +98,11 @@ if not TYPE_CHECKING:
 
 moved.find_moved_modules()
 imports.when_imported("absl.flags", "gristmill._peers.absl_flags:define")
-imports.when_imported(
-    "keras.src.trainers.data_adapters", "gristmill._peers.keras:adapt"
-)
+for _module, _act in {
+    "keras.src.trainers.data_adapters": "adapt",
+    "keras.src.utils.backend_utils": "recognise_pipelines",
+    "keras.src.utils.dataset_utils": "recognise_datasets",
+}.items():
+    imports.when_imported(_module, f"gristmill._peers.keras:{_act}")
 imports.when_imported("gristmill._dataset", "gristmill._observe:observe_datasets")
 monitoring.setup_telemetry()

@@ -125,7 +125,9 @@ class Watch:
         if not found:
             self._rest(iterator)
             return
-        iterator.__class__ = self._kind
+        # Keras looks for our code on the stack, where compiled code does not appear.
+        visible = "keras" in sys.modules
+        iterator.__class__ = visible_class(self._kind) if visible else self._kind
         self._kind = None
         self.complete = False
 
@@ -235,6 +237,19 @@ def resting_class(kind: type) -> type:
         watch.left -= 1
         if watch.left <= 0:
             watch.start(self)
+        return advance(self)
+
+    return _like(kind, __next__)
+
+
+@functools.cache
+def visible_class(kind: type) -> type:
+    """Return a class of iterators like `kind` whose calls are on Python's stack."""
+    if hasattr(kind.__next__, "__code__"):  # type: ignore[attr-defined]
+        return kind
+    advance = kind.__next__  # type: ignore[attr-defined]
+
+    def __next__(self: Any) -> Any:
         return advance(self)
 
     return _like(kind, __next__)

@@ -1,14 +1,17 @@
-"""Lets Keras train on Gristmill's loaders and datasets.
+"""Lets Keras use Gristmill's loaders and datasets where it uses Grain's.
 
-Keras takes Grain's objects, which it knows by the names of their classes, and makes new
-ones of the installed Grain from their parts.  Ours are iterated over as they are.
+Keras recognises Grain's objects by the names of their classes, makes new ones of the
+installed Grain from their parts, and looks for Grain's files on the call stack.  Each
+function here patches one of Keras's modules when a program imports it.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Iterator
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,15 +20,23 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill.loader import DataLoader
 
-__all__ = ["adapt"]
+__all__ = ["adapt", "recognise_datasets", "recognise_pipelines"]
 
 _OURS = (DataLoader, IterDataset, MapDataset)
+# Parts of this package that call user code: True if as Grain does, False if as torch.
+_CALLERS = {
+    "_dataset": True,
+    "_engine": True,
+    "_observe": True,
+    "loader": True,
+    "_torch": False,
+}
 
 
 def adapt(adapters: Any) -> None:
     """Let ``keras.src.trainers.data_adapters`` take ours wherever it takes Grain's.
 
-    Versions of Keras that know no Grain stay as they are.
+    Versions of Keras that do not support Grain stay unchanged.
     """
     known = getattr(adapters, "is_grain_dataset", None)
     theirs = getattr(adapters, "GrainDatasetAdapter", None)
@@ -41,6 +52,57 @@ def adapt(adapters: Any) -> None:
 
     adapters.is_grain_dataset = is_grain_dataset
     theirs.__new__ = make
+
+
+def recognise_datasets(utils: Any) -> None:
+    """Let ``keras.src.utils.dataset_utils`` take our datasets for Grain's.
+
+    Versions of Keras that do not support Grain there stay unchanged.
+    """
+    known = getattr(utils, "is_grain_dataset", None)
+    spec = getattr(utils, "_get_type_spec", None)
+    if known is None or spec is None:
+        return
+
+    def is_grain_dataset(dataset: Any) -> bool:
+        return isinstance(dataset, (IterDataset, MapDataset)) or known(dataset)
+
+    def get_type_spec(dataset: Any) -> Any:
+        # Keras's function imports Grain, and returns its MapDataset for both kinds.
+        ours = isinstance(dataset, (IterDataset, MapDataset))
+        return MapDataset if ours else spec(dataset)
+
+    utils.is_grain_dataset = is_grain_dataset
+    utils._get_type_spec = get_type_spec
+
+
+def recognise_pipelines(utils: ModuleType) -> None:
+    """Let preprocessing layers see that one of our pipelines calls them.
+
+    They compute on the CPU there, as in Grain's.  `utils` is
+    ``keras.src.utils.backend_utils``; versions of Keras whose layers do not look stay
+    unchanged.
+    """
+    known = getattr(utils, "in_grain_data_pipeline", None)
+    if known is None:
+        return
+
+    def in_grain_data_pipeline() -> bool:
+        return _is_in_pipeline(sys._getframe(1)) or known()
+
+    utils.in_grain_data_pipeline = in_grain_data_pipeline  # type: ignore[attr-defined]
+
+
+def _is_in_pipeline(frame: FrameType | None) -> bool:
+    """Return whether the innermost caller of user code is a Grain-like pipeline."""
+    while frame is not None:
+        package, _, rest = frame.f_globals.get("__name__", "").partition(".")
+        if package == "gristmill":
+            found = _CALLERS.get(rest.partition(".")[0])
+            if found is not None:
+                return found
+        frame = frame.f_back
+    return False
 
 
 def _adapter_class(theirs: Any, utils: Any) -> type[Any]:

@@ -49,3 +49,6 @@ for data in (records, records.to_iter_dataset(), loader):
     model.fit(data, validation_data=data, verbose=0)
     model.evaluate(data, verbose=0)
     print(model.predict(data, verbose=0).shape)
+
+pair = keras.utils.split_dataset(records, left_size=1, preferred_backend="torch")
+print(*map(len, pair))

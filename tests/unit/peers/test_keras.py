@@ -5,13 +5,14 @@ import pytest
 
 import gristmill
 from faults.scripts import run
-from support.keras_pairs import Pairs, X, Y
+from support.keras_pairs import Pairs, X, Y, looks_like_pipeline
 
 keras = pytest.importorskip("keras")
 grain = pytest.importorskip("grain")
 
 from keras.src.trainers import data_adapters  # noqa: E402
 from keras.src.trainers.data_adapters import grain_dataset_adapter  # noqa: E402
+from keras.src.utils import backend_utils  # noqa: E402
 
 KINDS = ["MapDataset", "IterDataset", "DataLoader"]
 
@@ -141,8 +142,116 @@ def test_a_dataset_of_records_has_no_batch_size_to_tell():
     assert adapter.num_batches is None
 
 
+def split(library, kind, **sizes):
+    """What split_dataset makes of ten numbers, or the type of its error."""
+    data = library.MapDataset.range(10)
+    if kind == "IterDataset":
+        data = data.to_iter_dataset()
+    try:
+        parts = keras.utils.split_dataset(data, **sizes)
+    except Exception as error:
+        return type(error)
+    return [list(part) for part in parts]
+
+
+@pytest.mark.parametrize("kind", ["MapDataset", "IterDataset"])
+@pytest.mark.parametrize("backend", [None, "torch", "tensorflow"])
+@pytest.mark.parametrize("sizes", [{"left_size": 7}, {"right_size": 0.3}, {}])
+def test_split_dataset_gives_the_parts_grain_gives(kind, backend, sizes):
+    torch = pytest.importorskip("torch")
+    found = []
+    for library in (gristmill, grain):
+        torch.manual_seed(0)
+        found.append(split(library, kind, preferred_backend=backend, **sizes))
+    assert found[0] == found[1]
+
+
+def looking(*_):
+    """Whether Keras's layers would find a pipeline of Grain's; a step of each kind."""
+    return np.array(backend_utils.in_grain_data_pipeline())
+
+
+class Looking:
+    """A source whose records are what `looking` returns."""
+
+    def __init__(self, count=8):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return looking()
+
+
+def step(library, kind):
+    """A transform that looks."""
+    base = getattr(library.transforms, kind)
+    names = {"Map": "map", "MapWithIndex": "map_with_index", "RandomMap": "random_map"}
+    return type("Look", (base,), {names[kind]: staticmethod(looking)})()
+
+
+def loaded(library, source, *operations):
+    """A loader of eight records."""
+    return library.DataLoader(
+        data_source=source,
+        sampler=library.samplers.IndexSampler(8, num_epochs=1, seed=1),
+        operations=operations,
+    )
+
+
+PIPELINES = {
+    "element": lambda lib: [lib.MapDataset.range(8).map(looking)[3]],
+    "source": lambda lib: lib.MapDataset.source(Looking()),
+    "map": lambda lib: lib.MapDataset.range(8).map(looking),
+    "iter map": lambda lib: lib.MapDataset.range(8).to_iter_dataset().map(looking),
+    "many": lambda lib: lib.MapDataset.range(3000).to_iter_dataset().map(looking),
+    "random map": lambda lib: lib.MapDataset.range(8).seed(1).random_map(looking),
+    "batch": lambda lib: lib.MapDataset.range(8).batch(2, batch_fn=looking),
+    "iter batch": lambda lib: (
+        lib.MapDataset.range(8).to_iter_dataset().batch(2, batch_fn=looking)
+    ),
+    "interleave": lambda lib: lib.experimental.InterleaveIterDataset(
+        [lib.MapDataset.range(8).to_iter_dataset().map(looking)] * 2, cycle_length=2
+    ),
+    "threads": lambda lib: lib.experimental.multithread_prefetch(
+        lib.MapDataset.range(8).to_iter_dataset().map(looking), 2, 2
+    ),
+    "loader source": lambda lib: loaded(lib, Looking()),
+    "loader map": lambda lib: loaded(lib, range(8), step(lib, "Map")),
+    "loader index": lambda lib: loaded(lib, range(8), step(lib, "MapWithIndex")),
+    "loader random": lambda lib: loaded(lib, range(8), step(lib, "RandomMap")),
+}
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_a_layer_in_a_step_finds_the_pipeline(pipeline):
+    assert all(PIPELINES[pipeline](gristmill))
+    if pipeline != "loader index":  # It is a TypeError of Grain's.
+        assert all(PIPELINES[pipeline](grain))
+    assert not looking()
+
+
+def test_a_layer_in_torchs_dataset_finds_no_pipeline():
+    torch = pytest.importorskip("torch")
+    from gristmill.torch import DataLoader
+
+    for kind in (torch.utils.data.DataLoader, DataLoader):
+        assert not any(batch.any() for batch in kind(Looking(), batch_size=4))
+        chain = gristmill.MapDataset.range(8).map(looking)
+        assert all(batch.all() for batch in kind(chain, batch_size=4))
+
+
+@pytest.mark.multiprocess
+def test_a_layer_in_a_worker_finds_the_pipeline():
+    options = gristmill.MultiprocessingOptions(num_workers=1)
+    chain = gristmill.MapDataset.range(4).map(looks_like_pipeline).to_iter_dataset()
+    assert all(chain.mp_prefetch(options))
+    assert all(gristmill.load(chain.parents[0], num_epochs=1, worker_count=1))
+
+
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("start", ["without grain", "drop_in", "keras first"])
 def test_grain_need_not_be_there_nor_gristmill_first(start):
     out = run("keras/fit", start, deadline_s=200)
-    assert out.splitlines() == ["(8, 2)"] * 3
+    assert out.splitlines() == [*["(8, 2)"] * 3, "1 1"]
