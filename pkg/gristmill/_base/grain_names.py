@@ -16,6 +16,9 @@ from typing import Any
 
 from gristmill._base.listing import places_of
 
+# The name of worker processes, unless Grain's is asked for; {} is the worker's number.
+WORKER_NAME = "GristmillWorker-{}"
+
 _DATASET = "_src.python.dataset"
 _STEPS = f"{_DATASET}.transformations"
 _NODES = "_dataset.nodes"
@@ -167,6 +170,21 @@ def install() -> None:
     """Let every import of a submodule of ``grain`` find what Gristmill has for it."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
+
+
+def worker_name(buffer: int) -> str:
+    """Return the name of worker processes: ours, or Grain's if `install` was called.
+
+    Args:
+        buffer: Outputs that each worker may compute ahead.
+
+    Returns:
+        A format string; ``{}`` is the worker's number.
+    """
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return WORKER_NAME
+    iterator = f"ProcessPrefetchDatasetIterator(buffer_size={buffer})"
+    return f"grain-process-prefetch-{iterator}"
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

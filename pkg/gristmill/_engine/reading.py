@@ -12,12 +12,13 @@ records never depends on it.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gristmill._base import waiting
+from gristmill._base import threads, waiting
 from gristmill._base.types import Int64Array
 from gristmill._hot import run as hot_run
 from gristmill._hot.block_call import WrongNumber
@@ -86,7 +87,10 @@ class Reading:
         wanted = options.num_threads > 0 and options.prefetch_buffer_size > 0
         self._allowed = wanted and getattr(source, "by_threads", True)
         # Blocks that are still read by threads, or by the caller without a look.
-        self._by_threads = 0
+        named = threads.reads_thread_name(source) or getattr(
+            source, "reads_thread_name", False
+        )
+        self._by_threads = sys.maxsize if named else 0
         self._by_caller = 0
         self._in_blocks = hot_run.reads_together(type(source))
         self._waited_s: list[float] = []

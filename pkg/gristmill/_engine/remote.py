@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from gristmill import _core
 from gristmill._base import log
+from gristmill._base.grain_names import worker_name
 from gristmill._base.types import Int64Array
 from gristmill._engine import failures, starting
 from gristmill._engine.record_errors import NoOutput, Tally
@@ -245,7 +246,8 @@ class RemoteRun:
         )
         workers: Workers
         if place is None:
-            workers = LauncherWorkers(scheduler, program)
+            name = worker_name(options.buffer)
+            workers = LauncherWorkers(scheduler, program, name=name)
         else:
             workers = place.workers(scheduler, program, before)
         workers.start()

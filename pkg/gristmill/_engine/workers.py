@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gristmill import _core
 from gristmill._base.checks import check_integer, kind
+from gristmill._base.grain_names import WORKER_NAME
 from gristmill._base.types import Int64Array
 from gristmill._engine import stage_times
 from gristmill._engine.usage import NearUsage, NearWorker, Usage
@@ -120,11 +121,14 @@ class LauncherWorkers:
         scheduler: _core.Scheduler,
         program: Runnable,
         imported: Sequence[str] = (),
+        name: str = WORKER_NAME,
     ) -> None:
         self._scheduler = scheduler
         self._program = program
         # What they find imported beside the engine.
         self._imported = imported
+        # Name of the processes; {} is the worker's number.
+        self._name = name
 
     def start(self) -> None:
         # Imported here because `import gristmill` should take no time for workers.
@@ -135,7 +139,7 @@ class LauncherWorkers:
         try:
             launcher.configure(ENTRY)
             main = main_module.description()
-            setup = launcher.setup(ENTRY, main)
+            setup = launcher.setup(ENTRY, main, name=self._name)
             self._scheduler.start(blob_fd, setup, (*main, *self._imported))
         finally:
             os.close(blob_fd)

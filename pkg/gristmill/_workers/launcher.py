@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 from gristmill import _core
 from gristmill._base import log
+from gristmill._base.grain_names import WORKER_NAME
 from gristmill._workers import main_module, nesting, settings
 from gristmill._workers.processes import (
     FORGET,
@@ -79,7 +80,7 @@ def configure(entry: str) -> None:
     atexit.register(_core.shutdown_supervisor)
 
 
-def setup(entry: str, main: Sequence[str] = ()) -> bytes:
+def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> bytes:
     """Pickle what makes a zygote resemble this process.
 
     Args:
@@ -92,9 +93,11 @@ def setup(entry: str, main: Sequence[str] = ()) -> bytes:
             ``run_main(text)`` runs the main program again.
         main: The `main_module.description` of the main program. Workers get the
             `settings` of this process if it is empty.
+        name: Name of the worker processes; ``{}`` is the worker's number.
     """
     like_parent = {
         "entry": entry,
+        "name": name,
         "pid": os.getpid(),
         "sys_path": _search_path(),
         "cwd": _working_directory(),

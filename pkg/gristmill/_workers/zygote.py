@@ -148,7 +148,8 @@ class Zygote:
     def _work(self, wanted: Message, has_begun: int) -> None:
         for fd in self._throttle.fds:
             os.close(fd)
-        look_like_worker(f"GristmillWorker-{wanted.worker}", self._setup["pid"])
+        name = self._setup["name"].format(wanted.worker)
+        look_like_worker(name, self._setup["pid"])
         nesting.become_worker()
         restore_signals_in_forks()
         if self._late:

@@ -1,9 +1,15 @@
-"""How many threads compute in a process."""
+"""How many threads compute in a process, and which code looks at its thread."""
 
+import functools
 import os
+import threading
+from threading import current_thread
+
+import numpy as np
+import pytest
 
 import gristmill
-from gristmill._base.threads import threads_to_compute
+from gristmill._base.threads import reads_thread_name, threads_to_compute
 
 
 def test_as_many_threads_compute_as_are_wanted_and_there_are_cores_for(monkeypatch):
@@ -16,3 +22,51 @@ def test_a_worker_computes_by_one_thread():
     dataset = gristmill.MapDataset.range(3).map(lambda _: threads_to_compute(16))
     options = gristmill.MultiprocessingOptions(num_workers=2)
     assert list(dataset.to_iter_dataset().mp_prefetch(options)) == [1, 1, 1]
+
+
+def name():
+    return current_thread().name
+
+
+class ByName:
+    def __getitem__(self, index):
+        return self.number
+
+    @property
+    def number(self):
+        return name()
+
+
+class Inherits(ByName):
+    pass
+
+
+class MapsByName(gristmill.transforms.Map):
+    def map(self, element):
+        return [threading.current_thread().getName() for _ in range(element)]
+
+
+class ByNameElsewhere:
+    def __getitem__(self, index):
+        return threading.current_thread().ident
+
+    def unrelated(self):
+        return name()
+
+
+@pytest.mark.parametrize(
+    "user_code",
+    [
+        *(ByName(), Inherits(), MapsByName(), MapsByName().map),
+        *(name, functools.partial(name), lambda x: name()),
+    ],
+)
+def test_code_that_reads_its_threads_name_asks(user_code):
+    assert reads_thread_name(user_code)
+
+
+@pytest.mark.parametrize(
+    "user_code", [ByNameElsewhere(), np.arange(3), [1], None, len, str.upper]
+)
+def test_code_that_does_not_read_the_name_does_not_ask(user_code):
+    assert not reads_thread_name(user_code)

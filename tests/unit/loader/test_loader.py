@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import operator
 import os
 import signal
 import threading
@@ -684,6 +685,10 @@ def test_profiling_logs_the_wait_at_the_end(caplog):
 # Reading ahead.
 
 
+# Not read there by name: a source that looks at its thread's name is read by threads.
+NAME = operator.attrgetter("name")
+
+
 class Recorded:
     """Remembers which thread read each record; each read takes `cost_s`.
 
@@ -702,7 +707,7 @@ class Recorded:
 
     def __getitem__(self, key):
         with self.lock:
-            self.threads.setdefault(key, threading.current_thread().name)
+            self.threads.setdefault(key, NAME(threading.current_thread()))
             self.now += self.cost_s
         if key == self.fails_at:
             raise OSError("disk on fire")

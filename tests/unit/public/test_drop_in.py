@@ -64,6 +64,14 @@ def test_workers_do_as_their_parent(monkeypatch, asked, aliased):
 
 
 @pytest.mark.multiprocess
+def test_a_worker_process_has_the_name_grain_gives(tmp_path):
+    done = run([str(PROGRAMS / "drop_in" / "worker_name.py")], tmp_path)
+    # What the program prints with Grain 0.2.18.
+    iterator = "ProcessPrefetchDatasetIterator(buffer_size=5)"
+    assert done.stdout == f"grain-process-prefetch-{iterator}\n", done.stderr
+
+
+@pytest.mark.multiprocess
 @pytest.mark.parametrize("installed", [True, False])
 def test_one_pool_of_workers_after_another_whether_grain_is_installed(
     installed, tmp_path, monkeypatch

@@ -14,6 +14,7 @@ import numpy as np
 
 from gristmill._base.checks import check_flag, check_options
 from gristmill._base.epochs import drawing_in, here
+from gristmill._base.threads import reads_thread_name
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import block_of
@@ -290,14 +291,17 @@ class _Elements:
 
     Attributes:
         by_threads: Whether they should: no source of the chain says otherwise.
+        reads_thread_name: Whether a source or a step looks at its thread's name.
         sampling: What measures some of the blocks; None: nothing does.
     """
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
         self._dataset = dataset
         self._epoch = here.epoch
-        sources = (getattr(node, "_source", None) for node in chain_of(dataset))
+        sources = [getattr(node, "_source", None) for node in chain_of(dataset)]
         self.by_threads = all(getattr(each, "by_threads", True) for each in sources)
+        steps = [getattr(node, "_transform", None) for node in chain_of(dataset)]
+        self.reads_thread_name = any(map(reads_thread_name, [*sources, *steps]))
         self.sampling: Sampling | None = None
 
     def read(self, indices: Int64Array, now_ns: int) -> list[Any]:
