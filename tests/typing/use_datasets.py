@@ -76,9 +76,12 @@ assert_type(
 )
 assert_type(grain.MapDataset.source(grain.RangeDataSource(0, 8, 1)), MapDataset[int])
 
-# An index may hold no element, and a slice is a dataset.
+# An index may hold no element; a slice or several indices are a dataset.
 assert_type(numbers[0], int | None)
 assert_type(numbers[2:4], MapDataset[int])
+assert_type(numbers[[3, 1]], MapDataset[int])
+assert_type(numbers[np.array([3, 1])], MapDataset[int])
+assert_type(numbers.slice(numbers), MapDataset[int])
 
 # Steps by functions.
 assert_type(grain.MapDataset.source([1, 2]).map(halve), MapDataset[float])

@@ -128,7 +128,7 @@ _HOMES: dict[str, dict[str, str]] = {
         f"{_NODES}.order": "ShuffleMapDataset",
         f"{_NODES}.window_shuffle": "WindowShuffleIterDataset WindowShuffleMapDataset",
     },
-    f"{_STEPS}.slice": {f"{_NODES}.order": "SliceMapDataset"},
+    f"{_STEPS}.slice": {f"{_NODES}.order": "ReindexMapDataset SliceMapDataset"},
     f"{_STEPS}.source": {f"{_NODES}.source": "RangeMapDataset SourceMapDataset"},
     f"{_STEPS}.zip": {f"{_NODES}.zip": "ZipIterDataset ZipMapDataset"},
     "_src.python.experimental.device_put.device_put": {

@@ -36,6 +36,8 @@ Indices: TypeAlias = npt.NDArray[Any]
 
 # An array of any shape as an argument; npt.NDArray stands for those that are returned.
 Array: TypeAlias = np.ndarray[Any, np.dtype[D]]
+# Several indices of a dataset as an argument.
+IndexList: TypeAlias = list[int] | Array[np.integer[Any]]
 
 # What becomes an array where elements are stacked.
 Scalar: TypeAlias = complex | str | bytes | np.generic

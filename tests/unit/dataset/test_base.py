@@ -265,7 +265,7 @@ class TestErrors:
             with pytest.raises(ZeroDivisionError):
                 empty[0]
 
-    @pytest.mark.parametrize("index", [1.5, "1", [1, 2], None])
+    @pytest.mark.parametrize("index", [1.5, "1", (1, 2), None])
     def test_indices_are_integers(self, index):
         for ds in (MapDataset.range(5), MapDataset.source([1, 2]).map(str)):
             with pytest.raises(TypeError, match="is an int or a slice, got"):

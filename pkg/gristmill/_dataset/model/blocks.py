@@ -35,10 +35,17 @@ class BlockMapDataset(MapDataset[T]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self.slice(index)
-        return self._block(as_indices([_integer(index)]))[0]
+        try:
+            number = checked_index(index)
+        except TypeError:
+            # Not a tuple: ds[1, 2] may mean something else.
+            if is_indices(index) and not isinstance(index, tuple):
+                return self.slice(index)
+            raise
+        return self._block(as_indices([number]))[0]
 
     def _getitems(self, indices: Sequence[int]) -> Sequence[T | None]:
-        return self._block(as_indices([_integer(index) for index in indices]))
+        return self._block(as_indices([checked_index(index) for index in indices]))
 
     def _block(self, indices: Indices) -> list[Any]:
         """The elements at `indices`, of shape (n,)."""
@@ -77,13 +84,21 @@ class StepMapDataset(BlockMapDataset[T]):
         return elements
 
 
-def _integer(index: Any) -> int:
+def checked_index(index: Any) -> int:
+    """Return an index as an int."""
     try:
         return operator.index(index)
     except TypeError as error:
         raise TypeError(
             f"an index of a MapDataset is an int or a slice, got {index!r}"
         ) from error
+
+
+def is_indices(value: object) -> bool:
+    """Return whether a value may be several indices of a dataset."""
+    if isinstance(value, (str, bytes)):
+        return False
+    return isinstance(value, (Sequence, np.ndarray, MapDataset))
 
 
 def as_indices(indices: Sequence[int]) -> Indices:

@@ -20,6 +20,7 @@ from gristmill._base.types import (
     AnyRandomMap,
     Array,
     D,
+    IndexList,
     K,
     S,
     Scalar,
@@ -140,14 +141,19 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """How many indices one epoch has."""
 
     @overload
-    def __getitem__(self, index: builtins.slice) -> MapDataset[T]: ...
+    def __getitem__(
+        self, index: builtins.slice | IndexList | MapDataset[int]
+    ) -> MapDataset[T]: ...
 
     @overload
     def __getitem__(self, index: int) -> T | None: ...
 
     @abc.abstractmethod
     def __getitem__(self, index: Any) -> Any:
-        """The element at an index, None if it is absent; for a slice, a dataset."""
+        """Return the element at an index, or None if it is absent.
+
+        For a slice or several indices, return a dataset; see `slice`.
+        """
 
     def _computing_with(self, threads: int) -> MapDataset[T]:
         """This, where what computes its elements uses no more threads than these."""
@@ -382,8 +388,25 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """
         return build("MapDataset.shuffle", self, seed)
 
-    def slice(self, sl: builtins.slice) -> MapDataset[T]:
-        """As ``ds[a:b:c]``: the indices of a slice, of each epoch."""
+    def slice(
+        self, sl: builtins.slice | Sequence[int] | IndexList | MapDataset[int]
+    ) -> MapDataset[T]:
+        """Return the elements at the indices of a slice or a list, of each epoch.
+
+        ``ds[a:b:c]`` and ``ds[[i, j, k]]`` do the same.
+
+        Args:
+            sl: A slice, or a sequence, an array or a `MapDataset` of ints. A dataset of
+                ints is read when its elements are needed.
+
+        Raises:
+            TypeError: The indices are not ints.
+            ValueError: `sl` is none of these.
+
+        Example:
+            >>> list(gristmill.MapDataset.range(10).slice([3, 1]))
+            [3, 1]
+        """
         return build("MapDataset.slice", self, sl)
 
     def to_iter_dataset(

@@ -1,7 +1,7 @@
 """Datasets that have their parent's elements at other indices.
 
-A run of them is one formula, a `_core.KeyPlan` over the nearest dataset above that is
-none of them.
+A run of those that a formula describes is one `_core.KeyPlan`, over the nearest dataset
+above that is not described by one.
 """
 
 from __future__ import annotations
@@ -9,30 +9,45 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gristmill import _core
-from gristmill._base.checks import check_flag, check_integer
-from gristmill._base.types import Indices, T
+from gristmill._base.checks import check_flag, check_integer, kind
+from gristmill._base.types import IndexList, Indices, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
     as_indices,
     block_of,
+    checked_index,
     epochs_and_offsets,
     is_built_in,
+    is_indices,
 )
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, with_parents
 
+# Indices in the text of a dataset that lists them. If there are more, it has the ends.
+MOST_SHOWN = 5
 
-class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
+
+class OrderMapDataset(ParentSpec, BlockMapDataset[T]):
     """A dataset that only says which of its parent's elements comes at an index."""
 
     _KIND = "order"
     _AS_THEY_ARE = True
+
+    def _computing_with(self, threads: int) -> MapDataset[T]:
+        parent = self._parent._computing_with(threads)
+        unchanged = parent is self._parent
+        return self if unchanged else with_parents(self, [parent])
+
+
+class IndexMapDataset(OrderMapDataset[T]):
+    """A dataset whose order a formula describes."""
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         """The plan of this dataset, given its parent's."""
@@ -44,11 +59,6 @@ class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
 
     def __len__(self) -> int:
         return len(self._parent)
-
-    def _computing_with(self, threads: int) -> MapDataset[T]:
-        parent = self._parent._computing_with(threads)
-        unchanged = parent is self._parent
-        return self if unchanged else with_parents(self, [parent])
 
     @functools.cached_property
     def _plan(self) -> tuple[_core.KeyPlan, MapDataset[Any]]:
@@ -126,7 +136,6 @@ class ShuffleMapDataset(IndexMapDataset[T]):
         return epochs * length + np.array(shuffled, np.object_)
 
 
-@builds("MapDataset.slice")
 class SliceMapDataset(IndexMapDataset[T]):
     """The elements at the indices of a slice, of each epoch."""
 
@@ -159,6 +168,93 @@ class SliceMapDataset(IndexMapDataset[T]):
         epochs, offsets = epochs_and_offsets(indices, self._length)
         above: Indices = epochs * len(self._parent) + offsets * self._step + self._start
         return above
+
+
+class ReindexMapDataset(OrderMapDataset[T]):
+    """The elements at listed indices, of each epoch of the parent.
+
+    Args:
+        parent: The dataset.
+        indices: Ints, or a dataset of ints, which are read when they are needed.
+
+    Raises:
+        TypeError: The indices are not ints.
+
+    Example:
+        >>> list(gristmill.MapDataset.range(10).slice([3, 1, 3]))
+        [3, 1, 3]
+    """
+
+    _CUT_IN_PIECES = True
+
+    def __init__(
+        self,
+        parent: MapDataset[T],
+        indices: Sequence[int] | IndexList | MapDataset[int],
+    ) -> None:
+        super().__init__(parent)
+        # Other sequences may be long, and compute their ints.
+        in_memory = isinstance(indices, (list, tuple, np.ndarray))
+        self._indices = _checked_indices(indices) if in_memory else indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def _arguments_text(self) -> str:
+        indices, length = self._indices, len(self)
+        if not isinstance(indices, np.ndarray):
+            text = str(indices)
+        elif length <= MOST_SHOWN:
+            text = str(indices.tolist())
+        else:
+            text = "[{}, {}, ..., {}, {}]".format(*indices[[0, 1, -2, -1]])
+        return f"(indices={text}, len={length})"
+
+    def _positions(self, indices: Indices) -> Indices:
+        """Return the parent's indices."""
+        epochs, offsets = epochs_and_offsets(indices, len(self))
+        listed = self._indices
+        if isinstance(listed, np.ndarray):
+            positions = listed[offsets.astype(np.int64, copy=False)]
+        elif isinstance(listed, MapDataset):
+            positions = _checked_indices(block_of(listed, offsets))
+        else:
+            positions = _checked_indices([listed[each] for each in offsets.tolist()])
+        if not epochs.any():
+            return positions
+        # In Python's integers: the sum may not fit into 64 bits.
+        above = positions + epochs.astype(np.object_) * len(self._parent)
+        return as_indices(above.tolist())
+
+    def _record(self, index: int) -> int | None:
+        (position,) = self._positions(as_indices([index])).tolist()
+        return record_of(self._parent, position)
+
+    def _block(self, indices: Indices) -> list[Any]:
+        return block_of(self._parent, self._positions(indices))
+
+
+@builds("MapDataset.slice")
+def slice_of(
+    parent: MapDataset[T], sl: Any
+) -> SliceMapDataset[T] | ReindexMapDataset[T]:
+    """See `MapDataset.slice`."""
+    return (ReindexMapDataset if is_indices(sl) else SliceMapDataset)(parent, sl)
+
+
+def _checked_indices(indices: Any) -> Indices:
+    """Return indices as an array of shape (n,)."""
+    found = np.asarray(indices)
+    if found.ndim == 1 and found.dtype.kind == "i":
+        return found.astype(np.int64)
+    if found.ndim == 1 and found.dtype.kind in "ufO":
+        # NumPy makes floats of ints that no integer dtype holds together.
+        return as_indices([checked_index(each) for each in indices])
+    raise TypeError(
+        f"indices of a MapDataset are ints, got {kind(indices)} of dtype"
+        f" {found.dtype} and shape {found.shape}. Of a mask, pass"
+        " np.flatnonzero(mask)."
+    )
 
 
 @builds("MapDataset.repeat")
