@@ -13,6 +13,7 @@ import sys
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gristmill._base import shard_files
 from gristmill._base.describing import call_text
 from gristmill._base.listing import ORBAX, listed
 from gristmill.sharding import jax_process
@@ -70,7 +71,9 @@ class CheckpointHandler:
     """Save and restore an iterator for Orbax, one file for each jax process.
 
     The file has the bytes of ``iterator.get_state()``, or JSON of it where the
-    state is a dict.
+    state is a dict.  Of an `experimental.ElasticIterator` whose datasets are shared
+    out, there is one file more for each dataset, so that another number of processes
+    can restore it.
 
     Example:
         >>> manager.save(                                       # doctest: +SKIP
@@ -95,8 +98,11 @@ class CheckpointHandler:
             item: The iterator, or None for ``args.item``.
             args: A `CheckpointSave`.
         """
-        state = _item_of(item, args).get_state()
-        _file_in(directory).write_text(_text_of(state))
+        iterator = _item_of(item, args)
+        file = _file_in(directory)
+        if shard_files.has_shards(iterator):
+            shard_files.save_shards(file.parent, iterator)
+        file.write_text(_text_of(iterator.get_state()))
 
     def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
         """Set an iterator to the position in a folder, and return the iterator.
@@ -110,7 +116,13 @@ class CheckpointHandler:
             ValueError: The folder has no file of this process.
         """
         iterator = _item_of(item, args)
-        _set_text(iterator, _read(directory))
+        file = _file_in(directory)
+        saved_by = shard_files.saved_process_count(file.parent)
+        others_saved = saved_by not in (0, jax_process()[1])
+        if others_saved and shard_files.has_shards(iterator):
+            shard_files.restore_shards(file.parent, iterator)
+        else:
+            _set_text(iterator, _read(directory))
         iterator.start_prefetch()
         return iterator
 

@@ -1,9 +1,12 @@
 """Where elements that come from worker processes differ from Grain's on purpose."""
 
+import importlib
+
 import numpy as np
 import pytest
 
 from differential.pipelines import OURS, THEIRS, ready
+from gristmill.errors import StateMismatch
 
 pytestmark = pytest.mark.multiprocess
 
@@ -97,3 +100,43 @@ def test_a_buffer_of_nothing_computes_nothing_ahead():
     with pytest.raises(ValueError, match="`buffer_size` must be greater than 0"):
         list(from_workers(THEIRS, [5, 6, 7], worker_buffer_size=0))
     assert list(from_workers(OURS, [5, 6, 7], worker_buffer_size=0)) == [5, 6, 7]
+
+
+def state_of_long_cycle():
+    """What Grain has as a state of three datasets that two workers share."""
+    whole = {
+        "next_index_in_cycle": 0,
+        "next_index_in_datasets": 3,
+        "iterators_in_use_indices": [0, 1, 2],
+        "iterators_in_use_states": [{"next_index": 0}] * 3,
+        "exhausted": [0, 0, 0],
+        "future_states": {},
+    }
+    return whole | {
+        "next_index_in_datasets": 2,
+        "iterators_in_use_indices": [0, 1],
+        "iterators_in_use_states": [whole, whole],
+        "exhausted": [0, 0],
+    }
+
+
+@pytest.mark.claim(
+    "a state of mp_prefetch after an interleave whose cycle is longer than a worker's"
+    " share of the datasets, taken before each worker has given an element, fails with"
+    " IndexError when it is restored"
+)
+def test_states_of_an_interleave_with_a_long_cycle():
+    ready(THEIRS)
+    chains = []
+    for library in (importlib.import_module(name) for name in (THEIRS, OURS)):
+        parts = [library.MapDataset.range(9 * i, 9 * i + 3) for i in range(3)]
+        mixed = library.experimental.InterleaveIterDataset(parts, cycle_length=4)
+        workers = library.multiprocessing.MultiprocessingOptions(num_workers=2)
+        chains.append(mixed.mp_prefetch(workers))
+    theirs, ours = map(iter, chains)
+    state = theirs.get_state()
+    assert state == state_of_long_cycle()
+    with pytest.raises(StateMismatch, match="the state has 3 datasets at a time"):
+        ours.set_state(state)
+    ours.set_state(ours.get_state())
+    assert list(ours) == [0, 9, 18, 10, 1, 11, 19, 2, 20]

@@ -48,10 +48,17 @@ _HOMES: dict[str, dict[str, str]] = {
         " map_structure_with_path spec_like unflatten_as"
     },
     "_src.core.version": {"": "__version__ __version_info__"},
+    "_src.python.checkpoint.elastic_checkpoint": {
+        "_base.shard_files": "get_checkpoint_process_count=saved_process_count"
+        " restore_elastic_iterator=restore_shards save_elastic_iterator=save_shards"
+    },
     "_src.python.checkpoint.handler": {
         "checkpoint": "CheckpointHandler CheckpointRestore CheckpointSave"
     },
-    "_src.python.data_loader": {"loader": "DataLoader DataLoaderIterator"},
+    "_src.python.data_loader": {
+        "loader": "DataLoader DataLoaderIterator",
+        "_peers.grain": "_determine_worker_count=determine_worker_count",
+    },
     "_src.python.data_sources": {
         "sources": "ArrayRecordDataSource RandomAccessDataSource RangeDataSource"
         " SharedMemoryDataSource SupportsIndex"
@@ -72,7 +79,11 @@ _HOMES: dict[str, dict[str, str]] = {
         "_observe.summary_message": "get_execution_summary",
         f"{_NODES}.with_options": "WithOptionsIterDataset",
     },
-    f"{_DATASET}.elastic_iterator": {f"{_NODES}.elastic": "ElasticIterator"},
+    f"{_DATASET}.elastic_iterator": {
+        f"{_NODES}.elastic": "ElasticIterator",
+        f"{_NODES}.elastic_shards": "ElasticIterDatasetIterator"
+        "=ElasticShardsDatasetIterator",
+    },
     f"{_DATASET}.sources.parquet_dataset": {f"{_NODES}.parquet": "ParquetIterDataset"},
     f"{_DATASET}.sources.tfrecord_dataset": {
         f"{_NODES}.tf_record": "TFRecordIterDataset _TFRecordReader=TFRecordReader"
@@ -85,8 +96,8 @@ _HOMES: dict[str, dict[str, str]] = {
         "_observe.summary_message": "pretty_format_summary",
     },
     f"{_STEPS}.batch": {
-        f"{_NODES}.batch": "BatchFn BatchIterDataset BatchMapDataset batch_and_pad",
-        "batching": "make_batch",
+        f"{_NODES}.batch": "BatchFn BatchIterDataset BatchMapDataset batch_and_pad"
+        " make_batch",
     },
     f"{_STEPS}.cache": {f"{_NODES}.repeat": "CacheIterDataset"},
     f"{_STEPS}.filter": {f"{_NODES}.map": "FilterIterDataset FilterMapDataset"},
@@ -104,13 +115,16 @@ _HOMES: dict[str, dict[str, str]] = {
     },
     f"{_STEPS}.packing": {
         f"{_NODES}.packing": "BestFitPackIterDataset FirstFitPackIterDataset"
-        " PackingDatasetIterator"
+        " PackIterDataset PackingDatasetIterator"
     },
     f"{_STEPS}.packing_concat_then_split": {
         f"{_NODES}.concat_split": "BOSHandling ConcatThenSplitIterDataset"
     },
     f"{_STEPS}.prefetch": {
         "_dataset.parallel.multithread": "multithread_prefetch",
+        "_dataset.parallel.process_prefetch": "MultiprocessPrefetchIterDataset"
+        "=ProcessPrefetchIterDataset",
+        "_peers.grain": "SupportsInPlaceSlicing SupportsSlicedStateManagement",
         f"{_NODES}.thread_prefetch": "CheckpointableIterator"
         " ThreadPrefetchDatasetIterator ThreadPrefetchIterDataset",
         f"{_NODES}.to_iter": "PrefetchDatasetIterator PrefetchIterDataset",
@@ -118,6 +132,11 @@ _HOMES: dict[str, dict[str, str]] = {
     },
     f"{_STEPS}.prefetch_autotune": {
         "_dataset.parallel.performance": "PerformanceConfig pick_performance_config"
+    },
+    f"{_STEPS}.process_prefetch": {
+        "_dataset.parallel.process_prefetch": "ProcessPrefetchDatasetIterator"
+        " ProcessPrefetchIterDataset",
+        "_peers.grain": "multiprocess_prefetch",
     },
     f"{_STEPS}.rebatch": {f"{_NODES}.rebatch": "RebatchIterDataset"},
     f"{_STEPS}.repeat": {
@@ -168,8 +187,15 @@ _HOMES["_src.python.shared_memory_array"] = _HOMES[
 
 def install() -> None:
     """Let every import of a submodule of ``grain`` find what Gristmill has for it."""
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    if not _is_installed():
         sys.meta_path.insert(0, _Finder())
+    # As with Grain, its submodules are attributes of their packages.
+    for package in ("_src", "proto"):
+        importlib.import_module(f"grain.{package}")
+
+
+def _is_installed() -> bool:
+    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 
 def worker_name(buffer: int) -> str:
@@ -181,7 +207,7 @@ def worker_name(buffer: int) -> str:
     Returns:
         A format string; ``{}`` is the worker's number.
     """
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    if not _is_installed():
         return WORKER_NAME
     iterator = f"ProcessPrefetchDatasetIterator(buffer_size={buffer})"
     return f"grain-process-prefetch-{iterator}"
@@ -204,9 +230,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         package, _, name = fullname.partition(".")
         if package != "grain" or not name:
             return None
-        if name not in _HOMES and not any(
-            known.startswith(f"{name}.") for known in _HOMES
-        ):
+        if not _has_module(name):
             raise _missing(fullname)
         return importlib.machinery.ModuleSpec(
             fullname, self, origin=__name__, is_package=True
@@ -234,7 +258,10 @@ class _Names(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name not in self._homes:
-            raise AttributeError(f"gristmill.drop_in has no {self.__name__}.{name}")
+            path = f"{self.__name__}.{name}"
+            if _has_module(path.removeprefix("grain.")):
+                return importlib.import_module(path)
+            raise AttributeError(f"gristmill.drop_in has no {path}")
         module, ours = self._homes[name]
         found = getattr(importlib.import_module(module), ours)
         setattr(self, name, found)
@@ -246,6 +273,11 @@ class _Names(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._homes})
+
+
+def _has_module(name: str) -> bool:
+    """Return whether a module of Grain, or a module in that package, has names here."""
+    return name in _HOMES or any(known.startswith(f"{name}.") for known in _HOMES)
 
 
 def _missing(name: str) -> ModuleNotFoundError:

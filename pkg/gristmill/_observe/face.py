@@ -15,6 +15,9 @@ from gristmill._observe.passes import Opening
 from gristmill._observe.repeated import passes_of
 from gristmill._observe.reporting import report_of as report_of
 from gristmill._observe.reporting import report_of_run as report_of_run
+from gristmill._observe.summary_message import (
+    get_execution_summary as get_execution_summary,
+)
 from gristmill._observe.watch import watch
 from gristmill.config import config
 

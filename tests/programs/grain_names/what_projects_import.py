@@ -16,7 +16,11 @@ from grain._src.core.transforms import Batch, FlatMap, FlatMapTransform
 from grain._src.python import data_loader, data_sources, options, record, samplers
 from grain._src.python import shared_memory_array
 from grain._src.python.checkpoint_handlers import CheckpointHandler
-from grain._src.python.data_loader import DataLoader, DataLoaderIterator
+from grain._src.python.data_loader import (
+    DataLoader,
+    DataLoaderIterator,
+    _determine_worker_count,
+)
 from grain._src.python.data_sources import ArrayRecordDataSource, SupportsIndex
 from grain._src.python.dataset import base, dataset, stats, elastic_iterator
 from grain._src.python.dataset.dataset import DatasetIterator
@@ -35,12 +39,17 @@ from grain._src.python.dataset.transformations import (
     mix,
     packing,
     prefetch,
+    process_prefetch,
     shuffle,
     source,
     zip,
 )
 from grain._src.python.dataset.transformations.mix import MixedIterDataset
 from grain._src.python.dataset.transformations.packing import FirstFitPackIterDataset
+from grain._src.python.dataset.transformations.prefetch import (
+    MultiprocessPrefetchIterDataset,
+    ThreadPrefetchIterDataset,
+)
 from grain._src.python.dataset.transformations.zip import ZipIterDataset
 from grain._src.python.experimental.index_shuffle.python import (
     index_shuffle_module as index_shuffle,

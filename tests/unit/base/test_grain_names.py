@@ -38,6 +38,11 @@ def test_what_projects_import_is_there_and_grain_is_not():
     assert run("grain_names/what_projects_import") == "[]\n"
 
 
+def test_modules_are_attributes_of_their_packages():
+    out = run("grain_names/attributes")
+    assert out.splitlines() == ["True", "[1, 2]", "True", "False False"]
+
+
 def test_names_do_what_they_are_imported_for():
     expected = gristmill.experimental.index_shuffle(0, max_index=9, seed=1, rounds=4)
     assert run("grain_names/used_names").splitlines() == [
@@ -91,19 +96,18 @@ def parameters_of(function):
         return {}
 
 
-# Protocols and types of annotations, and iterators, which datasets make.
+# Protocols and types of annotations, bases, and iterators and datasets that methods of
+# datasets make.
 NOT_CALLED = """
-    BatchFn CheckpointableIterator InterleaveDatasetIterator PackingDatasetIterator
-    PrefetchDatasetIterator RandomAccessDataSource Stats Transformation Transformations
-    _TFRecordDatasetIterator
+    BatchFn CheckpointableIterator InterleaveDatasetIterator PackIterDataset
+    PackingDatasetIterator PrefetchDatasetIterator ProcessPrefetchDatasetIterator
+    ProcessPrefetchIterDataset RandomAccessDataSource Stats Transformation
+    Transformations _TFRecordDatasetIterator
 """.split()
-# `make_batch` cannot write to shared memory; the others have an argument for Grain.
 OTHER_PARAMETERS = {
-    "MixedMapDataset": {"selection_map"},
     "PackAndBatchOperation": {"_cur_batch"},
     "get_dataset_options": {"ds"},
     "get_pretty_transform_name": set(),
-    "make_batch": {"values", "output_to_shared_memory"},
     "map_structure_with_path": {"is_leaf_takes_path"},
 }
 

@@ -13,7 +13,6 @@ from gristmill.errors import StateMismatch
 from gristmill.experimental import (
     ElasticIterator,
     FirstFitPackIterDataset,
-    InterleaveIterDataset,
     WindowShuffleIterDataset,
     ZipIterDataset,
 )
@@ -66,9 +65,6 @@ CHAINS = {
     "filter": lambda: numbers().to_iter_dataset().filter(lambda x: x % 5 != 1),
     "mix": mixed,
     "window shuffle": window_shuffled,
-    "interleave": lambda: InterleaveIterDataset(
-        [numbers(30), numbers(50).to_iter_dataset(), numbers(9)], cycle_length=2
-    ),
     "random steps": lambda: (
         window_shuffled()
         .map_with_index(lambda i, x: 1000 * i + x)

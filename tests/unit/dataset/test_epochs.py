@@ -158,6 +158,21 @@ def test_elastic_batches_are_of_the_epoch():
         assert [*itertools.chain(*batches)] == list(ds.at_epoch(epoch))
 
 
+def test_shares_of_interleaved_datasets_are_of_the_epoch():
+    parts = [g.MapDataset.range(9 * i, 9 * i + 9).shuffle(seed=i) for i in range(3)]
+    ds = experimental.InterleaveIterDataset(parts, cycle_length=2)
+    elastic = experimental.ElasticIterator(ds, 0, g.ShardOptions(1, 2))
+    for epoch in range(3):
+        assert list(elastic.at_epoch(epoch)) == list(parts[1].at_epoch(epoch))
+
+
+def test_listed_elements_are_of_the_epoch():
+    ds = g.MapDataset.range(9).shuffle(seed=1)
+    for epoch in range(3):
+        whole = list(ds.at_epoch(epoch))
+        assert list(ds[[3, 1]].at_epoch(epoch)) == [whole[3], whole[1]]
+
+
 class Counted(g.IterDataset):
     """A source of its own, which is told the epoch."""
 

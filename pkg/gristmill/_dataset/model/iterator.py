@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
@@ -175,7 +176,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
 
     @functools.cached_property
     def _stats(self) -> Stats:
-        return Stats()
+        return Stats(weakref.ref(self))
 
     def _failed(self, error: BaseException) -> None:
         """Note on an exception that this raised it for the element it took last."""

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from gristmill._dataset.model import observer
+
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,7 +24,18 @@ class Stats:
     """Takes what a user's node reports and keeps none of it.
 
     Nodes are measured from outside, so that none needs to report anything.
+
+    Args:
+        owner: Returns the iterator whose statistics these are; None for a dataset's.
     """
+
+    def __init__(self, owner: Callable[[], Any] | None = None) -> None:
+        self._owner = owner
+
+    def _get_execution_summary(self) -> Any:
+        """Return the measurements of a chain; see `get_execution_summary`."""
+        iterator = None if self._owner is None else self._owner()
+        return observer.current().get_execution_summary(iterator)
 
     @contextlib.contextmanager
     def record_self_time(

@@ -127,7 +127,7 @@ class Batching(Dataset):
             function = function.func
         if callable(getattr(function, "output_spec", None)):
             return function.output_spec(spec, size, drop_remainder)
-        if function not in (None, batching.make_batch):
+        if function not in (None, batching.make_batch, make_batch):
             raise NotImplementedError(
                 "Element spec inference is not supported with custom batching functions"
                 " that have no method output_spec(input_spec, batch_size,"
@@ -310,6 +310,25 @@ def _refuse_sparse(dataset: Any) -> None:
                 " can discard elements. Convert `MapDataset` to `IterDataset` with"
                 " `to_iter_dataset()` before calling `batch`."
             )
+
+
+def make_batch(values: Sequence[Any], *, output_to_shared_memory: bool = False) -> Any:
+    """Stack the leaves of values; Grain's arguments of `batching.make_batch`.
+
+    Args:
+        values: Elements of one structure, at least 1.
+        output_to_shared_memory: Whether the batch's arrays are `SharedMemoryArray`s,
+            except those of dtype object.
+    """
+    return batching.make_batch(
+        values, alloc=_shared if output_to_shared_memory and len(values) > 1 else None
+    )
+
+
+def _shared(shape: tuple[int, ...], dtype: Any) -> Any:
+    from gristmill.multiprocessing import SharedMemoryArray  # Few programs use it.
+
+    return SharedMemoryArray(shape, dtype)
 
 
 def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0) -> Any:

@@ -2,14 +2,17 @@
 
 There is one stream of elements, which does not depend on hosts.  Global batch b is its
 elements ``[b * G, (b + 1) * G)``, and host h of H has every H-th of them, from h on.
-Where elements have indices, a host reads only its own; elsewhere (filters, packing,
-anything that is no `MapDataset`) each host runs the stream.
+If elements have indices, a host reads only its own; otherwise (filters, packing,
+anything that is not a `MapDataset`) each host runs the stream.
+
+Interleaved datasets are the exception: hosts share them out, as in Grain.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Mapping
 from typing import Any, Self
 
 from gristmill import batching
@@ -20,28 +23,46 @@ from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Dataset, chain_of, check_parents
 from gristmill._dataset.model.states import copied
+from gristmill._dataset.nodes.elastic_shards import (
+    ElasticShardsDatasetIterator,
+    chain_to_share,
+    share_of,
+)
 from gristmill._hot.place import as_failure
+from gristmill.checkpoint import Checkpointable
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sharding import ShardOptions
 
 
-class ElasticIterator(IterDataset[Any]):
+class ElasticIterator(Checkpointable, IterDataset[Any]):
     """Batches of one host's share of a dataset.
 
     A state that one host saved fits all hosts, however many there are and whatever the
     batch size is afterwards: no element is lost or given twice.  All ``iter(ds)`` are
     the same iterator.
 
+    The datasets of an `InterleaveIterDataset`, or the files of a `ParquetIterDataset`,
+    are shared out instead: host h reads every H-th.  Steps behind it may be anything
+    but zips and mixtures.  A state fits the host that saved it.  For another number of
+    hosts, save the `get_shard_states` of all hosts, and give each new host the states
+    of its datasets; `checkpoint.CheckpointHandler` does both.
+
     Args:
-        ds: The dataset, neither batched nor sharded.  Where it is an `IterDataset`, or
-            drops elements, every host reads all of it.
-        global_batch_size: Elements of a step in all hosts together, ``G``.
+        ds: The dataset, neither batched nor sharded.  If it is an `IterDataset`, or
+            drops elements, every host reads all of it, unless datasets are shared out.
+        global_batch_size: Elements of a step in all hosts together, ``G``.  0 if
+            datasets are shared out: elements come one by one.
         shard_options: Which host this is, and how many there are, ``H``.
         read_options: For `to_iter_dataset`.
-        multiprocessing_options: For `mp_prefetch`; None uses no workers.  Where every
-            host reads all, the order depends on the number of workers.
+        multiprocessing_options: For `mp_prefetch`; None uses no workers.  Every host
+            reads all of an `IterDataset` then, and the order depends on the number of
+            workers.
 
-    Batches have ``G / H`` elements; what does not fill the last one is left out.
+    Batches have ``G / H`` elements; what does not fill the last one is left out, except
+    if datasets are shared out.
+
+    Attributes:
+        shard_options: Which host this is, and how many there are.
 
     Raises:
         ValueError: G is no multiple of H; at the first element.
@@ -67,7 +88,8 @@ class ElasticIterator(IterDataset[Any]):
         super().__init__()
         check_parents(self, [ds], Dataset)
         check_integer("global_batch_size", global_batch_size)
-        if global_batch_size < 1:
+        shared = None if multiprocessing_options is not None else chain_to_share(ds)
+        if global_batch_size < (1 if shared is None else 0):
             raise ValueError(
                 f"global_batch_size must be at least 1, got {global_batch_size}."
             )
@@ -81,8 +103,10 @@ class ElasticIterator(IterDataset[Any]):
             )
             check_options("multiprocessing_options", given, kind, example)
         self._ds: Any = ds
+        # The same with datasets that hosts share out; None if each host reads all.
+        self._shared: IterDataset[Any] | None = shared
         self._global_batch_size = int(global_batch_size)
-        self._shard_options = shard_options
+        self.shard_options = shard_options
         self._read_options = read_options
         self._multiprocessing_options = multiprocessing_options
 
@@ -93,19 +117,73 @@ class ElasticIterator(IterDataset[Any]):
         return next(self._iterator)
 
     def get_state(self) -> Any:
-        """The position in the stream of all hosts."""
+        """Return the position in the stream, or in this host's datasets."""
         return self._iterator.get_state()
 
     def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        self._iterator.set_state(state)
+        """Continue at a position, after `close` as well."""
+        self._reopened().set_state(state)
+
+    def get_shard_states(self) -> dict[int, Any]:
+        """Return the position of each dataset of this host, by its number.
+
+        Returns:
+            ``{"exhausted": 0 or 1, "state": its iterator's state}`` of each.
+
+        Raises:
+            NotImplementedError: No datasets are shared out.
+        """
+        return self._shards("get_shard_states").get_shard_states()
+
+    def set_shard_states(self, shard_states: Mapping[Any, Any]) -> None:
+        """Continue at positions of this host's datasets.
+
+        Args:
+            shard_states: What hosts returned of them, by number, or by its text.
+
+        Raises:
+            NotImplementedError: No datasets are shared out.
+            StateMismatch: They are not the positions of this host's datasets.
+        """
+        self._reopened()
+        self._shards("set_shard_states").set_shard_states(shard_states)
+
+    def start_prefetch(self) -> None:
+        """Begin to work in the background, if a part of the chain can."""
+        self._iterator.start_prefetch()
 
     def close(self) -> None:
         """End threads and workers."""
         self._iterator.close()
 
+    @property
+    def base_iterator(self) -> DatasetIterator[Any]:
+        """The iterator that this iterates with."""
+        return self._iterator
+
+    def _shards(self, function: str) -> ElasticShardsDatasetIterator:
+        if not isinstance(self._iterator, ElasticShardsDatasetIterator):
+            raise NotImplementedError(
+                f"{function} is only supported for IterDataset-based ElasticIterator"
+                " with an InterleaveIterDataset or several Parquet files. Otherwise the"
+                " state of one host fits all hosts."
+            )
+        return self._iterator
+
+    def _reopened(self) -> DatasetIterator[Any]:
+        if self._iterator._closed:
+            del self._iterator
+        return self._iterator
+
     @functools.cached_property
     def _iterator(self) -> DatasetIterator[Any]:
+        if self._shared is not None:
+            return ElasticShardsDatasetIterator(
+                self._shared,
+                self._global_batch_size,
+                self.shard_options,
+                lambda: ElasticStreamDatasetIterator(self),
+            )
         nodes = chain_of(self._ds)
         dense = isinstance(self._ds, MapDataset) and not any(n._SPARSE for n in nodes)
         if dense:  # It has indices, and an element at each.
@@ -116,19 +194,13 @@ class ElasticIterator(IterDataset[Any]):
         made = copy.copy(self)
         made.__dict__.pop("_iterator", None)
         made._ds = self._ds._in_epoch(epoch)
+        if self._shared is not None:
+            made._shared = self._shared._in_epoch(epoch)
         return made
 
     def _share(self) -> tuple[int, int, int]:
-        """Which host this is, how many there are, and elements of each."""
-        shard = self._shard_options
-        host, hosts = int(shard.shard_index), int(shard.shard_count)
-        each, rest = divmod(self._global_batch_size, hosts)
-        if rest:
-            raise ValueError(
-                f"Global batch size {self._global_batch_size} is not divisible by shard"
-                f" count {hosts}."
-            )
-        return host, hosts, each
+        """Return which host this is, how many there are, and elements of each."""
+        return share_of(self._global_batch_size, self.shard_options)
 
     def _iterated(self, ds: Any) -> IterDataset[Any]:
         """A dataset that is iterated over as the options say."""

@@ -21,6 +21,7 @@ from gristmill._dataset.model.iterator import (
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.observer import as_part
 from gristmill._dataset.model.options import DatasetOptions
+from gristmill._dataset.nodes.shard_states import ShardStates
 from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchDatasetIterator,
     ThreadPrefetchIterDataset,
@@ -185,7 +186,7 @@ class _Iterators:
         return iterator
 
 
-class InterleaveDatasetIterator(steps.Turns, NodeIterator[T]):
+class InterleaveDatasetIterator(ShardStates, steps.Turns, NodeIterator[T]):
     """Iterates over several datasets in turn."""
 
     def __init__(self, node: InterleaveIterDataset[T]) -> None:
@@ -209,7 +210,8 @@ class InterleaveDatasetIterator(steps.Turns, NodeIterator[T]):
         self._numbers = list(range(self._cycle_length))
         self._ended: list[Any] = [None] * self._cycle_length
         self._started = False
-        # Where datasets that are not open yet begin, by number; mostly empty.
+        # Where datasets that are not open yet begin, by number; None: they have ended.
+        # Mostly empty.
         self._future_states: dict[int, Any] = {}
         # For places: iterators that a state was found to be of, which will be set.
         self._prepared: dict[int, DatasetIterator[T]] = {}
@@ -334,7 +336,11 @@ class InterleaveDatasetIterator(steps.Turns, NodeIterator[T]):
             if iterator is None:
                 continue
             if number in self._future_states:
-                iterator.set_state(self._future_states.pop(number))
+                position = self._future_states.pop(number)
+                if position is None:
+                    iterator.close()
+                    continue
+                iterator.set_state(position)
             self.places[place] = iterator
             self._numbers[place] = number
             self._ended[place] = None

@@ -78,16 +78,36 @@ class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
 
 @builds("MapDataset.mix")
 class MixedMapDataset(SelectingMapDataset[T]):
-    """Takes from each parent in proportion to its weight."""
+    """Takes from each parent in proportion to its weight, or by a selection map.
+
+    Args:
+        parents: The datasets.
+        proportions: A weight for each; by default all have the same.
+        selection_map: The user's own map, in place of weights.
+
+    Raises:
+        ValueError: Both weights and a map are given, or a weight or a dataset is empty.
+        TypeError: `selection_map` is not a selection map.
+    """
 
     def __init__(
         self,
         parents: Sequence[MapDataset[T]],
         proportions: Sequence[float] | None = None,
+        selection_map: transforms.DatasetSelectionMap | None = None,
     ) -> None:
         super().__init__(listed(parents, "mix"))
         if not self._parents:
             raise ValueError("There are no datasets to mix. Pass at least one.")
+        if proportions is not None and selection_map is not None:
+            raise ValueError(
+                "Cannot set both proportions and selection_map. Pass one of them."
+            )
+        self._selection_map = selection_map
+        if selection_map is not None:
+            check_selection_map(selection_map)
+            self._length = len(selection_map)
+            return
         whole = [1] * len(self._parents)
         if proportions is not None:
             whole = integer_proportions(proportions, len(self._parents))
@@ -96,12 +116,16 @@ class MixedMapDataset(SelectingMapDataset[T]):
         self._measure()
 
     def _selection_text(self) -> str:
+        if self._selection_map is not None:
+            return repr(self._selection_map)
         return (
             f"SelectionWithProportionsMap(proportions={self._proportions},"
             f" length={self._length})"
         )
 
     def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
+        if self._selection_map is not None:
+            return self._selected(self._selection_map, indices)
         if not indices.dtype.hasobject:
             return self._mixture.take(indices)
         # Parts take turns in the same order again and again.
@@ -111,7 +135,18 @@ class MixedMapDataset(SelectingMapDataset[T]):
         chosen, keys = self._mixture.take(offsets.astype(np.int64))
         return chosen, as_indices((keys + epochs * shares[chosen]).tolist())
 
+    def _selected(
+        self, selection_map: transforms.DatasetSelectionMap, indices: Indices
+    ) -> tuple[Int64Array, Indices]:
+        selected = [selection_map[index] for index in indices.tolist()]
+        # A parent may be counted from the end, as in a list.
+        chosen = [range(len(self._parents))[number] for number, _ in selected]
+        keys = [key for _, key in selected]
+        return np.array(chosen, np.int64), as_indices(keys)
+
     def _measure(self) -> None:
+        if self._selection_map is not None:
+            return
         # It ends with the first parent that does, in Grain's arithmetic.
         whole = sum(self._proportions)
         lengths = [
@@ -129,34 +164,23 @@ class MixedMapDataset(SelectingMapDataset[T]):
 
 
 @builds("MapDataset.select_from_datasets")
-class SelectedMapDataset(SelectingMapDataset[T]):
-    """Takes from the parents as the user's own map says."""
+def select_from_datasets(
+    parents: Sequence[MapDataset[T]], selection_map: transforms.DatasetSelectionMap
+) -> MixedMapDataset[T]:
+    """See `MapDataset.select_from_datasets`."""
+    check_selection_map(selection_map)
+    return MixedMapDataset(parents, selection_map=selection_map)
 
-    def __init__(
-        self,
-        parents: Sequence[MapDataset[T]],
-        selection_map: transforms.DatasetSelectionMap,
-    ) -> None:
-        super().__init__(listed(parents, "select_from_datasets"))
-        has_both = {"__len__", "__getitem__"} <= set(dir(selection_map))
-        if isinstance(selection_map, type) or not has_both:
-            raise TypeError(
-                "selection_map must have __len__() and __getitem__(index) that returns"
-                f" (dataset, index in it), got {kind(selection_map)}. Derive it from"
-                " transforms.DatasetSelectionMap."
-            )
-        self._selection_map = selection_map
-        self._length = len(selection_map)
 
-    def _selection_text(self) -> str:
-        return repr(self._selection_map)
-
-    def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
-        selected = [self._selection_map[index] for index in indices.tolist()]
-        # A parent may be counted from the end, as in a list.
-        chosen = [range(len(self._parents))[number] for number, _ in selected]
-        keys = [key for _, key in selected]
-        return np.array(chosen, np.int64), as_indices(keys)
+def check_selection_map(selection_map: object) -> None:
+    """Raise TypeError if an object is not a `DatasetSelectionMap`."""
+    has_both = {"__len__", "__getitem__"} <= set(dir(selection_map))
+    if isinstance(selection_map, type) or not has_both:
+        raise TypeError(
+            "selection_map must have __len__() and __getitem__(index) that returns"
+            f" (dataset, index in it), got {kind(selection_map)}. Derive it from"
+            " transforms.DatasetSelectionMap."
+        )
 
 
 @builds("MapDataset.concatenate")

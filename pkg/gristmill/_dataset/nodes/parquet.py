@@ -66,9 +66,15 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         if len(self._paths) == 1:
             path = os.fsdecode(self._paths[0])
             return ParquetDatasetIterator(path, self._read_kwargs)
+        return iter(self._interleaving())
+
+    def _interleaving(self) -> InterleaveIterDataset[dict[str, Any]]:
         files = [ParquetIterDataset(path, **self._read_kwargs) for path in self._paths]
-        joined = InterleaveIterDataset[dict[str, Any]](files, cycle_length=CYCLE_LENGTH)
-        return iter(joined)
+        return InterleaveIterDataset(files, cycle_length=CYCLE_LENGTH)
+
+    def as_interleaving(self) -> InterleaveIterDataset[dict[str, Any]] | None:
+        """Return what takes from the files in turn, or None if there is only one."""
+        return self._interleaving() if len(self._paths) > 1 else None
 
     def __repr__(self) -> str:
         return call_text(self, *self._paths, **self._read_kwargs)

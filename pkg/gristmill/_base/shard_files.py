@@ -1,0 +1,57 @@
+"""Files with the position of each dataset that hosts share out, in a checkpoint.
+
+Their names and contents are those of Grain's development version.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+
+def has_shards(item: Any) -> bool:
+    """Return whether an iterator has a position for each of several datasets."""
+    if not hasattr(item, "shard_options"):
+        return False
+    try:
+        item.get_shard_states()
+    except (AttributeError, NotImplementedError):
+        return False
+    return True
+
+
+def save_shards(directory: Any, item: Any) -> None:
+    """Write the positions of a host's datasets.
+
+    Args:
+        directory: The folder, a ``pathlib.Path`` or like one.
+        item: An `ElasticIterator` whose datasets are shared out.
+    """
+    for number, state in item.get_shard_states().items():
+        text = json.dumps(state, indent=4)
+        _file_of(directory, number).write_text(text)
+
+
+def restore_shards(directory: Any, item: Any) -> None:
+    """Set the positions of a host's datasets, which other hosts may have saved.
+
+    Args:
+        directory: The folder that all hosts have written to.
+        item: An `ElasticIterator` whose datasets are shared out.
+    """
+    shard = item.shard_options
+    numbers = itertools.count(shard.shard_index, shard.shard_count)
+    files = ((number, _file_of(directory, number)) for number in numbers)
+    found = itertools.takewhile(lambda pair: pair[1].exists(), files)
+    item.set_shard_states({n: json.loads(file.read_text()) for n, file in found})
+
+
+def saved_process_count(directory: Any) -> int:
+    """Return how many processes have saved to a folder, 0 if none has."""
+    names = [file.stem for file in directory.glob("process_*-of-*.json")]
+    return max((int(name.rpartition("-of-")[2]) for name in names), default=0)
+
+
+def _file_of(directory: Any, number: int) -> Any:
+    return directory / f"shard_state_{number}.json"

@@ -1,0 +1,153 @@
+"""The datasets of an interleaving, shared out among hosts as Grain's main does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gristmill._dataset.model import states
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.node import with_parents
+from gristmill._dataset.nodes.interleave import (
+    InterleaveDatasetIterator,
+    InterleaveIterDataset,
+)
+from gristmill._dataset.nodes.parquet import ParquetIterDataset
+from gristmill._dataset.nodes.slicing import sliced
+from gristmill.sharding import ShardOptions
+
+
+def chain_to_share(ds: Any) -> IterDataset[Any] | None:
+    """Return a chain whose datasets hosts can share out, or None if there are none."""
+    if isinstance(ds, InterleaveIterDataset):
+        return ds
+    if isinstance(ds, ParquetIterDataset):
+        return ds.as_interleaving()
+    if not isinstance(ds, IterDataset) or len(ds._parents) != 1:
+        return None
+    parent = chain_to_share(ds._parents[0])
+    return None if parent is None else with_parents(ds, [parent])
+
+
+def share_of(batch_size: int, shard: ShardOptions) -> tuple[int, int, int]:
+    """Return which host this is, how many there are, and elements of each."""
+    host, hosts = int(shard.shard_index), int(shard.shard_count)
+    each, rest = divmod(batch_size, hosts)
+    if rest:
+        raise ValueError(
+            f"Global batch size {batch_size} is not divisible by shard count {hosts}."
+        )
+    return host, hosts, each
+
+
+class ElasticShardsDatasetIterator(DatasetIterator[Any]):
+    """Iterates over the datasets that are this host's share.
+
+    Args:
+        shared: A chain that `chain_to_share` returned.
+        global_batch_size: See `ElasticIterator`.
+        shard_options: See `ElasticIterator`.
+        streamed: Returns an iterator over a stream that all hosts run.
+    """
+
+    def __init__(
+        self,
+        shared: IterDataset[Any],
+        global_batch_size: int,
+        shard_options: ShardOptions,
+        streamed: Callable[[], DatasetIterator[Any]],
+    ) -> None:
+        super().__init__()
+        self._shared = shared
+        self._global_batch_size = global_batch_size
+        self._shard_options = shard_options
+        self._streamed = streamed
+        # Over the share; or over the stream of all hosts, after a state of 0.2.0.
+        self._batches: DatasetIterator[Any] | None = None
+
+    @property
+    def shard_options(self) -> ShardOptions:
+        """Which host this is, and how many there are."""
+        return self._shard_options
+
+    def __next__(self) -> Any:
+        return next(self._opened())
+
+    def get_state(self) -> Any:
+        """Return the position of the iterator over the share."""
+        return self._opened().get_state()
+
+    def set_state(self, state: Any) -> None:
+        # In version 0.2.0 each host ran the stream.
+        if isinstance(state, Mapping) and state.keys() == {
+            "global_next_index",
+            "stream",
+        }:
+            batches = self._streamed()
+        else:
+            batches = self._new_batches()
+        self._replace(batches, lambda: batches.set_state(state))
+
+    def get_shard_states(self) -> dict[int, Any]:
+        """See `ElasticIterator.get_shard_states`."""
+        host, hosts, _ = share_of(self._global_batch_size, self._shard_options)
+        states_of_shards = _interleaving(self._opened()).get_shard_states()
+        return {host + hosts * i: state for i, state in enumerate(states_of_shards)}
+
+    def set_shard_states(self, shard_states: Mapping[Any, Any]) -> None:
+        """See `ElasticIterator.set_shard_states`."""
+        by_number = sorted((int(n), state) for n, state in shard_states.items())
+        host, hosts, _ = share_of(self._global_batch_size, self._shard_options)
+        numbers = [number for number, _ in by_number]
+        if numbers != [host + hosts * i for i in range(len(numbers))]:
+            what = f"is of the datasets {numbers}, expected every {hosts}th from {host}"
+            raise states.mismatch(self, f"{what} on")
+        batches = self._new_batches()
+        shards = [state for _, state in by_number]
+        self._replace(batches, lambda: _interleaving(batches).set_shard_states(shards))
+
+    def start_prefetch(self) -> None:
+        self._opened().start_prefetch()
+
+    def _opened(self) -> DatasetIterator[Any]:
+        self._assert_not_closed()
+        if self._batches is None:
+            self._batches = self._new_batches()
+        return self._batches
+
+    def _new_batches(self) -> DatasetIterator[Any]:
+        self._assert_not_closed()
+        host, hosts, each = share_of(self._global_batch_size, self._shard_options)
+        share = sliced(self._shared, host, hosts, sequential=False)
+        return iter(share.batch(each) if each else share)
+
+    def _replace(
+        self, batches: DatasetIterator[Any], set_position: Callable[[], None]
+    ) -> None:
+        """Take another iterator once its position is set; keep this one otherwise."""
+        try:
+            set_position()
+        except BaseException:
+            batches.close()
+            raise
+        self._release()
+        self._batches = batches
+
+    def _release(self) -> None:
+        before, self._batches = self._batches, None
+        if before is not None:
+            before.close()
+
+
+def _interleaving(iterator: DatasetIterator[Any]) -> InterleaveDatasetIterator[Any]:
+    """Return the iterator of a chain that takes from several datasets in turn."""
+    above = iterator
+    while not isinstance(above, InterleaveDatasetIterator):
+        if len(above._parents) != 1:
+            raise NotImplementedError(
+                f"{iterator} does not say which iterator it takes from. Pass that to"
+                " super().__init__() of your DatasetIterator."
+            )
+        above = above._parent
+    return above

@@ -1,0 +1,93 @@
+"""The positions of interleaved datasets one by one, for other numbers of hosts.
+
+Hosts that share the datasets of an interleaving save the position of each, and others
+take some of them over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gristmill._dataset.model import states
+
+
+class ShardStates:
+    """Adds methods for the position of each dataset to an interleaving's iterator."""
+
+    def get_shard_states(self: Any) -> list[dict[str, Any]]:
+        """Return ``{"exhausted": 0 or 1, "state": state}`` of each dataset."""
+        return _shards_of(self.get_state(), self._count, self._start_state)
+
+    def set_shard_states(self: Any, shard_states: Any) -> None:
+        """Continue at positions of the datasets that `get_shard_states` returned.
+
+        The first datasets that have elements left are open, from the first place on.
+
+        Raises:
+            StateMismatch: They are not positions of these datasets.
+        """
+        states.check_list(self, shard_states, "shard states", self._count)
+        for shard in shard_states:
+            states.check_keys(self, shard, ["exhausted", "state"])
+        self.set_state(_state_of(shard_states, self._cycle_length))
+
+    def _start_state(self: Any, number: int) -> Any:
+        """Return the state of a dataset's iterator before the first element."""
+        self._iterators.options = self._ctx.dataset_options
+        iterator = self._iterators.make(number)
+        if iterator is None:
+            return None
+        with contextlib.closing(iterator):
+            return iterator.get_state()
+
+
+def _shards_of(
+    state: Any, count: int, start_state: Callable[[int], Any]
+) -> list[dict[str, Any]]:
+    """Return the position of each dataset at a state of an interleaving's iterator.
+
+    `start_state` returns the state of a dataset that was not begun, or None if the
+    dataset is absent.
+    """
+    futures = state["future_states"]
+    shards = []
+    for number in range(count):
+        position = futures.get(number)
+        ended = number < state["next_index_in_datasets"] or (
+            number in futures and position is None
+        )
+        if position is None:
+            position = start_state(number)
+        shards.append({"exhausted": int(ended or position is None), "state": position})
+    in_use = zip(
+        state["iterators_in_use_indices"],
+        state["iterators_in_use_states"],
+        state["exhausted"],
+        strict=True,
+    )
+    for number, position, ended in in_use:
+        if position is not None:
+            shards[number] = {"exhausted": ended, "state": position}
+    return shards
+
+
+def _state_of(shards: Sequence[Any], cycle: int) -> Any:
+    """Return an iterator's state at positions of datasets, `cycle` open at a time."""
+    left = [number for number, shard in enumerate(shards) if not shard["exhausted"]]
+    ended = [number for number, shard in enumerate(shards) if shard["exhausted"]]
+    opened = left[:cycle]
+    begun = max(opened, default=-1) + 1
+    places = [*opened, *ended][:cycle]
+    futures = {number: shards[number]["state"] for number in left[cycle:]}
+    # Otherwise they would be begun again.
+    futures |= {number: None for number in ended if number >= begun}
+    return {
+        "next_index_in_cycle": 0,
+        "next_index_in_datasets": begun,
+        "iterators_in_use_indices": places,
+        "iterators_in_use_states": [shards[number]["state"] for number in places],
+        "exhausted": [int(number not in opened) for number in places],
+        "future_states": futures,
+    }

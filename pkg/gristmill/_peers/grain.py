@@ -1,0 +1,51 @@
+"""Functions and protocols of Grain's internal modules, with Grain's arguments.
+
+Programs import them by Grain's names, see `gristmill._base.grain_names`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._engine.arguments import worker_count
+from gristmill.options import MultiprocessingOptions
+
+T = TypeVar("T")
+
+
+def determine_worker_count(input_worker_count: int | None) -> int:
+    """Return a number of workers, or that of the CPU cores for None."""
+    return worker_count(input_worker_count)
+
+
+def multiprocess_prefetch(
+    ds: IterDataset[T],
+    num_workers: int = 0,
+    buffer_size: int = 1,
+    worker_init_fn: Callable[[int, int], None] | None = None,
+    sequential_slice: bool = False,
+) -> IterDataset[T]:
+    """Compute a chain in worker processes; see `IterDataset.mp_prefetch`."""
+    options = MultiprocessingOptions(num_workers, buffer_size)
+    return ds.mp_prefetch(options, worker_init_fn, sequential_slice)
+
+
+@runtime_checkable
+class SupportsInPlaceSlicing(Protocol):
+    """A dataset that workers and hosts can share by its own rule."""
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Leave the dataset the elements of a slice."""
+
+
+@runtime_checkable
+class SupportsSlicedStateManagement(Protocol):
+    """An iterator over parts whose positions can be saved one by one."""
+
+    def get_shard_states(self) -> Sequence[Any]:
+        """Return ``{"exhausted": 0 or 1, "state": state}`` of each part."""
+
+    def set_shard_states(self, shard_states: Sequence[Any]) -> None:
+        """Continue at positions of parts that `get_shard_states` returned."""
