@@ -40,8 +40,15 @@ class TFDSDataSource(Closing):
     Element ``i`` is the dict that ``tfds.data_source`` gives: Python's numbers and
     ``bytes`` for scalars, arrays for tensors and images, lists for sequences.  Decoded
     are tensors (also those encoded as bytes or zlib), scalars, text, class labels,
-    bounding boxes, translations and images of uint8; dicts of these, sequences of
-    these or of such dicts, and sequences of sequences of scalars.
+    bounding boxes, translations, audio, and images and videos of uint8, or float32 with
+    one channel; dicts of these, sequences of these or of such dicts, and sequences of
+    sequences of scalars.  A video is a list of its frames.  Audio that TFDS decodes
+    lazily is the file's ``bytes``, as in ``tfds.data_source``.
+
+    A nested dataset (``tfds.features.Dataset``, such as the steps of an episode) is a
+    sequence of its elements, each decoded when it is read.
+
+    Images and videos of uint16 are decoded by TFDS, if that and OpenCV are installed.
 
     Raises:
         FileNotFoundError: The directory holds no prepared dataset.

@@ -5,6 +5,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import types
 from typing import ClassVar
 
 import fsspec
@@ -22,6 +23,8 @@ from gristmill import (
     SequentialSampler,
     sources,
 )
+from gristmill.sources import _tfds_images
+from gristmill.sources._tfds_nested import NestedSource
 from support import extras
 from support.arrow_types import same
 from support.places import TESTS
@@ -132,6 +135,71 @@ def test_features_are_chosen(everything, elements):
     assert all(map(same, (source[i] for i in range(len(source))), wanted))
 
 
+def listed(element):
+    """Return an element in which datasets are lists."""
+    if isinstance(element, dict):
+        return {name: listed(value) for name, value in element.items()}
+    return [*element] if isinstance(element, NestedSource) else element
+
+
+def test_datasets_in_elements_are_those_of_tfds(data, elements):
+    source = sources.TFDSDataSource(data / "episodes" / "1.0.0")
+    assert all(map(same, map(listed, source), elements["episodes"]))
+    sent = [pickle.loads(pickle.dumps(element)) for element in source]
+    assert all(map(same, map(listed, sent), elements["episodes"]))
+    longest = max((e["steps"] for e in source), key=len)
+    assert repr(longest) == "NestedSource(length=3)"
+    assert same(longest[-1], longest[2])
+    for index in (3, -4):
+        with pytest.raises(IndexError):
+            longest[index]
+
+
+@pytest.mark.parametrize("workers", MAYBE_WORKERS)
+def test_loaders_serve_datasets_in_elements(data, elements, workers):
+    source = sources.TFDSDataSource(data / "episodes" / "1.0.0")
+    loader = DataLoader(
+        data_source=source, sampler=SequentialSampler(5), worker_count=workers
+    )
+    assert all(map(same, map(listed, loader), elements["episodes"]))
+
+
+def test_an_image_in_a_dataset_is_decoded_when_it_is_read(data, monkeypatch):
+    source = sources.TFDSDataSource(data / "episodes" / "1.0.0", features=["steps"])
+    steps = max((e["steps"] for e in source), key=len)
+    decoded = []
+    column = next(each for each in steps._columns if each.names[-1] == "image")
+    monkeypatch.setattr(column, "_decode", lambda file: decoded.append(file) or 0)
+    assert (steps[1]["image"], len(decoded)) == (0, 1)
+
+
+def test_sequences_of_fixed_length_are_read_in_datasets(data):
+    source = sources.TFDSDataSource(data / "fixed_steps" / "1.0.0")
+    found = sorted((listed(element)["steps"] for element in source), key=len)
+    assert [[step["two"] for step in steps] for steps in found] == [
+        [],
+        [[0, 5]],
+        [[0, 5], [1, 5]],
+    ]
+    frames = found[1][0]["video"]
+    assert np.stack(frames).tolist() == np.arange(8).reshape(2, 2, 2, 1).tolist()
+
+
+def test_images_of_16_bits_are_decoded_by_tfds(data, monkeypatch):
+    monkeypatch.setattr(_tfds_images, "PACKAGES", ("tensorflow_datasets",))
+    shapes = []
+
+    def feature(shape):
+        shapes.append(shape)
+        pixels = np.zeros((2, 2, 1), np.uint16)
+        return types.SimpleNamespace(decode_example_np=lambda file: pixels)
+
+    monkeypatch.setattr(_tfds_images, "_feature", feature)
+    source = sources.TFDSDataSource(data / "refused" / "1.0.0", features=["wide"])
+    assert source[0]["wide"].dtype == np.uint16
+    assert shapes == [(2, 2, 1)]
+
+
 @pytest.mark.multiprocess
 def test_neither_tensorflow_nor_tfds_is_imported(everything):
     out = run("tfds/imported_packages", everything)
@@ -204,12 +272,14 @@ def test_a_closed_source_reads_again(everything):
     ("features", "text"),
     [
         (None, "cannot be decoded without TFDS"),
-        (["video"], "feature 'video' is a Video of a kind that is not known here"),
-        (["wide"], "feature 'wide' is a Image not of uint8 with 1, 3 or 4 channels"),
+        (["videos"], "feature 'videos' is a Video in sequences of sequences"),
+        (["wide"], "'wide' is a Image of uint16, which needs .*not found: nothing"),
         (["image lists"], "'image lists' is a Image in sequences of sequences"),
+        (["sources"], "'sources' is a Dataset inside a sequence or another one"),
     ],
 )
-def test_what_cannot_be_decoded_is_refused(data, features, text):
+def test_what_cannot_be_decoded_is_refused(data, features, text, monkeypatch):
+    monkeypatch.setattr(_tfds_images, "PACKAGES", ("nothing",))
     folder = data / "refused" / "1.0.0"
     with pytest.raises(ValueError, match=text):
         sources.TFDSDataSource(folder, features=features)
@@ -277,8 +347,9 @@ def test_records_of_other_features_are_noticed(everything, tmp_path):
     leaves["tensor"]["tensor"]["shape"]["dimensions"] = ["5"]
     leaves["two"]["sequence"]["length"] = "3"
     leaves["as bytes"]["tensor"]["shape"]["dimensions"] = ["2"]
+    leaves["jpegs"]["video"]["shape"]["dimensions"][0] = "3"
     (tmp_path / "features.json").write_text(json.dumps(features))
-    for name in ("missing", "tensor", "two", "as bytes"):
+    for name in ("missing", "tensor", "two", "as bytes", "jpegs"):
         source = sources.TFDSDataSource(tmp_path, features=[name])
         with pytest.raises(CorruptRecord, match=name):
             source[0]

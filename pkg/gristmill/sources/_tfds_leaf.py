@@ -1,0 +1,136 @@
+"""A feature of a TFDS dataset that holds values, and how a record becomes its value."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.errors import CorruptRecord
+from gristmill.sources._tfds_images import Decode, image_decoder
+from gristmill.transforms._features import FixedLen, Ragged, RaggedArray, VarLen
+
+__all__ = ["FLAT", "LENGTHS", "Leaf", "Shape", "check_bytes"]
+
+Shape = tuple[int | None, ...]
+FLAT, LENGTHS = "ragged_flat_values", "ragged_row_lengths_"
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """A feature that holds values and no other features."""
+
+    names: tuple[str, ...]  # Where it is in an element.
+    dtype: np.dtype[Any]  # Of its values; object is bytes.
+    shape: Shape = ()  # Of one value, None where an extent is not known.
+    # "none"; "bytes" or "zlib" for arrays that were written as such; "image" for files.
+    encoding: str = "none"
+    # Of the sequences that it is in, the outermost first; None where any is possible.
+    lengths: Shape = ()
+
+    @property
+    def key(self) -> str:
+        """The name in a record."""
+        return "/".join(self.names)
+
+    def parts(self) -> dict[str, FixedLen | VarLen | Ragged]:
+        """What a record must be asked for."""
+        key, stored = self.key, self.dtype if self.encoding == "none" else object
+        if self.stores_shape:
+            shape = VarLen(np.int64)
+            return {f"{key}/shape": shape, f"{key}/value": FixedLen((), bytes)}
+        if len(self.lengths) > 1:
+            rows = range(len(self.lengths) - 1)
+            lengths = [Ragged.RowLengths(f"{key}/{LENGTHS}{i}") for i in rows]
+            flat = f"{key}/{FLAT}"
+            return {key: Ragged(stored, value_key=flat, partitions=lengths)}
+        if self.lengths or (self.encoding == "none" and None in self.shape):
+            return {key: VarLen(stored)}
+        return {key: FixedLen(self.shape if self.encoding == "none" else (), stored)}
+
+    def decoder(self) -> Decode | None:
+        """Return what makes an array of a value's bytes, or None if it is plain."""
+        if self.encoding == "none":
+            return None
+        if self.encoding == "image":
+            return image_decoder(self.dtype, self.shape)
+        return self._array
+
+    def value(self, parsed: Mapping[str, Any], decode: Decode | None) -> Any:
+        """Return the value in a parsed record.
+
+        Args:
+            parsed: What `parts` asked for.
+            decode: What `decoder` returned.
+
+        Raises:
+            CorruptRecord: The record has no such value.
+        """
+        with check_bytes(self.key):
+            return self._value(parsed, decode)
+
+    @property
+    def stores_shape(self) -> bool:
+        """Whether a record has the shape of the value next to the value."""
+        return self.encoding in ("bytes", "zlib") and self.shape.count(None) > 1
+
+    def extents(self) -> tuple[int, ...]:
+        """Return the shape as `numpy.reshape` takes it."""
+        return _extents(self.shape)
+
+    def _value(self, parsed: Mapping[str, Any], decode: Decode | None) -> Any:
+        if self.stores_shape:
+            shape = parsed[f"{self.key}/shape"]
+            return self._array(parsed[f"{self.key}/value"], tuple(shape.tolist()))
+        found = parsed[self.key]
+        if len(self.lengths) > 1:
+            return _rows(found)
+        if decode is None:
+            return self._plain(found)
+        if not self.lengths:
+            return decode(found)
+        (length,) = self.lengths
+        if length is not None and len(found) != length:
+            raise ValueError(f"{len(found)} values, expected {length}")
+        return [decode(one) for one in found]
+
+    def _plain(self, found: Any) -> Any:
+        shape = self.extents()
+        if self.lengths:
+            return list(found.reshape(*_extents(self.lengths), *shape))
+        if not shape:
+            return found.item() if isinstance(found, np.generic) else found
+        return found.reshape(shape)
+
+    def _array(self, data: bytes, shape: Shape | None = None) -> npt.NDArray[Any]:
+        plain = zlib.decompress(data) if self.encoding == "zlib" else data
+        extents = self.extents() if shape is None else _extents(shape)
+        # A bytearray, so that the array is the caller's to change.
+        return np.frombuffer(bytearray(plain), self.dtype).reshape(extents)
+
+
+def _extents(shape: Shape) -> tuple[int, ...]:
+    return tuple(-1 if extent is None else extent for extent in shape)
+
+
+def _rows(ragged: Any) -> Any:
+    """Rows of different lengths as nested lists of arrays."""
+    if not isinstance(ragged, RaggedArray):
+        return ragged
+    values = _rows(ragged.values)
+    return [values[a:b] for a, b in itertools.pairwise(ragged.row_splits.tolist())]
+
+
+@contextlib.contextmanager
+def check_bytes(key: str) -> Iterator[None]:
+    """Raise CorruptRecord with a feature's name if its bytes are damaged."""
+    try:
+        yield
+    except (ValueError, zlib.error) as error:
+        raise CorruptRecord(f"feature {key!r}: {error}") from error
