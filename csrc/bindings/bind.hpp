@@ -119,6 +119,7 @@ void plan(py::module_& m);
 void mixture(py::module_& m);
 void window_shuffle(py::module_& m);
 void pool(py::module_& m);
+void watch(py::module_& m);
 void collate(py::module_& m);
 void chunks(py::module_& m);
 void example(py::module_& m);

@@ -8,6 +8,7 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::mixture(m);
   gristmill::bind::window_shuffle(m);
   gristmill::bind::pool(m);  // Before what takes one.
+  gristmill::bind::watch(m);
   gristmill::bind::collate(m);
   gristmill::bind::chunks(m);
   gristmill::bind::example(m);

@@ -148,3 +148,22 @@ def test_batches_are_pinned_in_order_while_the_number_of_workers_changes(pinned)
     given += [batch.item() for batch in batches]
     assert given == [*range(10, 90)]
     assert pinned == ["pt_data_pin"] * 80
+
+
+def test_closing_waits_for_no_batch_that_is_being_pinned(monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(value, device):
+        begun.set()
+        go_on.wait(30)
+        return value
+
+    monkeypatch.setattr(pinning, "pin_memory", slow)
+    batches = iter(make(Numbers(range(10, 20))))
+    assert begun.wait(30)
+    thread = batches._pins._thread
+    del batches
+    assert thread.is_alive()
+    go_on.set()
+    thread.join(30)
+    assert not thread.is_alive()

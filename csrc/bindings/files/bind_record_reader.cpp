@@ -179,9 +179,10 @@ void begin_work(const WorkPtr& work, Pool& pool, std::size_t threads) {
                      work->is_far() ? work : nullptr);
 }
 
-// Leaves a read to itself.
+// Gives up a read: what is not under way will not be read.
 void leave_work(const WorkPtr& work) {
-  if (work->is_far()) return work->read->stop();
+  work->read->stop();
+  if (work->is_far()) return;
   static_cast<void>(unlocked([&] { return work->read->wait(); }));
 }
 

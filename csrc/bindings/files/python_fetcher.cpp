@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "bindings/base/shared_object.hpp"
 #include "bindings/files/python_file.hpp"
-#include "bindings/files/shared_object.hpp"
 #include "bindings/with_python.hpp"
 #include "core/base/byte_buffer.hpp"
 

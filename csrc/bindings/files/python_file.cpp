@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <tuple>
 
+#include "bindings/base/shared_object.hpp"
 #include "bindings/files/python_fetcher.hpp"
 #include "bindings/files/record_reader.hpp"
-#include "bindings/files/shared_object.hpp"
 #include "bindings/with_python.hpp"
 #include "core/files/local_file.hpp"
 

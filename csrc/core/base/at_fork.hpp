@@ -16,6 +16,7 @@ enum class ForkStep {
   kOpenFds,        // the engine's, which a child closes
   kSchedulers,     // a child's may not speak to the parent's workers
   kRecordReaders,  // of record sets
+  kWatches,        // a child does not have their thread
   kDescriptors,    // of files that are read, which a child may go on reading
   kPython,         // threads that were about to take the GIL
 };

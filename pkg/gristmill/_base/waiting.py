@@ -25,12 +25,14 @@ class Clocks(NamedTuple):
         own_s: Processor time of this thread.
         helpers_s: Processor time of the native threads of the process.
         pauses: How often this thread has given up the processor by itself.
+        process_s: Processor time of the process.
     """
 
     wall_s: float
     own_s: float
     helpers_s: float
     pauses: int
+    process_s: float = 0.0
 
 
 def clocks() -> Clocks:
@@ -44,13 +46,14 @@ def clocks() -> Clocks:
     )
     own_s = time.thread_time()
     pauses = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
-    helpers_s = time.process_time() - own_s - others_s
-    return Clocks(time.perf_counter(), own_s, helpers_s, pauses)
+    process_s = time.process_time()
+    helpers_s = process_s - own_s - others_s
+    return Clocks(time.perf_counter(), own_s, helpers_s, pauses, process_s)
 
 
 def waited_s(since: Clocks, until: Clocks) -> float:
     """How long a thread has waited between two looks at its clocks, in seconds."""
-    wall_s, own_s, helpers_s, pauses = (
+    wall_s, own_s, helpers_s, pauses, _ = (
         after - before for after, before in zip(until, since, strict=True)
     )
     idle_s = max(0.0, wall_s - own_s)

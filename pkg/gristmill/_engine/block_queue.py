@@ -2,116 +2,35 @@
 
 Native readers need no GIL, so threads read the next blocks while the caller's Python
 code works on this one.  Files are read and decompressed by as many threads as there are
-cores, and a table in memory by the caller; where a block proves to wait for something,
+cores, and a table in memory by the caller; if records prove to wait for something,
 `ReadOptions.num_threads` threads read.
 """
 
 from __future__ import annotations
 
 import collections
-import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gristmill import _core
 from gristmill._base import waiting
-from gristmill._base.types import Alloc, Int64Array, Rules
+from gristmill._base.types import Alloc, Int64Array
+from gristmill._engine.blocks import Finish, RecordBlocks, TableBlocks
 from gristmill._engine.far_ahead import FarAhead
 from gristmill._engine.program import Program
+from gristmill._engine.read_trial import BUSY_SHARE
 from gristmill._engine.reading import Reading
 from gristmill._engine.stream import NO_KEYS
 from gristmill._engine.stream_keys import StreamKeys
 from gristmill.errors import CorruptRecord
 from gristmill.options import ReadOptions
-from gristmill.sources import TableSource
 from gristmill.sources._record_source import RecordSource, reads_natively
 
 BLOCKS_BETWEEN_PROBES = 256
 MAX_AHEAD_BYTES = 256 << 20
 # Records that are read together where the caller asks for fewer.
 MIN_BLOCK = 64
-
-# Waits for a block that is being read, and returns it.
-Finish = Callable[[], Any]
-
-
-class RecordBlocks:
-    """Records of files: a list of bytes each, or what `read_many` packs.
-
-    Attributes:
-        by_threads: Whether threads can read.
-        whole: Whether a block has to be all that is asked for.
-        far: Whether reads wait for a network, whatever a look at them says.
-        threads_where_fast: How many read where nothing is waited for.
-        slow_record_s, slow_byte_s: Where a read waits for longer, more threads do.
-    """
-
-    by_threads = True
-    far = False
-    # Decoding is faster than this by an order of magnitude, disks are slower by one.
-    slow_record_s = 30e-6
-    slow_byte_s = 5e-9
-    # More would drive each other's decoders from the caches.
-    threads_where_fast = os.cpu_count() or 1
-
-    def __init__(self, source: RecordSource[Any], packed: bool = False) -> None:
-        self._reader: Any = source.reader
-        self.whole = packed
-        self.far = source.is_far
-
-    def read(self, keys: Int64Array, alloc: Alloc | None) -> Any:
-        return self._reader.read_many(keys, packed=self.whole)
-
-    def begin(self, keys: Int64Array, alloc: Alloc | None, pool: _core.Pool) -> Finish:
-        # More parts than threads even out what they take.
-        parts = 2 * pool.threads
-        return _core.PendingRead(
-            pool, self._reader, keys, packed=self.whole, parts=parts
-        ).wait
-
-    def nbytes(self, block: Any) -> int:
-        return block[0].nbytes if self.whole else sum(map(len, block))
-
-    def mean_bytes(self, keys: Int64Array) -> float:
-        """The mean size of some records; 0 where that is not known beforehand."""
-        if not self._reader.knows_sizes or not len(keys):
-            return 0.0
-        return max(1.0, float(self._reader.sizes(keys).mean()))
-
-
-class TableBlocks:
-    """Batches of a table's rows.  See `RecordBlocks`."""
-
-    whole = True
-    far = False
-    # Memory is faster than this by an order of magnitude, disks are slower by one.
-    slow_record_s = 5e-6
-    slow_byte_s = 1e-9
-    threads_where_fast = 0
-
-    def __init__(self, table: TableSource, rules: Rules) -> None:
-        self._table = table
-        self._rules = rules
-        self.by_threads = table.contiguous
-
-    def read(self, keys: Int64Array, alloc: Alloc | None) -> Any:
-        return self._table.gather(keys, alloc, self._rules)
-
-    def begin(self, keys: Int64Array, alloc: Alloc | None, pool: _core.Pool) -> Finish:
-        batch, pending = self._table.begin_gather(keys, pool, alloc, self._rules)
-
-        def finish() -> Any:
-            for gather in pending:
-                gather.wait()
-            return batch
-
-        return finish
-
-    def nbytes(self, batch: Any) -> int:
-        columns = batch.values() if isinstance(batch, dict) else [batch]
-        return sum(column.nbytes for column in columns)
 
 
 class BlockQueue:
@@ -138,6 +57,8 @@ class BlockQueue:
         self._threads_where_fast = fast if self._ahead else 0
         self._threads = self._threads_where_fast
         self._until_probe = 0
+        # True if blocks have proved to wait; None: unknown, after a trial by threads.
+        self._waits: bool | None = False
         self._record_bytes = 1.0
         self._far = FarAhead(keys, self._ahead) if blocks.far and self._ahead else None
         self._pool: _core.Pool | None = None
@@ -213,8 +134,9 @@ class BlockQueue:
             keys = self._keys.block(position, min(block, self._keys.length - position))
             self._far.record_bytes = self._blocks.mean_bytes(keys)
         if self._threads:
-            self._until_probe = self._until_probe or BLOCKS_BETWEEN_PROBES
+            left, self._until_probe = self._until_probe, BLOCKS_BETWEEN_PROBES
             self.look_ahead(position, block)
+            self._until_probe = left
 
     def forget(self) -> None:
         """Drop what was read ahead: the stream goes on from somewhere else."""
@@ -226,25 +148,66 @@ class BlockQueue:
         self._pool = None
 
     def _probe(self, keys: Int64Array, alloc: Alloc | None) -> Any:
-        """Read in the caller, and find out whether that waits."""
-        began = waiting.clocks()
-        block = self._blocks.read(keys, alloc)
-        waited = waiting.waited_s(began, waiting.clocks())
-        nbytes, count = self._blocks.nbytes(block), len(keys)
-        self._record_bytes = max(1.0, nbytes / max(1, count))
-        slow_s = count * self._blocks.slow_record_s + nbytes * self._blocks.slow_byte_s
-        threads = self._threads_where_fast
-        if waited > slow_s:
-            threads = self._threads_where_slow
-        if threads != self._threads:
-            self._threads, self._pool = threads, None
+        """Read a block, and find out whether that waits."""
+        if not self._blocks.can_join or self._waits is None:
+            return self._read_here(keys, alloc)
+        if self._waits:
+            return self._try_threads(keys, alloc)
+        if len(keys) == 1:
+            return self._read_here(keys, alloc)
+        first, waits = self._timed(keys[:1], None)
+        read = self._try_threads if waits else self._read_here
+        return self._blocks.join(first, read(keys[1:], None))
+
+    def _read_here(self, keys: Int64Array, alloc: Alloc | None) -> Any:
+        """Read in the caller, and choose by the time waited who reads the next."""
+        block, self._waits = self._timed(keys, alloc)
+        slow, fast = self._threads_where_slow, self._threads_where_fast
+        self._use_threads(slow if self._waits else fast)
         self._until_probe = BLOCKS_BETWEEN_PROBES
         return block
 
-    def _begin(self, position: int, keys: Int64Array, alloc: Alloc | None) -> None:
+    def _try_threads(self, keys: Int64Array, alloc: Alloc | None) -> Any:
+        """Read by as many threads as help if that waits, and find out whether it does.
+
+        If that remains unknown, the caller reads the next block, which shows it.
+        """
+        self._use_threads(self._threads_where_slow)
+        began = waiting.clocks()
+        block = self._blocks.begin(keys, alloc, self._opened_pool())()
+        ended = waiting.clocks()
+        passed_s = ended.wall_s - began.wall_s
+        busy_s = ended.process_s - began.process_s
+        waits = busy_s < BUSY_SHARE * passed_s and passed_s > self._slow_s(block, keys)
+        self._waits = waits or None
+        self._until_probe = BLOCKS_BETWEEN_PROBES if waits else 0
+        return block
+
+    def _timed(self, keys: Int64Array, alloc: Alloc | None) -> tuple[Any, bool]:
+        """Read in the caller; returns the block, and whether threads would help."""
+        began = waiting.clocks()
+        block = self._blocks.read(keys, alloc)
+        waited_s = waiting.waited_s(began, waiting.clocks())
+        waits = waited_s > self._slow_s(block, keys)
+        return block, waits and self._threads_where_slow > 0
+
+    def _slow_s(self, block: Any, keys: Int64Array) -> float:
+        """The time that reading a block takes if that waits, at least."""
+        nbytes, count = self._blocks.nbytes(block), len(keys)
+        self._record_bytes = max(1.0, nbytes / max(1, count))
+        return count * self._blocks.slow_record_s + nbytes * self._blocks.slow_byte_s
+
+    def _use_threads(self, threads: int) -> None:
+        if threads != self._threads:
+            self._threads, self._pool = threads, None
+
+    def _opened_pool(self) -> _core.Pool:
         if self._pool is None:
             self._pool = _core.Pool(self._threads)
-        finish = self._blocks.begin(keys, alloc, self._pool)
+        return self._pool
+
+    def _begin(self, position: int, keys: Int64Array, alloc: Alloc | None) -> None:
+        finish = self._blocks.begin(keys, alloc, self._opened_pool())
         self._waiting.append((position, keys, finish))
         if self._far is None:
             self._until_probe -= 1

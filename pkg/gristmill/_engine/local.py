@@ -104,8 +104,9 @@ class LocalRun:
     def restart(self, position: Position) -> None:
         """Go on from another position with as many streams."""
         self._leave_fork()
-        if self._next_output is not None:
-            self._next_output.drop()
+        if self._next_output is not None and self._next_output.begun:
+            # It may go on for any time with the streams that it has.
+            self._close_streams()
         self.keys = NO_KEYS
         self._held = None
         self.position = position
@@ -113,12 +114,23 @@ class LocalRun:
             stream.seek(position.vectors[number])
 
     def close(self) -> None:
-        if self._next_output is not None:
-            self._next_output.close()
-        for stream in self._streams.values():
-            stream.close()
-        self._streams.clear()
+        self._close_streams()
         self._held = None
+
+    def _close_streams(self) -> None:
+        """Close the streams, or let the thread do that when its call has returned."""
+        streams, self._streams = self._streams, {}
+
+        def close() -> None:
+            for stream in streams.values():
+                stream.close()
+
+        ahead = self._next_output
+        if ahead is None:
+            close()
+        else:
+            self._next_output = NextOutput()
+            ahead.close(close)
 
     def _open(self, number: int) -> Stream:
         try:
@@ -155,7 +167,7 @@ class LocalRun:
         """In a fork, begin anew from where the position is."""
         if self._next_output is not None and self._next_output.lost:
             self._next_output = NextOutput()
-            self._streams.clear()
+            self._streams = {}
 
     def _account(self, stream: Stream, instead: Exception | NoOutput | None) -> None:
         """Tell of the bad records before an output, or what came instead of one."""

@@ -11,7 +11,8 @@ import itertools
 from typing import Any
 
 from gristmill._base.types import Alloc, Int64Array, Rules
-from gristmill._engine.block_queue import BlockQueue, RecordBlocks, TableBlocks
+from gristmill._engine.block_queue import BlockQueue
+from gristmill._engine.blocks import RecordBlocks, TableBlocks
 from gristmill._engine.column_batches import ColumnBatches
 from gristmill._engine.program import Program
 from gristmill._engine.stream_keys import StreamKeys

@@ -27,7 +27,7 @@ from gristmill._engine.reading import Read, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stage_times import READ
 from gristmill._engine.stream import NO_KEYS, Output, Vector
-from gristmill._engine.stream_keys import Records, StreamKeys, name_of
+from gristmill._engine.stream_keys import Records, StreamKeys, first_of, name_of
 from gristmill._hot import run as hot_run
 from gristmill._hot.place import Place, as_failure
 from gristmill.sources import TableSource
@@ -85,6 +85,9 @@ class NativeStream:
         # that was not given out; each with its position.
         self._rest: tuple[int, Records, Read | None] | None = None
         self._pending: tuple[int, RanBlock] | None = None
+        # During `next_run`: the elements so far, and the records.
+        self._run_done: list[Any] | None = None
+        self._run_records: Records = (NO_KEYS, NO_KEYS, None)
         # Whether elements are alone in each step until there is an output.
         self._careful = False
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
@@ -151,20 +154,31 @@ class NativeStream:
         want = min(want, self._length - self._consumed)
         if want <= 0 or self._careful or not self._gives_records:
             return []
+        self._run_done = []
         try:
             block = self._next_block(want)
         except Exception:
             return []
+        finally:
+            self._run_done = None
         block, left = cut(block, len(block[2][0]))
-        (keys, _, _), _, (done, _, _, _) = block
-        first = self._consumed
-        self._consumed += len(done)
+        outputs = self._outputs_of(block[2][0], block[0])
+        self._consumed += len(outputs)
         if left is not None:
             self._pending = self._consumed, left
         self.vector = (self._consumed,)
+        return outputs
+
+    def finished(self) -> list[Output]:
+        """The outputs so far of a `next_run` that another thread is in."""
+        done = self._run_done
+        return self._outputs_of(done[:], self._run_records) if done else []
+
+    def _outputs_of(self, elements: list[Any], records: Records) -> list[Output]:
+        keys, first = records[0], self._consumed
         return [
             (element, keys[place : place + 1], (first + place + 1,))
-            for place, element in enumerate(done)
+            for place, element in enumerate(elements)
         ]
 
     def be_careful(self) -> None:
@@ -308,6 +322,8 @@ class NativeStream:
                 began = hot_run.begin()
                 read = self._read(records)
                 hot_run.end(READ, began)
+                if read is not None and read[1] is None:
+                    records = first_of(records, len(read[0]))
             block = records, read, self._run(records, read)
         if self._together is None:
             return block
@@ -335,18 +351,20 @@ class NativeStream:
 
     def _run(self, records: Records, read: Read | None) -> Ran:
         keys, indices, _ = records
+        self._run_records = records
         if read is None:
-            source = self._program.source
+            source, out = self._program.source, self._run_done
             return hot_run.run_block(
-                source, keys, indices, self._steps, self._draws, self._at
+                source, keys, indices, self._steps, self._draws, self._at, None, out
             )
         elements, failure = read
         count = len(elements)
         keys, own_indices = keys[:count], indices[:count]
         if self._together is None or self._careful:
             done, kept, consumed, error = hot_run.run_block(
-                None, keys, own_indices, self._steps, self._draws, self._at, elements
-            )
+                None, keys, own_indices, self._steps, self._draws, self._at, elements,
+                self._run_done,
+            )  # fmt: skip
         else:
             done, kept, consumed, error = self._together.run(
                 elements, keys, own_indices, lambda: self._again(records, elements)

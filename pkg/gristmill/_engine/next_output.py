@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gristmill._engine.background import Background
+
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Future
 
 
 class NextOutput:
     """One call at a time, in a thread of its own.
 
-    What the call works with is the thread's until `take` or `drop` has returned.
+    The thread owns the objects that the call uses until `take` has returned.
     """
 
     def __init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
+        self._thread = Background(1, "gristmill-next-output")
         self._future: Future[Any] | None = None
-        self._owner = os.getpid()
 
     @property
     def begun(self) -> bool:
@@ -29,15 +29,11 @@ class NextOutput:
     @property
     def lost(self) -> bool:
         """Whether this is a fork, without the thread and with what that left."""
-        return self._owner != os.getpid()
+        return self._thread.lost
 
     def begin(self, compute: Callable[[], Any]) -> None:
         """Begin a call."""
-        if self._pool is None:
-            from concurrent.futures import ThreadPoolExecutor  # Slow to import.
-
-            self._pool = ThreadPoolExecutor(1, "gristmill-next-output")
-        self._future = self._pool.submit(compute)
+        self._future = self._thread.submit(compute)
 
     def take(self) -> Any:
         """Wait for the call, and return or raise what it did.
@@ -53,16 +49,15 @@ class NextOutput:
                 self._future = None
             del future  # What it raises refers to this frame.
 
-    def drop(self) -> None:
-        """Wait for the call, if there is one, and forget it."""
-        future = self._future
-        if future is not None and not self.lost:
-            future.exception()
-        self._future = None
+    def close(self, leave: Callable[[], None]) -> None:
+        """End the thread; does not wait for the call.
 
-    def close(self) -> None:
-        """As `drop`, and end the thread."""
-        self.drop()
-        if self._pool is not None and not self.lost:
-            self._pool.shutdown()
-        self._pool = None
+        `leave` is called when the call no longer uses what it works with: at once, or
+        later, by the thread.
+        """
+        future, self._future = self._future, None
+        if future is None or self.lost:
+            leave()
+        else:
+            future.add_done_callback(lambda _: leave())
+        self._thread.close()

@@ -178,6 +178,14 @@ class StreamKeys:
         return np.array(keys, np.int64), np.array(indices, np.int64), odd
 
 
+def first_of(records: Records, count: int) -> Records:
+    """The first `count` of some records."""
+    keys, indices, names = records
+    if count == len(keys):
+        return records
+    return keys[:count], indices[:count], None if names is None else names[:count]
+
+
 def name_of(records: Records, number: int) -> Any:
     """The key of one of some records, as the sampler gave it."""
     keys, _, names = records

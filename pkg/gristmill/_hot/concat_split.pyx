@@ -8,6 +8,7 @@ from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
+from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.row_matrix cimport (
     RowMatrix, add_note, blank, has_cells_of, length_of, make_matrix, matrix_of, write,
 )
@@ -198,6 +199,8 @@ cdef class Splitter:
         get_state = parent.get_state
         while self._rest is None or self._pack_rest():
             self._rest = None
+            if cancelled_threads:
+                check_thread()
             state = get_state()
             element = next(parent, _END)
             if element is _END:

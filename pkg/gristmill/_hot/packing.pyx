@@ -7,6 +7,7 @@ from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
+from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.row_matrix cimport (
     RowMatrix, add_note, blank, length_of, make_matrix, matrix_of, write,
 )
@@ -179,6 +180,8 @@ cdef class Packer:
         """
         get_state = parent.get_state
         while True:
+            if cancelled_threads:
+                check_thread()
             state = get_state()
             element = next(parent, _END)
             if element is _END:

@@ -27,4 +27,5 @@ def run_block(
     draws: _Draws | None,
     at: int,
     elements: list[Any] | None = None,
+    out: list[Any] | None = None,
 ) -> tuple[list[Any], list[int] | None, int, Exception | None]: ...

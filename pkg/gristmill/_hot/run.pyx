@@ -12,6 +12,7 @@ from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memset
 from posix.time cimport clock_gettime, clockid_t, timespec
 
+from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.draw cimport Draws
 
 from gristmill._base.checks import stands_for
@@ -202,7 +203,8 @@ cdef _add(int64_t* spent, tuple steps):
 
 
 def run_block(
-    source, keys, indices, tuple steps not None, draws, uintptr_t at, list elements=None
+    source, keys, indices, tuple steps not None, draws, uintptr_t at, list elements=None,
+    list out=None,
 ):
     """Return ``(elements, kept, consumed, error)`` for a block of n records.
 
@@ -211,7 +213,7 @@ def run_block(
     ``map_with_index`` and to the random generator.  With ``source`` None the
     records are ``elements``.  ``draws`` has ``at(index)``, or is None where there is
     no seed.  ``at`` is the address of an int64 that gets each key before its record
-    is processed, or 0.
+    is processed, or 0.  ``out``, if it is given, gets the outputs as they come.
 
     ``elements`` are the outputs, ``kept`` their positions in the block or None if no
     record was dropped.  An exception of the source or of a step ends the block: it
@@ -229,8 +231,10 @@ def run_block(
     cdef int64_t times[_TIMED_STEPS + 1]
     cdef int64_t* spent = NULL
     cdef int64_t began = 0
-    cdef list out = [], kept = [], records = elements
+    cdef list kept = [], records = elements
     cdef object element, error = None
+    if out is None:
+        out = []
     if _measures():
         memset(times, 0, sizeof(times))
         spent = times
@@ -244,6 +248,8 @@ def run_block(
         if spent is not NULL:
             began = _lap(began, &spent[_TIMED_STEPS])
         for i in range(n):
+            if cancelled_threads:
+                check_thread()
             step = -1
             if told is not NULL:
                 told[0] = key_of[i]

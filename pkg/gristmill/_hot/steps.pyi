@@ -9,20 +9,19 @@ from gristmill._hot.draw import OpDraws
 
 WINDOW: int
 
-_Failed = Callable[[Exception, int], None]
-
 MAP: int
 FILTER: int
 MAP_WITH_INDEX: int
 RANDOM_MAP: int
 
+# The kind, the call, the function that is called on failure, draws of a random map.
+Call = tuple[int, Callable[..., Any], Callable[[Exception, int], None], OpDraws | None]
+
 def apply(
-    kind: int,
-    call: Callable[..., Any],
+    calls: list[Call],
     elements: list[Any],
     indices: Indices,
-    failed: _Failed,
-    draws: OpDraws | None = None,
+    out: list[Any] | None = None,
 ) -> list[Any]: ...
 def scatter(part: list[Any], places: npt.NDArray[np.int64], out: list[Any]) -> None: ...
 def take(elements: Iterator[Any], count: int) -> list[Any]: ...
@@ -61,7 +60,10 @@ class Turns(Stage):
 
 class Feed(Stage):
     given: int
+    @property
+    def keeps_absent(self) -> bool: ...
     def __init__(self, keep_absent: bool) -> None: ...
     def __next__(self) -> Any: ...
     def ahead(self) -> int: ...
     def seek(self, given: int) -> None: ...
+    def offer(self, block: list[Any]) -> None: ...

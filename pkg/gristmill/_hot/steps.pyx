@@ -8,8 +8,11 @@ note where it came from.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t
+from libcpp.vector cimport vector
 
+from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.draw cimport OpDraws
 
 cnp.import_array()
@@ -50,52 +53,68 @@ cpdef enum:
     RANDOM_MAP
 
 
-def apply(
-    int kind, call, list elements not None, indices, failed, OpDraws draws=None
-):
-    """Return what a call makes of each element; absent ones stay so.
+def apply(list calls not None, list elements not None, indices, list out=None):
+    """Return what calls make of each element, one after another; absent ones stay so.
 
     Args:
-        kind: MAP is ``call(x)``, MAP_WITH_INDEX ``call(i, x)``, RANDOM_MAP
-            ``call(x, rng)`` with the generator of its index; FILTER makes elements
-            absent where ``call(x)`` is false.
-        call: The user's code.
+        calls: Tuples (kind, call, failed, draws or None).  MAP is
+            ``call(x)``, MAP_WITH_INDEX ``call(i, x)``, RANDOM_MAP ``call(x, rng)`` with
+            the generator of its index, of the draws; FILTER makes elements absent where
+            ``call(x)`` is false.  ``failed`` is called with what an element raised and
+            its index, before that goes on.
         elements: The elements.
         indices: Theirs, int64 of shape (n,), or Python's integers in an array of
             dtype object.
-        failed: Called with what an element raised and its index, before that goes on.
-        draws: The generators of a RANDOM_MAP.
+        out: Gets the results as they come; it is returned.
     """
-    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
+    cdef Py_ssize_t i, k, count = PyList_GET_SIZE(calls), n = PyList_GET_SIZE(elements)
     cdef list wide = _wide_of(indices, n)
     cdef const int64_t* index_of = NULL
-    cdef list out = []
-    cdef object element
+    cdef object element, kind, call, draws
+    # Decoded once, not for each element.
+    cdef vector[int] kinds
+    cdef vector[PyObject*] functions
     if wide is None:
         index_of = _indices_of(indices, n)
-    if kind == RANDOM_MAP and draws is None:
-        raise TypeError("a random map needs draws")
+    if out is None:
+        out = []
+    for kind, call, _, draws in calls:
+        if kind == RANDOM_MAP and draws is None:
+            raise TypeError("a random map needs draws")
+        kinds.push_back(kind)
+        functions.push_back(<PyObject*>call)
+    k = 0
     try:
         for i in range(n):
+            if cancelled_threads:
+                check_thread()
             element = <object>PyList_GET_ITEM(elements, i)
-            if element is None:
-                pass
-            elif kind == MAP:
-                element = call(element)
-            elif kind == FILTER:
-                if not call(element):
-                    element = None
-            elif kind == MAP_WITH_INDEX:
-                element = call(index_of[i] if wide is None else wide[i], element)
-            elif wide is None:
-                element = call(element, draws.draw(index_of[i]))
-            else:
-                element = call(element, draws.at(wide[i]))
+            for k in range(count):
+                if element is None:
+                    break
+                if kinds[k] == MAP:
+                    element = (<object>functions[k])(element)
+                elif kinds[k] == FILTER:
+                    if not (<object>functions[k])(element):
+                        element = None
+                elif kinds[k] == MAP_WITH_INDEX:
+                    element = (<object>functions[k])(
+                        index_of[i] if wide is None else wide[i], element
+                    )
+                else:
+                    element = (<object>functions[k])(
+                        element, _generator(calls[k][3], index_of, i, wide)
+                    )
             out.append(element)
     except Exception as error:
-        failed(error, index_of[i] if wide is None else wide[i])
+        calls[k][2](error, index_of[i] if wide is None else wide[i])
         raise
     return out
+
+
+cdef object _generator(OpDraws draws, const int64_t* index_of, Py_ssize_t i, list wide):
+    """Return the generator of an index; `wide` has the indices if int64 does not."""
+    return draws.draw(index_of[i]) if wide is None else draws.at(wide[i])
 
 
 def scatter(list part not None, places, list out not None):
@@ -219,6 +238,8 @@ cdef class FilterStep(Step):
             self._count(passed)
             if passed:
                 return element
+            if cancelled_threads:
+                check_thread()
 
 
 cdef class MixStep(Stage):
@@ -304,6 +325,8 @@ cdef class Turns(Stage):
                     return element
                 (<object>self)._vacate(self.turn)
                 self._advance()
+                if cancelled_threads:
+                    check_thread()
             elif not (<object>self)._occupy(self.turn):
                 vacant += 1
                 self._advance()
@@ -327,15 +350,16 @@ cdef class Feed(Stage):
 
     Attributes:
         given: Elements given out, absent ones included.
+        keeps_absent: See above.
     """
 
     cdef list _block
     cdef Py_ssize_t _at
-    cdef bint _keep_absent
+    cdef readonly bint keeps_absent
     cdef public int64_t given
 
     def __init__(self, bint keep_absent):
-        self._keep_absent = keep_absent
+        self.keeps_absent = keep_absent
         self._block = []
 
     def __next__(self):
@@ -343,6 +367,8 @@ cdef class Feed(Stage):
         while True:
             if self._at == PyList_GET_SIZE(self._block):
                 self.seek(self.given)
+                if cancelled_threads:
+                    check_thread()
                 self._block = (<object>self)._refill(self.given)
                 if not self._block:
                     raise StopIteration
@@ -350,11 +376,16 @@ cdef class Feed(Stage):
             self._block[self._at] = None  # Which keeps it no longer.
             self._at += 1
             self.given += 1
-            if self._keep_absent:
+            if self.keeps_absent:
                 return element
             self._count(element is not None)
             if element is not None:
                 return element
+
+    def offer(self, list block not None):
+        """Have the next elements, which need not be fetched."""
+        self.seek(self.given)
+        self._block = block
 
     def ahead(self):
         """Elements that were fetched and not yet given out."""
@@ -372,6 +403,8 @@ def take(elements, Py_ssize_t count):
     cdef list out = []
     cdef Py_ssize_t i
     for i in range(count):
+        if cancelled_threads:
+            check_thread()
         element = next(elements, _END)
         if element is _END:
             break

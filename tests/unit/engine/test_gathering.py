@@ -7,7 +7,7 @@ import pytest
 
 import gristmill as g
 from gristmill._engine import block_queue
-from gristmill._engine.block_queue import TableBlocks
+from gristmill._engine.blocks import TableBlocks
 
 ROW = 64
 BATCH = 16

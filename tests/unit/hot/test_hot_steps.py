@@ -27,68 +27,61 @@ def noted(error, index):
     error.add_note(f"element {index}")
 
 
+def apply(kind, call, elements, at, failed=refused):
+    """What one call makes of some elements."""
+    return steps.apply([(kind, call, failed, OpDraws(42))], elements, at)
+
+
 class TestBlocks:
     def test_map_leaves_absent_elements_absent(self):
-        assert steps.apply(
-            steps.MAP, lambda x: 10 * x, [1, None, 2], indices(0, 1, 2), refused
-        ) == [10, None, 20]
+        assert apply(steps.MAP, lambda x: 10 * x, [1, None, 2], indices(0, 1, 2)) == [
+            10,
+            None,
+            20,
+        ]
 
     def test_a_map_may_return_none(self):
-        found = steps.apply(steps.MAP, lambda x: None, [1, 2], indices(0, 1), refused)
+        found = apply(steps.MAP, lambda x: None, [1, 2], indices(0, 1))
         assert found == [None, None]
 
     def test_filter_asks_for_the_truth_of_the_result(self):
-        found = steps.apply(
-            steps.FILTER,
-            lambda x: np.bool_(x > 1),
-            [1, None, 2],
-            indices(0, 1, 2),
-            refused,
+        found = apply(
+            steps.FILTER, lambda x: np.bool_(x > 1), [1, None, 2], indices(0, 1, 2)
         )
         assert found == [None, None, 2]
 
     def test_map_with_index_gives_python_integers(self):
-        found = steps.apply(
+        found = apply(
             steps.MAP_WITH_INDEX,
             lambda i, x: (type(i), i, x),
             ["a", None, "b"],
             indices(7, 8, -2),
-            refused,
         )
         assert found == [(int, 7, "a"), None, (int, -2, "b")]
 
     def test_random_map_draws_by_index(self):
-        found = steps.apply(
+        found = apply(
             steps.RANDOM_MAP,
             lambda x, rng: (x, rng.integers(1000)),
             ["a", None, "b"],
             indices(5, 6, 5),
-            refused,
-            OpDraws(42),
         )
         drawn = OpDraws(42).at(5).integers(1000)
         assert found == [("a", drawn), None, ("b", drawn)]
 
     def test_wide_indices_are_python_integers(self):
         at = np.array([2**64 - 1, -(2**70), 3], np.object_)
-        found = steps.apply(
-            steps.MAP_WITH_INDEX, lambda i, x: (i, x), ["a", None, "c"], at, refused
-        )
+        found = apply(steps.MAP_WITH_INDEX, lambda i, x: (i, x), ["a", None, "c"], at)
         assert found == [(2**64 - 1, "a"), None, (3, "c")]
-        (drawn,) = steps.apply(
-            steps.RANDOM_MAP,
-            lambda x, rng: rng.integers(1000),
-            [0],
-            at[:1],
-            refused,
-            OpDraws(42),
+        (drawn,) = apply(
+            steps.RANDOM_MAP, lambda x, rng: rng.integers(1000), [0], at[:1]
         )
         assert drawn == OpDraws(42).at(2**64 - 1).integers(1000)
 
     def test_generator_of_index_beyond_64_bits_is_refused(self):
         at = np.array([2**64], np.object_)
         with pytest.raises(OverflowError, match="must be in") as caught:
-            steps.apply(steps.RANDOM_MAP, max, [0], at, noted, OpDraws(42))
+            apply(steps.RANDOM_MAP, max, [0], at, noted)
         assert caught.value.__notes__ == [f"element {2**64}"]
 
     @pytest.mark.parametrize(
@@ -96,7 +89,46 @@ class TestBlocks:
     )
     def test_indices_must_fit_the_elements(self, wrong):
         with pytest.raises(TypeError, match="int64 array of 3 elements"):
-            steps.apply(steps.MAP, lambda x: x, [1, 2, 3], wrong, refused)
+            apply(steps.MAP, lambda x: x, [1, 2, 3], wrong)
+
+    def test_random_maps_need_draws(self):
+        with pytest.raises(TypeError, match="needs draws"):
+            steps.apply([(steps.RANDOM_MAP, max, refused, None)], [1], indices(0))
+
+    def test_each_element_goes_through_all_calls_in_turn(self):
+        seen = []
+
+        def note(name):
+            return lambda x: seen.append((name, x)) or x
+
+        calls = [
+            (steps.MAP, note("a"), refused, None),
+            (steps.FILTER, lambda x: x != 2, refused, None),
+            (steps.MAP_WITH_INDEX, lambda i, x: note("b")((i, x)), refused, None),
+        ]
+        out = []
+        found = steps.apply(calls, [1, 2, None, 3], indices(4, 5, 6, 7), out)
+        assert found is out
+        assert out == [(4, 1), None, None, (7, 3)]
+        assert seen == [
+            ("a", 1), ("b", (4, 1)), ("a", 2), ("a", 3), ("b", (7, 3))
+        ]  # fmt: skip
+
+    def test_results_come_one_by_one(self):
+        out, before = [], []
+        call = (steps.MAP, lambda x: before.append([*out]) or x, refused, None)
+        steps.apply([call], [1, 2, 3], indices(0, 1, 2), out)
+        assert before == [[], [1], [1, 2]]
+
+    def test_the_step_that_failed_is_told(self):
+        calls = [
+            (steps.MAP, lambda x: x + 1, refused, None),
+            (steps.MAP, fail_on_three, noted, None),
+            (steps.MAP, str, refused, None),
+        ]
+        with pytest.raises(KeyError) as caught:
+            steps.apply(calls, [1, 2], indices(8, 9))
+        assert caught.value.__notes__ == ["element 9"]
 
     def test_scatter_puts_each_element_in_its_place(self):
         out = [None] * 4
@@ -121,7 +153,7 @@ class TestBlocks:
     def test_an_error_passes_through_once_its_index_was_told(self, kind, call):
         elements, at = [1, None, 3, 3], indices(5, 6, 7, 8)
         with pytest.raises(KeyError) as caught:
-            steps.apply(kind, call, elements, at, noted, OpDraws(1))
+            apply(kind, call, elements, at, noted)
         assert caught.value.__notes__ == ["element 7"]
 
 

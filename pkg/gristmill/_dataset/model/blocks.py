@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from gristmill._base.types import Indices, T
 from gristmill._dataset.model.failing import is_noted, note, note_element, record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import check_parents
+from gristmill._hot import cancellation, steps
 
 
 class BlockMapDataset(MapDataset[T]):
@@ -22,6 +23,8 @@ class BlockMapDataset(MapDataset[T]):
     """
 
     _length: int
+    # True if `_block` takes a list that gets the elements as they come.
+    _SHOWS: ClassVar[bool] = False
 
     def __init__(
         self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
@@ -55,9 +58,12 @@ class BlockMapDataset(MapDataset[T]):
 class StepMapDataset(BlockMapDataset[T]):
     """A dataset with the indices and the length of its parent.
 
-    A subclass implements `_step`.  A run of them asks the dataset above it once for a
-    block, and takes that through all of its steps; it may be longer than the stack.
+    A subclass implements `_call_of_each`, or `_step` for a whole block.  A run of them
+    asks the dataset above it once for a block, and takes that through all of its steps;
+    it may be longer than the stack.
     """
+
+    _SHOWS = True
 
     def __len__(self) -> int:
         return len(self._parent)
@@ -68,20 +74,32 @@ class StepMapDataset(BlockMapDataset[T]):
     def _failed(self, error: BaseException, index: int) -> None:
         note_element(error, self, self, index)
 
+    def _call_of_each(self) -> steps.Call | None:
+        """Return the step for one element; None for a class with its own `_step`."""
+        return None
+
     def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         """What becomes of the parent's elements at `indices`."""
         raise NotImplementedError
 
-    def _block(self, indices: Indices) -> list[Any]:
+    def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
         run: list[StepMapDataset[Any]] = [self]
         node = self._parent
         while isinstance(node, StepMapDataset) and is_built_in(type(node)):
             run.append(node)
             node = node._parent
         elements = block_of(node, indices)
+        calls: list[steps.Call] = []
         for step in reversed(run):
+            call = step._call_of_each()
+            if call is not None:
+                calls.append(call)
+                continue
+            if calls:
+                elements = steps.apply(calls, elements, indices)
+                calls = []
             elements = step._step(elements, indices)
-        return elements
+        return steps.apply(calls, elements, indices, out) if calls else elements
 
 
 def checked_index(index: Any) -> int:
@@ -125,16 +143,22 @@ def epochs_and_offsets(indices: Indices, length: int) -> tuple[Indices, Indices]
     return np.divmod(indices, length)
 
 
-def block_of(dataset: MapDataset[Any], indices: Indices) -> list[Any]:
+def block_of(
+    dataset: MapDataset[Any], indices: Indices, out: list[Any] | None = None
+) -> list[Any]:
     """Return the elements of any dataset at `indices`, None for those that are absent.
+
+    `out` gets them as they come, if the dataset makes one after another.
 
     Raises:
         StopIteration: A source, or a dataset of the user's, has no more.
     """
     how = _way_of(type(dataset))
     if how == "_block":
-        assert isinstance(dataset, BlockMapDataset)
-        return dataset._block(indices)
+        block: Any = dataset
+        shown = (out,) if out is not None and block._SHOWS else ()
+        elements: list[Any] = block._block(indices, *shown)
+        return elements
     if how == "_getitems":
         listed = indices.tolist()
         try:
@@ -154,6 +178,7 @@ def block_of(dataset: MapDataset[Any], indices: Indices) -> list[Any]:
         return elements
     made = []
     for index in indices.tolist():
+        cancellation.check()
         try:
             made.append(dataset[index])
         except StopIteration:

@@ -159,6 +159,14 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     def _release(self) -> None:
         """End what this iterator has beside its parents; called once."""
 
+    def _abandon(self) -> None:
+        """End the threads that work for this iterator, which another thread uses.
+
+        That one closes it later.  Changes nothing that it could use.
+        """
+        for parent in self._parents:
+            parent._abandon()
+
     def _keep_after_end(self) -> None:
         """Keep at the end what a next epoch needs, too: `set_state` will follow."""
         for parent in self._parents:
@@ -267,6 +275,13 @@ def _common_context(parents: Sequence[DatasetIterator[Any]]) -> IteratorContext:
         each._ctx = context
         others += each._parents
     return context
+
+
+def share_context(iterator: Any, context: IteratorContext) -> None:
+    """Give an iterator and those above it the context of another chain."""
+    iterator._ctx = context
+    for parent in iterator._parents:
+        share_context(parent, context)
 
 
 def get_next_index(ds_iter: DatasetIterator[Any]) -> int:

@@ -27,10 +27,13 @@ from gristmill._dataset.model.blocks import (
 )
 from gristmill._dataset.model.failing import note_element, note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
+from gristmill._dataset.model.iterator import (
+    DatasetIterator,
+    NodeIterator,
+    share_context,
+)
 from gristmill._dataset.model.node import Dataset, builds, chain_of, with_parents
 from gristmill._dataset.model.observer import as_inner
-from gristmill._dataset.model.options import IteratorContext
 from gristmill._dataset.model.spec import ShapeDtypeStruct
 from gristmill._dataset.model.states import copied
 from gristmill._dataset.nodes.deferred import deferred
@@ -253,7 +256,7 @@ class BatchDatasetIterator(NodeIterator[T]):
         """The batch from a position on, made of a chain that does not defer."""
         with as_inner():
             iterator = iter(plain)
-        _share_context(iterator, self._ctx)
+        share_context(iterator, self._ctx)
         parents, self._parents = self._parents, (iterator,)
         self._plain = None
         try:
@@ -291,13 +294,6 @@ class BatchDatasetIterator(NodeIterator[T]):
         except Exception as error:
             note_step(error, self, MADE)
             raise
-
-
-def _share_context(iterator: Any, context: IteratorContext) -> None:
-    """Give an iterator and those above it the context of another chain."""
-    iterator._ctx = context
-    for parent in iterator._parents:
-        _share_context(parent, context)
 
 
 def _refuse_sparse(dataset: Any) -> None:

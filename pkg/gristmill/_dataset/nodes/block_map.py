@@ -20,7 +20,7 @@ from gristmill._dataset.model.iterator import (
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.states import replay
 from gristmill._dataset.nodes.map import Mapping
-from gristmill._hot import steps
+from gristmill._hot import cancellation, steps
 from gristmill._hot.block_call import BlockCall, WrongNumber
 
 
@@ -118,6 +118,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         before = self._parent.get_state()
         try:
             for _ in range(self._node._block_size):
+                cancellation.check()
                 element = next(self._parent)
                 if not self._waiting:
                     self._before, self.counter = before, 0

@@ -18,7 +18,7 @@ from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.spec import ShapeDtypeStruct
 from gristmill._dataset.model.states import copied, replay
-from gristmill._hot import tree
+from gristmill._hot import cancellation, tree
 
 # The parent's position is noted before every so many elements.  States depend on it.
 MARK_EVERY = 16
@@ -140,6 +140,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
             if mark is None or self._taken - mark.number >= MARK_EVERY:
                 mark = Mark(self._taken, copied(self._parent.get_state()))
                 self._mark = mark
+            cancellation.check()
             try:
                 element = next(self._parents[0])
             except StopIteration:

@@ -28,6 +28,7 @@ from gristmill._dataset.nodes.elastic_shards import (
     chain_to_share,
     share_of,
 )
+from gristmill._hot import cancellation
 from gristmill._hot.place import as_failure
 from gristmill.checkpoint import Checkpointable
 from gristmill.options import MultiprocessingOptions, ReadOptions
@@ -276,6 +277,7 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
         if not self._read:
             self._before = copied(self._parent.get_state())
         while self._read < hosts * each:
+            cancellation.check()
             element = next(self._parent)
             if self._read % hosts == host:
                 self._own.append(element)

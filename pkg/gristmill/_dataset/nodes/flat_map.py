@@ -24,6 +24,7 @@ from gristmill._dataset.model.iterator import (
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.names import transform_name
 from gristmill._dataset.model.node import Dataset
+from gristmill._hot import cancellation
 
 
 class FlatMapping(Dataset):
@@ -146,6 +147,7 @@ class FlatMapDatasetIterator(CountingIterator[T]):
 
     def __next__(self) -> T:
         while self.counter >= len(self._splits):
+            cancellation.check()
             self._before = self._parent.get_state()
             try:
                 element = next(self._parent)

@@ -27,7 +27,7 @@ from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchIterDataset,
 )
 from gristmill._engine.reading import Reading
-from gristmill._hot import steps
+from gristmill._hot import cancellation, steps
 from gristmill._hot.place import as_failure
 from gristmill.errors import StateMismatch
 from gristmill.options import ReadOptions
@@ -157,6 +157,7 @@ class _Iterators:
 
     def __getitem__(self, number: int) -> DatasetIterator[Any] | None:
         iterator = self.make(number)
+        cancellation.check()
         if isinstance(iterator, ThreadPrefetchDatasetIterator):
             iterator.start_prefetch()
         return iterator
@@ -304,6 +305,12 @@ class InterleaveDatasetIterator(ShardStates, steps.Turns, NodeIterator[T]):
     def _release(self) -> None:
         self._reading.close()
         self._close_places()
+
+    def _abandon(self) -> None:
+        self._reading.close()
+        for iterator in list(self.places):
+            if iterator is not None:
+                iterator._abandon()
 
     def _close_places(self) -> None:
         for place, iterator in enumerate(self.places):

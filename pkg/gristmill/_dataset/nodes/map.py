@@ -14,7 +14,7 @@ from gristmill._base import log
 from gristmill._base.checks import check_callable, check_seed_of_draws, kind
 from gristmill._base.describing import call_text
 from gristmill._base.epochs import here
-from gristmill._base.types import Indices, T
+from gristmill._base.types import T
 from gristmill._dataset.model.blocks import StepMapDataset
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
@@ -132,17 +132,16 @@ class RandomMapping(Mapping):
 class MapMapDataset(Mapping, StepMapDataset[T]):
     """``f(parent[i])``."""
 
-    def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
-        return steps.apply(steps.MAP, self._call, elements, indices, self._failed)
+    def _call_of_each(self) -> steps.Call:
+        return steps.MAP, self._call, self._failed, None
 
 
 @builds("MapDataset.map_with_index")
 class MapWithIndexMapDataset(IndexMapping, StepMapDataset[T]):
     """``f(i, parent[i])``."""
 
-    def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
-        kind = steps.MAP_WITH_INDEX
-        return steps.apply(kind, self._call, elements, indices, self._failed)
+    def _call_of_each(self) -> steps.Call:
+        return steps.MAP_WITH_INDEX, self._call, self._failed, None
 
 
 @builds("MapDataset.random_map")
@@ -153,13 +152,11 @@ class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
     def _draws(self) -> _ThreadDraws:
         return _ThreadDraws(self._seed)
 
-    def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
+    def _call_of_each(self) -> steps.Call:
         draws = self._draws.here
         if draws.op_seed != here.epoch:
             draws = self._draws.move(here.epoch)
-        return steps.apply(
-            steps.RANDOM_MAP, self._call, elements, indices, self._failed, draws
-        )
+        return steps.RANDOM_MAP, self._call, self._failed, draws
 
 
 @builds("IterDataset.map")
@@ -252,8 +249,8 @@ class FilterMapDataset(Filtering, StepMapDataset[T]):
 
     _SPARSE = "MapDataset.filter"
 
-    def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
-        return steps.apply(steps.FILTER, self._call, elements, indices, self._failed)
+    def _call_of_each(self) -> steps.Call:
+        return steps.FILTER, self._call, self._failed, None
 
 
 @builds("IterDataset.filter")

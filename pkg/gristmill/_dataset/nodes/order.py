@@ -39,6 +39,7 @@ class OrderMapDataset(ParentSpec, BlockMapDataset[T]):
 
     _KIND = "order"
     _AS_THEY_ARE = True
+    _SHOWS = True
 
     def _computing_with(self, threads: int) -> MapDataset[T]:
         parent = self._parent._computing_with(threads)
@@ -96,8 +97,8 @@ class IndexMapDataset(OrderMapDataset[T]):
             node = node._parent
         return as_indices(indices.tolist())
 
-    def _block(self, indices: Indices) -> list[Any]:
-        return block_of(self.base, self.of_base(indices))
+    def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
+        return block_of(self.base, self.of_base(indices), out)
 
 
 @builds("MapDataset.shuffle")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import collections
-import os
 import queue
-import sys
 import threading
 import time
-import weakref
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from gristmill._dataset.model.states import copied
+from gristmill._engine.background import Background
+from gristmill._hot import cancellation
 
 # An element, the state behind it, and what was raised instead of it.
 Taken: TypeAlias = tuple[Any, Any, BaseException | None]
@@ -20,11 +19,10 @@ Taken: TypeAlias = tuple[Any, Any, BaseException | None]
 # Handing an element from one thread to another takes about this long.
 FAST_ELEMENT_S = 20e-6
 PROBED = 9
-# How long the end of the interpreter waits for an element in the making.
-EXIT_WAIT_S = 1.0
-# A thread that has left its function ends at once, unless who waits for it holds a lock
-# of `threading`: an iterator may be collected within `threading.enumerate()`.
+# A thread that computes nothing ends at once, unless who waits for it holds a lock of
+# `threading`: an iterator may be collected within `threading.enumerate()`.
 LEAVE_WAIT_S = 0.1
+CLOSED = "Attempting to use a closed iterator."
 
 
 class SlowProbe:
@@ -48,69 +46,107 @@ class SlowProbe:
 class PrefetchThread:
     """Takes elements out of an iterator, until it ends, one fails, or they are fast.
 
-    The iterator belongs to the thread until `take` has returned its end, or `stop` has
-    returned.  At least one element may wait.  A probe is told how long elements take;
-    without one the thread goes on however fast they are.
+    The iterator belongs to the thread until `take` has returned its end, `stop` has
+    returned True, or `wait` has returned.  At least one element may wait.  A probe is
+    told how long elements take; without one the thread goes on however fast they are.
     """
 
     def __init__(
         self, source: Any, size: int, name: str, probe: SlowProbe | None
     ) -> None:
-        self.pid = os.getpid()
         self._source = source
         self._probe = probe
+        # Reentrant: the garbage collector may stop a thread anywhere.
+        self._lock = threading.RLock()
         self._stopping = False
-        self._left = threading.Event()
+        self._computing = False
+        self._to_close: Sequence[Any] = ()
         self._room = threading.Semaphore(size)
-        self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._thread = threading.Thread(
-            target=self._run, daemon=True, name=f"gristmill-thread-prefetch-{name}"
-        )
-        _alive.add(self)
-        self._thread.start()
+        self._ready: queue.SimpleQueue[Taken | None] = queue.SimpleQueue()
+        self._background = Background(1, f"gristmill-thread-prefetch-{name}")
+        self._done = self._background.submit(self._run)
+
+    @property
+    def lost(self) -> bool:
+        """True in a fork, which does not have the thread."""
+        return self._background.lost
 
     def take(self) -> Taken | None:
-        """The next of them; None where elements are too fast for a thread.
+        """The next of them; None if elements are too fast for a thread.
 
         After None, or an exception, the thread has ended.
+
+        Raises:
+            ValueError: Another thread has called `stop`.
         """
-        taken: Taken | None = self._ready.get()
+        taken = self._ready.get()
         self._room.release()
+        if self._stopping:
+            cancellation.check()
+            raise ValueError(CLOSED)
         if taken is None or taken[2] is not None:
-            self._thread.join()
+            self._background.close()
+            self._background.join(LEAVE_WAIT_S)
         return taken
 
-    def stop(self, timeout_s: float | None = None) -> None:
-        """End the thread, and wait for it; elements that wait are lost."""
-        if self._stopping or self.pid != os.getpid():
-            return  # A fork has not its parent's threads.
-        self._stopping = True
+    def stop(self, to_close: Sequence[Any] = ()) -> bool:
+        """End the thread after its current element; elements that wait are lost.
+
+        Returns at once.  False means that the thread still computes, and uses the
+        iterator: it closes the iterators `to_close` when it leaves.
+        """
+        if self.lost:
+            return True
+        with self._lock:
+            self._stopping = True
+            computing = self._computing
+            if computing:
+                self._to_close = to_close
         self._room.release()
-        ending = self._thread is threading.current_thread() or sys.is_finalizing()
-        if not ending and self._left.wait(timeout_s):
-            self._thread.join(LEAVE_WAIT_S)
+        self._background.close()
+        self._ready.put(None)
+        if not computing:
+            self._background.join(LEAVE_WAIT_S)
+        return not computing
+
+    def wait(self) -> None:
+        """Wait for the current element, after `stop`."""
+        if not self.lost:
+            self._done.exception()
 
     def _run(self) -> None:
-        try:
-            self._take_ahead()
-        finally:
-            self._left.set()
-
-    def _take_ahead(self) -> None:
-        source, probe = self._source, self._probe
+        probe = self._probe
         while probe is None or probe.slow:
             self._room.acquire()
-            if self._stopping:
+            if not self._goes_on(computing=True):
                 return
             began = time.perf_counter()
-            try:
-                self._ready.put((next(source), copied(source.get_state()), None))
-            except BaseException as error:
-                self._ready.put((None, _state_behind(source, error), error))
+            taken = _next_of(self._source)
+            took_s = time.perf_counter() - began
+            if not self._goes_on(computing=False):
+                cancellation.revive(threading.get_ident())
+                for iterator in self._to_close:
+                    iterator.close()
+                return
+            self._ready.put(taken)
+            if taken[2] is not None:
                 return
             if probe is not None:
-                probe.add(time.perf_counter() - began)
+                probe.add(took_s)
         self._ready.put(None)
+
+    def _goes_on(self, *, computing: bool) -> bool:
+        """Begin or end an element; returns False after `stop`."""
+        with self._lock:
+            self._computing = computing and not self._stopping
+            return not self._stopping
+
+
+def _next_of(source: Any) -> Taken:
+    try:
+        return next(source), copied(source.get_state()), None
+    except BaseException as error:
+        return None, _state_behind(source, error), error
 
 
 def _state_behind(source: Any, error: BaseException) -> Any:
@@ -121,13 +157,3 @@ def _state_behind(source: Any, error: BaseException) -> Any:
         return copied(source.get_state())
     except Exception:
         return None
-
-
-# Those that may have a thread; it must not run while the interpreter is torn down.
-_alive: weakref.WeakSet[PrefetchThread] = weakref.WeakSet()
-
-
-@atexit.register
-def _stop_all() -> None:
-    for thread in list(_alive):
-        thread.stop(EXIT_WAIT_S)

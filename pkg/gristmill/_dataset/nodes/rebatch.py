@@ -14,7 +14,7 @@ from gristmill._dataset.model.iterator import (
     CountingIterator,
     DatasetIterator,
 )
-from gristmill._hot import tree
+from gristmill._hot import cancellation, tree
 from gristmill.errors import ShapeMismatch
 
 
@@ -114,6 +114,7 @@ class RebatchDatasetIterator(CountingIterator[Any]):
         """Whether there are rows to give out; takes the next batch where needed."""
         while self._leaves is None or self.counter >= self._rows:
             given = self.counter if self._leaves is None else 0
+            cancellation.check()
             self._before = self._parent.get_state()
             try:
                 try:

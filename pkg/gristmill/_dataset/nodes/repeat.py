@@ -16,6 +16,7 @@ from gristmill._dataset.model.iterator import (
 )
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.states import replay
+from gristmill._hot import cancellation
 
 
 class LimitIterDataset(ParentSpec, IterDataset[T]):
@@ -114,6 +115,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
             try:
                 element: T = next(self._parents[0])
             except StopIteration:
+                cancellation.check()
                 self._begin_next_epoch()
             else:
                 self._at_start = False

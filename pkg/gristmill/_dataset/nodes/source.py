@@ -31,6 +31,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
     """
 
     _CUT_IN_PIECES = True
+    _SHOWS = True
 
     def __init__(self, source: Any) -> None:
         super().__init__()
@@ -54,7 +55,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
     def _record(self, index: int) -> int:
         return index % (known_length(self._reader) or sys.maxsize)
 
-    def _block(self, indices: Indices) -> list[Any]:
+    def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
         length = known_length(self._reader)
         keys = indices
         if length is not None:
@@ -64,7 +65,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
             keys = indices = keys.astype(np.int64)
         began_ns = time.perf_counter_ns()
         elements, _, _, error = hot_run.run_block(
-            self._reader, keys, indices, (), None, 0
+            self._reader, keys, indices, (), None, 0, None, out
         )
         if error is not None:
             raise error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -15,14 +14,15 @@ from gristmill._dataset.model.iterator import (
     DatasetIterator,
     get_next_index,
     set_next_index,
+    share_context,
 )
 from gristmill._dataset.model.node import ParentSpec
+from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.model.states import check_state, copied
 from gristmill._dataset.nodes.deferred import computes_ahead
-from gristmill._dataset.nodes.prefetch_thread import PrefetchThread, SlowProbe
+from gristmill._dataset.nodes.prefetch_thread import CLOSED, PrefetchThread, SlowProbe
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
 
-CLOSED = "Attempting to use a closed iterator."
 # Of elements that no thread computes, one of so many is timed.
 TIMED_EVERY = 16
 
@@ -69,9 +69,9 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         self._prefetch_buffer_size = _checked_size(prefetch_buffer_size)
 
     def __iter__(self) -> DatasetIterator[T]:
-        iterator = ThreadPrefetchDatasetIterator(
-            iter(self._parent), self._prefetch_buffer_size
-        )
+        parent, size = self._parent, self._prefetch_buffer_size
+        iterator = ThreadPrefetchDatasetIterator(iter(parent), size)
+        iterator._make_parent = parent.__iter__
         if self._always_ahead:
             iterator._probe = None
         return iterator
@@ -82,7 +82,9 @@ def opened(dataset: Any, make: Callable[[Any], Any]) -> Any:
     iterator = make(dataset)
     if not computes_ahead(dataset):
         return iterator
-    return ThreadPrefetchDatasetIterator(iterator, 1)
+    ahead = ThreadPrefetchDatasetIterator[Any](iterator, 1)
+    ahead._make_parent = lambda: make(dataset)
+    return ahead
 
 
 class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
@@ -105,11 +107,16 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         [0, 1, 2]
     """
 
+    # Makes another iterator like the parent; None if that cannot be done.
+    _make_parent: Callable[[], Any] | None = None
+
     def __init__(
         self, parent: CheckpointableIterator[T], prefetch_buffer_size: int
     ) -> None:
         # First, as it is asked for when an iterator is dropped that was not made.
         self._thread: PrefetchThread | None = None
+        # A thread that was stopped and may still use the parent.
+        self._leaving: PrefetchThread | None = None
         super().__init__(parent if isinstance(parent, DatasetIterator) else ())
         self._source = parent
         # What most chains begin with: its states are dicts of an int.
@@ -150,25 +157,42 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
 
     def _go_to(self, state: Any) -> None:
         self._stop()
-        self._source.set_state(state)
-        self._state = self._source.get_state()
         self._index = None
+        if self._leaving is None:
+            self._source.set_state(state)
+            self._state = self._source.get_state()
+        else:
+            self._state = copied(state)
 
     def start_prefetch(self) -> None:
         if self._closed:
             raise ValueError(CLOSED)
-        if self._thread is not None and self._thread.pid != os.getpid():
+        if self._thread is not None and self._thread.lost:
             # A fork has not its parent's threads: begin where they were.
             self._thread = None
             self._source.set_state(self._state)
         if self._thread is None and self._size:
+            self._wait_for_source()
             self._untimed = 0
             how = (self._source, self._size, str(self), self._probe)
             self._thread = PrefetchThread(*how)
 
-    def _release(self) -> None:
-        self._stop()
+    def close(self) -> None:
+        """See `DatasetIterator.close`; does not wait for the thread's element."""
+        if getattr(self, "_closed", True):
+            return
+        thread, self._thread = self._thread, None
+        if thread is not None and not thread.stop(self._parents):
+            for parent in self._parents:
+                parent._abandon()
+            self._closed = True  # The thread closes the parents.
         self._untimed = 0
+        super().close()
+
+    def _abandon(self) -> None:
+        if self._thread is not None:
+            self._thread.stop()
+        super()._abandon()
 
     def __str__(self) -> str:
         return f"ThreadPrefetchDatasetIterator(prefetch_buffer_size={self._size})"
@@ -211,32 +235,49 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             self._index += 1
 
     def _stop(self) -> None:
+        """End the thread; if it still uses the parent, take another in its place."""
         thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.stop()
+        if thread is None or thread.stop(self._parents if self._make_parent else ()):
+            return
+        self._untimed = 0
+        if self._make_parent is None:
+            self._leaving = thread
+            return
+        for parent in self._parents:
+            parent._abandon()
+        with as_inner():
+            parent = self._make_parent()
+        share_context(parent, self._ctx)
+        self._source, self._parents = parent, (parent,)
+
+    def _wait_for_source(self) -> None:
+        leaving, self._leaving = self._leaving, None
+        if leaving is not None:
+            leaving.wait()
+            self._source.set_state(self._state)
 
     def _get_next_index(self) -> int:
         if self._index is None:
-            parent = self._native_parent("_get_next_index")
             state = self.get_state()
-            self._stop()
+            parent = self._native_parent("_get_next_index")
             parent.set_state(state)
             self._index = get_next_index(parent)
         return self._index
 
     def _set_next_index(self, index: int) -> None:
-        parent = self._native_parent("set_next_index")
-        self._stop()
-        set_next_index(parent, index)
+        set_next_index(self._native_parent("set_next_index"), index)
         self._index = index
         self._state = None
 
     def _native_parent(self, function: str) -> DatasetIterator[T]:
+        """The parent, which no thread uses any more."""
         if not isinstance(self._source, DatasetIterator):
             raise ValueError(
                 f"`{function}` only supported for native dataset iterators. {self}"
                 f" iterates over a {type(self._source).__name__}."
             )
+        self._stop()
+        self._wait_for_source()
         return self._source
 
 

@@ -72,6 +72,8 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
 
     Attributes:
         dataset: The dataset of indices.
+        made: The elements so far of a block that another thread makes; it begins with
+            number `given`.
     """
 
     def __init__(self, node: PrefetchIterDataset[T]) -> None:
@@ -93,6 +95,7 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         self._limit = self._length
         self._look_ahead = True
         self._elements = _Elements(dataset)
+        self.made: list[Any] = []
         self._reading = self._new_reading()
 
     def get_state(self) -> Any:
@@ -122,6 +125,9 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         if hasattr(self, "_reading"):  # Else making it failed.
             self._reading.close()
             self.seek(self.given)
+
+    def _abandon(self) -> None:
+        self._reading.close()
 
     def __str__(self) -> str:
         return type(self).__name__ + self._node._arguments_text()
@@ -182,7 +188,6 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         self._failure = None
         self._stop = self._length
         self._limit = min(first + count, self._length)
-        self._at_once = min(count, self._most_at_once)
         self.seek(first)
 
     def _last_taken(self) -> tuple[MapDataset[T], int]:
@@ -198,6 +203,20 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
             look_ahead=self._look_ahead,
         )
 
+    def take_block(self) -> list[Any]:
+        """The next elements, as many as are made at once; absent ones are None.
+
+        Fewer, or none, before one that fails: `next` raises what that raised.  They
+        count as given when the caller goes there, see `seek`.
+        """
+        first = self.given
+        try:
+            return self._refill(first)
+        except Exception as error:
+            self._failure = first, error
+            self.given = first
+            return []
+
     def _judge(self, skipped: int) -> None:
         check_dropped(skipped, str(self), self._ctx.dataset_options)
 
@@ -205,12 +224,14 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         """The elements from index `first` on, as many as are made at once."""
         self._assert_not_closed()
         last = self._limit if first < self._limit else self._length
-        count = min(self._at_once, last - first, self._stop - first)
-        if count <= 0:
+        last = min(last, self._stop)
+        if first >= last:
             return []
+        # Threads of a worker may read all of its unit, since they do not look ahead.
+        most = self._at_once if self._look_ahead else self._most_at_once
         began = time.perf_counter_ns()
         try:
-            elements = self._made(first, count, began)
+            elements = self._made(first, min(most, last - first), began)
         except StopIteration:
             # A source has no more, until somebody goes elsewhere.
             self._stop = first
@@ -222,27 +243,33 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         if took < BLOCK_NS / 2:
             self._at_once = min(2 * self._at_once, self._most_at_once)
         elif took > 2 * BLOCK_NS:
-            fitting = _multiple(int(count * BLOCK_NS / took), self._least_at_once)
+            count = int(len(elements) * BLOCK_NS / took)
+            fitting = _multiple(count, self._least_at_once)
             self._at_once = min(fitting, self._most_at_once)
             self._reading.probe_soon()
         return elements
 
-    def _made(self, first: int, count: int, now_ns: int) -> list[Any]:
+    def _made(self, first: int, most: int, now_ns: int) -> list[Any]:
+        """The next elements, some of `most`; fewer if one of them fails, or is slow."""
         if self._failure is not None:
             index, error = self._failure
             self._failure = None
             if index == first:
                 raise error
-        indices = np.arange(first, first + count, dtype=np.int64)
+        indices = np.arange(first, first + most, dtype=np.int64)
         read = self._reading.read(first, indices)
         if read is None:
+            made: list[Any] = []
+            self.made = made
+            indices = indices[: self._at_once]
             try:
-                return self._elements.read(indices, now_ns)
+                return self._elements.read(indices, now_ns, made)
             except Exception as error:
                 # No element alone is to blame for a wrong number of them.
-                if count == 1 or isinstance(error, WrongNumber):
+                if len(indices) == 1 or isinstance(error, WrongNumber):
                     raise
-            read = read_each(self._elements, range(first, first + count))
+            rest, failure = read_each(self._elements, indices[len(made) :].tolist())
+            read = made + rest, failure
         elements, failure = read
         if failure is not None:
             if not elements:
@@ -304,15 +331,17 @@ class _Elements:
         self.reads_thread_name = any(map(reads_thread_name, [*sources, *steps]))
         self.sampling: Sampling | None = None
 
-    def read(self, indices: Int64Array, now_ns: int) -> list[Any]:
-        """The elements at `indices`, of shape (n,); absent ones are None."""
+    def read(
+        self, indices: Int64Array, now_ns: int, out: list[Any] | None = None
+    ) -> list[Any]:
+        """The elements at `indices`, see `block_of`."""
         if here.epoch != self._epoch:  # Of a thread, or of who asks for an element.
             with drawing_in(self._epoch):
-                return self.read(indices, now_ns)
+                return self.read(indices, now_ns, out)
         sampling = self.sampling
         try:
             if sampling is None or now_ns < sampling.due_ns:
-                return block_of(self._dataset, indices)
+                return block_of(self._dataset, indices, out)
             return sampling.read(indices)
         except Exception:
             if sampling is not None:

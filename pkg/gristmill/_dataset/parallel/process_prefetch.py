@@ -33,6 +33,7 @@ from gristmill._dataset.parallel.pipeline import (
     FRESH,
     ArithmeticPipeline,
     Pipeline,
+    is_batch,
     records_of_unit,
 )
 from gristmill._engine.local import LocalRun
@@ -124,7 +125,11 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         )
         records = records_of_unit(dataset)
         if (options.num_workers or place) and records is not None:
-            pipeline = ArithmeticPipeline(**vars(pipeline), unit_records=records)
+            pipeline = ArithmeticPipeline(
+                **vars(pipeline),
+                unit_records=records,
+                many_outputs=records > 1 and not is_batch(dataset),
+            )
         self._pipeline = pipeline
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -281,6 +286,10 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
     def _release(self) -> None:
         if self._run is not None:
             self._run.close()
+
+    def _abandon(self) -> None:
+        if isinstance(self._run, RemoteRun):
+            self.close()  # Which any thread may do.
 
     def _keep_after_end(self) -> None:
         self._kept_after_end = True

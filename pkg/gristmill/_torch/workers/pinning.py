@@ -31,6 +31,9 @@ class PinThread:
         self._requests: queue.SimpleQueue[_Due | None] = queue.SimpleQueue()
         # Of the answers that nobody has taken.
         self._due: collections.deque[_Due] = collections.deque()
+        # True while a batch is being pinned, perhaps by the user's code.
+        self._pinning = False
+        self._stopping = False
         self._thread = threading.Thread(
             target=self._run, name="pt_data_pin", daemon=True
         )
@@ -62,10 +65,11 @@ class PinThread:
             self._due.popleft().exception()
 
     def stop(self) -> None:
-        """End the thread, after the pool was closed."""
+        """End the thread, after the pool was closed; does not wait for its batch."""
+        self._stopping = True
         self._requests.put(None)
         # The iterator may be garbage that this very thread collects.
-        if threading.current_thread() is not self._thread:
+        if not self._pinning and threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _run(self) -> None:
@@ -81,9 +85,14 @@ class PinThread:
         answer = self._pool.next()
         if answer is None:
             return None
+        self._pinning = True
         try:
+            if self._stopping:
+                return None
             value = pin_memory(answer.value, self._device)
         except Exception:
             where = f"in pin memory thread for device {self._device_index}"
             value = ExceptionWrapper(where=where)
+        finally:
+            self._pinning = False
         return dataclasses.replace(answer, value=value)

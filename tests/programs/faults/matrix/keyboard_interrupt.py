@@ -38,7 +38,7 @@ def drain():
         seen.append(element)
 
 
-place = {"single": 32, "filtered": 6, "batches": 10}[kind]
+place = {"single": 42, "filtered": 6, "batches": 10}[kind]
 
 
 def interrupt():

@@ -1,4 +1,4 @@
-#include "bindings/files/shared_object.hpp"
+#include "bindings/base/shared_object.hpp"
 
 #include "bindings/with_python.hpp"
 

@@ -1,0 +1,60 @@
+// Binds core/base/watch.hpp: what is watched calls a Python function.
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "bindings/base/shared_object.hpp"
+#include "bindings/bind.hpp"
+#include "bindings/with_python.hpp"
+#include "core/base/watch.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+Watch::Duration to_duration(double seconds) {
+  return std::chrono::duration_cast<Watch::Duration>(Seconds(seconds));
+}
+
+// Calls the function; what it raises is written to stderr, as that of a thread.
+std::optional<Watch::Duration> call(PyObject* function,
+                                    Watch::Duration passed) {
+  std::optional<Watch::Duration> again;
+  static_cast<void>(with_python([&] {
+    const double passed_s = Seconds(passed).count();
+    PyObject* const found = PyObject_CallFunction(function, "d", passed_s);
+    if (found == nullptr) {
+      PyErr_WriteUnraisable(function);
+      return;
+    }
+    if (found != Py_None) again = to_duration(PyFloat_AsDouble(found));
+    Py_DECREF(found);
+  }));
+  return again;
+}
+
+}  // namespace
+
+void watch(py::module_& m) {
+  py::class_<Watch>(m, "Watch",
+                    "Calls back while something takes longer than expected.")
+      .def(py::init([](const py::function& callback, bool waiting) {
+             auto function = share(py::function(callback).release().ptr());
+             return std::make_unique<Watch>(
+                 waiting ? Watch::What::kWaiting : Watch::What::kTime,
+                 [function](Watch::Duration passed) {
+                   return call(object_of(function), passed);
+                 });
+           }),
+           "callback"_a, py::kw_only(), "waiting"_a = false)
+      .def(
+          "begin",
+          [](Watch& watch, double delay_s) {
+            watch.begin(to_duration(delay_s));
+          },
+          "delay_s"_a, "Watch this thread from now on.")
+      .def("end", &Watch::end, "Watch no longer.");
+}
+
+}  // namespace gristmill::bind

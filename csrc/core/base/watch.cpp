@@ -1,0 +1,216 @@
+#include "core/base/watch.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <exception>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/base/at_fork.hpp"
+#include "core/base/mutex.hpp"
+
+namespace gristmill {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Time that the thread stays when nothing is watched.
+constexpr std::chrono::milliseconds kLinger{50};
+
+Watch::Duration read_clock(clockid_t clock) noexcept {
+  timespec now{};
+  if (clock_gettime(clock, &now) != 0) return {};
+  return std::chrono::seconds(now.tv_sec) +
+         std::chrono::nanoseconds(now.tv_nsec);
+}
+
+// Returns true if a thread of this process sleeps; false if it runs, or waits
+// for a processor.
+bool is_asleep(pid_t thread) noexcept {
+  std::array<char, 64> path{"/proc/self/task/"};
+  char* const end = std::to_chars(path.data() + std::strlen(path.data()),
+                                  path.data() + path.size() - 8, thread)
+                        .ptr;
+  std::memcpy(end, "/stat", sizeof("/stat"));
+  const int fd = open(path.data(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  std::array<char, 128> text;
+  const ssize_t read_bytes = read(fd, text.data(), text.size());
+  close(fd);
+  const std::string_view stat(
+      text.data(), static_cast<std::size_t>(std::max<ssize_t>(read_bytes, 0)));
+  // The state follows the name, which is in parentheses.
+  const std::size_t name_end = stat.rfind(')');
+  if (name_end == std::string_view::npos || name_end + 2 >= stat.size()) {
+    return false;
+  }
+  const char state = stat[name_end + 2];
+  return state == 'S' || state == 'D';
+}
+
+}  // namespace
+
+struct Watch::Entry {
+  const What what;
+  const Callback callback;
+
+  // Guarded by the mutex of Thread.
+  std::uint64_t begins = 0;
+  Clock::time_point began = {};
+  Clock::time_point due = {};
+
+  // The thread that is watched, and its times at begin(); only for kWaiting.
+  pid_t thread = 0;
+  clockid_t clock = 0;
+  Duration thread_time{};
+  Duration process_time{};
+
+  void look_at_this_thread() noexcept {
+    thread = gettid();
+    pthread_getcpuclockid(pthread_self(), &clock);
+    thread_time = read_clock(clock);
+    process_time = read_clock(CLOCK_PROCESS_CPUTIME_ID);
+  }
+
+  // Returns true if the condition holds, `passed` after begin().
+  [[nodiscard]] bool is_case(Duration passed) const noexcept {
+    if (what == What::kTime) return true;
+    return 2 * (read_clock(clock) - thread_time) < passed &&
+           2 * (read_clock(CLOCK_PROCESS_CPUTIME_ID) - process_time) < passed &&
+           is_asleep(thread);
+  }
+};
+
+// The thread that looks at all watches.
+class Watch::Thread {
+ public:
+  static void begin(const std::shared_ptr<Entry>& entry, Duration delay)
+      EXCLUDES(mutex) {
+    if (entry->what == What::kWaiting) entry->look_at_this_thread();
+    const MutexLock lock(mutex);
+    State& now = state();
+    ++entry->begins;
+    entry->began = Clock::now();
+    entry->due = entry->began + delay;
+    if (std::ranges::find(now.watched, entry) == now.watched.end()) {
+      now.watched.push_back(entry);
+    }
+    if (!now.runs) start();
+    if (entry->due < now.wakes) now.changed.notify_one();
+  }
+
+  static void end(const std::shared_ptr<Entry>& entry) EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    std::erase(state().watched, entry);
+  }
+
+ private:
+  struct State {
+    std::vector<std::shared_ptr<Entry>> watched;
+    bool runs = false;
+    Clock::time_point wakes = {};  // Of the thread.
+    Condition changed;
+  };
+
+  // Leaked: the thread may outlive static objects.
+  static State& state() REQUIRES(mutex) { return *kept_state(); }
+  static State*& kept_state() REQUIRES(mutex) {
+    static State* kept = new State;
+    return kept;
+  }
+
+  // Does nothing if the system has no more threads.
+  static void start() noexcept REQUIRES(mutex) {
+    // The user's signals are the business of the user's threads.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      std::thread(run).detach();
+      state().runs = true;
+    } catch (const std::exception&) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  static void run() EXCLUDES(mutex) {
+    MutexLock lock(mutex);
+    State& now = state();
+    for (;;) {
+      const bool idle = now.watched.empty();
+      now.wakes = idle ? Clock::now() + kLinger : soonest()->due;
+      if (now.changed.wait_until(mutex, now.wakes)) continue;
+      if (!now.watched.empty()) {
+        std::shared_ptr<Entry> entry = soonest();
+        call_back(lock, entry);
+        // To free the callback may need locks of others.
+        lock.unlock();
+        entry.reset();
+        lock.lock();
+      } else if (idle) {
+        now.runs = false;
+        return;
+      }
+    }
+  }
+
+  static std::shared_ptr<Entry> soonest() REQUIRES(mutex) {
+    return *std::ranges::min_element(
+        state().watched, {},
+        [](const std::shared_ptr<Entry>& entry) { return entry->due; });
+  }
+
+  // Calls back without the lock, if it is time.
+  static void call_back(MutexLock& lock, const std::shared_ptr<Entry>& entry)
+      REQUIRES(mutex) {
+    const Clock::time_point now = Clock::now();
+    if (entry->due > now) return;
+    const Duration passed = now - entry->began;
+    if (!entry->is_case(passed)) {
+      entry->due = now + passed;
+      return;
+    }
+    const std::uint64_t begins = entry->begins;
+    lock.unlock();
+    const std::optional<Duration> again = entry->callback(passed);
+    lock.lock();
+    if (entry->begins != begins) return;
+    if (again) {
+      entry->due = Clock::now() + *again;
+    } else {
+      std::erase(state().watched, entry);
+    }
+  }
+
+  // In a child: what a thread of the parent waits for cannot be used.
+  static void forget() NO_THREAD_SAFETY_ANALYSIS { kept_state() = new State; }
+
+  static Mutex mutex;
+  static const bool kHeldAtFork;
+};
+
+Mutex Watch::Thread::mutex;
+const bool Watch::Thread::kHeldAtFork =
+    at_fork(ForkStep::kWatches, held_at_fork<mutex, forget>());
+
+Watch::Watch(What what, Callback callback)
+    : entry_(std::make_shared<Entry>(what, std::move(callback))) {}
+
+Watch::~Watch() { end(); }
+
+void Watch::begin(Duration delay) { Thread::begin(entry_, delay); }
+
+void Watch::end() { Thread::end(entry_); }
+
+}  // namespace gristmill

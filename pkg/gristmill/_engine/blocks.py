@@ -1,0 +1,109 @@
+"""Blocks that a `BlockQueue` reads: records of files, or rows of a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gristmill import _core
+from gristmill._base.types import Alloc, Int64Array, Rules
+from gristmill.sources import TableSource
+from gristmill.sources._record_source import RecordSource
+
+# Waits for a block that is being read, and returns it.
+Finish = Callable[[], Any]
+
+
+class RecordBlocks:
+    """Records of files: a list of bytes each, or what `read_many` packs.
+
+    Attributes:
+        by_threads: Whether threads can read.
+        whole: Whether a block has to be all that is asked for.
+        can_join: Whether two blocks can be made one.  Then a probe begins with the
+            first record alone.
+        far: Whether reads wait for a network, whatever a look at them says.
+        threads_where_fast: How many read where nothing is waited for.
+        slow_record_s, slow_byte_s: Where a read waits for longer, more threads do.
+    """
+
+    by_threads = True
+    can_join = True
+    far = False
+    # Decoding is faster than this by an order of magnitude, disks are slower by one.
+    slow_record_s = 30e-6
+    slow_byte_s = 5e-9
+    # More would drive each other's decoders from the caches.
+    threads_where_fast = os.cpu_count() or 1
+
+    def __init__(self, source: RecordSource[Any], packed: bool = False) -> None:
+        self._reader: Any = source.reader
+        self.whole = packed
+        self.far = source.is_far
+
+    def read(self, keys: Int64Array, alloc: Alloc | None) -> Any:
+        return self._reader.read_many(keys, packed=self.whole)
+
+    def begin(self, keys: Int64Array, alloc: Alloc | None, pool: _core.Pool) -> Finish:
+        # More parts than threads even out what they take.
+        parts = 2 * pool.threads
+        return _core.PendingRead(
+            pool, self._reader, keys, packed=self.whole, parts=parts
+        ).wait
+
+    def nbytes(self, block: Any) -> int:
+        return block[0].nbytes if self.whole else sum(map(len, block))
+
+    def join(self, first: Any, second: Any) -> Any:
+        """The records of two blocks, in one."""
+        if not self.whole:
+            return first + second
+        data = np.concatenate([first[0], second[0]])
+        return data, np.concatenate([first[1], second[1][1:] + first[1][-1]])
+
+    def mean_bytes(self, keys: Int64Array) -> float:
+        """The mean size of some records; 0 where that is not known beforehand."""
+        if not self._reader.knows_sizes or not len(keys):
+            return 0.0
+        return max(1.0, float(self._reader.sizes(keys).mean()))
+
+
+class TableBlocks:
+    """Batches of a table's rows.  See `RecordBlocks`."""
+
+    whole = True
+    can_join = False
+    far = False
+    # Memory is faster than this by an order of magnitude, disks are slower by one.
+    slow_record_s = 5e-6
+    slow_byte_s = 1e-9
+    threads_where_fast = 0
+
+    def __init__(self, table: TableSource, rules: Rules) -> None:
+        self._table = table
+        self._rules = rules
+        self.by_threads = table.contiguous
+
+    def read(self, keys: Int64Array, alloc: Alloc | None) -> Any:
+        return self._table.gather(keys, alloc, self._rules)
+
+    def begin(self, keys: Int64Array, alloc: Alloc | None, pool: _core.Pool) -> Finish:
+        batch, pending = self._table.begin_gather(keys, pool, alloc, self._rules)
+
+        def finish() -> Any:
+            for gather in pending:
+                gather.wait()
+            return batch
+
+        return finish
+
+    def join(self, first: Any, second: Any) -> Any:
+        """See `can_join`."""
+        raise NotImplementedError
+
+    def nbytes(self, batch: Any) -> int:
+        columns = batch.values() if isinstance(batch, dict) else [batch]
+        return sum(column.nbytes for column in columns)
