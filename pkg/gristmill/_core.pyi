@@ -254,6 +254,25 @@ class Pool:
     @property
     def threads(self) -> int: ...
 
+class Watch:
+    """Calls back, from a thread of the core, while something takes long.
+
+    Args:
+        callback: Called with the time since `begin`, in s; returns the time until it
+            is to be called again, in s, or None.  It may still run after `end`.
+        waiting: Whether it is called only if the thread that called `begin` waits for
+            most of the time, and nothing in this process computes meanwhile.
+    """
+
+    def __init__(
+        self, callback: Callable[[float], float | None], *, waiting: bool = False
+    ) -> None: ...
+    def begin(self, delay_s: float) -> None:
+        """Watch this thread from now on; the first look is after `delay_s`."""
+
+    def end(self) -> None:
+        """Watch no longer: no call begins after this."""
+
 class PendingGather:
     """A ``gather`` by the threads of a pool, which has begun.
 
@@ -1003,6 +1022,14 @@ class Due:
     def at_start(self) -> bool: ...
     @property
     def idle(self) -> bool: ...
+    # After a slow unit, in s: the time since its claim, the usual time of a unit, and
+    # the time that this call has waited.
+    @property
+    def busy_s(self) -> float: ...
+    @property
+    def usual_s(self) -> float: ...
+    @property
+    def waited_s(self) -> float: ...
     @property
     def wait_status(self) -> int | None: ...
     @property
@@ -1037,6 +1064,8 @@ class Scheduler:
         cursor_capacity: Integers that a position or request may have, at most 65536.
         in_order: Whether outputs come in order; else as they are done.
         exits_final: Whether no worker takes the place of one that exited.
+        slow_s: Time after which a unit is reported, once, if it has also taken 20
+            times as long as those before it; negative for never.
 
     Raises:
         ValueError: An argument is out of range.
@@ -1059,6 +1088,7 @@ class Scheduler:
         cursor_capacity: int = 8,
         in_order: bool = True,
         exits_final: bool = False,
+        slow_s: float = -1.0,
     ) -> None: ...
     def start_alone(self) -> None: ...
     def on_started(self, worker: int, generation: int, pid: int) -> None: ...
@@ -1179,6 +1209,33 @@ class WorkerEnd:
         Raises:
             RuntimeError: No unit is claimed.
             ValueError: An argument does not fit the unit.
+        """
+
+    def is_awaited(self) -> bool:
+        """Return True if the consumer waits for an output of the unit."""
+
+    def offer_part(
+        self,
+        outputs: int,
+        bytes: int,
+        cursor_out: Sequence[int] | NDArray[np.int64],
+    ) -> bool:
+        """Offer the unit's first outputs to the parent; returns whether it could.
+
+        The position is that after them.  The slot is the parent's until `resume`.
+
+        Raises:
+            RuntimeError: No unit is claimed.
+            ValueError: An argument does not fit the unit, or it is not a range.
+        """
+
+    def can_resume(self) -> bool:
+        """Return True if `resume` does not wait."""
+
+    def resume(self) -> Work | None:
+        """Wait for the answer to an offer; returns the unit as it is now.
+
+        It begins after the part if that was taken.  None if it is lost, see `need`.
         """
 
     def set_startup_error(self, text: str) -> None: ...

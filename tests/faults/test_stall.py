@@ -53,3 +53,9 @@ def test_worker_that_never_comes_back_from_a_withdrawn_unit_is_replaced(tmp_path
 
 def test_timeout_none_says_nothing():
     run("faults/stall/no_timeout")
+
+
+@pytest.mark.claim("stall_timeout=, stall_action=")
+@pytest.mark.parametrize("face", ["loader", "chain"])
+def test_unit_much_slower_than_others_is_reported_once(tmp_path, face):
+    run("faults/stall/slow_unit", face, tmp_path / "gate")

@@ -102,8 +102,9 @@ auto of(Part Next::* part, Field Part::* field) {
 }
 
 const char* kind_of(const Next& next) {
-  constexpr std::array kNames = {"output", "end",  "interrupted", "timeout",
-                                 "exited", "full", "closed",      "forked"};
+  constexpr std::array kNames = {"output",  "end",    "interrupted",
+                                 "timeout", "exited", "full",
+                                 "closed",  "forked", "slow"};
   return kNames.at(static_cast<std::size_t>(next.kind));
 }
 
@@ -136,6 +137,9 @@ void due(py::module_& m) {
       .def_property_readonly("attempts", of(report, &WorkerReport::attempts))
       .def_property_readonly("at_start", of(report, &WorkerReport::at_start))
       .def_property_readonly("idle", of(report, &WorkerReport::idle))
+      .def_property_readonly("busy_s", of(report, &WorkerReport::busy_s))
+      .def_property_readonly("usual_s", of(report, &WorkerReport::usual_s))
+      .def_readonly("waited_s", &Next::waited_s)
       .def_property_readonly("wait_status",
                              of(report, &WorkerReport::wait_status))
       .def_property_readonly("text", &text_of)
@@ -179,7 +183,7 @@ void scheduler(py::module_& m) {
                     std::vector<std::int64_t> lengths,
                     const py::sequence& starts, std::uint32_t next_stream,
                     std::vector<bool> ended, std::uint32_t cursor_capacity,
-                    bool in_order, bool exits_final) {
+                    bool in_order, bool exits_final, double slow_s) {
           return std::make_unique<OwnedScheduler>(checked(Scheduler::create(
               {.workers = workers,
                .buffer = buffer,
@@ -191,12 +195,13 @@ void scheduler(py::module_& m) {
                .cursor_capacity = cursor_capacity,
                .start = {to_cursors(starts), next_stream, std::move(ended)},
                .in_order = in_order,
-               .exits_final = exits_final})));
+               .exits_final = exits_final,
+               .slow_s = slow_s})));
         }),
         py::kw_only(), "workers"_a, "buffer"_a, "kind"_a, "unit_records"_a,
         "max_restarts"_a, "memory_limit"_a, "lengths"_a, "starts"_a,
         "next_stream"_a, "ended"_a, "cursor_capacity"_a = kSmallCursor,
-        "in_order"_a = true, "exits_final"_a = false)
+        "in_order"_a = true, "exits_final"_a = false, "slow_s"_a = -1.0)
       .def("start", &OwnedScheduler::start, "blob_fd"_a, "setup"_a,
            "modules"_a = Modules(),
            "Ask for the workers; modules are what they find imported.")

@@ -39,6 +39,38 @@ std::optional<Work> claim(OwnedWorkerEnd& owned) {
   return owned.work;
 }
 
+// Checks the arguments of commit() and offer_part(); returns the cursor.
+Cursor check_result(OwnedWorkerEnd& owned, std::uint64_t bytes,
+                    const py::object& cursor_out) {
+  Cursor cursor = to_cursor(cursor_out);
+  if (bytes > held(owned).capacity) {
+    throw py::value_error("the slot has fewer bytes");
+  }
+  if (cursor.empty() || cursor.size() > owned.end->cursor_capacity()) {
+    throw py::value_error("the position has " + std::to_string(cursor.size()) +
+                          " integers, expected 1 to " +
+                          std::to_string(owned.end->cursor_capacity()));
+  }
+  return cursor;
+}
+
+bool offer_part(OwnedWorkerEnd& owned, std::uint32_t outputs,
+                std::uint64_t bytes, const py::object& cursor_out) {
+  const Cursor cursor = check_result(owned, bytes, cursor_out);
+  const Work& work = held(owned);
+  if (work.kind != UnitKind::kRange) {
+    throw py::value_error("only a range has parts");
+  }
+  return owned.end->offer_part(work, outputs, bytes, cursor);
+}
+
+std::optional<Work> resume(OwnedWorkerEnd& owned) {
+  Work& work = held(owned);
+  const Unlocked unlocked;
+  if (!owned.end->resume(work)) owned.work.reset();
+  return owned.work;
+}
+
 std::optional<std::uintptr_t> need(OwnedWorkerEnd& owned, std::uint64_t bytes) {
   Work& work = held(owned);
   const Unlocked unlocked;
@@ -49,22 +81,13 @@ std::optional<std::uintptr_t> need(OwnedWorkerEnd& owned, std::uint64_t bytes) {
 
 void commit(OwnedWorkerEnd& owned, int status, std::uint32_t outputs,
             std::uint64_t bytes, const py::object& cursor_out) {
-  const Work& work = held(owned);
-  const Cursor cursor = to_cursor(cursor_out);
+  const Cursor cursor = check_result(owned, bytes, cursor_out);
   if (status < static_cast<int>(UnitStatus::kOk) ||
       status > static_cast<int>(UnitStatus::kMoved)) {
     throw py::value_error("status is none of STATUS_*");
   }
-  if (bytes > work.capacity) {
-    throw py::value_error("the slot has fewer bytes");
-  }
-  if (cursor.empty() || cursor.size() > owned.end->cursor_capacity()) {
-    throw py::value_error("the position has " + std::to_string(cursor.size()) +
-                          " integers, expected 1 to " +
-                          std::to_string(owned.end->cursor_capacity()));
-  }
-  owned.end->commit(work, static_cast<UnitStatus>(status), outputs, bytes,
-                    cursor);
+  owned.end->commit(held(owned), static_cast<UnitStatus>(status), outputs,
+                    bytes, cursor);
   owned.work.reset();
 }
 
@@ -121,6 +144,25 @@ void worker_end(py::module_& m) {
            "slot is gone.")
       .def("commit", &commit, "status"_a, "outputs"_a, "bytes"_a,
            "cursor_out"_a, "Hand the unit to the parent.")
+      .def(
+          "is_awaited",
+          [](OwnedWorkerEnd& owned) {
+            return owned.end->is_awaited(held(owned));
+          },
+          "Whether the consumer waits for the unit.")
+      .def("offer_part", &offer_part, "outputs"_a, "bytes"_a, "cursor_out"_a,
+           "Offer the unit's first outputs to the parent; false if it cannot.\n"
+           "The slot is the parent's until resume().")
+      .def(
+          "can_resume",
+          [](OwnedWorkerEnd& owned) {
+            held(owned);
+            return owned.end->can_resume();
+          },
+          "Whether resume() returns at once.")
+      .def("resume", &resume,
+           "Wait for the answer to an offer; returns the unit as it is now,\n"
+           "None if it is no longer wanted.")
       .def_property_readonly(
           "cursor_capacity",
           [](OwnedWorkerEnd& owned) { return owned.end->cursor_capacity(); })

@@ -108,6 +108,7 @@ struct alignas(64) Unit {
   std::uint64_t populated;   // bytes of the slot that have pages; the parent
                              // writes it first
   std::uint32_t cursor_out;  // integers in the position after it
+  std::int64_t took_ns;      // from its claim to its commit
 };
 
 // Where things lie in the mapping.

@@ -13,6 +13,8 @@ enum class UnitState : std::uint32_t {
   kNeed,       // the holder waits for a larger slot
   kGranted,    // the holder has it
   kCommitted,  // the parent's to take
+  kPart,  // its first outputs are offered to the parent; the holder computes
+          // the others, and does not touch the slot before the answer
 };
 
 // What the holder says about a unit when it commits it.

@@ -47,7 +47,7 @@ std::uint64_t LeaseTable::publish(Lease lease, const Cursor& cursor_in) {
 
 Commit LeaseTable::commit_of(const Lease& lease) const {
   const Unit& unit = this->unit(lease);
-  Commit commit{unit.status, unit.outputs, unit.bytes, {}};
+  Commit commit{unit.status, unit.outputs, unit.bytes, unit.took_ns, {}};
   if (unit.cursor_out <= region_.control().cursor_capacity) {
     const std::int64_t* const from = region_.cursor_out(lease.cell);
     commit.cursor_out.assign(from, from + unit.cursor_out);
@@ -97,12 +97,13 @@ std::vector<Lease> LeaseTable::collect_withdrawn() {
   for (const auto& [id, lease] : leases_) {
     if (!lease.withdrawn) continue;
     const UnitState now = state(lease);
-    if (now == UnitState::kCommitted || now == UnitState::kNeed) {
+    if (now == UnitState::kCommitted || now == UnitState::kNeed ||
+        now == UnitState::kPart) {
       done.push_back(lease);
     }
   }
   for (const Lease& lease : done) {
-    // The holder of a needy unit sees that it lost it, and looks for another.
+    // A holder that waits for a slot sees that it lost the unit.
     take(lease.id);
     futex_wake(&unit(lease).word, kEverybody);
   }
@@ -114,13 +115,35 @@ std::vector<std::uint64_t> LeaseTable::held_by(std::uint32_t worker) const {
   for (const auto& [id, lease] : leases_) {
     const UnitWord now = word(lease);
     if (now.holder() != worker + 1) continue;
-    if (now.state() == UnitState::kLeased || now.state() == UnitState::kNeed ||
-        now.state() == UnitState::kGranted) {
+    if (now.state() != UnitState::kFree &&
+        now.state() != UnitState::kCommitted) {
       ids.push_back(id);
     }
   }
   return ids;
 }
+
+std::vector<std::uint64_t> LeaseTable::with_part() const {
+  std::vector<std::uint64_t> ids;
+  for (const auto& [id, lease] : leases_) {
+    if (state(lease) == UnitState::kPart) ids.push_back(id);
+  }
+  return ids;
+}
+
+void LeaseTable::take_part(Lease& lease, Commit commit, ArenaSlot* copy) {
+  lease.count -= commit.cursor_out.front() - lease.first;
+  lease.first = commit.cursor_out.front();
+  // The rest has not been tried before.
+  lease.attempts = 0;
+  static_cast<void>(set_cursor_in(lease, commit.cursor_out));
+  lease.parts.push_back(
+      {copy, commit.outputs, commit.bytes, std::move(commit.cursor_out)});
+  unit(lease).task = lease;
+  grant(lease, lease.slot);
+}
+
+void LeaseTable::refuse_part(Lease& lease) { grant(lease, lease.slot); }
 
 std::vector<std::uint64_t> LeaseTable::needy() const {
   std::vector<std::uint64_t> ids;

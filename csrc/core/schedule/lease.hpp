@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -16,6 +17,14 @@
 #include "core/memory/control.hpp"
 
 namespace gristmill {
+
+// The first outputs of a unit that is still computed.
+struct Part {
+  ArenaSlot* slot = nullptr;
+  std::uint32_t outputs = 0;
+  std::uint64_t bytes = 0;
+  Cursor cursor_out;
+};
 
 struct Lease : Task {
   std::uint64_t id = 0;
@@ -26,6 +35,7 @@ struct Lease : Task {
   bool withdrawn = false;  // its commit is awaited only to get the slot back
   bool waits_for_memory = false;  // needs a larger slot than there is room for
   bool poisoned = false;          // never leased again
+  std::deque<Part> parts = {};    // taken, and not yet opened
 };
 
 // What a holder committed.
@@ -33,6 +43,7 @@ struct Commit {
   UnitStatus status = UnitStatus::kOk;
   std::uint32_t outputs = 0;
   std::uint64_t bytes = 0;
+  std::int64_t took_ns = 0;
   Cursor cursor_out;  // empty: the holder wrote nothing that can be one
 };
 
@@ -59,7 +70,7 @@ class LeaseTable {
     return word(lease).state();
   }
 
-  // REQUIRES: state(lease) is kCommitted.
+  // REQUIRES: state(lease) is kCommitted or kPart.
   [[nodiscard]] Commit commit_of(const Lease& lease) const;
 
   // Whether it was handed back, not computed, for want of memory; else
@@ -74,8 +85,8 @@ class LeaseTable {
   }
 
   // Bytes of the slot that its holder populated.
-  // REQUIRES: the lease is committed, waits with kNeed or its holder has
-  // exited.
+  // REQUIRES: the lease is committed, in part or as a whole, waits with kNeed
+  // or its holder has exited.
   [[nodiscard]] std::uint64_t populated(const Lease& lease) const noexcept {
     return unit(lease).populated;
   }
@@ -95,8 +106,21 @@ class LeaseTable {
   // Leases of withdrawn units whose holders are done; they are forgotten.
   [[nodiscard]] std::vector<Lease> collect_withdrawn();
 
-  // Ids of units held by `worker` (leased, need or granted), oldest first.
+  // Ids of units held by `worker` (leased, need, granted or part), oldest
+  // first.
   [[nodiscard]] std::vector<std::uint64_t> held_by(std::uint32_t worker) const;
+
+  // Ids of the units whose holders offer a part, oldest first.
+  [[nodiscard]] std::vector<std::uint64_t> with_part() const;
+
+  // Adds the part that is offered, and copied to `copy`, to the lease.  The
+  // rest of the records is the unit from now on; the holder goes on in its
+  // slot. REQUIRES: state(lease) is kPart, the unit is a range, and the part
+  // ends in it.
+  void take_part(Lease& lease, Commit commit, ArenaSlot* copy);
+
+  // Leaves the part to the holder.  REQUIRES: state(lease) is kPart.
+  void refuse_part(Lease& lease);
 
   // Ids of the units that wait for a larger slot, oldest first.
   [[nodiscard]] std::vector<std::uint64_t> needy() const;

@@ -1,6 +1,7 @@
 #include "core/schedule/memory_policy.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 namespace gristmill {
@@ -13,6 +14,19 @@ ArenaSlot* MemoryPolicy::slot_for_next() {
   // Units differ a little; an eighth more spares most of them a second slot.
   ArenaSlot* const slot = arena_.take(largest_ + largest_ / 8);
   return slot != nullptr ? slot : arena_.take(largest_);
+}
+
+ArenaSlot* MemoryPolicy::copy_of(const ArenaSlot* slot, std::uint64_t bytes) {
+  ArenaSlot* const copy = arena_.take(bytes);
+  if (copy == nullptr) return nullptr;
+  std::byte* const to = region_.base() + copy->offset;
+  if (!region_.populate(to, bytes, arena_.fd())) {
+    arena_.give_back(copy);
+    return nullptr;
+  }
+  std::memcpy(to, region_.base() + slot->offset, bytes);
+  arena_.settle(copy, bytes);
+  return copy;
 }
 
 void MemoryPolicy::used(std::uint64_t bytes) {
@@ -48,6 +62,7 @@ bool MemoryPolicy::evict(std::uint64_t keep) {
       if (stream.pending.empty()) continue;
       const Lease& lease = leases_.at(stream.pending.back());
       if (lease.id == keep || lease.id < youngest) continue;
+      if (!lease.parts.empty()) continue;  // They are due.
       const UnitState state = leases_.state(lease);
       if (state == UnitState::kFree || state == UnitState::kCommitted) {
         youngest = lease.id;

@@ -22,12 +22,19 @@ namespace gristmill {
 class MemoryPolicy {
  public:
   // REQUIRES: what it is given outlives it.
-  MemoryPolicy(Arena& arena, LeaseTable& leases, Order& order,
+  MemoryPolicy(Region region, Arena& arena, LeaseTable& leases, Order& order,
                std::uint32_t workers)
-      : arena_(arena), leases_(leases), order_(order), workers_(workers) {}
+      : region_(region),
+        arena_(arena),
+        leases_(leases),
+        order_(order),
+        workers_(workers) {}
 
   // A slot for a unit to be published, or nullptr.
   [[nodiscard]] ArenaSlot* slot_for_next();
+
+  // A slot with a copy of the first bytes of another, or nullptr.
+  [[nodiscard]] ArenaSlot* copy_of(const ArenaSlot* slot, std::uint64_t bytes);
 
   // A unit has used so many bytes.
   void used(std::uint64_t bytes);
@@ -58,6 +65,7 @@ class MemoryPolicy {
   bool grant(Lease& lease);
   [[nodiscard]] Lease* blocking(const Lease& due);
 
+  const Region region_;
   Arena& arena_;
   LeaseTable& leases_;
   Order& order_;

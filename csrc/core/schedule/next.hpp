@@ -27,6 +27,8 @@ struct WorkerReport {
   std::uint32_t attempts = 0;
   bool at_start = false;  // it could not begin to work
   bool idle = false;      // after a timeout: it has not begun the output due
+  double busy_s = 0;      // of a slow unit: how long it has been at it
+  double usual_s = 0;     // and how long the units before took
   std::string text = {};  // what the worker or the supervisor said about it
 
   // Takes note of how a process ended, if it is this one.
@@ -54,6 +56,7 @@ enum class NextKind {
   kFull,  // call again when some memory is free
   kClosed,
   kForked,  // this process is a fork of the one that made the scheduler
+  kSlow,    // `report` names a worker that takes much longer than usual
 };
 
 struct Next {
@@ -61,6 +64,7 @@ struct Next {
   Output output = {};
   WorkerReport report = {};
   Shortage shortage = {};
+  double waited_s = 0;  // of kSlow: in this call of next()
 
   // It is about a process that ended, and how is not known so far.
   [[nodiscard]] bool lacks_wait_status() const noexcept {

@@ -14,15 +14,19 @@ Schedule::Schedule(const SchedulerConfig& config, Arena& arena, Region region)
       region_(region),
       leases_(region, arena.fd()),
       order_(config.kind, config.unit_records, config.lengths, config.start),
-      memory_(arena_, leases_, order_, config.workers),
+      memory_(region, arena_, leases_, order_, config.workers),
       workers_(region, config.workers),
+      pace_(config.slow_s),
       opened_(config.lengths.size()) {}
 
 Schedule::~Schedule() {
   for (auto& unit : opened_) {
     if (unit != nullptr) release_view(unit->slot);
   }
-  for (const auto& [id, lease] : leases_.all()) arena_.give_back(lease.slot);
+  for (const auto& [id, lease] : leases_.all()) {
+    arena_.give_back(lease.slot);
+    for (const Part& part : lease.parts) arena_.give_back(part.slot);
+  }
 }
 
 void Schedule::fill() {
@@ -94,7 +98,9 @@ bool Schedule::is_done(std::uint32_t s) const {
   if (opened_[s] != nullptr) return true;
   if (!is_published(s)) return false;
   const auto& due = leases_.all().at(order_.streams()[s].pending.front());
-  return due.poisoned || leases_.state(due) == UnitState::kCommitted;
+  const UnitState state = leases_.state(due);
+  return due.poisoned || !due.parts.empty() || state == UnitState::kCommitted ||
+         state == UnitState::kPart;
 }
 
 bool Schedule::is_published(std::uint32_t s) const {
@@ -145,9 +151,12 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
       return no_memory(memory_.shortage());
     }
     const Stream& stream = order_.stream(s);
-    const Lease& lease = leases_.at(stream.pending.front());
-    if (lease.poisoned) return exited(poisoned_.at(lease.id));
-    if (leases_.computed(lease)) {
+    Lease& lease = leases_.at(stream.pending.front());
+    if (leases_.state(lease) == UnitState::kPart) take_part(lease);
+    if (lease.poisoned && lease.parts.empty()) {
+      return exited(poisoned_.at(lease.id));
+    }
+    if (leases_.computed(lease) || !lease.parts.empty()) {
       if (open(s)) continue;
       return exited({.stream = due,
                      .text = "a worker committed a unit that cannot be read"});
@@ -172,8 +181,25 @@ std::optional<Next> Schedule::timed_out(Awaited awaited) {
   if (is_done(lease.stream)) return std::nullopt;
   // A worker that is stopped may have taken the wake-up of another.
   wake_everybody();
+  pace_.reported(lease.id);
   return Next{.kind = NextKind::kTimeout,
               .report = workers_.awaited(leases_, lease)};
+}
+
+std::optional<double> Schedule::slow_in_s(Awaited awaited) {
+  const auto limit_s = pace_.limit_s(awaited.unit);
+  if (!limit_s) return std::nullopt;
+  const Lease& lease = leases_.at(awaited.unit);
+  return *limit_s - workers_.busy_s(leases_, lease);
+}
+
+Next Schedule::slow(Awaited awaited) {
+  const Lease& lease = leases_.at(awaited.unit);
+  pace_.reported(lease.id);
+  WorkerReport report = workers_.awaited(leases_, lease);
+  report.busy_s = workers_.busy_s(leases_, lease);
+  report.usual_s = pace_.usual_s();
+  return {.kind = NextKind::kSlow, .report = std::move(report)};
 }
 
 Next Schedule::output(std::uint32_t s) const {
@@ -188,26 +214,54 @@ Next Schedule::output(std::uint32_t s) const {
                      .bytes = unit.bytes}};
 }
 
-// Opens the stream's oldest unit, which is computed.  False if it is corrupt.
-bool Schedule::open(std::uint32_t s) {
-  Stream& stream = order_.stream(s);
-  const Lease lease = leases_.at(stream.pending.front());
-  Commit commit = leases_.commit_of(lease);
+// Reads the header of a slot; returns nothing if it is corrupt.
+std::unique_ptr<Schedule::Opened> Schedule::read_slot(
+    ArenaSlot* slot, std::uint32_t outputs, std::uint64_t bytes) const {
   auto unit = std::make_unique<Opened>();
-  unit->bytes = commit.bytes;
-  if (commit.bytes > lease.slot->capacity || commit.cursor_out.empty()) {
+  unit->slot = slot;
+  unit->bytes = bytes;
+  if (bytes > slot->capacity) return nullptr;
+  if (outputs == 0) return unit;
+  const std::span content(arena_.base() + slot->offset, bytes);
+  if (!read_outputs(content, outputs, config_.cursor_capacity, unit->outputs)) {
+    return nullptr;
+  }
+  return unit;
+}
+
+// Opens the oldest part of the stream's oldest unit.  False if it is corrupt.
+bool Schedule::open_part(std::uint32_t s, Part part) {
+  auto unit = read_slot(part.slot, part.outputs, part.bytes);
+  if (unit == nullptr) {
+    arena_.give_back(part.slot);
     return false;
   }
-  if (commit.outputs > 0) {
-    const std::span slot(arena_.base() + lease.slot->offset, commit.bytes);
-    if (!read_outputs(slot, commit.outputs, config_.cursor_capacity,
-                      unit->outputs)) {
-      return false;
-    }
+  Stream& stream = order_.stream(s);
+  stream.tail = std::move(part.cursor_out);
+  stream.open = true;
+  arena_.show(part.slot);
+  opened_[s] = std::move(unit);
+  return true;
+}
+
+// Opens the stream's oldest unit, which is computed, or a part of it that is.
+// False if it is corrupt.
+bool Schedule::open(std::uint32_t s) {
+  Stream& stream = order_.stream(s);
+  std::deque<Part>& parts = leases_.at(stream.pending.front()).parts;
+  if (!parts.empty()) {
+    Part part = std::move(parts.front());
+    parts.pop_front();
+    return open_part(s, std::move(part));
   }
+  const Lease lease = leases_.at(stream.pending.front());
+  Commit commit = leases_.commit_of(lease);
+  auto unit = read_slot(lease.slot, commit.outputs, commit.bytes);
+  if (unit == nullptr || commit.cursor_out.empty()) return false;
   arena_.settle(lease.slot, leases_.populated(lease));
   memory_.used(commit.bytes);
   workers_.unit_done();
+  pace_.add(1e-9 * static_cast<double>(commit.took_ns));
   leases_.take(lease.id);
   order_.opened(s);
   stream.tail = commit.cursor_out;
@@ -224,10 +278,35 @@ bool Schedule::open(std::uint32_t s) {
     stream.open = false;
     return true;
   }
-  unit->slot = lease.slot;
   arena_.show(lease.slot);
   opened_[s] = std::move(unit);
   return true;
+}
+
+void Schedule::take_parts() {
+  for (const std::uint64_t id : leases_.with_part()) {
+    Lease& lease = leases_.at(id);
+    if (!lease.withdrawn) take_part(lease);
+  }
+}
+
+// Takes a part out of the slot of its unit, if there is memory for that.
+void Schedule::take_part(Lease& lease) {
+  Commit commit = leases_.commit_of(lease);
+  const bool sound = commit.outputs > 0 && commit.cursor_out.size() == 1 &&
+                     commit.bytes <= lease.slot->capacity &&
+                     commit.cursor_out.front() > lease.first &&
+                     commit.cursor_out.front() <= lease.first + lease.count;
+  if (!sound) {
+    return poison(lease, {.stream = static_cast<int>(lease.stream),
+                          .text = "a worker committed what cannot be read"});
+  }
+  arena_.settle(lease.slot, leases_.populated(lease));
+  ArenaSlot* const copy = memory_.copy_of(lease.slot, commit.bytes);
+  if (copy == nullptr) return leases_.refuse_part(lease);
+  memory_.used(commit.bytes);
+  workers_.unit_done();
+  leases_.take_part(lease, std::move(commit), copy);
 }
 
 void Schedule::close_unit(std::uint32_t s) {
@@ -257,6 +336,9 @@ ArenaSlot* Schedule::hold() {
 
 void Schedule::withdraw(std::uint64_t id) {
   ArenaSlot* const slot = leases_.at(id).slot;
+  for (const Part& part : std::exchange(leases_.at(id).parts, {})) {
+    arena_.give_back(part.slot);
+  }
   poisoned_.erase(id);
   if (leases_.withdraw(id)) arena_.give_back(slot);
 }

@@ -21,6 +21,7 @@
 #include "core/schedule/memory_policy.hpp"
 #include "core/schedule/next.hpp"
 #include "core/schedule/order.hpp"
+#include "core/schedule/pace.hpp"
 #include "core/schedule/worker_table.hpp"
 
 namespace gristmill {
@@ -38,6 +39,7 @@ struct SchedulerConfig {
   Position start;
   bool in_order = true;      // else outputs come as they are done
   bool exits_final = false;  // no other worker is started in the place of one
+  double slow_s = -1;        // see Pace, negative: nothing is said of it
 };
 
 class Schedule {
@@ -66,6 +68,12 @@ class Schedule {
   // What to say if a timeout has passed: nothing if the unit is done.
   [[nodiscard]] std::optional<Next> timed_out(Awaited awaited);
 
+  // The time until the unit is slow, in s; empty if it is not to be reported.
+  [[nodiscard]] std::optional<double> slow_in_s(Awaited awaited);
+
+  // Reports a unit that is slow, once.
+  [[nodiscard]] Next slow(Awaited awaited);
+
   // The output that look() returned last is delivered.
   void advance();
 
@@ -77,6 +85,9 @@ class Schedule {
 
   // Withdraws everything and goes on from another position.
   void restart(const Position& start);
+
+  // Takes the parts of units that their holders offer.
+  void take_parts();
 
   // Gives the slots of withdrawn units back whose holders are done.
   void collect();
@@ -117,6 +128,11 @@ class Schedule {
   [[nodiscard]] Cursor begin_of_next(const Stream& stream) const;
   [[nodiscard]] Next output(std::uint32_t stream) const;
   bool open(std::uint32_t stream);
+  bool open_part(std::uint32_t stream, Part part);
+  [[nodiscard]] std::unique_ptr<Opened> read_slot(ArenaSlot* slot,
+                                                  std::uint32_t outputs,
+                                                  std::uint64_t bytes) const;
+  void take_part(Lease& lease);
   void close_unit(std::uint32_t stream);
   void withdraw(std::uint64_t id);
   void withdraw_stream(std::uint32_t stream);
@@ -132,6 +148,7 @@ class Schedule {
   Order order_;
   MemoryPolicy memory_;
   WorkerTable workers_;
+  Pace pace_;
   std::vector<std::unique_ptr<Opened>> opened_;     // per stream, or null
   std::map<std::uint64_t, WorkerReport> poisoned_;  // why, of units pending
   bool needs_fill_ = true;  // something may be published

@@ -41,6 +41,7 @@ bool Schedule::on_exited(int worker, std::uint32_t generation) {
     again = false;
     workers_.fail(workers_.describe(worker, generation, nullptr));
   }
+  take_parts();
   free_units_of(worker, generation);
   if (config_.kind == UnitKind::kSequential) {
     const auto streams = static_cast<std::uint32_t>(opened_.size());
@@ -117,6 +118,7 @@ void Schedule::on_exit_status(int worker, std::uint32_t generation,
 
 void Schedule::on_slot_requested() {
   collect();
+  take_parts();
   // The consumer may have to say that there is no memory.
   if (!memory_.grant_all()) wake_everybody();
 }

@@ -241,6 +241,14 @@ Next Scheduler::next(double timeout_s) {
         if (auto late = schedule_.timed_out(awaited)) return *std::move(late);
         continue;
       }
+      if (const auto slow_in_s = schedule_.slow_in_s(awaited)) {
+        if (*slow_in_s <= 0) {
+          Next slow = schedule_.slow(awaited);
+          slow.waited_s = seconds_since(began);
+          return slow;
+        }
+        wait_s = wait_s < 0 ? *slow_in_s : std::min(wait_s, *slow_in_s);
+      }
     }
     control.waiting_for.store(wanted, std::memory_order_seq_cst);
     lock.unlock();

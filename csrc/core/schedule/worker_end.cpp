@@ -138,15 +138,25 @@ Work WorkerEnd::held_work() const {
 bool WorkerEnd::need(Work& work, std::uint64_t bytes) {
   assert(unit_ != nullptr && word_.id() == work.id);
   unit_->needed = bytes;
-  const UnitWord asked = word_.with(UnitState::kNeed, worker_ + 1);
-  unit_->word.store(asked.bits, std::memory_order_release);
+  asked_ = word_.with(UnitState::kNeed, worker_ + 1);
+  unit_->word.store(asked_.bits, std::memory_order_release);
+  ask_for_slot();
+  return wait_for_slot(work);
+}
+
+void WorkerEnd::ask_for_slot() const noexcept {
   const std::uint64_t one = 1;
   while (write(slot_request_fd_, &one, sizeof(one)) < 0 && errno == EINTR) {
   }
+}
+
+bool WorkerEnd::wait_for_slot(Work& work) {
   for (;;) {
     const UnitWord now{unit_->word.load(std::memory_order_acquire)};
-    if (now.bits != asked.bits) {
-      const UnitWord granted = word_.with(UnitState::kGranted, worker_ + 1);
+    if (now.bits != asked_.bits) {
+      // After a part its attempts begin at 0 again.
+      const UnitWord granted = UnitWord::make(word_.id(), now.attempt(),
+                                              UnitState::kGranted, worker_ + 1);
       if (now.bits != granted.bits) {
         unit_ = nullptr;
         done_[work.stream] = 0;
@@ -162,8 +172,38 @@ bool WorkerEnd::need(Work& work, std::uint64_t bytes) {
     }
     if (cell_->stop.load(std::memory_order_acquire) != 0) return false;
     // The low half holds the state; the parent always wakes after changing it.
-    futex_wait(&unit_->word, static_cast<std::uint32_t>(asked.bits));
+    futex_wait(&unit_->word, static_cast<std::uint32_t>(asked_.bits));
   }
+}
+
+bool WorkerEnd::is_awaited(const Work& work) const noexcept {
+  const Control& control = region_.control();
+  return control.waiting_for.load(std::memory_order_relaxed) == work.id;
+}
+
+bool WorkerEnd::can_resume() const noexcept {
+  return unit_->word.load(std::memory_order_acquire) != asked_.bits;
+}
+
+bool WorkerEnd::resume(Work& work) {
+  assert(unit_ != nullptr && word_.id() == work.id);
+  if (!wait_for_slot(work)) return false;
+  if (unit_->task.first != work.first) count_outputs();
+  static_cast<Task&>(work) = unit_->task;
+  return true;
+}
+
+bool WorkerEnd::offer_part(const Work& work, std::uint32_t outputs,
+                           std::uint64_t bytes, const Cursor& cursor_out) {
+  assert(unit_ != nullptr && word_.id() == work.id);
+  assert(work.kind == UnitKind::kRange);
+  if (!write_result(work, UnitStatus::kOk, outputs, bytes, cursor_out)) {
+    return false;
+  }
+  asked_ = word_.with(UnitState::kPart, worker_ + 1);
+  announce(work, asked_);
+  ask_for_slot();
+  return true;
 }
 
 // Gives the slot pages, or a write could raise SIGBUS.
@@ -190,23 +230,40 @@ void WorkerEnd::refuse(const Work& work) {
   hand_over(work);
 }
 
-void WorkerEnd::commit(const Work& work, UnitStatus status,
-                       std::uint32_t outputs, std::uint64_t bytes,
-                       const Cursor& cursor_out) {
-  assert(unit_ != nullptr && word_.id() == work.id);
+// Writes the holder's fields; false if memory for the cursor is missing.
+bool WorkerEnd::write_result(const Work& work, UnitStatus status,
+                             std::uint32_t outputs, std::uint64_t bytes,
+                             const Cursor& cursor_out) {
   assert(bytes <= work.capacity);
   if (!region_.store(cursor_out, region_.cursor_out(held_index()), arena_fd_)) {
-    return refuse(work);
+    return false;
   }
   unit_->cursor_out = static_cast<std::uint32_t>(cursor_out.size());
   unit_->status = status;
   unit_->outputs = outputs;
   unit_->bytes = bytes;
   unit_->populated = std::max(unit_->populated, bytes);
+  return true;
+}
+
+// Counts the outputs in the slot, which the parent has now.
+void WorkerEnd::count_outputs() noexcept {
+  add(cell_->counts.outputs, unit_->outputs);
+  add(cell_->counts.bytes, static_cast<std::int64_t>(unit_->bytes));
+}
+
+void WorkerEnd::commit(const Work& work, UnitStatus status,
+                       std::uint32_t outputs, std::uint64_t bytes,
+                       const Cursor& cursor_out) {
+  assert(unit_ != nullptr && word_.id() == work.id);
+  if (!write_result(work, status, outputs, bytes, cursor_out)) {
+    return refuse(work);
+  }
   done_[work.stream] = work.id;
   refused_.erase(work.id);
-  add(cell_->counts.outputs, outputs);
-  add(cell_->counts.bytes, static_cast<std::int64_t>(bytes));
+  unit_->took_ns =
+      monotonic_ns() - cell_->counts.claimed_ns.load(std::memory_order_relaxed);
+  count_outputs();
   hand_over(work);
 }
 
@@ -222,10 +279,14 @@ void WorkerEnd::count_busy() noexcept {
 
 void WorkerEnd::hand_over(const Work& work) noexcept {
   count_busy();
-  Control& control = region_.control();
-  unit_->word.store(word_.with(UnitState::kCommitted, worker_ + 1).bits,
-                    std::memory_order_release);
+  announce(work, word_.with(UnitState::kCommitted, worker_ + 1));
   unit_ = nullptr;
+}
+
+// Shows the parent what was written, and wakes the consumer if it waits for it.
+void WorkerEnd::announce(const Work& work, UnitWord word) noexcept {
+  Control& control = region_.control();
+  unit_->word.store(word.bits, std::memory_order_release);
   control.done_sequence.fetch_add(1, std::memory_order_seq_cst);
   const auto wanted = control.waiting_for.load(std::memory_order_seq_cst);
   if (wanted == work.id || wanted == kAnyUnit) {

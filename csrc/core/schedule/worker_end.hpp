@@ -3,8 +3,9 @@
 // The worker writes nothing but its own Cell and the unit that it holds.  It
 // may be killed between any two instructions.
 //
-// Thread safety: one thread, the worker's main thread; at_address() is read by
-// the parent after the worker's report.
+// Thread safety: one thread at a time: the worker's main thread, or, while that
+// computes, another one that commits parts; at_address() is read by the parent
+// after the worker's report.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +60,26 @@ class WorkerEnd {
   // REQUIRES: `work` is claimed and not committed.
   [[nodiscard]] bool need(Work& work, std::uint64_t bytes);
 
+  // Returns true if the consumer sleeps until the unit has an output.
+  [[nodiscard]] bool is_awaited(const Work& work) const noexcept;
+
+  // Offers the unit's first outputs to the parent; the slot is the parent's
+  // until resume().  `cursor_out` is the stream's position after them, a record
+  // of the unit.  Another thread may do this while the worker's computes.  To
+  // be done while the unit is awaited: what the parent takes needs memory until
+  // it is delivered.  False if they cannot be offered.
+  // REQUIRES: `work` is a range that is claimed, and neither committed nor
+  // offered in part since resume() has returned true; as commit().
+  [[nodiscard]] bool offer_part(const Work& work, std::uint32_t outputs,
+                                std::uint64_t bytes, const Cursor& cursor_out);
+
+  // Returns true if the parent has answered: resume() does not wait then.
+  [[nodiscard]] bool can_resume() const noexcept;
+
+  // Waits for the answer; `work` begins after the part if it was taken, and as
+  // before if not.  False: the unit is lost, see need().
+  [[nodiscard]] bool resume(Work& work);
+
   // Hands the unit to the parent; back, to be computed again, if there is no
   // memory for `cursor_out`.  That is the stream's position after the last
   // output, or after what a unit without outputs has consumed.
@@ -90,9 +111,16 @@ class WorkerEnd {
   [[nodiscard]] std::pair<Unit*, UnitWord> find_free() const;
   [[nodiscard]] std::optional<Work> try_claim();
   [[nodiscard]] bool ready(const Work& work);
+  void ask_for_slot() const noexcept;
+  [[nodiscard]] bool wait_for_slot(Work& work);
+  [[nodiscard]] bool write_result(const Work& work, UnitStatus status,
+                                  std::uint32_t outputs, std::uint64_t bytes,
+                                  const Cursor& cursor_out);
   void refuse(const Work& work);
+  void announce(const Work& work, UnitWord word) noexcept;
   void hand_over(const Work& work) noexcept;
   void count_busy() noexcept;
+  void count_outputs() noexcept;
   [[nodiscard]] Work held_work() const;
   [[nodiscard]] std::uint32_t held_index() const noexcept {
     return static_cast<std::uint32_t>(unit_ - &region_.unit(0));
@@ -106,7 +134,8 @@ class WorkerEnd {
   std::uint64_t mapped_bytes_ = 0;   // 0: the mapping is not ours
   int arena_fd_ = -1;                // our copy, to populate on old kernels
   Unit* unit_ = nullptr;             // of the unit held
-  UnitWord word_;                    // its word as we wrote it
+  UnitWord word_;                    // its word while we compute
+  UnitWord asked_;                   // its word as we wrote it, if we wait
   std::vector<std::uint64_t> done_;  // per stream: the last unit done here
   // Owned units handed back for want of memory.  Where the unit behind one of
   // them begins is not known before that one is computed.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/schedule/worker_counts.hpp"
+
 namespace gristmill {
 namespace {
 
@@ -86,6 +88,16 @@ bool WorkerTable::is_starting(int worker) {
   return cell(worker).started.load(std::memory_order_acquire) !=
              process.generation &&
          ++process.slow_start < kLongestStart;
+}
+
+double WorkerTable::busy_s(const LeaseTable& leases, const Lease& lease) const {
+  const UnitWord now = leases.word(lease);
+  if (now.state() == UnitState::kFree || now.holder() == 0) return 0;
+  const Cell& cell = region_.cell(now.holder() - 1);
+  const std::int64_t claimed_ns =
+      cell.counts.claimed_ns.load(std::memory_order_relaxed);
+  if (claimed_ns == 0) return 0;
+  return 1e-9 * static_cast<double>(monotonic_ns() - claimed_ns);
 }
 
 WorkerReport WorkerTable::awaited(const LeaseTable& leases, const Lease& due) {

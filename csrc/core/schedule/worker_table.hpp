@@ -69,6 +69,10 @@ class WorkerTable {
   [[nodiscard]] WorkerReport describe(int worker, std::uint32_t generation,
                                       const Lease* lease) const;
 
+  // The time since the claim of the unit, in s; 0 if it is not claimed.
+  [[nodiscard]] double busy_s(const LeaseTable& leases,
+                              const Lease& lease) const;
+
   // Who keeps the unit that is waited for, when a timeout has passed: its
   // holder; of a free unit an idle worker that may take it, else the one that
   // is busy for longest.  Nobody, while a worker that may take it is on its

@@ -183,11 +183,21 @@ class Program:
     @property
     def unit_records(self) -> int:
         """The records of one output, or of a run of small ones."""
+        records = self._output_records
+        return records if records > 1 else RUN_RECORDS
+
+    @property
+    def many_outputs(self) -> bool:
+        """See `Runnable`."""
+        return self._output_records == 1
+
+    @property
+    def _output_records(self) -> int:
         product = 1
         for level in self.levels:
             if level.batch is not None:
                 product *= level.batch.batch_size
-        return product if product > 1 else RUN_RECORDS
+        return product
 
     def greet(self, worker: int, workers: int) -> None:
         """Have the user prepare a worker."""

@@ -29,6 +29,9 @@ from gristmill._hot.place import as_failure
 from gristmill._workers import nesting
 from gristmill.errors import ArenaFull, WorkerDied
 
+# A unit that takes longer is reported if it is much slower than those before it.
+SLOW_S = 5.0
+
 
 @dataclasses.dataclass(frozen=True)
 class RemoteOptions:
@@ -119,11 +122,17 @@ class RemoteRun:
             ArenaFull: The outputs that the caller keeps leave no room.
             TooManyErrors: More records failed than may; the output is due again.
         """
+        timeout_s = self._options.stall_timeout
         while True:
             if self._successor is not None:
                 self._change_over()
             running = self._running or self._begin()
-            due = self._due(running)
+            due = self._due(running, timeout_s)
+            if due.kind == "slow":
+                self._slow(running.workers, due)
+                timeout_s = max(0.0, timeout_s - due.waited_s)
+                continue
+            timeout_s = self._options.stall_timeout
             if due.kind == "output":
                 try:
                     output = self._deliver(running, due)
@@ -196,8 +205,7 @@ class RemoteRun:
             self._running.workers.close()
             self._running = None
 
-    def _due(self, running: _Running) -> _core.Due:
-        timeout_s = self._options.stall_timeout
+    def _due(self, running: _Running, timeout_s: float) -> _core.Due:
         if self._begun or self._options.place is not None:
             return running.scheduler.next(timeout_s)
         due = starting.first_due(running.scheduler, timeout_s)
@@ -243,6 +251,7 @@ class RemoteRun:
             next_stream=position.next_stream,
             ended=position.ended,
             cursor_capacity=program.vector_capacity,
+            slow_s=SLOW_S if options.stall_timeout >= 0 else -1.0,
         )
         workers: Workers
         if place is None:
@@ -278,6 +287,18 @@ class RemoteRun:
         if times.left:
             return workers.received(due)
         return times.measured(RECEIVE, workers.received, due)
+
+    def _slow(self, workers: Workers, due: _core.Due) -> None:
+        log.warning(
+            "Worker %d %s of stream %d for %.3g s already; the units before took "
+            "%.3g s on average.\n%s",
+            due.worker,
+            _occupation(due),
+            due.stream,
+            due.busy_s,
+            due.usual_s,
+            workers.doing(due.worker),
+        )
 
     def _stalled(self, workers: Workers, due: _core.Due) -> None:
         seconds = self._options.stall_timeout

@@ -25,7 +25,8 @@ class Stream(Protocol):
 
     One that may compute more than its next output needs has ``be_careful()``, which
     keeps it from that.  One that can compute several outputs together has
-    ``next_run(want)``, which gives as many as it can.  One whose outputs are what its
+    ``next_run(want)``, which gives as many as it can, and ``finished()``, which gives
+    another thread those that are done meanwhile.  One whose outputs are what its
     caller asks for has only ``answer(request, alloc)``, see `_core.Scheduler.ask`, and
     ``leave_slot()``, which lets go of the memory that `alloc` gave when the output is
     written.
@@ -71,6 +72,7 @@ class Runnable(Protocol):
         vector_capacity: Integers that a stream's position takes, at most.
         unit_records: Records of a stream that a worker computes at a time; only
             where streams are not owned.
+        many_outputs: Whether they are several outputs.
         in_this_process: How a user asks for a run without workers.
         replay_hint: How a user computes one output in their own process.
         stages: Kind and name, for people, of stages that are no step of the user's, by
@@ -87,6 +89,8 @@ class Runnable(Protocol):
     def vector_capacity(self) -> int: ...
     @property
     def unit_records(self) -> int: ...
+    @property
+    def many_outputs(self) -> bool: ...
     @property
     def in_this_process(self) -> str: ...
     @property

@@ -31,6 +31,7 @@ class Cached:
     tolerant = False
     vector_capacity = 1
     unit_records = 1
+    many_outputs = False
     in_this_process = "num_workers=0"
     replay_hint = "nothing"
     stages: ClassVar[Mapping[str, tuple[str, str]]] = {}

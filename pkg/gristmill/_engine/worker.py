@@ -8,7 +8,7 @@ import os
 import pickle
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.random  # Here, since workers would import it on first use, each anew.
@@ -27,6 +27,7 @@ from gristmill._engine.stream import (
     Stream,
     Vector,
 )
+from gristmill._engine.unit_parts import UnitParts
 from gristmill._hot import run as hot_run
 from gristmill._hot import slot_writer
 from gristmill._workers import main_module
@@ -93,6 +94,10 @@ class Result:
     ended: bool = False
     # Whether more records were taken than the unit has: the next ones begin later.
     moved: bool = False
+    # Outputs before these that were handed over.
+    handed: int = 0
+    # True if others follow that are still computed.
+    is_part: bool = False
     # Called when all is written, before the slot is handed over.
     leave: Callable[[], None] = lambda: None
 
@@ -109,6 +114,9 @@ class Result:
 class Server:
     """Keeps the streams that this worker has opened."""
 
+    # True if units may be handed over in parts.
+    _IN_PARTS: ClassVar[bool] = True
+
     def __init__(
         self, program: Runnable, end: _core.WorkerEnd, worker: int, workers: int
     ) -> None:
@@ -120,6 +128,10 @@ class Server:
         # streams that stand there.
         self._reached: dict[int, Vector] = {}
         self._ready: set[int] = set()
+        # For units of several outputs.
+        self._parts: UnitParts | None = None
+        if program.many_outputs and self._IN_PARTS:
+            self._parts = UnitParts(end, self._write_part)
         # Raised in the place of every output.
         self._refusal: Exception | None = None
         try:
@@ -153,24 +165,43 @@ class Server:
                 raise
             result = Result([], before, failures.pack_failure(error, self._worker))
         hot_run.end(REST, began)
-        outputs = len(result.outputs)
+        rest: _core.Work | None = unit
+        if self._parts is not None:
+            rest = self._parts.end(unit)
+        outputs = result.handed + len(result.outputs)
         began = hot_run.begin()
-        written = self._write(writer, result)
+        written = None
+        if rest is not None:
+            if rest is not unit:
+                writer = slot_writer.SlotWriter(rest.address, rest.capacity)
+            written = self._write(writer, result)
         hot_run.end(SEND, began)
         self._reached[unit.stream] = result.vector
         if written is not None:
             self._end.commit(result.status, *written, result.vector)
         return outputs
 
-    def _records(self, unit: _core.Work, before: Vector, alloc: Alloc) -> Result:
+    def _records(self, unit: _core.Work, before: Vector, alloc: Alloc | None) -> Result:
         """All outputs of the records [first, first + count)."""
-        stream = self._at(unit.stream, before)
+        stream: Any = self._at(unit.stream, before)
         _be_careful_where(unit, stream)
-        outputs = stream.next_run(unit.count) if hasattr(stream, "next_run") else []
-        result = Result(outputs, stream.vector)
+        result = Result([], before)
+        runs = hasattr(stream, "next_run")
+        if self._parts is not None:
+            # Outputs must not lie in the slot: the parent reads it for a part.
+            alloc = None
+            self._parts.begin(unit, result, stream if runs else None)
         last = unit.first + unit.count
-        while stream.vector[0] < last and self._extend(result, unit.stream, alloc):
-            pass
+        going_on = True
+        while going_on and stream.vector[0] < last:
+            run = stream.next_run(last - stream.vector[0]) if runs else []
+            result.vector = stream.vector
+            if not run:
+                going_on = self._extend(result, unit.stream, alloc)
+            elif self._parts is None:
+                result.outputs += run
+            else:
+                self._parts.add(run)
         result.moved = result.vector[0] > last
         return result
 
@@ -189,7 +220,7 @@ class Server:
         element = stream.answer(unit.cursor_in, alloc)
         return Result([(element, NO_KEYS, before)], before, leave=stream.leave_slot)
 
-    def _extend(self, result: Result, number: int, alloc: Alloc) -> bool:
+    def _extend(self, result: Result, number: int, alloc: Alloc | None) -> bool:
         """Add what comes next in a stream; returns whether that is an output."""
         stream = self._streams[number]
         instead: Exception | NoOutput | None = None
@@ -251,6 +282,13 @@ class Server:
         records, error = passed
         return pickle.dumps((records, failures.pack_failure(error, self._worker)), 5)
 
+    def _write_part(
+        self, unit: _core.Work, outputs: list[Output]
+    ) -> tuple[int, int] | None:
+        """Write the first outputs of a unit, see `UnitParts`."""
+        writer = slot_writer.SlotWriter(unit.address, unit.capacity)
+        return self._write(writer, Result(outputs, outputs[-1][2], is_part=True))
+
     def _write(
         self,
         writer: slot_writer.SlotWriter,
@@ -274,6 +312,8 @@ class Server:
             larger = slot_writer.SlotWriter(memory.ctypes.data + skip, need.bytes)
             return self._write(larger, result, memory)
         except Exception as error:
+            if result.is_part:
+                raise
             # The outputs before it may lie in the slot: the writer goes on there.
             self._refuse(result, error)
             return self._write(writer, result, memory)

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 LAYOUT = 1
 _MARK = b"grstml"
-_FREE, _LEASED, _NEED, _GRANTED, _COMMITTED = range(1, 6)
+_FREE, _LEASED, _NEED, _GRANTED, _COMMITTED, _PART = range(1, 7)
+_HELD = (_LEASED, _NEED, _GRANTED, _PART)
 _RANGE, _REQUEST = 0, 2
 _MOST_WORKERS, _MOSTUNITS = 4094, 1 << 23
 
@@ -168,7 +169,7 @@ def snapshot(fd: int) -> Snapshot | None:
     states = table["word"] >> 12 & 0xF
     ready = table["outputs"][states == _COMMITTED].sum()
     held = {}
-    for unit in table[(states >= _LEASED) & (states <= _GRANTED)]:
+    for unit in table[np.isin(states, _HELD)]:
         held[int(unit["word"]) & 0xFFF] = unit
     workers = [
         _worker(number, cell, held.get(number + 1), kind, now_s)

@@ -201,6 +201,9 @@ class _Unit:
 
 
 class _Server(worker.Server):
+    # A call has one answer.
+    _IN_PARTS = False
+
     def __init__(
         self, program: Runnable, slot: _Slot, number: int, actors: int
     ) -> None:

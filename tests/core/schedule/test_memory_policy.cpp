@@ -29,7 +29,8 @@ struct Bench {
     control.cursor_capacity = 2;
     for (std::uint32_t i = 0; i < kUnits; ++i) new (&region.unit(i)) Unit{};
     leases = std::make_unique<LeaseTable>(region, arena->fd());
-    policy = std::make_unique<MemoryPolicy>(*arena, *leases, order, workers);
+    policy = std::make_unique<MemoryPolicy>(Region(arena->base()), *arena,
+                                            *leases, order, workers);
   }
 
   // Publishes the stream's next unit; 0 if there is no memory.

@@ -429,6 +429,69 @@ void a_timeout_names_an_idle_worker() {
   CHECK(next.report.idle);
 }
 
+// Commits units by hand that take no time, then claims one.
+std::optional<Work> claim_after_fast_ones(Scheduler& scheduler, WorkerEnd& end,
+                                          int units) {
+  for (int i = 0; i < units; ++i) {
+    const auto work = end.claim();
+    const auto bytes = pack(0, {work->first}, {{work->first + 1}}, 8, false);
+    std::memcpy(work->slot, bytes.data(), bytes.size());
+    end.commit(*work, UnitStatus::kOk, 1, bytes.size(), {work->first + 1});
+    CHECK(scheduler.next(60).kind == NextKind::kOutput);
+    scheduler.advance();
+  }
+  return end.claim();
+}
+
+void a_unit_that_is_much_slower_than_others_is_told_of_once() {
+  SchedulerConfig made = config(UnitKind::kRange, 1, 1, 20, 1);
+  made.slow_s = 0.02;
+  const auto scheduler = make(std::move(made));
+  scheduler->start(nullptr);
+  scheduler->on_started(0, 1, 0);
+  WorkerEnd end(scheduler->region(), -1, 0, 1);
+  const auto work = claim_after_fast_ones(*scheduler, end, 4);
+  end.at_address()->store(4);
+  const Next slow = scheduler->next(60);
+  CHECK(slow.kind == NextKind::kSlow);
+  CHECK_EQ(slow.report.worker, 0);
+  CHECK_EQ(slow.report.record, 4);
+  CHECK(slow.report.busy_s >= 0.02);
+  CHECK(20 * slow.report.usual_s <= slow.report.busy_s);
+  CHECK(slow.waited_s >= 0);
+  CHECK(scheduler->next(0.05).kind == NextKind::kTimeout);
+  const auto bytes = pack(0, {4}, {{5}}, 8, false);
+  std::memcpy(work->slot, bytes.data(), bytes.size());
+  end.commit(*work, UnitStatus::kOk, 1, bytes.size(), {5});
+  CHECK(scheduler->next(60).kind == NextKind::kOutput);
+}
+
+void nobody_is_told_of_slow_units_without_others_or_a_limit() {
+  for (const auto& [slow_s, units] : {std::pair{0.001, 2}, {-1.0, 4}}) {
+    SchedulerConfig made = config(UnitKind::kRange, 1, 1, 20, 1);
+    made.slow_s = slow_s;
+    const auto scheduler = make(std::move(made));
+    scheduler->start(nullptr);
+    scheduler->on_started(0, 1, 0);
+    WorkerEnd end(scheduler->region(), -1, 0, 1);
+    CHECK(claim_after_fast_ones(*scheduler, end, units).has_value());
+    CHECK(scheduler->next(0.05).kind == NextKind::kTimeout);
+  }
+}
+
+// Who was told that nothing came has not to be told that it is slow.
+void a_timeout_says_enough() {
+  SchedulerConfig made = config(UnitKind::kRange, 1, 1, 20, 1);
+  made.slow_s = 0.05;
+  const auto scheduler = make(std::move(made));
+  scheduler->start(nullptr);
+  scheduler->on_started(0, 1, 0);
+  WorkerEnd end(scheduler->region(), -1, 0, 1);
+  CHECK(claim_after_fast_ones(*scheduler, end, 4).has_value());
+  CHECK(scheduler->next(0.001).kind == NextKind::kTimeout);
+  CHECK(scheduler->next(0.1).kind == NextKind::kTimeout);
+}
+
 void a_worker_that_is_not_admitted_gets_nothing() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
   scheduler->start(nullptr);
@@ -567,6 +630,9 @@ int main() {
   a_timeout_blames_nobody_for_a_unit_that_nobody_can_have_begun();
   a_timeout_names_the_worker_that_keeps_others_waiting();
   a_timeout_names_an_idle_worker();
+  a_unit_that_is_much_slower_than_others_is_told_of_once();
+  nobody_is_told_of_slow_units_without_others_or_a_limit();
+  a_timeout_says_enough();
   a_worker_that_is_not_admitted_gets_nothing();
   a_fork_is_told_and_leaves_the_parent_alone();
   a_corrupt_unit_is_an_error();

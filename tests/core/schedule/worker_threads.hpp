@@ -35,6 +35,8 @@ enum class Plant {
   kNeed,      // asked for a larger slot, answer not awaited
   kGranted,   // got it, wrote nothing
   kRang,      // committed; its exit is reported late
+  kParted,    // committed a part, answer not awaited
+  kResumed,   // got the slot of what follows a part, wrote nothing
 };
 
 using Values = std::vector<std::int64_t>;
@@ -83,6 +85,9 @@ struct Job {
   std::size_t repeat = 8;        // integers in an output
   std::int64_t fails_at = -1;    // this record raises, in every stream
   std::int64_t absent = -1;      // multiples give no output; one more is taken
+  std::int64_t per_part =
+      0;                    // a range: outputs handed over at a time, if not 0
+  bool tight = false;       // parts are handed over when they are awaited
   std::size_t longest = 0;  // a sequence: positions are padded, see padded()
   std::function<Plant(int worker, std::uint64_t id, std::uint32_t attempt)>
       plant = [](int, std::uint64_t, std::uint32_t) { return Plant::kNone; };
@@ -127,6 +132,19 @@ class Worker {
     while (auto work = end_.claim()) {
       const Plant plant = job_.plant(index_, work->id, work->attempt);
       if (plant == Plant::kClaimed) return;
+      bool lost = false;
+      bool refused = false;
+      while (!lost && !refused && has_part(*work)) {
+        lost = !offer_part(*work);
+        if (lost || plant == Plant::kParted) break;
+        const std::int64_t before = work->first;
+        lost = !end_.resume(*work);
+        if (!lost && plant == Plant::kResumed) return;
+        refused = work->first == before;
+        work->cursor_in = {work->first};
+      }
+      if (plant == Plant::kParted) return;
+      if (lost) continue;
       Filled filled = compute(*work);
       const std::size_t size = filled.bytes.size();
       if (size > work->capacity || plant == Plant::kNeed ||
@@ -147,6 +165,30 @@ class Worker {
   }
 
  private:
+  // Parts are without what a worker says only of a whole unit.  In a tight
+  // arena only those that are awaited are handed over.
+  [[nodiscard]] bool has_part(const Work& work) const {
+    if (work.kind != UnitKind::kRange || job_.per_part == 0) return false;
+    if (job_.tight && !end_.is_awaited(work)) return false;
+    const std::int64_t last = work.first + job_.per_part;
+    const bool fails = work.first <= job_.fails_at && job_.fails_at < last;
+    return work.count > job_.per_part && job_.absent < 0 && !fails;
+  }
+
+  // False if the unit is lost.
+  bool offer_part(Work& work) {
+    Work part = work;
+    part.count = job_.per_part;
+    part.cursor_in = {part.first};
+    const Filled filled = arithmetic(part);
+    const std::size_t size = filled.bytes.size();
+    if (size > work.capacity && !end_.need(work, size)) return false;
+    std::memcpy(work.slot, filled.bytes.data(), filled.bytes.size());
+    CHECK(end_.offer_part(work, filled.outputs, filled.bytes.size(),
+                          filled.vector));
+    return true;
+  }
+
   Filled compute(const Work& work) {
     switch (work.kind) {
       case UnitKind::kRange:

@@ -36,6 +36,7 @@ from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stage_times import REST
 from gristmill._engine.stream import (
     NO_KEYS,
+    Output,
     Vector,
     first_unpicklable,
     pack_int64,
@@ -77,6 +78,7 @@ class Pipeline:
     stages: ClassVar = {REST: ("transform", "the chain in workers")}
     vector_capacity = 1 + MOST_STATE_BYTES // 8
     unit_records = 1
+    many_outputs = False
     in_this_process = "MultiprocessingOptions(num_workers=0)"
     replay_hint = (
         "the same state, restored to a dataset with `num_workers=0` and as many"
@@ -266,11 +268,7 @@ def records_of_unit(dataset: IterDataset[Any]) -> int | None:
     Elements may turn out to be absent all the same: a function may return None.  Then
     what was computed behind them is computed again.
     """
-    records = 1
-    node: Any = dataset
-    while is_ours(node) and node._stride is not None:
-        records *= node._stride
-        node = node._parent
+    records, node = _output_records(dataset)
     if type(node) is not PrefetchIterDataset:
         return None
     above = chain_of(node._parent)
@@ -282,6 +280,21 @@ def records_of_unit(dataset: IterDataset[Any]) -> int | None:
     return records * -(-together(node._parent) // records)
 
 
+def is_batch(dataset: IterDataset[Any]) -> bool:
+    """Return True if an output has several elements of the part read by index."""
+    return _output_records(dataset)[0] > 1
+
+
+def _output_records(dataset: IterDataset[Any]) -> tuple[int, Any]:
+    """Elements of one output, of those of the node that is returned."""
+    records = 1
+    node: Any = dataset
+    while is_ours(node) and node._stride is not None:
+        records *= node._stride
+        node = node._parent
+    return records, node
+
+
 @dataclasses.dataclass(frozen=True)
 class ArithmeticPipeline(Pipeline):
     """A chain whose positions follow from arithmetic: any worker computes any part.
@@ -290,8 +303,9 @@ class ArithmeticPipeline(Pipeline):
     the whole state of such a chain is the index of the next element.
     """
 
-    # See `records_of_unit`; kept because nodes that measure may be put into the chain.
+    # Kept because nodes that measure may be put into the chain.
     unit_records: int = RUN_RECORDS
+    many_outputs: bool = True
 
     owned = False
     vector_capacity = 1
@@ -340,6 +354,33 @@ class ArithmeticStream(ChainStream):
     def next(self, alloc: Alloc | None = None) -> Any:
         self._at.value = self._feed.given
         return super().next(alloc)
+
+    def next_run(self, want: int) -> list[Output]:
+        """Return some of the next `want` outputs; none if `next` has to be called."""
+        feed = self._feed
+        if self._iterator is not feed or feed.ahead():
+            return []
+        self._at.value = feed.given
+        block = feed.take_block()
+        outputs = self._outputs_of(block[:want])
+        feed.made = []
+        feed.seek(feed.given + len(outputs))
+        feed.offer(block[len(outputs) :])
+        self.vector = self._here()
+        return outputs
+
+    def finished(self) -> list[Output]:
+        """The outputs so far of a `next_run` that another thread is in."""
+        return self._outputs_of(self._feed.made[:])
+
+    def _outputs_of(self, elements: list[Any]) -> list[Output]:
+        """Outputs of the next elements, up to one that is absent."""
+        outputs: list[Output] = []
+        for given, element in enumerate(elements, self._feed.given + 1):
+            if element is None and not self._feed.keeps_absent:
+                break
+            outputs.append((element, NO_KEYS, (given,)))
+        return outputs
 
     def start_prefetch(self) -> None:
         """Do nothing: units behind this one are for others to compute."""

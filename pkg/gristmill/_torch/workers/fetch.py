@@ -76,6 +76,7 @@ class FetchProgram:
         return stages_of(self.dataset, self.iterable, self.collate_fn)
 
     tolerant = False
+    many_outputs = False
     vector_capacity = 1 << 16
 
     def greet(self, worker: int, workers: int) -> None:

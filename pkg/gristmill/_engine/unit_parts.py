@@ -1,0 +1,154 @@
+"""Hands over the outputs of a unit that are done, while others take their time.
+
+A unit has several small outputs, so that what is done once for each unit costs little.
+If one of them is slow, or never ends, the consumer should not wait for those before it:
+a thread of the core looks from time to time whether it does, and hands them over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from gristmill import _core
+from gristmill._engine.stream import Output
+
+# Time that outputs wait for the others of their unit.  Later, when the unit has turned
+# out to be slow, a share of its time.
+HAND_OVER_S = 5e-3
+LATER_SHARE = 0.05
+LATER_MOST_S = 20e-3
+
+
+class Outputs(Protocol):
+    """Outputs of a unit.
+
+    Attributes:
+        outputs: Those that were not handed over, the oldest first.
+        handed: How many were before them.
+    """
+
+    outputs: list[Output]
+    handed: int
+
+
+class UnitParts:
+    """The unit that a worker computes, while another thread hands over parts.
+
+    Args:
+        end: The worker's end of the shared memory.
+        write: Writes outputs to the slot of a unit; returns how many there are and the
+            bytes used, or None if the unit is lost.  Raises what cannot be written.
+    """
+
+    def __init__(
+        self,
+        end: _core.WorkerEnd,
+        write: Callable[[_core.Work, list[Output]], tuple[int, int] | None],
+    ) -> None:
+        self._end = end
+        self._write = write
+        self._watch = _core.Watch(self._hand_over)
+        # Guards the others.
+        self._lock = threading.Lock()
+        # None while nothing is computed, and when the unit is lost.
+        self._unit: _core.Work | None = None
+        self._result: Outputs | None = None
+        # Computes several outputs in one call; the number of outputs of the current
+        # call that were offered.
+        self._running: Any = None
+        self._of_run = 0
+        # Outputs that the parent was offered, until it has answered.
+        self._offered: list[Output] = []
+
+    def begin(self, unit: _core.Work, result: Outputs, running: Any) -> None:
+        """Begin a unit: outputs will be added to `result`.
+
+        Args:
+            unit: The unit.
+            result: Taken from here when they are handed over.
+            running: Has ``finished()``, which returns the outputs that are done of a
+                call that computes several; None if there is no such call.
+        """
+        with self._lock:
+            self._unit, self._result, self._running = unit, result, running
+            self._of_run, self._offered = 0, []
+        self._watch.begin(HAND_OVER_S)
+
+    def add(self, outputs: list[Output]) -> None:
+        """Add the outputs of a call that computes several, which has returned."""
+        assert self._result is not None
+        with self._lock:
+            self._result.outputs += outputs[self._of_run :]
+            self._of_run = 0
+
+    def end(self, unit: _core.Work) -> _core.Work | None:
+        """End a unit, if it was begun; returns it as it is now.
+
+        It begins after the outputs that were handed over.  None if the rest is not
+        wanted.
+        """
+        if self._result is None:
+            return unit
+        self._watch.end()
+        with self._lock:
+            if self._offered:
+                self._take_answer(self._result)
+            now = self._unit
+            self._unit = self._result = self._running = None
+        return now
+
+    def _hand_over(self, passed_s: float) -> float | None:
+        """Offer what is done; called by another thread, `passed_s` after `begin`.
+
+        Returns the time until it is to be called again, in s; None: not any more.
+        """
+        again_s = max(HAND_OVER_S, min(LATER_SHARE * passed_s, LATER_MOST_S))
+        with self._lock:
+            if self._result is None:
+                return None
+            if self._offered:
+                if not self._end.can_resume():
+                    return again_s
+                if not self._take_answer(self._result):
+                    return None
+            if self._unit is None:
+                return None
+            if self._end.is_awaited() and not self._offer(self._unit, self._result):
+                return None
+        return again_s
+
+    def _offer(self, unit: _core.Work, result: Outputs) -> bool:
+        """Offer what is done, if anything is; returns whether that works."""
+        whole = len(result.outputs)
+        done = result.outputs[:]
+        if self._running is not None:
+            done += self._running.finished()[self._of_run :]
+        if not done:
+            return True
+        try:
+            written = self._write(unit, done)
+        except Exception:
+            return False  # The error is raised in its turn.
+        if written is None:
+            self._unit = None
+            return False
+        if not self._end.offer_part(*written, done[-1][2]):
+            return False
+        self._offered = done
+        self._of_run += len(done) - whole
+        del result.outputs[:whole]
+        return True
+
+    def _take_answer(self, result: Outputs) -> bool:
+        """Wait for the answer to an offer; returns whether the parent took it."""
+        offered, self._offered = self._offered, []
+        before, self._unit = self._unit, self._end.resume()
+        if before is None or self._unit is None:
+            return False
+        if self._unit.first == before.first:
+            result.outputs[:0] = offered
+            return False
+        result.handed += len(offered)
+        return True

@@ -1,0 +1,84 @@
+"""Which units are reported because they are slow."""
+
+import pytest
+
+import gristmill as g
+from gristmill import _core
+from gristmill._engine import remote
+
+
+class Asked(Exception):
+    """What the core was asked for."""
+
+
+@pytest.mark.parametrize(
+    ("stall_timeout", "slow_s"),
+    [(60.0, remote.SLOW_S), (1.0, remote.SLOW_S), (None, -1.0)],
+)
+def test_slow_units_are_reported_if_stalls_are(monkeypatch, stall_timeout, slow_s):
+    def scheduler(**options):
+        raise Asked(options["slow_s"])
+
+    monkeypatch.setattr(_core, "Scheduler", scheduler)
+    iterator = iter(
+        g.DataLoader(
+            data_source=range(9),
+            sampler=g.SequentialSampler(9),
+            operations=[],
+            worker_count=1,
+            stall_timeout=stall_timeout,
+        )
+    )
+    with pytest.raises(Asked, match=f"^{slow_s}$"):
+        next(iterator)
+
+
+class Due:
+    """What a scheduler finds."""
+
+    def __init__(self, kind, **values):
+        self.kind = kind
+        self.__dict__ |= values
+
+
+class Scripted:
+    """A scheduler that finds what it is told, and notes the timeouts."""
+
+    def __init__(self, found):
+        self.found = found
+        self.timeouts = []
+
+    def next(self, timeout_s):
+        self.timeouts.append(timeout_s)
+        return self.found.pop(0)
+
+
+class Quiet:
+    """Workers of which nothing is known."""
+
+    def doing(self, worker):
+        return "a stack"
+
+
+def test_slow_unit_leaves_the_timeout_as_it_is(caplog):
+    slow = {"worker": 0, "stream": 2, "record": 7, "idle": False}
+    slow |= {"busy_s": 6.5, "usual_s": 0.01, "waited_s": 6.0}
+    stalled = {"worker": 0, "stream": 2, "record": 7, "idle": False}
+    found = [Due("slow", **slow), Due("timeout", **stalled), Due("end")]
+    scheduler = Scripted(found)
+    run = remote.RemoteRun.__new__(remote.RemoteRun)
+    run._options = remote.RemoteOptions(
+        workers=1, buffer=1, max_restarts=1, memory_limit=0, stall_timeout=60.0,
+        stall_action="warn",
+    )  # fmt: skip
+    run._successor, run._begun = None, True
+    run._running = remote._Running(scheduler, Quiet())
+    with pytest.raises(StopIteration):
+        run.next()
+    assert scheduler.timeouts == [60.0, 54.0, 60.0]
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0] == (
+        "Worker 0 works on record 7 of stream 2 for 6.5 s already; the units before"
+        " took 0.01 s on average.\na stack"
+    )
+    assert said[1].startswith("No output for 60 s: worker 0 works on record 7")
