@@ -5,6 +5,7 @@ cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
+from libcpp.vector cimport vector as cpp_vector
 
 from gristmill._hot.slot_format cimport (
     ARRAY, CACHE_LIMIT, DICT, ERROR, HEADER_BYTES, LIST, MAGIC, MAX_DEPTH, OBJECT,
@@ -45,6 +46,10 @@ cdef class SlotWriter:
     cdef readonly uintptr_t address
     cdef readonly Py_ssize_t capacity
     cdef readonly Py_ssize_t used
+    # Begin and end of each array of the outputs that was made in the slot, and the
+    # last of these ends.
+    cdef cpp_vector[Py_ssize_t] _placed
+    cdef Py_ssize_t _placed_end
 
     def __init__(self, uintptr_t address, Py_ssize_t capacity):
         self.address = address
@@ -110,8 +115,26 @@ cdef class SlotWriter:
             memcpy(to, data, nbytes)
         return offset
 
+    cdef bint _claims(self, Py_ssize_t begin, Py_ssize_t end) noexcept:
+        """Return whether no other array of the outputs lies in these bytes of the slot.
+
+        If so they are taken from then on.
+        """
+        cdef size_t i
+        if begin < self._placed_end:
+            for i in range(0, self._placed.size(), 2):
+                if begin < self._placed[i + 1] and self._placed[i] < end:
+                    return False
+        self._placed.push_back(begin)
+        self._placed.push_back(end)
+        self._placed_end = max(self._placed_end, end)
+        return True
+
     cdef Py_ssize_t _place(self, cnp.ndarray array) except -1:
-        """Offset of an array that lies in the slot, or of a copy made there."""
+        """Return the offset of an array that lies in the slot, or of a copy made there.
+
+        Views of one another become copies: each array arrives as memory of its own.
+        """
         cdef Py_ssize_t nbytes = cnp.PyArray_NBYTES(array)
         cdef uintptr_t data = <uintptr_t>cnp.PyArray_DATA(array)
         cdef Py_ssize_t offset
@@ -121,6 +144,7 @@ cdef class SlotWriter:
             if (
                 self.address <= data
                 and data + nbytes <= self.address + self.capacity
+                and self._claims(data - self.address, data - self.address + nbytes)
             ):
                 return data - self.address
             return self._put(<void*>data, nbytes, 64)
@@ -298,6 +322,8 @@ cdef int _encode_all(SlotWriter writer, list outputs, tuple failure) except -1:
     cdef Header header
     cdef bytes error
     cdef char* to
+    writer._placed.clear()
+    writer._placed_end = 0
     for _, _, vector in outputs if failure is None else [*outputs, (0, *failure)]:
         room = max(room, <Py_ssize_t>len(vector))
     width = sizeof(Row) + 8 * room

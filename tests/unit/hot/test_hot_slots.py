@@ -165,12 +165,32 @@ def test_arrays_made_in_the_slot_stay_where_they_are(memory: Memory) -> None:
     batch[...] = 1
     address = batch.ctypes.data
     assert address % 64 == 0 and memory.holds(batch)
-    used = slot_writer.encode(writer, [({"x": batch, "y": batch[1]}, KEYS, ())], None)
+    used = slot_writer.encode(writer, [([batch[1], batch[0]], KEYS, ())], None)
     assert used < batch.nbytes + 1024
     got, _, _ = slot_reader.decode(memory.address, used, 0, memory.base, LIMIT)
-    assert got["x"].ctypes.data == address
-    assert got["y"].ctypes.data == address + 80_000
+    assert [array.ctypes.data - address for array in got] == [80_000, 0]
     assert memory.bases == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 2, 0), (1, 2, 0, 3)])
+def test_views_of_one_array_in_the_slot_arrive_apart(
+    memory: Memory, order: tuple[int, ...]
+) -> None:
+    writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
+    batch = writer.empty(30_000, "f4")
+    batch[...] = np.arange(30_000)
+    views_of_it = [batch, batch[:20_000], batch[10_000:], batch[25_000:]]
+    parts = [views_of_it[number] for number in order]
+    outputs = [(element, KEYS, ()) for element in (parts[:2], parts[2:])]
+    used = slot_writer.encode(writer, outputs, None)
+    got = [
+        array
+        for index in range(2)
+        for array in slot_reader.decode(memory.address, used, index, memory.base, 0)[0]
+    ]
+    for array, number in zip(got, order, strict=True):
+        assert array.tolist() == views_of_it[number].tolist()
+        assert not any(np.shares_memory(array, o) for o in got if o is not array)
 
 
 def test_views_keep_the_slot_and_copies_do_not(memory: Memory) -> None:

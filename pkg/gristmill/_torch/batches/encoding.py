@@ -13,12 +13,12 @@ and none ``is_shared()``.
 A plain batch, dicts, lists and tuples of ordinary tensors, becomes ``(tree,)`` with
 an array for each tensor.  Any other batch is pickled, as torch would do it but with
 the memory of its tensors and arrays beside the pickle, and becomes ``(buffers,
-places)``.
+places)``.  A batch in which a container occurs twice, or in which tensors share memory,
+is not plain, because its parts must share that again when they arrive.
 """
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -47,9 +47,10 @@ def encoded(batch: Any) -> Any:
         Exception: Whatever pickling an object of the batch raised.
     """
     spans: list[tuple[int, int]] = []
+    containers: list[Any] = []
     try:
-        tree = _arrays_of(batch, spans)
-        if len(spans) < 2 or not _overlap(spans):
+        tree = _arrays_of(batch, spans, containers)
+        if not (_overlap(spans) or _repeat(containers)):
             return (tree,)
     except (NotPlain, RecursionError):
         pass
@@ -65,10 +66,11 @@ def decoded(element: Any) -> Any:
     return pickling.loads(pickled, blobs, places)
 
 
-def _arrays_of(tree: Any, spans: list[tuple[int, int]]) -> Any:
-    """The tree with arrays for its tensors.
+def _arrays_of(tree: Any, spans: list[tuple[int, int]], containers: list[Any]) -> Any:
+    """Return the tree with arrays for its tensors.
 
-    Address and bytes of each are appended to `spans`.
+    Appends the address and bytes of each tensor to `spans`, and the containers of the
+    tree to `containers` unless they have only atoms.
 
     Raises:
         NotPlain: An array cannot stand for some part.
@@ -78,36 +80,57 @@ def _arrays_of(tree: Any, spans: list[tuple[int, int]]) -> Any:
         array = pickling.array_of(tree)
         if array is None:
             raise NotPlain
-        spans.append((tree.data_ptr(), array.nbytes))
+        spans.append((tree.data_ptr(), array.nbytes or 1))
         return array
     if kind in ATOMS:
         return tree
     if kind is dict:
         if not ATOMS.issuperset(map(type, tree)):
             raise NotPlain
-        return {key: _arrays_of(value, spans) for key, value in tree.items()}
+        if ATOMS.issuperset(map(type, tree.values())):
+            return tree
+        containers.append(tree)
+        return {
+            key: _arrays_of(value, spans, containers) for key, value in tree.items()
+        }
     if kind is list or kind is tuple:
         if ATOMS.issuperset(map(type, tree)):
             return tree
-        return kind([_arrays_of(value, spans) for value in tree])
+        containers.append(tree)
+        return kind([_arrays_of(value, spans, containers) for value in tree])
     raise NotPlain
 
 
 def _tensors_of(tree: Any) -> Any:
+    """Return the tree with tensors for its arrays, which it changes in place."""
     kind = type(tree)
     if kind is np.ndarray:
         return torch.from_numpy(tree)
     if kind is dict:
-        return {key: _tensors_of(value) for key, value in tree.items()}
-    if kind is list or kind is tuple:
-        if ATOMS.issuperset(map(type, tree)):
-            return tree
-        return kind([_tensors_of(value) for value in tree])
+        for key, value in tree.items():
+            if type(value) not in ATOMS:
+                tree[key] = _tensors_of(value)
+    elif kind is list:
+        if not ATOMS.issuperset(map(type, tree)):
+            tree[:] = [_tensors_of(value) for value in tree]
+    elif kind is tuple and not ATOMS.issuperset(map(type, tree)):
+        return tuple([_tensors_of(value) for value in tree])
     return tree
 
 
 def _overlap(spans: list[tuple[int, int]]) -> bool:
-    """Whether two tensors have memory in common: as arrays they would arrive apart."""
+    """Return whether two tensors have memory in common."""
+    if len(spans) < 2:
+        return False
     spans.sort()
-    pairs = itertools.pairwise(spans)
-    return any(begin + nbytes > after for (begin, nbytes), (after, _) in pairs)
+    end = 0
+    for begin, nbytes in spans:
+        if begin < end:
+            return True
+        end = begin + nbytes
+    return False
+
+
+def _repeat(containers: list[Any]) -> bool:
+    """Return whether a container is in a batch twice; the first one has all others."""
+    return len(containers) > 2 and len(set(map(id, containers))) < len(containers)

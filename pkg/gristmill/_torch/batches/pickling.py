@@ -19,7 +19,7 @@ import pickle
 import socket
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.managers import BaseProxy
 from multiprocessing.reduction import ForkingPickler
@@ -39,6 +39,8 @@ from gristmill._torch import private
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 PROTOCOL = 5
+# Buffers of one pool share a blob if they overlap; one without a pool has its own.
+Pool = int | None
 # Named, since the user may have set another default.
 CPU = torch.device("cpu")
 # Buffers as parts of blobs: int64 of shape (n, 3), each row (blob, offset, bytes).
@@ -53,6 +55,9 @@ def array_of(tensor: torch.Tensor) -> Array | None:
     except (RuntimeError, TypeError, ValueError):
         # It requires grad, or NumPy has no such thing: a device, a layout, a dtype.
         return None
+    shape = array.shape
+    if 0 not in shape and 1 not in shape and array.flags.c_contiguous:
+        return array  # Strides of dimensions that have one element may be any.
     return array if tensor.stride() == _strides_of(tensor.shape) else None
 
 
@@ -99,10 +104,33 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
     return make_tensor, (buffer, geometry, bits, tensor.requires_grad, parameter)
 
 
+def _reduce_of_batch(thing: Any) -> Any:
+    """Return how to pickle a part of a batch, as `reduce` does."""
+    if type(thing) is not np.ndarray:
+        return reduce(thing)
+    if not thing.dtype.isnative:
+        return thing.__reduce__()  # It becomes native, as in torch's queue.
+    if not thing.flags.writeable:
+        return _writable(thing).__reduce_ex__(PROTOCOL)
+    return NotImplemented
+
+
+def _writable(array: Array) -> Array:
+    """Return a read-only array as one that is writable, as torch's queue gives it.
+
+    Its memory is the same if a pickle views that, and must not be written to.
+    """
+    if not array.flags.forc or array.dtype.hasobject or not array.size:
+        return array.copy()
+    begin = array.ctypes.data
+    memory = _span(begin, begin + array.nbytes, [array])
+    return np.ndarray(array.shape, array.dtype, memory.data, 0, array.strides)
+
+
 class _Pickler(ForkingPickler):
     """Pickles functions and classes by name."""
 
-    reducer_override = staticmethod(reduce)
+    reducer_override = staticmethod(_reduce_of_batch)
 
 
 class CloudPickler(open_files.Pickler):
@@ -132,6 +160,8 @@ class _BatchCloudPickler(CloudPickler):
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, type) and thing in _classes_of_main:
             return _class_of_main, (thing.__qualname__,)
+        if type(thing) is np.ndarray:
+            return _reduce_of_batch(thing)
         return super().reducer_override(thing)
 
 
@@ -154,15 +184,16 @@ def _class_of_main(name: str) -> Any:
 def dumps(thing: Any) -> Pickled:
     """Pickle a batch: the pickle, blobs that `loads` wants, and places in them.
 
-    The blobs have the memory of its tensors and arrays, each byte once.
+    The blobs have the memory of its storages, each byte once, and of its arrays.  What
+    torch's queue sends twice is in two blobs: it arrives as memory of its own.
 
     Raises:
         Exception: Whatever pickling raised.
     """
     try:
-        return _dumped(thing, _Pickler)
+        return _dumped(thing, _Pickler, _pool_of)
     except Exception:
-        return _dumped(thing, _BatchCloudPickler)
+        return _dumped(thing, _BatchCloudPickler, _pool_of)
 
 
 def loads(pickled: Any, blobs: list[Bytes], places: Places) -> Any:
@@ -171,35 +202,76 @@ def loads(pickled: Any, blobs: list[Bytes], places: Places) -> Any:
     return pickle.loads(pickled, buffers=buffers)
 
 
-def _dumped(thing: Any, pickler: type[ForkingPickler | CloudPickler]) -> Pickled:
+def _dumped(
+    thing: Any,
+    pickler: type[ForkingPickler | CloudPickler],
+    pool_of: Callable[[Any], Pool],
+) -> Pickled:
     file = io.BytesIO()
     buffers: list[Bytes] = []
+    pools: list[Pool] = []
 
     def keep(buffer: pickle.PickleBuffer) -> None:
-        buffers.append(np.frombuffer(buffer.raw(), np.uint8))
+        raw = buffer.raw()
+        buffers.append(np.frombuffer(raw, np.uint8))
+        pools.append(pool_of(raw.obj))
 
     pickler(file, PROTOCOL, True, keep).dump(thing)
-    return file.getbuffer(), *_merged(buffers)
+    return file.getbuffer(), *_merged(buffers, pools)
 
 
-def _merged(buffers: list[Bytes]) -> tuple[list[Bytes], Places]:
-    """Blobs with the memory of all buffers, each byte once, and where each buffer is.
+def _pool_of(owner: Any) -> Pool:
+    """Return the pool of a batch's buffer, whose memory belongs to `owner`."""
+    if type(owner) is _StorageMemory:
+        return id(owner.storage)
+    # Other owners, as those of Arrow, do not let users write to their memory.
+    return None if isinstance(owner, np.ndarray | bytearray) else 0
 
-    Tensors with memory in common have it in common again when their buffers are taken
-    out of the blobs.
+
+def _merged(buffers: list[Bytes], pools: list[Pool]) -> tuple[list[Bytes], Places]:
+    """Return blobs with the memory of all buffers, and where each buffer is.
+
+    Each byte of a pool is in one blob, so tensors with memory in common have it in
+    common again when their buffers are taken out of the blobs.
     """
-    spans = [(buffer.ctypes.data, buffer.nbytes) for buffer in buffers]
-    groups: list[tuple[int, int, list[Bytes]]] = []  # Begin, end and the buffers.
-    places = np.empty((len(buffers), 3), np.int64)
-    for i in sorted(range(len(buffers)), key=spans.__getitem__):
+    blobs: list[Bytes] = []
+    places = [(0, 0, 0)] * len(buffers)
+    shared: dict[int, list[int]] = {}
+    for i, (buffer, pool) in enumerate(zip(buffers, pools, strict=True)):
+        if pool is None:
+            places[i] = len(blobs), 0, buffer.nbytes
+            blobs.append(buffer)
+        else:
+            shared.setdefault(pool, []).append(i)
+    for members in shared.values():
+        _join(buffers, members, blobs, places)
+    return blobs, np.array(places, np.int64).reshape(-1, 3)
+
+
+def _join(
+    buffers: list[Bytes],
+    members: list[int],
+    blobs: list[Bytes],
+    places: list[tuple[int, int, int]],
+) -> None:
+    """Append the blobs of one pool, and set the places of its members."""
+    spans = {i: (buffers[i].ctypes.data, buffers[i].nbytes) for i in members}
+    runs: list[list[int]] = []  # Of members that overlap, in the order of memory.
+    end = 0
+    for i in sorted(members, key=spans.__getitem__):
         begin, nbytes = spans[i]
-        first, end, members = begin, begin + nbytes, [buffers[i]]
-        if groups and begin < groups[-1][1]:
-            first, last, others = groups.pop()
-            end, members = max(end, last), others + members
-        places[i] = len(groups), begin - first, nbytes
-        groups.append((first, end, members))
-    return [_span(*group) for group in groups], places
+        if begin >= end:
+            runs.append([])
+        runs[-1].append(i)
+        end = max(end, begin + nbytes)
+    for run in runs:
+        first = spans[run[0]][0]
+        for i in run:
+            begin, nbytes = spans[i]
+            places[i] = len(blobs), begin - first, nbytes
+        owners = [buffers[i] for i in run]
+        end = max(sum(spans[i]) for i in run)
+        blobs.append(owners[0] if len(run) == 1 else _span(first, end, owners))
 
 
 def make_tensor(
@@ -234,19 +306,25 @@ def make_storage(buffer: Any) -> torch.UntypedStorage:
     return torch.from_numpy(memory).untyped_storage()
 
 
+class _StorageMemory(np.ndarray[Any, Any]):
+    """Bytes of a storage, which is told from other memory by this type."""
+
+    storage: torch.UntypedStorage
+
+
 def _buffer_of(
     storage: torch.UntypedStorage, begin: int, nbytes: int
 ) -> pickle.PickleBuffer:
-    """Bytes of a storage, which lives as long as the buffer does."""
+    """Return bytes of a storage, which lives as long as the buffer does."""
     view = torch.empty(0, dtype=torch.uint8, device=CPU)
-    memory: Any = view.set_(storage, begin, (nbytes,), (1,)).numpy()
+    array = view.set_(storage, begin, (nbytes,), (1,)).numpy()
+    memory: Any = array.view(_StorageMemory)
+    memory.storage = storage
     return pickle.PickleBuffer(memory)
 
 
-def _span(begin: int, end: int, owners: list[Bytes]) -> Bytes:
-    """Memory that several arrays make up together."""
-    if len(owners) == 1:
-        return owners[0]
+def _span(begin: int, end: int, owners: Sequence[Array]) -> Bytes:
+    """Return memory that arrays make up together, and keep these alive."""
     memory: Any = (ctypes.c_ubyte * (end - begin)).from_address(begin)
     memory.owners = owners
     return np.frombuffer(memory, np.uint8)
@@ -270,7 +348,9 @@ class ProgramPickle:
         self._program = program
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        pickled, blobs, places = _dumped(self._program, _ProgramPickler)
+        # Arrays share memory in a fork, so one pool has all that they view.
+        dumped = _dumped(self._program, _ProgramPickler, lambda owner: 0)
+        pickled, blobs, places = dumped
         out_of_band: list[Any] = [pickle.PickleBuffer(blob.data) for blob in blobs]
         return _loaded, (pickle.PickleBuffer(pickled), out_of_band, places)
 
