@@ -23,6 +23,9 @@ INTERNAL = (
     "gristmill/_workers/processes.py",
     "gristmill/_workers/zygote.py",
 )
+# The note on an exception that only the parent can raise, since the worker was able to
+# pickle what it sent.
+RECEIVING = "while unpickling an output of a worker in the loader's process"
 # Causes of causes beyond this many are left out.
 MOST_LINKS = 16
 

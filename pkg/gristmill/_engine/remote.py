@@ -263,7 +263,12 @@ class RemoteRun:
         return _Running(scheduler, workers)
 
     def _deliver(self, running: _Running, due: _core.Due) -> Any:
-        element, keys = self._received(running.workers, due)
+        try:
+            element, keys = self._received(running.workers, due)
+        except Exception as error:
+            running.scheduler.advance()  # Its bytes stay what they are.
+            error.add_note(failures.RECEIVING)
+            raise
         failure = told = None
         if self._tally is not None:
             element, told = pickle.loads(element) if due.error else element

@@ -1,6 +1,7 @@
 """What the workers of a torch loader run: they fetch what they are asked for.
 
-An answer is a pair of a batch and, where that is asked for, the worker's state.
+An answer is a pair of a batch and, if that is asked for, the worker's state.  These are
+pickled one by one, since a batch may be one that the parent cannot unpickle.
 
 Seeds, `get_worker_info`, fetchers and errors are torch's own (torch 2.13,
 torch/utils/data/_utils/worker.py has their order), so that users' code in a worker
@@ -21,6 +22,7 @@ from torch.utils.data import IterDataPipe, default_collate
 
 from gristmill._base.epochs import here
 from gristmill._base.types import Alloc, Int64Array
+from gristmill._engine import failures
 from gristmill._engine.stream import first_unpicklable
 from gristmill._torch import layout, private
 from gristmill._torch.batches import encoding, native, slot_collation
@@ -34,6 +36,13 @@ from gristmill._torch.private import ExceptionWrapper
 
 class Exhausted:
     """Sent in place of a batch by a worker whose dataset has no more."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unsent:
+    """Sent in place of a batch that cannot be pickled."""
+
+    failure: bytes  # The error, see `failures.pack_failure`.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +121,7 @@ class FetchStream:
         self._become_worker()
 
     def answer(self, request: Int64Array, alloc: Alloc) -> Any:
-        """What a request asks for, as `encoding.encoded` gives it.
+        """Return what a request asks for, by `encoding.encoded`, and the state.
 
         In its place an exception of the user's code is sent as `ExceptionWrapper`.
         """
@@ -121,11 +130,20 @@ class FetchStream:
         if request[0] == requests.IN_EPOCH:
             here.epoch = int(request[1])
             request = request[requests.EPOCH_WORDS :]
-        return encoding.encoded(self._answer(requests.unpacked(request)))
+        data, state = self._answer(requests.unpacked(request))
+        try:
+            return encoding.encoded(data), state
+        except Exception as error:
+            failure = failures.pack_failure(error, self._worker)
+            return encoding.encoded(Unsent(failure)), state
 
     def leave_slot(self) -> None:
         """Let go of the memory of the slot, where the output has been written."""
         slot_collation.move_kept()
+
+    def close(self) -> None:
+        """Let go of the dataset's iterator, whose generators end then."""
+        self._fetcher = None
 
     def _answer(self, request: Any) -> tuple[Any, Any]:
         if isinstance(request, requests.Generators):

@@ -32,7 +32,7 @@ from gristmill._torch.batches.pickling import ProgramPickle
 from gristmill._torch.indices import requests
 from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.workers import start_method
-from gristmill._torch.workers.fetch import Exhausted, FetchProgram
+from gristmill._torch.workers.fetch import Exhausted, FetchProgram, Unsent
 from gristmill._torch.workers.started import StartedProcesses
 from gristmill._workers import nesting
 from gristmill.errors import WorkerDied
@@ -287,7 +287,15 @@ class WorkerPool:
         element, _ = received(self.scheduler, due)
         if due.error:
             return Answer(due.stream, error=failures.unpack_failure(element))
-        value, state = encoding.decoded(element)
+        sent, state = element
+        try:
+            value = encoding.decoded(sent)
+        except Exception as error:
+            error.add_note(failures.RECEIVING)
+            return Answer(due.stream, error=error, state=state)
+        if type(value) is Unsent:
+            failure = failures.unpack_failure(value.failure)
+            return Answer(due.stream, error=failure, state=state)
         return Answer(due.stream, value, state=state)
 
 

@@ -1,0 +1,131 @@
+"""A batch that cannot be unpickled, or pickled, is one error at its turn."""
+
+import itertools
+import threading
+
+import pytest
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from gristmill.torch import DataLoader, StatefulDataLoader
+from support.unpicklable import UNPICKLABLE
+
+pytestmark = pytest.mark.multiprocess
+
+TorchLoader = torch.utils.data.DataLoader
+SIZE, BAD = 7, 2
+LOADERS = {
+    "one worker": (DataLoader, {}),
+    "two workers": (DataLoader, {"num_workers": 2}),
+    "out of order": (DataLoader, {"num_workers": 2, "in_order": False}),
+    "persistent": (DataLoader, {"persistent_workers": True}),
+    "stateful": (StatefulDataLoader, {}),
+    "stateful, out of order": (StatefulDataLoader, {"in_order": False}),
+}
+
+
+class Samples:
+    """Sample `BAD` is one of `UNPICKLABLE`; the others are their numbers."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __len__(self):
+        return SIZE
+
+    def __getitem__(self, index):
+        assert get_worker_info() is not None
+        return UNPICKLABLE[self.kind]() if index == BAD else index
+
+
+class Positions:
+    """Gives what `Samples` does, and has a state; lock: what cannot be pickled."""
+
+    def __init__(self, kind):
+        self.kind = kind
+        self.position = 0
+
+    def __next__(self):
+        self.position += 1
+        if self.position > SIZE:
+            raise StopIteration
+        if self.position != BAD + 1:
+            return self.position - 1
+        return threading.Lock() if self.kind == "lock" else UNPICKLABLE[self.kind]()
+
+
+class StatefulPositions(Positions):
+    def state_dict(self):
+        return self.position
+
+    def load_state_dict(self, state):
+        self.position = state
+
+
+class Stream(IterableDataset):
+    def __init__(self, iterator_class, kind):
+        self.iterator_class = iterator_class
+        self.kind = kind
+
+    def __iter__(self):
+        return self.iterator_class(self.kind)
+
+
+def loader_of(loader_class, dataset, **options):
+    options = {"num_workers": 1, "multiprocessing_context": "fork", **options}
+    return loader_class(dataset, batch_size=None, **options)
+
+
+def steps(iterator):
+    """What each call of `next` gives, or raises, in texts; 20 of them at most."""
+    for _ in range(20):
+        try:
+            yield next(iterator)
+        except StopIteration:
+            return
+        except Exception as error:
+            yield f"{type(error).__name__}: {error}"
+
+
+def torchs_error(kind):
+    iterator = iter(loader_of(TorchLoader, Samples(kind)))
+    return next(itertools.islice(steps(iterator), BAD, None))
+
+
+@pytest.mark.claim(
+    "A batch that cannot be pickled, or unpickled, is one error at its turn; torch's "
+    "loader hangs."
+)
+@pytest.mark.parametrize("kind", UNPICKLABLE)
+def test_a_batch_that_cannot_be_unpickled_is_one_error(kind):
+    error = torchs_error(kind)
+    want = [error if number == BAD else number for number in range(SIZE)]
+    for name, (loader_class, options) in LOADERS.items():
+        loader = loader_of(loader_class, Samples(kind), **options)
+        for _ in range(1 + loader.persistent_workers):
+            found = [*steps(iter(loader))]
+            if not loader.in_order:
+                found.sort(key=want.index)
+            assert found == want, name
+
+
+def test_the_error_says_where_a_batch_was_unpickled():
+    iterator = iter(loader_of(DataLoader, Samples("state"), sampler=[BAD]))
+    with pytest.raises(KeyError) as caught:
+        next(iterator)
+    [note] = caught.value.__notes__
+    assert note == "while unpickling an output of a worker in the loader's process"
+
+
+@pytest.mark.filterwarnings("ignore:Neither the dataset nor its iterator")
+@pytest.mark.parametrize("kind", ["state", "lock"])
+@pytest.mark.parametrize("iterator_class", [Positions, StatefulPositions])
+def test_a_state_after_such_a_batch_goes_on_after_it(kind, iterator_class):
+    loader = loader_of(StatefulDataLoader, Stream(iterator_class, kind))
+    iterator = steps(iter(loader))
+    passed = [next(iterator) for _ in range(BAD + 1)]
+    assert passed[-1].startswith("KeyError" if kind == "state" else "TypeError")
+    state = loader.state_dict()
+    assert [*iterator] == [*range(BAD + 1, SIZE)]
+    loader.load_state_dict(state)
+    assert [*steps(iter(loader))] == [*range(BAD + 1, SIZE)]
