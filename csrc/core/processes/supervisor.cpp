@@ -1,8 +1,10 @@
 #include "core/processes/supervisor.hpp"
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <system_error>
@@ -10,8 +12,14 @@
 namespace gristmill {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
 // Zygotes in a row that end before a worker has started.
 constexpr int kMostFailedStarts = 3;
+// As long as zygotes wait for workers that leave, and a little more.
+constexpr milliseconds kLeaveTime{1200};
 constexpr uint32_t kBothWays = EPOLLIN | EPOLLOUT | EPOLLET;
 constexpr auto kNoDescriptors =
     "this process has no descriptors left (ulimit -n)";
@@ -73,7 +81,8 @@ void WorkerGroup::kill(int worker) {
 
 void WorkerGroup::dismiss() {
   if (std::exchange(dismissed_, true)) return;
-  supervisor_->loop_.call([all = supervisor_, id = id_] { all->drop(id); });
+  supervisor_->loop_.call(
+      [all = supervisor_, id = id_] { all->drop(id, true); });
 }
 
 // The user closed our descriptors.  Their numbers may be others' by now, so
@@ -87,11 +96,30 @@ void Supervisor::lose_all() {
 }
 
 void Supervisor::end_all() {
-  while (!groups_.empty()) drop(groups_.begin()->first);
+  while (!groups_.empty()) drop(groups_.begin()->first, false);
+  await_leaving();
   for (const auto& [modules, launcher] : launchers_) {
     kill_by(launcher.pidfd.get());
   }
   while (!launchers_.empty()) close_launcher(launchers_.begin()->second);
+}
+
+void Supervisor::await_leaving() {
+  const auto deadline = Clock::now() + kLeaveTime;
+  while (!leaving_.empty()) {
+    std::vector<pollfd> told;
+    for (const auto& [modules, launcher] : launchers_) {
+      told.push_back({launcher.channel.fd(), POLLIN, 0});
+    }
+    const auto left = duration_cast<milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return;
+    poll(told.data(), told.size(), static_cast<int>(left.count()));
+    for (auto& [modules, launcher] : launchers_) on_launcher_ready(launcher);
+    const auto ended = [](const pollfd& one) {
+      return (one.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    };
+    if (std::ranges::any_of(told, ended)) return;
+  }
 }
 
 // Watches for input; a failure is the group's.
@@ -134,6 +162,7 @@ void Supervisor::on_launcher_ready(Launcher& launcher) {
   while (auto packet = launcher.channel.receive()) {
     const Message& message = packet->message;
     if (message.kind == Message::kReady) launcher.ready = true;
+    if (message.kind == Message::kGone) leaving_.erase(message.group);
     Group* const group = find(message.group);
     if (group == nullptr) continue;
     if (message.kind == Message::kZygote) {
@@ -156,6 +185,8 @@ void Supervisor::on_launcher_exited(Launcher& launcher) {
     group->launcher = nullptr;
     if (!group->zygote) unanswered.push_back(group.get());
   }
+  std::erase_if(leaving_,
+                [&](const auto& one) { return one.second == &launcher; });
   close_launcher(launcher);
   for (Group* const group : unanswered) {
     group->last_end = "the launcher ended first";
@@ -304,17 +335,22 @@ Supervisor::Group* Supervisor::find(uint32_t id) {
   return at != groups_.end() ? at->second.get() : nullptr;
 }
 
-void Supervisor::drop(uint32_t id) {
+// `leaves` says whether the workers were told to.
+void Supervisor::drop(uint32_t id, bool leaves) {
   Group* const group = find(id);
   if (group == nullptr) return;
-  end_zygote(*group);
-  for (auto& [key, live] : group->workers) {
-    kill_by(live.pidfd.get());
-    loop_.unwatch(live.watch);
-  }
   loop_.unwatch(group->channel_watch);
   loop_.unwatch(group->zygote_watch);
   loop_.unwatch(group->slot_watch);
+  for (auto& [key, live] : group->workers) loop_.unwatch(live.watch);
+  leaves &= group->zygote && group->launcher != nullptr && !group->failed;
+  if (leaves && !group->workers.empty()) {
+    // The zygote sees its channel closed, and waits.
+    leaving_.emplace(id, group->launcher);
+  } else {
+    end_zygote(*group);
+    for (auto& [key, live] : group->workers) kill_by(live.pidfd.get());
+  }
   groups_.erase(id);
 }
 

@@ -106,14 +106,17 @@ class Supervisor {
   void end_zygote(Group& group);
   void fail(Group& group, std::string why);
   Group* find(uint32_t id);  // nullptr if it was dismissed
-  void drop(uint32_t id);
+  void drop(uint32_t id, bool leaves);
+  void await_leaving();
 
   const std::function<Command()> command_;
   std::atomic<uint32_t> last_id_{0};
 
-  // Only the loop's thread touches these two.
+  // Only the loop's thread touches these three.
   std::map<Modules, Launcher> launchers_;
   std::map<uint32_t, std::unique_ptr<Group>> groups_;
+  // Dismissed groups whose workers may leave, and who has their zygotes.
+  std::map<uint32_t, const Launcher*> leaving_;
 
   EventLoop loop_;  // Last, since its thread uses the above.
 };

@@ -51,8 +51,9 @@ class WorkerGroup final : public WorkerStarter {
     return slot_request_fd_;
   }
 
-  // Kills the group's processes.  No callback runs after the return.  It does
-  // not wait until the kernel has ended the processes.
+  // Ends the group's processes: kills those that start, and those workers that
+  // have not left by themselves a second later.  No callback runs after the
+  // return, which waits for none of them.
   // REQUIRES: called on no callback, and without a lock that callbacks take.
   void dismiss();
 

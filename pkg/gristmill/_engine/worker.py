@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import gc
 import os
 import pickle
 import traceback
@@ -82,6 +83,10 @@ def serve(
         if begun_fd >= 0:
             os.close(begun_fd)
             begun_fd = -1
+    server.close()
+    # Otherwise this may be a fork of the user's process, with all that it has.
+    if gc.get_freeze_count():
+        gc.collect()
 
 
 @dataclasses.dataclass
@@ -138,6 +143,15 @@ class Server:
             program.greet(worker, workers)
         except Exception as error:
             self._refusal = error
+
+    def close(self) -> None:
+        """Close the streams, so that what the user's iterators hold is let go of."""
+        for stream in self._streams.values():
+            try:
+                stream.close()
+            except Exception:
+                traceback.print_exc()
+        self._streams.clear()
 
     def stands_at(self, stream: int, vector: Vector) -> bool:
         """Whether the last unit of a stream that was computed here ended there."""

@@ -134,6 +134,11 @@ class Children:
         self.poll = select.poll()
         self.poll.register(supervisor, select.POLLIN)
 
+    @property
+    def count(self) -> int:
+        """How many run."""
+        return len(self._running)
+
     def fork(self, started: Message, child: Callable[[], None]) -> int:
         """Run child in a new process and say that it has started; return its pid.
 

@@ -36,6 +36,8 @@ from gristmill._workers.processes import (
 # take to its first output in any case.
 _PATIENCE_S = 0.05
 _LONGEST_S = 2.0
+# How long workers may take to leave when nobody wants them any more.
+_LEAVE_S = 1.0
 
 
 class Zygote:
@@ -121,12 +123,21 @@ class Zygote:
                 elif received := receive(self._supervisor):
                     self._wanted.append(received[0])
                 else:
-                    return
+                    return self._let_workers_leave()
             if self._wanted:
                 for fd in self._throttle.no_longer_busy():
                     self._let_go(fd)
             while self._wanted and self._throttle.has_room():
                 self._start(self._wanted.popleft())
+
+    def _let_workers_leave(self) -> None:
+        """Wait for the workers, which were told to stop; this process ends the rest."""
+        self._workers.poll.unregister(self._supervisor)
+        for fd in [*self._throttle.fds]:
+            self._let_go(fd)
+        deadline = time.monotonic() + _LEAVE_S
+        while self._workers.count and (left_s := deadline - time.monotonic()) > 0:
+            self._workers.wait(round(left_s * 1e3))
 
     def _start(self, wanted: Message) -> None:
         begins, has_begun = os.pipe()

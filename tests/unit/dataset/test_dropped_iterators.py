@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gristmill
+from faults.toolbox import wait_until
 from gristmill import experimental
 from gristmill._dataset.model.node import chain_of
 
@@ -121,6 +122,63 @@ def test_a_dataset_without_a_length_is_an_error_and_no_noise(recwarn):
         iter(Bad())
     gc.collect()
     assert not recwarn.list
+
+
+class Noting(gristmill.DatasetIterator):
+    """Notes in a file when it is closed, and when its generator ends."""
+
+    def __init__(self, log):
+        super().__init__()
+        self.log = log
+        self.numbers = self.iterate()
+
+    def iterate(self):
+        try:
+            yield from range(1000)
+        finally:
+            self.note("ended")
+
+    def note(self, word):
+        with open(self.log, "a") as file:
+            file.write(f"{word}\n")
+
+    def __next__(self):
+        return next(self.numbers)
+
+    def get_state(self):
+        return {}
+
+    def set_state(self, state):
+        raise NotImplementedError
+
+    def close(self):
+        self.note("closed")
+
+
+class Noted(gristmill.IterDataset):
+    def __init__(self, log):
+        super().__init__()
+        self.log = log
+
+    def __iter__(self):
+        return Noting(self.log)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("way", ["del", "close", "break"])
+def test_iterators_of_workers_are_closed_with_their_chain(way, tmp_path):
+    log = tmp_path / "log"
+    chain = Noted(log).mp_prefetch(gristmill.MultiprocessingOptions(num_workers=1))
+    iterator = iter(chain)
+    for _ in iterator:
+        break
+    if way == "close":
+        iterator.close()
+    del iterator
+    gc.collect()
+    for _ in wait_until("an iterator that is closed"):
+        if log.exists() and {"closed", "ended"} <= {*log.read_text().split()}:
+            break
 
 
 def test_next_on_a_closed_iterator_leaves_its_state():
