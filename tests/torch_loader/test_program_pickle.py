@@ -1,12 +1,11 @@
-"""Datasets reach the workers with their tensors mapped, or are left to a fork."""
+"""Datasets reach the workers with their tensors mapped, or shared."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import socket
+import pickle
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 
 from gristmill._engine import packing
 from gristmill._torch.batches.pickling import ProgramPickle
+from gristmill._workers import inheriting
 from torch_loader.batches import assert_same
 
 
@@ -47,10 +47,16 @@ def table() -> torch.Tensor:
 
 def carried(thing: Any) -> Any:
     """What two workers get, each from the same file, and the bytes of that."""
-    fd = packing.pack(ProgramPickle(Program(thing)))
+    program = ProgramPickle(Program(thing))
+    fd = packing.pack(program)
+
+    def load() -> Any:
+        inheriting.received[:] = map(os.dup, program.inherited)
+        loaded: Any = packing.unpack(fd)
+        return loaded.part
+
     try:
-        programs: list[Any] = [packing.unpack(fd), packing.unpack(fd)]
-        return [program.part for program in programs], os.fstat(fd).st_size
+        return [load(), load()], os.fstat(fd).st_size
     finally:
         os.close(fd)
 
@@ -77,31 +83,38 @@ def test_what_a_worker_writes_is_its_own(table):
     assert other.table[0, 2] == 2
 
 
-@pytest.fixture
-def inherited() -> Iterator[dict[str, Any]]:
-    """Things that only a fork of this process can have."""
-    near, far = multiprocessing.Pipe()
-    end, other_end = socket.socketpair()
-    with near, far, end, other_end, multiprocessing.Manager() as manager:
-        yield {
-            "lock": multiprocessing.Lock(),
-            "event": multiprocessing.Event(),
-            "queue": multiprocessing.Queue(),
-            "value": multiprocessing.Value("i", 0),
-            "array": multiprocessing.Array("d", 3),
-            "pipe": near,
-            "socket": end,
-            "list of a manager": manager.list(),
-            "shared tensor": torch.ones(3).share_memory_(),
-            "module in shared memory": torch.nn.Linear(2, 2).share_memory(),
-        }
+@pytest.mark.filterwarnings("ignore:Sparse", "ignore:TypedStorage")
+def test_a_sparse_tensor_arrives_as_it_was():
+    (got, _), _ = carried(torch.eye(3).to_sparse())
+    assert_same(got, torch.eye(3).to_sparse())
 
 
-def test_leaves_to_a_fork_what_copies_would_break(inherited):
-    for name, thing in inherited.items():
-        with pytest.raises(RuntimeError, match=r"fork|inheritance") as caught:
+def test_shared_memory_is_what_this_process_and_workers_have():
+    table = torch.zeros(4, 3).share_memory_()
+    module = torch.nn.Linear(2, 2).share_memory()
+    sent = [table, table[1:], table.untyped_storage(), module]
+    (one, other), _ = carried(sent)
+    for got in (one, other):
+        assert got[0].is_shared()
+        assert next(got[3].parameters()).is_shared()
+    table[2, 0] = 5
+    assert one[1][1, 0] == other[0][2, 0] == 5
+    one[1][0, 0] = 6
+    assert table[1, 0] == other[0][1, 0] == 6
+
+
+def test_locks_of_a_fork_are_refused_as_spawn_refuses_them():
+    for name in ("Lock", "Event", "Queue", "Condition", "Semaphore"):
+        thing = getattr(multiprocessing.get_context("fork"), name)()
+        with pytest.raises(RuntimeError, match="created in a fork context") as caught:
             carried({"x": [thing]})
         assert caught.value.__notes__ == ["a note"], name
+
+
+def test_children_inherit_nothing_when_none_is_started():
+    carried(torch.ones(3).share_memory_())
+    with pytest.raises(RuntimeError, match=r"only be shared .* through inheritance"):
+        pickle.dumps(multiprocessing.get_context("spawn").Lock())
 
 
 def test_other_errors_stay_what_they_are():

@@ -27,8 +27,10 @@ class OwnedScheduler {
   OwnedScheduler(const OwnedScheduler&) = delete;
   OwnedScheduler& operator=(const OwnedScheduler&) = delete;
 
-  void start(int blob_fd, const py::bytes& setup, Modules modules) {
-    GroupSpec spec{scheduler_->arena_fd(), blob_fd, setup, std::move(modules)};
+  void start(int blob_fd, const py::bytes& setup, Modules modules,
+             std::vector<int> inherited) {
+    GroupSpec spec{scheduler_->arena_fd(), blob_fd, setup, std::move(modules),
+                   std::move(inherited)};
     const Unlocked unlocked;
     group_ = open_group(scheduler_.get(), spec);
     scheduler_->start(group_.get());
@@ -203,8 +205,9 @@ void scheduler(py::module_& m) {
         "next_stream"_a, "ended"_a, "cursor_capacity"_a = kSmallCursor,
         "in_order"_a = true, "exits_final"_a = false, "slow_s"_a = -1.0)
       .def("start", &OwnedScheduler::start, "blob_fd"_a, "setup"_a,
-           "modules"_a = Modules(),
-           "Ask for the workers; modules are what they find imported.")
+           "modules"_a = Modules(), "inherited"_a = std::vector<int>(),
+           "Ask for the workers; modules are what they find imported, and\n"
+           "inherited the program's descriptors, which are copied.")
       .def(
           "ask",
           [](OwnedScheduler& owned, std::uint32_t stream,

@@ -45,7 +45,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr int kSocketInChild = 3;
-constexpr std::size_t kMostFds = 8;
 constexpr auto kByPidfd = static_cast<idtype_t>(3);  // P_PIDFD
 
 [[noreturn]] void fail(const char* what) {

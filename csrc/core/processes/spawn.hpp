@@ -19,7 +19,11 @@
 //   kThreads      zygote -> supervisor
 //   kFailed       any -> supervisor                    memfd of UTF-8 text
 //   kReady        launcher -> supervisor
+//   kInherit      supervisor -> launcher               at most kMostFds of the
+//                                                      program's
 //
+// kInherit comes any number of times before kOpenGroup, whose zygote gets all
+// their descriptors, in order, after its own.
 // `group` is set in messages of the launcher and in kFailed, `worker` and
 // `generation` in kStartWorker, kStarted and kExited; what is not set is 0.
 // Setup is a pickled dict.  A zygote is sent kStartWorker only after its
@@ -103,6 +107,7 @@ struct Message {
     kThreads,
     kFailed,
     kReady,
+    kInherit,
   };
   uint32_t kind = 0;
   uint32_t group = 0;
@@ -111,6 +116,9 @@ struct Message {
   int32_t value = 0;
 };
 static_assert(sizeof(Message) == 20, "_processes.py packs the same");
+
+// Descriptors that one message has, at most.
+inline constexpr std::size_t kMostFds = 8;
 
 struct Packet {
   Message message;

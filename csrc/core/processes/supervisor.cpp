@@ -42,6 +42,9 @@ std::unique_ptr<WorkerGroup> Supervisor::open_group(WorkerEvents* events,
   group.blob = Channel::share(copy_of(spec.blob_fd));
   group.arena = Channel::share(copy_of(spec.arena_fd));
   group.slot_requests = Channel::share(new_eventfd());
+  for (const int fd : spec.inherited) {
+    group.inherited.push_back(Channel::share(copy_of(fd)));
+  }
   std::unique_ptr<WorkerGroup> workers(
       new WorkerGroup(this, group.id, group.slot_requests->get()));
   const bool posted = loop_.post([this, made] {
@@ -211,6 +214,12 @@ void Supervisor::start_zygote(Group& group) {
         loop_.watch(group.channel.fd(), kBothWays,
                     [this, &group] { on_zygote_ready(group); });
     Channel& channel = group.launcher->channel;
+    for (auto at = group.inherited.begin(); at != group.inherited.end();) {
+      const auto left = static_cast<std::size_t>(group.inherited.end() - at);
+      const auto end = at + static_cast<long>(std::min(left, kMostFds));
+      channel.push({.kind = Message::kInherit, .group = group.id}, {at, end});
+      at = end;
+    }
     channel.push({.kind = Message::kOpenGroup,
                   .group = group.id,
                   .value = group.late ? 1 : 0},

@@ -69,6 +69,7 @@ class Supervisor {
     uint32_t id = 0;
     Modules modules;
     Shared setup, blob, arena, slot_requests;
+    std::vector<Shared> inherited;
     Launcher* launcher = nullptr;  // That of the zygote, while it lives.
     Serial slot_watch = 0;
     Channel channel;

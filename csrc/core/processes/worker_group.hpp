@@ -25,6 +25,8 @@ struct GroupSpec {
   // What the zygote should find imported.  A group that wants nothing takes
   // any launcher that is ready.
   Modules modules = {};
+  // Other descriptors of the program, which its zygotes get in this order.
+  std::vector<int> inherited = {};
 };
 
 // The workers of one scheduler.

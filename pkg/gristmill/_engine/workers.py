@@ -122,6 +122,7 @@ class LauncherWorkers:
         program: Runnable,
         imported: Sequence[str] = (),
         name: str = WORKER_NAME,
+        inherited: Sequence[int] = (),
     ) -> None:
         self._scheduler = scheduler
         self._program = program
@@ -129,6 +130,8 @@ class LauncherWorkers:
         self._imported = imported
         # Name of the processes; {} is the worker's number.
         self._name = name
+        # Descriptors that they get, known when the program has been pickled.
+        self._inherited = inherited
 
     def start(self) -> None:
         # Imported here because `import gristmill` should take no time for workers.
@@ -140,7 +143,8 @@ class LauncherWorkers:
             launcher.configure(ENTRY)
             main = main_module.description()
             setup = launcher.setup(ENTRY, main, name=self._name)
-            self._scheduler.start(blob_fd, setup, (*main, *self._imported))
+            modules = (*main, *self._imported)
+            self._scheduler.start(blob_fd, setup, modules, self._inherited)
         finally:
             os.close(blob_fd)
 

@@ -20,6 +20,7 @@ import traceback
 import types
 import warnings
 from collections.abc import Sequence
+from multiprocessing import process
 
 from gristmill import _core
 from gristmill._base import log
@@ -28,6 +29,7 @@ from gristmill._workers import main_module, nesting, settings
 from gristmill._workers.processes import (
     FORGET,
     GONE,
+    INHERIT,
     OPEN_GROUP,
     READY,
     ZYGOTE,
@@ -99,6 +101,7 @@ def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> b
         "entry": entry,
         "name": name,
         "pid": os.getpid(),
+        "authkey": bytes(process.current_process().authkey),
         "sys_path": _search_path(),
         "cwd": _working_directory(),
         "environ": dict(os.environ),
@@ -179,14 +182,18 @@ def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.O
 def _run(supervisor: socket.socket, main: main_module.Outcome) -> None:
     """Do what the supervisor says until it is gone."""
     zygotes = Children(supervisor, GONE)
+    inherited: list[int] = []  # Of the group that is opened next.
     while True:
         for _ in zygotes.wait():
             received = receive(supervisor)
             if received is None:
                 return
             message, fds = received
-            if message.kind == OPEN_GROUP:
-                _start_zygote(supervisor, zygotes, main, message, fds)
+            if message.kind == INHERIT:
+                inherited += fds
+            elif message.kind == OPEN_GROUP:
+                _start_zygote(supervisor, zygotes, main, message, [*fds, *inherited])
+                inherited.clear()
             elif message.kind == FORGET:
                 zygotes.kill(message.group)
 

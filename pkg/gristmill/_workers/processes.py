@@ -35,7 +35,8 @@ from gristmill import _core
     THREADS,
     FAILED,
     READY,
-) = range(1, 11)
+    INHERIT,
+) = range(1, 12)
 _MESSAGE = struct.Struct("<IIiIi")
 _MOST_FDS = 8
 _BOTH = (signal.SIGINT, signal.SIGTERM)

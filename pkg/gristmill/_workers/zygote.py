@@ -13,10 +13,11 @@ import traceback
 import types
 from collections import deque
 from collections.abc import Sequence
+from multiprocessing import process
 from typing import Any
 
 from gristmill._base import log
-from gristmill._workers import nesting, settings
+from gristmill._workers import inheriting, nesting, settings
 from gristmill._workers.main_module import Outcome
 from gristmill._workers.processes import (
     EXITED,
@@ -47,7 +48,8 @@ class Zygote:
         group: The number that the supervisor knows its workers by.
         late: Whether each worker loads the program for itself.
         main: What became of the main program in the launcher.
-        fds: The supervisor's socket, setup, blob, arena and slot requests, all owned.
+        fds: The supervisor's socket, setup, blob, arena and slot requests, and those
+            that the program inherits, all owned.
     """
 
     def __init__(
@@ -57,7 +59,8 @@ class Zygote:
         self._late = late
         self._main = main
         self._supervisor = socket.socket(fileno=fds[0])
-        setup_fd, self._blob_fd, self._arena_fd, self._slot_requests_fd = fds[1:]
+        setup_fd, self._blob_fd, self._arena_fd, self._slot_requests_fd = fds[1:5]
+        inheriting.received[:] = fds[5:]
         with open(setup_fd, "rb") as file:
             file.seek(0)  # Where another zygote of this group has read it.
             self._setup = pickle.load(file)
@@ -163,6 +166,7 @@ class Zygote:
         look_like_worker(name, self._setup["pid"])
         nesting.become_worker()
         restore_signals_in_forks()
+        inheriting.become_child()
         if self._late:
             try:
                 self._load()
@@ -181,11 +185,13 @@ class Zygote:
             wanted.worker,
             wanted.generation,
         )
+        inheriting.leave_child()
 
 
 def become_like_parent(wanted: dict[str, Any]) -> types.ModuleType:
     """Make this process what `launcher.setup` has told; returns the module to enter."""
     look_like_worker("GristmillWorker", wanted["pid"])
+    process.current_process().authkey = wanted["authkey"]
     os.environ.clear()
     os.environ.update(wanted["environ"])
     sys.path[:] = wanted["sys_path"]

@@ -16,12 +16,9 @@ import io
 import itertools
 import operator
 import pickle
-import socket
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
-from multiprocessing.managers import BaseProxy
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -35,6 +32,7 @@ from torch.utils.hooks import warn_if_has_hooks
 from gristmill._base import open_files
 from gristmill._engine.packing import reduce_mapped
 from gristmill._torch import private
+from gristmill._workers import inheriting
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -330,15 +328,15 @@ def _span(begin: int, end: int, owners: Sequence[Array]) -> Bytes:
     return np.frombuffer(memory, np.uint8)
 
 
-# What answers only to a process with the same ``authkey``.
-INHERITED = (Connection, BaseProxy, socket.socket)
-
-
 class ProgramPickle:
     """Stands for a `Runnable` in a pickle; what comes out is the program itself.
 
     The memory of its tensors is out of band, so `gristmill._engine.packing` writes that
-    once and all workers map it copy-on-write.
+    once and all workers map it copy-on-write.  Tensors in shared memory, locks, queues
+    and what else a child started by "spawn" shares with its parent, workers share, too.
+
+    Attributes:
+        inherited: Descriptors that workers need for these, known after pickling.
 
     Raises:
         RuntimeError: Only a fork of this process can have it.  Raised by pickling.
@@ -346,13 +344,17 @@ class ProgramPickle:
 
     def __init__(self, program: Any) -> None:
         self._program = program
+        self.inherited: list[int] = []
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        # Arrays share memory in a fork, so one pool has all that they view.
-        dumped = _dumped(self._program, _ProgramPickler, lambda owner: 0)
+        self.inherited.clear()
+        with inheriting.inheriting(self.inherited):
+            # Arrays share memory in a fork, so one pool has all that they view.
+            dumped = _dumped(self._program, _ProgramPickler, lambda owner: 0)
         pickled, blobs, places = dumped
         out_of_band: list[Any] = [pickle.PickleBuffer(blob.data) for blob in blobs]
-        return _loaded, (pickle.PickleBuffer(pickled), out_of_band, places)
+        tracker = inheriting.tracker(self.inherited)
+        return _loaded, (pickle.PickleBuffer(pickled), out_of_band, places, tracker)
 
     def unpicklable_note(self) -> str:
         """The program's."""
@@ -360,20 +362,29 @@ class ProgramPickle:
         return note
 
 
-def _loaded(pickled: Any, blobs: list[Any], places: Places) -> Any:
+def _loaded(
+    pickled: Any,
+    blobs: list[Any],
+    places: Places,
+    tracker: inheriting.Inherited | None,
+) -> Any:
+    inheriting.use_tracker(tracker)
     return loads(pickled, [np.frombuffer(blob, np.uint8) for blob in blobs], places)
 
 
 class _ProgramPickler(CloudPickler):
-    """Keeps what is shared with other processes shared, or refuses."""
+    """Keeps what is shared with other processes shared."""
 
     def reducer_override(self, thing: Any) -> Any:
-        shared = isinstance(thing, torch.Tensor) and thing.is_shared()
-        if shared or isinstance(thing, INHERITED):
-            raise RuntimeError(
-                f"A {type(thing).__name__} {'in shared memory ' if shared else ''}works"
-                " only in this process and its forks. Use worker processes by fork."
-            )
+        if _is_shared(thing):
+            if thing.device.type != "cpu":
+                raise RuntimeError(
+                    f"A {type(thing).__name__} on {thing.device} cannot be sent to"
+                    " workers of the launcher, which are forks of a process that must"
+                    " not use the device. Keep datasets on the CPU, or start workers by"
+                    " spawn."
+                )
+            return NotImplemented  # Torch's reducer.
         mapped = reduce_mapped(thing) if isinstance(thing, np.ndarray) else None
         if mapped is not None:
             return mapped
@@ -382,3 +393,10 @@ class _ProgramPickler(CloudPickler):
             make, arguments, *rest = reduced
             return _receive_class, (make, arguments), *rest
         return reduced
+
+
+def _is_shared(thing: Any) -> bool:
+    """Return whether a tensor or storage lies in memory that processes share."""
+    if isinstance(thing, torch.Tensor):
+        return thing.layout is torch.strided and bool(thing.is_shared())
+    return isinstance(thing, torch.UntypedStorage) and bool(thing.is_shared())

@@ -171,8 +171,13 @@ class WorkerPool:
         self.started.start()
 
     def _launch(self) -> None:
-        program = cast(Runnable, ProgramPickle(self._program))
-        LauncherWorkers(self.scheduler, program, _IMPORTED).start()
+        program = ProgramPickle(self._program)
+        LauncherWorkers(
+            self.scheduler,
+            cast(Runnable, program),
+            _IMPORTED,
+            inherited=program.inherited,
+        ).start()
 
     def ask(
         self, worker: int, keys: Any, epoch: int = 0, *, with_state: bool = False
