@@ -26,9 +26,7 @@ def assert_ends(loader_class, log, way, *, iterate=iterate, context="fork", **op
 
 
 @pytest.mark.claim(
-    "Workers that have nothing to do leave at once, and what iterates there is closed. "
-    "Busy ones are killed a second after the iterator goes, where torch waits up to 5 "
-    "seconds for each."
+    "Workers that have nothing to do leave at once, and what iterates there is closed."
 )
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("way", WAYS)

@@ -203,6 +203,35 @@ def test_a_tensor_and_its_own_array_arrive_apart():
     assert array.tolist() == [*range(5000)]
 
 
+class Kept:
+    """Gives out the tensor that it keeps and changes."""
+
+    def __init__(self) -> None:
+        self.tensor = torch.zeros(2)
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.tensor[0] += 1
+        return self.tensor
+
+
+@pytest.mark.multiprocess
+@pytest.mark.claim("A batch shares no memory with its worker.")
+def test_batches_share_no_memory_with_their_worker():
+    def found(loader_class: Any) -> Any:
+        options = {"num_workers": 1, "multiprocessing_context": "fork"}
+        batches = []
+        for batch in loader_class(Kept(), batch_size=None, **options):
+            batch[1] += 10
+            batches.append(batch)
+        return torch.stack(batches)
+
+    assert found(TorchLoader).unique(dim=0).tolist() == [[4, 40]]
+    assert found(DataLoader).tolist() == [[1, 10], [2, 10], [3, 10], [4, 10]]
+
+
 class Made:
     """A collate function that makes the batch of an example."""
 
@@ -211,6 +240,7 @@ class Made:
 
 
 @pytest.mark.multiprocess
+@pytest.mark.claim("A batch shares no memory with its worker.")
 def test_batches_of_workers_share_memory_as_torchs_do():
     def found(loader_class: Any, **options: Any) -> dict[str, Any]:
         loader = loader_class(

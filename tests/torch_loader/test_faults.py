@@ -43,9 +43,7 @@ def test_batch_that_cannot_be_pickled_is_an_error_at_its_turn(context):
 
 
 @pytest.mark.claim(
-    "Workers that have nothing to do leave at once, and what iterates there is closed. "
-    "Busy ones are killed a second after the iterator goes, where torch waits up to 5 "
-    "seconds for each."
+    "Workers that have nothing to do leave at once, and what iterates there is closed."
 )
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_a_busy_worker_is_killed_when_its_iterator_goes(context):
@@ -76,9 +74,7 @@ def test_batches_that_are_kept_take_no_descriptors():
 
 
 @pytest.mark.claim(
-    "Workers that have nothing to do leave at once, and what iterates there is closed. "
-    "Busy ones are killed a second after the iterator goes, where torch waits up to 5 "
-    "seconds for each."
+    "Workers that have nothing to do leave at once, and what iterates there is closed."
 )
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_no_process_is_left_of_an_iterator(context):
@@ -100,9 +96,7 @@ def test_an_exit_with_a_live_iterator_is_clean_and_silent():
 
 
 @pytest.mark.claim(
-    "Workers that have nothing to do leave at once, and what iterates there is closed. "
-    "Busy ones are killed a second after the iterator goes, where torch waits up to 5 "
-    "seconds for each."
+    "Workers that have nothing to do leave at once, and what iterates there is closed."
 )
 def test_idle_workers_of_a_live_iterator_leave_by_themselves_at_an_exit():
     assert run("torch_loader/faults/idle_workers_at_an_exit") == "[0, 1]\n[0, 0]\n"

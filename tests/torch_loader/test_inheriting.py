@@ -102,7 +102,7 @@ def launched(dataset, loader_class=DataLoader, **options):
 
 @pytest.mark.claim(
     "Workers of the launcher share locks, queues, pipes, proxies of managers and "
-    "shared memory with your program, as those of `spawn` do."
+    "shared memory with your program, as those of spawn do."
 )
 def test_what_spawn_shares_is_shared_with_the_launchers_workers():
     value, array = SPAWN.Value("i", 0), SPAWN.Array("i", SIZE)
