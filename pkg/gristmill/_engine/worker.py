@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import gc
 import os
 import pickle
 import traceback
@@ -84,9 +83,6 @@ def serve(
             os.close(begun_fd)
             begun_fd = -1
     server.close()
-    # Otherwise this may be a fork of the user's process, with all that it has.
-    if gc.get_freeze_count():
-        gc.collect()
 
 
 @dataclasses.dataclass

@@ -185,6 +185,7 @@ class Zygote:
             wanted.worker,
             wanted.generation,
         )
+        gc.collect()  # Iterators that refer to themselves; there is little else.
         inheriting.leave_child()
 
 
