@@ -12,7 +12,16 @@ from differential.descriptions import (
     looks_ahead,
     strange_descriptions,
 )
-from differential.pipelines import OURS, THEIRS, Description, build, rest, trace
+from differential.pipelines import (
+    OURS,
+    THEIRS,
+    Description,
+    build,
+    ready,
+    rest,
+    trace,
+)
+from support import read_only
 
 # Seeds of pipelines with worker processes; Grain takes seconds to start its own.
 WORKING = range(3000, 3003)
@@ -97,6 +106,35 @@ def test_many_strange_pipelines_with_workers_equal_grain(seed):
 def test_pipelines_with_workers_equal_grain(seed):
     description = describe(Seeded(seed), [1, 2, 2, 3])
     assert_same_run(description, grain_restores=seed % RESTORED_BY_GRAIN == 0)
+
+
+class ReadOnly:
+    """Elements of arrays that cannot be written to."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return read_only.all_elements()
+
+    def __repr__(self):
+        return "ReadOnly()"
+
+
+@pytest.mark.multiprocess
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_arrays_are_writable_where_grains_are(workers):
+    def given(library):
+        lib = ready(library)
+        loader = lib.DataLoader(
+            data_source=ReadOnly(),
+            sampler=lib.SequentialSampler(2, lib.NoSharding()),
+            worker_count=workers,
+        )
+        return [read_only.writability(element) for element in loader]
+
+    assert given(OURS) == given(THEIRS)
 
 
 @pytest.mark.soak

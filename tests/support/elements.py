@@ -6,10 +6,15 @@ import numpy as np
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Whether two have equal types, dtypes, shapes, values and orders of keys."""
+    """Whether two have equal types, dtypes, shapes, values and orders of keys.
+
+    Arrays are also equally writable.
+    """
     if type(ours) is not type(theirs):
         return False
     if isinstance(theirs, (np.ndarray, np.generic)):
+        if ours.flags.writeable != theirs.flags.writeable:
+            return False
         if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
             return False
         if theirs.dtype.hasobject:

@@ -114,6 +114,16 @@ class Custom(torch.utils.data.Sampler):
         return self.size
 
 
+class Eager(Custom):
+    """A user's sampler that draws when it is iterated over, and counts that."""
+
+    times = 0
+
+    def __iter__(self) -> Any:
+        self.times += 1
+        return iter([self.times, *torch.randperm(self.size - 1).tolist()])
+
+
 class BackwardsSequential(SequentialSampler):
     """A subclass of a sampler that is drawn natively."""
 
@@ -284,6 +294,7 @@ SAMPLERS: dict[str, Callable[[Any, int, Any], Any]] = {
     "weighted once": lambda d, n, g: WeightedRandomSampler([0.2] * n, 3, False, g),
     "subset": lambda d, n, g: SubsetRandomSampler([1, 0, 2], generator=g),
     "custom": lambda d, n, g: Custom(n),
+    "eager": lambda d, n, g: Eager(n),
     "list": lambda d, n, g: [2, 0, 1, 1],
     "negative": lambda d, n, g: [-1, -2, 0],
     "booleans": lambda d, n, g: [True, False],
@@ -300,6 +311,7 @@ SAMPLERS: dict[str, Callable[[Any, int, Any], Any]] = {
     "batched weighted": _batched("weighted"),
     "batched list": _batched("list"),
     "batched custom": _batched("custom"),
+    "batched eager": _batched("eager"),
     "lists": lambda d, n, g: [[0, 1], [2], [1, 1, 1]],
     "tuples": lambda d, n, g: [(0, 1), (2,)],
     "arrays": lambda d, n, g: [np.array([0, 1]), np.array([True, False])],

@@ -4,8 +4,10 @@ import pytest
 import torch.utils.data
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.data.datapipes.iter import IterableWrapper
 
 from gristmill.torch import DataLoader
+from support import read_only
 from torch_loader.datasets_zoo import COLLATIONS, DATASETS, SAMPLERS
 from torch_loader.watched import Case, seen
 
@@ -77,6 +79,56 @@ def test_every_dataset(dataset):
 def test_every_stream(dataset, batch_size, persistent):
     options = with_workers(2, batch_size=batch_size, persistent_workers=persistent)
     assert_equal(Case(dataset, options=options, asks_length=True))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("sampler", ["eager", "batched eager"])
+def test_sampler_that_draws_at_once_draws_as_torchs(sampler, persistent):
+    options = with_workers(2, batch_size=None, persistent_workers=persistent)
+    assert_equal(Case("ints", sampler=sampler, options=options))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_shuffles_of_a_datapipe_are_drawn_as_torchs():
+    def given(loader_class):
+        generator = torch.Generator().manual_seed(5)
+        pipe = IterableWrapper(range(12)).shuffle()
+        options = dict(with_workers(2, batch_size=4, shuffle=True))
+        loader = loader_class(pipe, generator=generator, **options)
+        found = [batch.tolist() for _ in range(2) for batch in loader]
+        return found, torch.randint(1000, (), generator=generator).item()
+
+    assert given(DataLoader) == given(torch.utils.data.DataLoader)
+
+
+class ReadOnly(torch.utils.data.Dataset):
+    """Samples of arrays that cannot be written to."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return read_only.all_elements()
+
+
+@pytest.mark.parametrize("batch_size", [2, None])
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_arrays_are_writable_where_torchs_are(workers, batch_size):
+    def given(loader_class):
+        options = dict(with_workers(workers)) if workers else {}
+        loader = loader_class(
+            ReadOnly(), batch_size, collate_fn=COLLATIONS["identity"], **options
+        )
+        return [read_only.writability(batch) for batch in loader]
+
+    assert given(DataLoader) == given(torch.utils.data.DataLoader)
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_collated_read_only_arrays_are_torchs(workers):
+    options = with_workers(workers) if workers else ()
+    assert_equal(Case("read only", options=options))
 
 
 # Torch's iterator, which is not whole, complains when it is deleted.

@@ -16,6 +16,7 @@ import torch
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_sequence
 
+from support import read_only
 from torch_loader.batches import (
     OwnDict,
     OwnTensor,
@@ -124,6 +125,15 @@ def slot() -> Slot:
 def test_arrives_as_through_torchs_queue(slot, make):
     batch = make()
     assert_same(slot.send(batch), through_torch(batch))
+
+
+@pytest.mark.parametrize("container", read_only.CONTAINERS)
+@pytest.mark.parametrize("name", read_only.ARRAYS)
+def test_read_only_arrays_arrive_as_through_torchs_queue(slot, name, container):
+    batch = read_only.CONTAINERS[container](read_only.ARRAYS[name]())
+    got, expected = slot.send(batch), through_torch(batch)
+    assert repr(got) == repr(expected)
+    assert read_only.writability(got) == read_only.writability(expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gristmill._engine import packing
-from gristmill._torch.batches.pickling import ProgramPickle
+from gristmill._torch.batches.program_pickling import ProgramPickle
 from gristmill._workers import inheriting
 from torch_loader.batches import assert_same
 
@@ -81,6 +81,17 @@ def test_what_a_worker_writes_is_its_own(table):
     one.table[0, 2] = -1
     assert one.part[0, 0] == -1
     assert other.table[0, 2] == 2
+
+
+def test_tensors_of_one_storage_have_one_in_a_worker():
+    table = torch.arange(24.0)
+    windows = np.arange(24.0)
+    sent = [table[4:], table[:9], table[6:].view(torch.int64)]
+    apart = [torch.from_numpy(windows[:9]), torch.from_numpy(windows[4:])]
+    (got, _), _ = carried([sent, apart])
+    assert_same(got, [sent, apart])
+    storages = [{part.untyped_storage()._cdata for part in parts} for parts in got]
+    assert [*map(len, storages)] == [1, 2]
 
 
 @pytest.mark.filterwarnings("ignore:Sparse", "ignore:TypedStorage")

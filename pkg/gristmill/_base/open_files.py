@@ -23,9 +23,11 @@ from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from gristmill._base.object_path import path_to
 from gristmill._base.pytree_classes import with_registration
+from gristmill._base.writable_arrays import reduce_array
 
 _STEP = 1 << 20
 
@@ -76,10 +78,17 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def dumps(thing: Any, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
-    """The pickle of a thing; see `Pickler`."""
+    """The pickle of a thing, whose arrays will be writable; see `Pickler`."""
     file = io.BytesIO()
-    Pickler(file, 5, buffer_callback).dump(thing)
+    _MessagePickler(file, 5, buffer_callback).dump(thing)
     return file.getvalue()
+
+
+class _MessagePickler(Pickler):
+    def reducer_override(self, thing: Any) -> Any:
+        if type(thing) is np.ndarray:
+            return reduce_array(thing)
+        return super().reducer_override(thing)
 
 
 def _reduce_raw(raw: io.FileIO) -> tuple[Any, ...]:

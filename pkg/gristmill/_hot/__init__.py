@@ -3,5 +3,5 @@
 Compiled modules, one for each loop, and what they need in Python: `layouts` is data
 about packed rows, `containers` says what the containers of elements are, `place` and
 `signals` are what the loops put on exceptions, and raise.  They import each other, and
-`_open_files` for what only it can pickle; begin with `run`.
+of `_base` what pickles what they cannot; begin with `run`.
 """

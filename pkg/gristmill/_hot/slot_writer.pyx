@@ -18,6 +18,7 @@ import pickle
 
 import numpy as np
 
+from gristmill._base import writable_arrays
 from gristmill._hot.signals import NeedSpace as NeedSpace
 
 cnp.import_array()
@@ -157,16 +158,23 @@ cdef class SlotWriter:
 def _dump(thing):
     """Pickle with large buffers beside it: ``(bytes, buffers)``."""
     buffers = []
+    read_only = False
 
     def keep_in_band(buffer):
+        nonlocal read_only
         raw = buffer.raw()
+        read_only = read_only or raw.readonly
         if raw.nbytes < _IN_BAND_BYTES:
             return True
         buffers.append(raw)
         return False
 
     try:
-        return pickle.dumps(thing, 5, buffer_callback=keep_in_band), buffers
+        pickled = pickle.dumps(thing, 5, buffer_callback=keep_in_band)
+        if read_only:
+            buffers.clear()
+            pickled = writable_arrays.dumps(thing, keep_in_band)
+        return pickled, buffers
     except Exception:
         # Slow to import, rarely needed.
         from gristmill._base import open_files

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import gc
+import pickle
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from gristmill._hot import slot_reader, slot_writer, views
+from support import read_only
 from support.core_slot import CoreSlot
 
 KEYS = np.array([5, 6], np.int64)
@@ -230,10 +232,30 @@ def test_large_arrays_in_objects_view_the_slot(memory: Memory) -> None:
     assert memory.core.returned
 
 
-def test_a_readonly_array_in_an_object_stays_readonly(memory: Memory) -> None:
-    data = np.arange(20_000.0)
-    data.flags.writeable = False
-    assert not send(memory, Own(data)).data.flags.writeable
+@pytest.mark.parametrize("container", read_only.CONTAINERS)
+@pytest.mark.parametrize("name", read_only.ARRAYS)
+def test_read_only_arrays_arrive_writable(
+    memory: Memory, name: str, container: str
+) -> None:
+    element = read_only.CONTAINERS[container](read_only.ARRAYS[name]())
+    # As Grain's queue sends it.
+    theirs = pickle.loads(pickle.dumps(element, 4))
+    got = send(memory, element)
+    assert read_only.writability(got) == read_only.writability(theirs)
+    assert repr(got) == repr(element)
+
+
+def test_a_read_only_array_in_an_object_views_the_slot(memory: Memory) -> None:
+    data = read_only.locked(np.arange(20_000.0))
+    got = send(memory, Own(data)).data
+    assert memory.holds(got)
+    assert not data.flags.writeable
+
+
+def test_read_only_arrays_beside_functions_arrive_writable(memory: Memory) -> None:
+    # By cloudpickle.
+    [array, function] = send(memory, Own([read_only.ARRAYS["bytes"](), lambda: 3])).data
+    assert array.flags.writeable and function() == 3
 
 
 def test_many_outputs_and_a_failure(memory: Memory) -> None:

@@ -30,9 +30,8 @@ import torch.multiprocessing  # Registers torch's reducers with ForkingPickler.
 from torch.utils.hooks import warn_if_has_hooks
 
 from gristmill._base import open_files
-from gristmill._engine.packing import reduce_mapped
+from gristmill._base.writable_arrays import reduce_array
 from gristmill._torch import private
-from gristmill._workers import inheriting
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -44,6 +43,8 @@ CPU = torch.device("cpu")
 # Buffers as parts of blobs: int64 of shape (n, 3), each row (blob, offset, bytes).
 Places = npt.NDArray[np.int64]
 Pickled = tuple[memoryview, list[Bytes], Places]
+# Storages by the addresses of the blobs that they view.
+Storages = dict[int, torch.UntypedStorage]
 
 
 def array_of(tensor: torch.Tensor) -> Array | None:
@@ -104,25 +105,7 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
 
 def _reduce_of_batch(thing: Any) -> Any:
     """Return how to pickle a part of a batch, as `reduce` does."""
-    if type(thing) is not np.ndarray:
-        return reduce(thing)
-    if not thing.dtype.isnative:
-        return thing.__reduce__()  # It becomes native, as in torch's queue.
-    if not thing.flags.writeable:
-        return _writable(thing).__reduce_ex__(PROTOCOL)
-    return NotImplemented
-
-
-def _writable(array: Array) -> Array:
-    """Return a read-only array as one that is writable, as torch's queue gives it.
-
-    Its memory is the same if a pickle views that, and must not be written to.
-    """
-    if not array.flags.forc or array.dtype.hasobject or not array.size:
-        return array.copy()
-    begin = array.ctypes.data
-    memory = _span(begin, begin + array.nbytes, [array])
-    return np.ndarray(array.shape, array.dtype, memory.data, 0, array.strides)
+    return reduce_array(thing) if type(thing) is np.ndarray else reduce(thing)
 
 
 class _Pickler(ForkingPickler):
@@ -167,7 +150,7 @@ class _BatchCloudPickler(CloudPickler):
 _classes_of_main: weakref.WeakSet[type] = weakref.WeakSet()
 
 
-def _receive_class(make: Callable[..., type], arguments: tuple[Any, ...]) -> type:
+def receive_class(make: Callable[..., type], arguments: tuple[Any, ...]) -> type:
     """The class that cloudpickle makes of `arguments`, in a worker."""
     cls = make(*arguments)
     if cls.__module__ == "__main__" and "<locals>" not in cls.__qualname__:
@@ -189,9 +172,9 @@ def dumps(thing: Any) -> Pickled:
         Exception: Whatever pickling raised.
     """
     try:
-        return _dumped(thing, _Pickler, _pool_of)
+        return dumped(thing, _Pickler, _pool_of)
     except Exception:
-        return _dumped(thing, _BatchCloudPickler, _pool_of)
+        return dumped(thing, _BatchCloudPickler, _pool_of)
 
 
 def loads(pickled: Any, blobs: list[Bytes], places: Places) -> Any:
@@ -200,11 +183,12 @@ def loads(pickled: Any, blobs: list[Bytes], places: Places) -> Any:
     return pickle.loads(pickled, buffers=buffers)
 
 
-def _dumped(
+def dumped(
     thing: Any,
     pickler: type[ForkingPickler | CloudPickler],
     pool_of: Callable[[Any], Pool],
 ) -> Pickled:
+    """Pickle a thing by a pickler, as `dumps` does; each buffer is of a pool."""
     file = io.BytesIO()
     buffers: list[Bytes] = []
     pools: list[Pool] = []
@@ -278,18 +262,25 @@ def make_tensor(
     bits: tuple[bool, bool],
     requires_grad: bool,
     parameter: bool,
+    storages: Storages | None = None,
 ) -> torch.Tensor:
-    """A tensor that views a buffer, which is None where it has no elements.
+    """Return a tensor that views a buffer.
 
-    `geometry` is its dtype, size and strides; `bits` says whether its conjugate and
-    negative bits are set.
+    Args:
+        buffer: None if the tensor has no elements.
+        geometry: Its dtype, size and strides.
+        bits: Whether its conjugate and its negative bit are set.
+        requires_grad: Whether it requires a gradient.
+        parameter: Whether it is a `torch.nn.Parameter`.
+        storages: Those that it shares with other tensors; else it has its own.
     """
     dtype, size, stride = geometry
     if buffer is None:
         tensor = torch.empty_strided(size, stride, dtype=dtype, device=CPU)
     else:
         tensor = torch.empty(0, dtype=dtype, device=CPU)
-        tensor.set_(make_storage(buffer), 0, size, stride)
+        storage, begin = _storage_of(buffer, storages, dtype.itemsize)
+        tensor.set_(storage, begin, size, stride)
     conjugate, negative = bits
     tensor = tensor.conj() if conjugate else tensor
     tensor = private.neg_view(tensor) if negative else tensor
@@ -299,9 +290,24 @@ def make_tensor(
 
 
 def make_storage(buffer: Any) -> torch.UntypedStorage:
-    """A storage that views a buffer."""
+    """Return a storage that views a buffer."""
     memory = np.frombuffer(buffer, np.uint8)
     return torch.from_numpy(memory).untyped_storage()
+
+
+def _storage_of(
+    buffer: Any, storages: Storages | None, itemsize: int
+) -> tuple[torch.UntypedStorage, int]:
+    """Return the storage of a tensor, and at which element of it the tensor begins."""
+    if storages is not None:
+        blob = buffer.base
+        address = blob.ctypes.data
+        offset = buffer.ctypes.data - address
+        if offset % itemsize == 0:
+            if address not in storages:
+                storages[address] = make_storage(blob)
+            return storages[address], offset // itemsize
+    return make_storage(buffer), 0
 
 
 class _StorageMemory(np.ndarray[Any, Any]):
@@ -326,77 +332,3 @@ def _span(begin: int, end: int, owners: Sequence[Array]) -> Bytes:
     memory: Any = (ctypes.c_ubyte * (end - begin)).from_address(begin)
     memory.owners = owners
     return np.frombuffer(memory, np.uint8)
-
-
-class ProgramPickle:
-    """Stands for a `Runnable` in a pickle; what comes out is the program itself.
-
-    The memory of its tensors is out of band, so `gristmill._engine.packing` writes that
-    once and all workers map it copy-on-write.  Tensors in shared memory, locks, queues
-    and what else a child started by "spawn" shares with its parent, workers share, too.
-
-    Attributes:
-        inherited: Descriptors that workers need for these, known after pickling.
-
-    Raises:
-        RuntimeError: Only a fork of this process can have it.  Raised by pickling.
-    """
-
-    def __init__(self, program: Any) -> None:
-        self._program = program
-        self.inherited: list[int] = []
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        self.inherited.clear()
-        with inheriting.inheriting(self.inherited):
-            # Arrays share memory in a fork, so one pool has all that they view.
-            dumped = _dumped(self._program, _ProgramPickler, lambda owner: 0)
-        pickled, blobs, places = dumped
-        out_of_band: list[Any] = [pickle.PickleBuffer(blob.data) for blob in blobs]
-        tracker = inheriting.tracker(self.inherited)
-        return _loaded, (pickle.PickleBuffer(pickled), out_of_band, places, tracker)
-
-    def unpicklable_note(self) -> str:
-        """The program's."""
-        note: str = self._program.unpicklable_note()
-        return note
-
-
-def _loaded(
-    pickled: Any,
-    blobs: list[Any],
-    places: Places,
-    tracker: inheriting.Inherited | None,
-) -> Any:
-    inheriting.use_tracker(tracker)
-    return loads(pickled, [np.frombuffer(blob, np.uint8) for blob in blobs], places)
-
-
-class _ProgramPickler(CloudPickler):
-    """Keeps what is shared with other processes shared."""
-
-    def reducer_override(self, thing: Any) -> Any:
-        if _is_shared(thing):
-            if thing.device.type != "cpu":
-                raise RuntimeError(
-                    f"A {type(thing).__name__} on {thing.device} cannot be sent to"
-                    " workers of the launcher, which are forks of a process that must"
-                    " not use the device. Keep datasets on the CPU, or start workers by"
-                    " spawn."
-                )
-            return NotImplemented  # Torch's reducer.
-        mapped = reduce_mapped(thing) if isinstance(thing, np.ndarray) else None
-        if mapped is not None:
-            return mapped
-        reduced = super().reducer_override(thing)
-        if isinstance(thing, type) and isinstance(reduced, tuple):  # By value.
-            make, arguments, *rest = reduced
-            return _receive_class, (make, arguments), *rest
-        return reduced
-
-
-def _is_shared(thing: Any) -> bool:
-    """Return whether a tensor or storage lies in memory that processes share."""
-    if isinstance(thing, torch.Tensor):
-        return thing.layout is torch.strided and bool(thing.is_shared())
-    return isinstance(thing, torch.UntypedStorage) and bool(thing.is_shared())
