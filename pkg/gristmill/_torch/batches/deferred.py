@@ -38,21 +38,23 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
     from gristmill._dataset.model.map_dataset import MapDataset
     from gristmill._dataset.nodes.deferred import deferred
 
-    subsets: list[Any] = []
-    while type(dataset) is Subset:
-        subsets.append(dataset.indices)
-        dataset = dataset.dataset
-    chain = deferred(dataset) if isinstance(dataset, MapDataset) else None
+    base = dataset
+    while type(base) is Subset:
+        base = base.dataset
+    chain = deferred(base) if isinstance(base, MapDataset) else None
     if chain is None:
         return None
 
     def fetch_deferred(batch: Any) -> Any:
         listed = indices = as_list(batch)
+        part = dataset
         with contextlib.suppress(Exception):
-            for numbers in subsets:
+            while type(part) is Subset:
+                numbers = part.indices
                 indices = [numbers[index] for index in indices]
-            samples = block_of(chain, np.array(indices, np.int64))
-            return _collated(samples)
+                part = part.dataset
+            if part is base:
+                return _collated(block_of(chain, np.array(indices, np.int64)))
         return fetch(listed)
 
     return fetch_deferred

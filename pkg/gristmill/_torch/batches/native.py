@@ -7,15 +7,16 @@ negative one, memory) is fetched torch's way, which raises torch's error.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch.utils.data import (
     ConcatDataset,
+    Dataset,
     StackDataset,
     Subset,
     TensorDataset,
@@ -24,21 +25,22 @@ from torch.utils.data import (
 
 from gristmill._engine.stage_times import COLLATE
 from gristmill._hot import run as hot_run
+from gristmill._hot.int_list import ints_at
 from gristmill._torch import private
 from gristmill._torch.batches.tensors import is_plain
 from gristmill._torch.indices.draws import Block, Drawn, as_list
+from gristmill._torch.private import is_own
 
 Fetch: TypeAlias = Callable[[Any], Any]
 
 
 def is_torchs(collate_fn: Any) -> bool:
     """Whether batches are made by the rules of torch alone."""
-    if collate_fn is not default_collate:
+    if collate_fn is not default_collate or not is_own(private.MapFetcher, "fetch"):
         return False
     rules = private.collation()
-    torchs = all(
-        rule.__module__ == default_collate.__module__ for rule in rules.values()
-    )
+    own = default_collate.__globals__
+    torchs = all(getattr(f, "__globals__", None) is own for f in rules.values())
     return torchs and rules.keys() >= {torch.Tensor, np.ndarray, int}
 
 
@@ -72,20 +74,30 @@ def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
     What is neither a `Drawn` nor a list of indices is fetched torch's way.  See
     `samples_fetch` for the arguments.
     """
-    table = _table(dataset)
+    table = _table_of_own(dataset)
     if table is None:
         return None
 
     def gather_rows(batch: Any) -> Any:
+        nonlocal table
         index = batch.block if type(batch) is Drawn else None
         if type(batch) is list:
             index = _numbers(batch)
-        if index is not None:
-            with contextlib.suppress(IndexError, RuntimeError):
-                return table.gather(index)
-        return fetch(as_list(batch))
+        if index is None or table is None:
+            return fetch(as_list(batch))
+        try:
+            return table.gather(index)
+        except (LookupError, TypeError, OverflowError, RuntimeError):
+            return fetch(as_list(batch))
+        except _Changed:
+            table = _table_of_own(dataset)
+        return gather_rows(batch)
 
     return gather_rows
+
+
+class _Changed(Exception):
+    """A dataset holds other parts than those that a `Table` was made of."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,26 +105,24 @@ class Table:
     """Rows that lie in tensors.
 
     Attributes:
-        count: How many there are.
         row: What rows of two tables have in common that may be in one batch.
-        gather: Makes the batch of some rows, in new tensors.  Raises IndexError for a
-            number that is negative or not below `count`.
+        gather: Makes the batch of some rows, in new tensors.  Raises `_Changed`, or
+            another error for rows that torch has to fetch: IndexError for a negative
+            number or one that is too large.
     """
 
-    count: int
     row: Any
     gather: Callable[[Block], Any]
 
 
-def _selection(index: Block, count: int) -> Any:
-    """What selects rows of an array; raises IndexError as `Table.gather` does."""
+def _rows(tensor: torch.Tensor, index: Block) -> torch.Tensor:
+    """Copies of some rows of a tensor."""
     if isinstance(index, range):
-        if index.stop > count:
+        if index.stop > len(tensor):
             raise IndexError
-        return slice(index.start, index.stop)
-    if index.min() < 0:
-        raise IndexError
-    return index
+        rows = tensor[index.start : index.stop]
+        return rows.clone(memory_format=torch.contiguous_format)
+    return tensor.index_select(0, torch.from_numpy(index))
 
 
 def _joined(batches: list[Any], order: torch.Tensor) -> Any:
@@ -123,6 +133,16 @@ def _joined(batches: list[Any], order: torch.Tensor) -> Any:
     if type(first) is dict:
         return {key: _joined([part[key] for part in batches], order) for key in first}
     return torch.cat(batches).index_select(0, order)
+
+
+def _table_of_own(dataset: Any) -> Table | None:
+    """Return the rows of a dataset, None if torch's classes have functions of others."""
+    table = _table(dataset)
+    if table is None:
+        return None
+    names = ("__getitem__", "__getitems__")
+    own = all(is_own(kind, *names) for kind in (Dataset, *_TABLES))
+    return table if own else None
 
 
 def _table(dataset: Any) -> Table | None:
@@ -137,15 +157,8 @@ def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
     """The rows of a tensor; `origin` is the type whose rows they are."""
     if not is_plain(tensor) or tensor.ndim == 0:
         return None
-
-    def gather(index: Block) -> torch.Tensor:
-        chosen = _selection(index, len(tensor))
-        if isinstance(chosen, slice):
-            return tensor[chosen].clone(memory_format=torch.contiguous_format)
-        found: torch.Tensor = tensor.index_select(0, torch.from_numpy(chosen))
-        return found
-
-    return Table(len(tensor), (origin, tensor.dtype, tensor.shape[1:]), gather)
+    row = (origin, tensor.dtype, tensor.shape[1:])
+    return Table(row, functools.partial(_rows, tensor))
 
 
 def _array(array: np.ndarray[Any, Any]) -> Table | None:
@@ -158,76 +171,141 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
     if not torch.empty(0).is_cpu:
         return None
     try:
-        return _tensor(torch.from_numpy(array), np.ndarray)
+        tensor = torch.from_numpy(array)
     except (TypeError, ValueError):
         return None
+    table, shape = _tensor(tensor, np.ndarray), array.shape
+    if table is None:
+        return None
+
+    def gather(index: Block) -> torch.Tensor:
+        if array.shape != shape:
+            raise _Changed
+        return _rows(tensor, index)
+
+    return Table(table.row, gather)
 
 
 def _subset(subset: Subset[Any]) -> Table | None:
-    table, indices = _table(subset.dataset), subset.indices
-    if table is None or type(indices) not in (list, range):
-        return None
-    numbers = np.asarray(indices) if type(indices) is range else _numbers(indices)
-    if numbers is None:
+    dataset = subset.dataset
+    table = _table(dataset)
+    if table is None or type(subset.indices) not in (list, range):
         return None
 
     def gather(index: Block) -> Any:
-        return table.gather(numbers[_selection(index, len(numbers))])
+        indices = subset.indices
+        if subset.dataset is not dataset:
+            raise _Changed
+        if type(indices) is list:
+            return table.gather(ints_at(indices, index))
+        if type(indices) is range:
+            return table.gather(_items_of_range(indices, index))
+        raise _Changed
 
-    return Table(len(numbers), table.row, gather)
+    return Table(table.row, gather)
 
 
-def _stack(stack: StackDataset) -> Table | None:
-    parts, named = stack.datasets, isinstance(stack.datasets, dict)
-    names = parts if named else range(len(parts))
-    return _together({name: _table(parts[name]) for name in names}, named)
+def _items_of_range(numbers: range, index: Block) -> Block:
+    """The items of a range at some places; raises IndexError as `Table.gather` does."""
+    if isinstance(index, range):
+        if index.stop > len(numbers):
+            raise IndexError
+        found = numbers[index.start : index.stop]
+        if found.step == 1 and found.start >= 0:
+            return found
+        return np.arange(found.start, found.stop, found.step)
+    if index.min() < 0 or index.max() >= len(numbers):
+        raise IndexError
+    return numbers.start + numbers.step * index
 
 
-def _together(tables: dict[Any, Table | None], named: bool = False) -> Table | None:
-    """Tables of equal length, side by side: a batch is a list or a dict of theirs."""
-    found = {name: table for name, table in tables.items() if table is not None}
-    if len(found) < len(tables):
+def _columns(owner: TensorDataset | StackDataset, name: str) -> Table | None:
+    """Rows of parts side by side: a batch is a list or a dict of theirs.
+
+    `name` is the attribute of `owner` that holds the parts.
+    """
+    held = getattr(owner, name)
+    if type(held) is dict:
+        return _named_columns(owner, name, held)
+    tables = _tables(held) if type(held) is tuple else None
+    if tables is None:
         return None
 
     def gather(index: Block) -> Any:
-        columns = {name: table.gather(index) for name, table in found.items()}
-        return columns if named else [*columns.values()]
+        if getattr(owner, name) is not held:
+            raise _Changed
+        return [table.gather(index) for table in tables]
 
-    count = min((table.count for table in found.values()), default=0)
-    row = [named, *((name, table.row) for name, table in found.items())]
-    return Table(count, row, gather)
+    return Table([table.row for table in tables], gather)
+
+
+def _named_columns(
+    owner: TensorDataset | StackDataset, name: str, held: dict[str, Any]
+) -> Table | None:
+    tables = _tables(held.values())
+    if tables is None:
+        return None
+    columns = [*zip(held.items(), tables, strict=True)]
+
+    def gather(index: Block) -> Any:
+        now = getattr(owner, name)
+        if now is not held or len(now) != len(columns):
+            raise _Changed
+        batch = {}
+        for (key, part), ((its_key, its_part), table) in zip(
+            now.items(), columns, strict=True
+        ):
+            if key is not its_key or part is not its_part:
+                raise _Changed
+            batch[key] = table.gather(index)
+        return batch
+
+    return Table([(key, table.row) for (key, _), table in columns], gather)
+
+
+def _tables(parts: Iterable[Any]) -> list[Table] | None:
+    """The tables of all parts, None if one has none."""
+    tables = [_table(part) for part in parts]
+    found = [table for table in tables if table is not None]
+    return found if len(found) == len(tables) else None
 
 
 def _concat(concat: ConcatDataset[Any]) -> Table | None:
-    tables = [_table(part) for part in concat.datasets]
-    found = [table for table in tables if table is not None]
-    if len(found) < len(tables) or any(t.row != found[0].row for t in found):
+    if type(concat.datasets) is not list or type(concat.cumulative_sizes) is not list:
         return None
-    ends = np.cumsum([table.count for table in found])
+    parts, sizes = [*concat.datasets], [*concat.cumulative_sizes]
+    tables = _tables(parts)
+    if tables is None or any(table.row != tables[0].row for table in tables):
+        return None
+    ends = np.array(sizes, np.int64)
 
     def gather(index: Block) -> Any:
+        datasets = concat.datasets
+        if concat.cumulative_sizes != sizes:
+            raise _Changed
         index = np.asarray(index, np.int64)
         owners = np.searchsorted(ends, index, side="right")
-        parts = []
+        batches = []
         for owner in np.unique(owners).tolist():
-            table = found[owner]
-            begin = ends[owner] - table.count
-            parts.append(table.gather(index[owners == owner] - begin))
-        if len(parts) == 1:
-            return parts[0]
+            if datasets[owner] is not parts[owner]:
+                raise _Changed
+            begin = ends[owner - 1] if owner else 0
+            batches.append(tables[owner].gather(index[owners == owner] - begin))
+        if len(batches) == 1:
+            return batches[0]
         by_owner = np.argsort(owners, kind="stable")
-        return _joined(parts, torch.from_numpy(np.argsort(by_owner)))
+        return _joined(batches, torch.from_numpy(np.argsort(by_owner)))
 
-    return Table(int(ends[-1]), found[0].row, gather)
+    return Table(tables[0].row, gather)
 
 
 # By exact type: a subclass may give other rows.
 _TABLES: dict[type, Callable[[Any], Table | None]] = {
-    TensorDataset: lambda data: _together(dict(enumerate(map(_tensor, data.tensors)))),
+    TensorDataset: lambda data: _columns(data, "tensors"),
     torch.Tensor: _tensor,
     np.ndarray: _array,
     Subset: _subset,
-    StackDataset: _stack,
+    StackDataset: lambda data: _columns(data, "datasets"),
     ConcatDataset: _concat,
 }
 
