@@ -6,6 +6,7 @@ import pickle
 import sys
 import types
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from gristmill._torch import loader as loader_module
-from gristmill.torch import DataLoader
+from gristmill.torch import DataLoader, StatefulDataLoader
 
 TorchLoader = torch.utils.data.DataLoader
 OURS = ("max_restarts", "reorder_window", "memory_limit", "overlap_epochs")
@@ -147,6 +148,40 @@ def test_a_dataset_may_grow_between_epochs():
     assert numbers(loader) == [[0, 1]]
     dataset += [2, 3]
     assert (numbers(loader), len(loader)) == ([[0, 1], [2, 3]], 2)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_dataset_grown_in_an_epoch_is_drawn_as_torch_does(replacement):
+    found = []
+    for kind in (DataLoader, StatefulDataLoader, TorchLoader):
+        torch.manual_seed(2)
+        dataset = list(range(40))
+        batches = iter(kind(dataset, 8, sampler=RandomSampler(dataset, replacement)))
+        first = next(batches).tolist()
+        dataset += range(40, 49)
+        found.append([first, *numbers(batches)])
+    assert found[0] == found[1] == found[2]
+    assert sum(map(len, found[0])) > 40
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize(
+    ("loader_class", "how"),
+    [(DataLoader, "fork"), (DataLoader, "launcher"), (StatefulDataLoader, "fork")],
+)
+def test_workers_kept_do_not_keep_the_dataset(loader_class, how):
+    dataset = Numbers()
+    kept = weakref.ref(dataset)
+    loader = loader_class(dataset, num_workers=1, multiprocessing_context=how)
+    batches = iter(loader)
+    next(batches)
+    [worker] = batches._workers
+    assert worker.is_alive()
+    del dataset, loader, batches
+    assert kept() is None
+    worker.join()
+    assert not worker.is_alive()
+    assert worker.exitcode == 0
 
 
 def test_two_iterators_do_not_know_each_other():

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import IterDataPipe, MapDataPipe
+from torch.utils.data import BatchSampler, IterDataPipe, MapDataPipe
 
 from gristmill import monitoring
 from gristmill._base.describing import call_text
@@ -41,12 +41,20 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
 
     Torch opens a profiler range around each batch, which costs more than many a
     batch; here that is done while a profiler runs.  `_next_data` computes a batch.
+
+    Libraries replace functions of torch's base class, or move its `_sampler_iter` on.
+    Their functions are called, and what they do to the iterator holds.
     """
+
+    # What the sampler gives; a `Drawn` may take the place of a list.
+    _indices: Iterator[Any]
+    # The `_sampler_iter` that stands for `_indices`, and gives only lists; None where
+    # somebody has replaced torch's functions.
+    _listed: Iterator[Any] | None
 
     def _start(self, loader: Any, torch_class: type) -> None:
         """Complete what torch's base class has set up; profiles name `torch_class`."""
         self._profile_name = f"enumerate(DataLoader)#{torch_class.__name__}.__next__"
-        self._draw_natively()
         # A copy, since a loader with persistent workers keeps its iterator.
         self._of = copy_of(loader)
         self._watch = Watch(self, monitoring.record_get_next, rests=True)
@@ -56,14 +64,33 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         return epochs.begin(loader)
 
     def _draw_natively(self) -> None:
-        batches = drawn(self._index_sampler)
-        if batches is not None:
-            self._sampler_iter = batches
+        """Draw blocks in an epoch that torch's own functions have begun."""
+        base_is_own = private.is_base_own()
+        indices = self._drawn(base_is_own)
+        if indices is None:
+            self._indices = self._listed = self._sampler_iter
+        else:
+            self._draw_from(indices)
+        if not base_is_own:
+            self._listed = None
         # Torch warns of a dataset that gives more than its length.
-        self._counted = (
+        counted = (
             self._dataset_kind == private.DatasetKind.Iterable
             and self._IterableDataset_len_called is not None
         )
+        self._steps_plainly = base_is_own and not counted
+
+    def _drawn(self, base_is_own: bool) -> Iterator[Any] | None:
+        """Return what takes the place of `_sampler_iter`, None if nothing can."""
+        indices = drawn(self._index_sampler) if base_is_own else None
+        if indices is None:
+            return None
+        unread = private.is_unread(self._sampler_iter, self._index_sampler)
+        return indices if unread else None
+
+    def _draw_from(self, indices: Iterator[Any]) -> None:
+        self._indices = indices
+        self._listed = self._sampler_iter = map(as_list, indices)
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
         """What limits how fast outputs come, and what would help.
@@ -110,11 +137,11 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         )
 
     def __next__(self) -> Any:
-        if self._counted or private.profiling():
-            return super().__next__()
-        batch = self._next_data()
-        self._num_yielded += 1
-        return batch
+        if self._steps_plainly and not private.profiling():
+            batch = self._next_data()
+            self._num_yielded += 1
+            return batch
+        return super().__next__()
 
 
 class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # type: ignore[misc]
@@ -125,18 +152,20 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         with drawing_in(epochs.told(self._epoch)):
             super().__init__(loader)
         self._start(loader, private.SingleProcessIterator)
+        self._draw_natively()
         self._fetch = epochs.drawing(self._chosen_fetch(), self._epoch)
         self._times = StageTimes()
 
     def _chosen_fetch(self) -> Any:
         fetch = functools.partial(fetched, self._dataset_fetcher)
-        if self._dataset_kind != private.DatasetKind.Map or not self._auto_collation:
+        batched = self._dataset_kind == private.DatasetKind.Map and self._auto_collation
+        if not batched or not is_torchs(self._collate_fn):
+            if type(self._index_sampler) is BatchSampler:
+                self._indices = self._sampler_iter  # No `Drawn` reaches the dataset.
             return fetch
-        if is_torchs(self._collate_fn):
-            found = native_fetch(self._dataset, fetch)
-            found = found or deferred_fetch(self._dataset, fetch)
-            return found or samples_fetch(self._dataset, fetch)
-        return lambda batch: fetch(as_list(batch))
+        found = native_fetch(self._dataset, fetch)
+        found = found or deferred_fetch(self._dataset, fetch)
+        return found or samples_fetch(self._dataset, fetch)
 
     def set_workers(self, count: int) -> None:
         """Refuse to have workers: the loader was made without."""
@@ -160,7 +189,8 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         return times.measured(REST, self._computed)
 
     def _computed(self) -> Any:
-        batch = self._fetch(next(self._sampler_iter))
+        same = self._sampler_iter is self._listed
+        batch = self._fetch(next(self._indices) if same else self._next_index())
         if self._pin_memory:
             began = hot_run.begin()
             batch = private.pin_memory(batch, self._pin_memory_device)
@@ -217,6 +247,9 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._workers = self._pool.processes
         if self._pin_memory:
             self._pins = PinThread(self._pool, self._pin_memory_device)
+        # Torch's iterator begins its first epoch twice, too.
+        private.BaseIterator._reset(self, loader, True)
+        self._draw_natively()
         self._ask_for_all(self._pool)
 
     def set_workers(self, count: int) -> None:
@@ -302,7 +335,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         )
 
     def _foresees(self) -> bool:
-        found = can_foresee(self._index_sampler)
+        found = private.is_base_own() and can_foresee(self._index_sampler)
         if not found:
             sampler = getattr(self._index_sampler, "sampler", self._index_sampler)
             warnings.warn(
@@ -365,15 +398,16 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             self._ahead += (keys,)
 
     def _draws(self, ahead: tuple[Any, ...]) -> bool:
-        """Whether the new epoch begins with the batches that were asked for."""
-        drawn = list(itertools.islice(self._sampler_iter, len(ahead)))
-        self._sampler_iter = itertools.chain(drawn, self._sampler_iter)
-        return [*map(as_list, drawn)] == [*map(as_list, ahead)]
+        """Return whether the new epoch begins with the batches that were asked for."""
+        first = [*itertools.islice(self._indices, len(ahead))]
+        self._draw_from(itertools.chain(first, self._indices))
+        return [*map(as_list, first)] == [*map(as_list, ahead)]
 
     def _ask(self, pool: ChangingPool, *, already: bool = False) -> None:
         """Ask a worker for what the sampler draws next, if there is both."""
+        same = self._sampler_iter is self._listed
         try:
-            keys = self._next_index()
+            keys = next(self._indices) if same else self._next_index()
         except StopIteration:
             self._ask_ahead(pool)
             return

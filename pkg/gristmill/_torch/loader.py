@@ -242,7 +242,10 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
 
     def _get_iterator(self) -> Any:
         # Torch's own loaders have it, too, while it is installed everywhere.
-        if private.needs_torchs_iterator(self):
+        is_torchs = not isinstance(self, DataLoader)
+        if private.needs_torchs_iterator(self) or (
+            is_torchs and private.is_iterator_replaced(self)
+        ):
             return private.get_iterator(self)
         if self.num_workers == 0:
             return SingleProcessIterator(self)

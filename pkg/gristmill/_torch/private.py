@@ -76,6 +76,7 @@ BaseIterator = _part(_LOADING + "_BaseDataLoaderIter")
 SingleProcessIterator = _part(_LOADING + "_SingleProcessDataLoaderIter")
 MultiProcessIterator = _part(_LOADING + "_MultiProcessingDataLoaderIter")
 DatasetKind = _part(_LOADING + "_DatasetKind")
+MapFetcher = _part("utils.data._utils.fetch._MapDatasetFetcher")
 # Of what is iterable, it gives None for ever.
 EndlessSampler = _part(_LOADING + "_InfiniteConstantSampler")
 init_sharding_worker = _part(_LOADING + "_sharding_worker_init_fn", 4)
@@ -202,6 +203,56 @@ def needs_torchs_iterator(loader: Any) -> bool:
         return True
     process = getattr(loader.multiprocessing_context, "Process", BaseProcess)
     return not (isinstance(process, type) and issubclass(process, BaseProcess))
+
+
+def is_base_own() -> bool:
+    """Return whether nobody has replaced functions of torch's base iterator."""
+    return is_own(BaseIterator, "__init__", "__next__", "_next_index", "_reset")
+
+
+def is_iterator_replaced(loader: Any) -> bool:
+    """Return whether torch's iterator over a loader has functions of somebody else.
+
+    Those of its base class do not count: Gristmill's iterators have them, too.
+    """
+    cls = MultiProcessIterator if loader.num_workers > 0 else SingleProcessIterator
+    functions = [name for name, part in vars(cls).items() if inspect.isfunction(part)]
+    return not is_own(cls, *functions)
+
+
+def is_own(cls: type, *names: str) -> bool:
+    """Return whether functions of a class are those that it was defined with.
+
+    False if somebody has put another one into a class of torch's, or added one.  A
+    class that is not torch's counts as it is.
+    """
+    module = cls.__module__
+    if not module.startswith("torch."):
+        return True
+    parts = vars(cls)
+    for name in names:
+        # No names are compared: `functools.update_wrapper` copies them.
+        if name in parts:
+            home = getattr(parts[name], "__globals__", {}).get("__name__")
+            if home != module:
+                return False
+    return True
+
+
+def is_unread(iteration: Any, sampler: Any) -> bool:
+    """Return whether `iteration` is ``iter(sampler)`` and nothing was drawn from it.
+
+    Args:
+        iteration: An iterator.
+        sampler: One of torch's whose own ``__iter__`` is a generator function.
+    """
+    if not is_own(type(sampler), "__iter__") or not inspect.isgenerator(iteration):
+        return False
+    return (
+        inspect.getgeneratorstate(iteration) == inspect.GEN_CREATED
+        and iteration.gi_code is type(sampler).__iter__.__code__
+        and inspect.getgeneratorlocals(iteration)["self"] is sampler
+    )
 
 
 def profiling() -> bool:

@@ -136,7 +136,7 @@ def _joined(batches: list[Any], order: torch.Tensor) -> Any:
 
 
 def _table_of_own(dataset: Any) -> Table | None:
-    """Return the rows of a dataset, None if torch's classes have functions of others."""
+    """Return the rows of a dataset, None if others have changed torch's classes."""
     table = _table(dataset)
     if table is None:
         return None

@@ -1,4 +1,4 @@
 """Which samples come next: samplers, draws, batches of indices, requests to workers.
 
-It imports no other room of `_torch`.  Begin with `draws.py`.
+Of the rest of `_torch` it imports `private`.  Begin with `draws.py`.
 """

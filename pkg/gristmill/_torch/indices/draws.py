@@ -31,6 +31,7 @@ from torch.utils.data import (
 )
 
 from gristmill._torch.indices import distributed
+from gristmill._torch.private import is_own
 
 Block: TypeAlias = "np.ndarray[Any, Any] | range"
 
@@ -57,7 +58,7 @@ class Drawn:
 
 
 def drawn(index_sampler: Any) -> Iterator[Any] | None:
-    """What `index_sampler` gives, or None where only itself knows how to draw.
+    """Return what `index_sampler` gives; None if only the sampler itself can draw.
 
     A batch of indices is a `Drawn` or a list; `as_list` makes a list of either.
     """
@@ -75,12 +76,13 @@ def blocks_of(
 
     `generator` draws in the place of the one that `sampler` would choose.
     """
-    draw = _DRAWS.get(type(sampler))
-    return draw(sampler, generator) if draw else None
+    kind = type(sampler)
+    draw = _DRAWS.get(kind)
+    return draw(sampler, generator) if draw and is_own(kind, "__iter__") else None
 
 
 def as_list(batch: Any) -> Any:
-    """What torch's sampler gives: a list in the place of a `Drawn`."""
+    """Return a list in place of a `Drawn`, and anything else as it is."""
     return _ints(batch.block) if type(batch) is Drawn else batch
 
 
@@ -157,18 +159,19 @@ def _seeded_by(generator: torch.Generator | None) -> torch.Generator:
 def _random(
     sampler: RandomSampler, generator: torch.Generator | None = None
 ) -> Iterator[Block]:
-    high, count = len(sampler.data_source), sampler.num_samples
+    high = len(sampler.data_source)
     generator = generator or epoch_generator(sampler)
+    # Torch asks twice for `num_samples`, which is another one if the dataset grows.
     if sampler.replacement:
-        for _ in range(count // _TORCH_DRAW):
+        for _ in range(sampler.num_samples // _TORCH_DRAW):
             yield _integers_below(high, _TORCH_DRAW, generator)
-        yield _integers_below(high, count % _TORCH_DRAW, generator)
+        yield _integers_below(high, sampler.num_samples % _TORCH_DRAW, generator)
         return
-    for _ in range(count // high):
+    for _ in range(sampler.num_samples // high):
         yield torch.randperm(high, generator=generator).numpy(force=True)
     # Torch draws once more though it may need none of it.
     extra = torch.randperm(high, generator=generator).numpy(force=True)
-    yield extra[: count % high]
+    yield extra[: sampler.num_samples % high]
 
 
 def _integers_below(high: int, size: int, generator: torch.Generator) -> Block:
@@ -213,7 +216,8 @@ _BY_EPOCH = (DistributedSampler, distributed.DistributedSampler)
 def can_foresee(index_sampler: Any) -> bool:
     """Whether `foreseen` knows how a sampler, of batches or of samples, draws."""
     kind = type(_sampler_of(index_sampler))
-    return kind in _DRAWS or kind in _BY_EPOCH
+    known = kind in _DRAWS or kind in _BY_EPOCH
+    return known and all(is_own(cls, "__iter__") for cls in (kind, type(index_sampler)))
 
 
 def foreseen(index_sampler: Any) -> Iterator[Any]:

@@ -46,9 +46,11 @@ _GENERATED = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 class Position:
     """An iteration over an index sampler.
 
+    Its items are what the sampler gives; a `Drawn` may take the place of a list.
+
     Args:
         index_sampler: The loader's: torch's `BatchSampler`, or anything else.
-        iteration: ``iter(index_sampler)``, not begun.
+        iteration: What a library has made of ``iter(index_sampler)``.
     """
 
     def __init__(self, index_sampler: Any, iteration: Iterator[Any]) -> None:
@@ -59,6 +61,9 @@ class Position:
         # What a generator's state was when the epoch began.
         self._origin: torch.Tensor | None = None
         self._given: Iterator[Any] | None = None
+        draws_blocks = type(index_sampler) in (BatchSampler, RandomSampler)
+        if draws_blocks and not private.is_unread(iteration, index_sampler):
+            self._given = iteration
         self._batches = 0
         self._samples = 0
         # Numbers of batches that somebody has got already.
@@ -191,7 +196,7 @@ class Position:
 
 def _generator_of(sampler: Any, origin: torch.Tensor | None) -> torch.Generator | None:
     """What draws an epoch, in the state `origin` if that is known."""
-    if type(sampler) not in _GENERATED:
+    if type(sampler) not in _GENERATED or not private.is_own(type(sampler), "__iter__"):
         return None
     if origin is None:
         if type(sampler) is RandomSampler:

@@ -96,6 +96,7 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
             super()._start_workers(loader)
             return
         # Nobody is needed: the loader begins another epoch.
+        self._draw_natively()
         self._workers = []
         self._asked = []
         self._begin_snapshots(saved, recomputes=False)
@@ -123,7 +124,7 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
         if self._replays:
             iteration = iter(self._index_sampler)
             self.position = Position(self._index_sampler, iteration)
-            self._sampler_iter = self.position
+            self._draw_from(self.position)
         self._begin_snapshots(saved, recomputes=self._recomputes)
         if self._wanted:
             self._exchange(pool, self._wanted)

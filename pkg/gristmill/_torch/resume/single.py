@@ -87,23 +87,32 @@ class StatefulIterator(LoaderIterator):
         self._finished = False
         super()._reset(loader, first_iter)
 
+    def _start(self, loader: Any, torch_class: type) -> None:
+        super()._start(loader, torch_class)
+        if self._saved is not None:
+            self._restore_seeds(self._saved)
+
     def _draw_natively(self) -> None:
-        saved = self._saved
-        if saved is not None:
-            self._IterableDataset_len_called = saved.main[layout.LEN_CALLED]
-            self._shared_seed = saved.main[layout.SHARED_SEED]
-            # None where there were no workers.
-            base_seed = saved.main.get(layout.BASE_SEED)
-            if self._num_workers == 0 or base_seed is not None:
-                # Torch's base class has drawn a seed that is not needed.
-                self._random.set_state(self._random_state)
-            if base_seed is not None:
-                self._base_seed = base_seed
-        iteration = self._sampler_iter
+        if self._saved is not None:
+            self._restore_seeds(self._saved)
         super()._draw_natively()
-        self._sampler_iter = self.position = Position(self._index_sampler, iteration)
-        if saved is not None:
-            self.position.restore(saved.main)
+
+    def _drawn(self, base_is_own: bool) -> Position:
+        self.position = Position(self._index_sampler, self._sampler_iter)
+        if self._saved is not None:
+            self.position.restore(self._saved.main)
+        return self.position
+
+    def _restore_seeds(self, saved: Saved) -> None:
+        """Put what torch's base class has drawn back to what the saved epoch drew."""
+        self._IterableDataset_len_called = saved.main[layout.LEN_CALLED]
+        self._shared_seed = saved.main[layout.SHARED_SEED]
+        # None where there were no workers.
+        base_seed = saved.main.get(layout.BASE_SEED)
+        if self._num_workers == 0 or base_seed is not None:
+            self._random.set_state(self._random_state)
+        if base_seed is not None:
+            self._base_seed = base_seed
 
 
 class StatefulSingleProcessIterator(StatefulIterator, SingleProcessIterator):

@@ -15,6 +15,7 @@ import io
 import os
 import signal
 import time
+import weakref
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, cast
@@ -28,7 +29,7 @@ from gristmill._engine.stream import Runnable
 from gristmill._engine.usage import NearUsage
 from gristmill._engine.workers import LauncherWorkers, received, usage_of
 from gristmill._torch.batches import encoding
-from gristmill._torch.batches.pickling import ProgramPickle
+from gristmill._torch.batches.program_pickling import ProgramPickle
 from gristmill._torch.indices import requests
 from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.workers import start_method
@@ -140,7 +141,7 @@ class WorkerPool:
     @property
     def processes(self) -> list[_WorkerProcess]:
         """The workers' processes, by number."""
-        return [_WorkerProcess(self, w) for w in range(self._program.workers)]
+        return [_WorkerProcess(self, w) for w in range(self.workers)]
 
     def successor(self, workers: int, window: int) -> WorkerPool:
         """Another pool over the same map-style dataset, which is not started."""
@@ -305,12 +306,18 @@ class WorkerPool:
 
 
 class _WorkerProcess:
-    """Looks like the `multiprocessing.Process` of a worker."""
+    """Looks like the `multiprocessing.Process` of a worker.
+
+    Whoever keeps it does not keep the dataset.
+    """
 
     daemon = True
 
     def __init__(self, pool: WorkerPool, worker: int) -> None:
-        self._pool = pool
+        self._scheduler = pool.scheduler
+        self._started = pool.started
+        # A pool is closed before nobody holds it any more.
+        self._pool = weakref.ref(pool)
         self._worker = worker
 
     @property
@@ -337,8 +344,9 @@ class _WorkerProcess:
 
     def is_alive(self) -> bool:
         # Or is about to be.
+        pool = self._pool()
         pid, alive, _ = self._look()
-        return not self._pool.closed and (alive or not pid)
+        return pool is not None and not pool.closed and (alive or not pid)
 
     def join(self, timeout: float | None = None) -> None:
         pid = self._look()[0]
@@ -360,16 +368,15 @@ class _WorkerProcess:
     def kill(self) -> None:
         if process := self._process():
             process.kill()
-        elif self._pool.started is None:
-            self._pool.scheduler.kill(self._worker)
+        elif self._started is None:
+            self._scheduler.kill(self._worker)
 
     def _process(self) -> BaseProcess | None:
-        started = self._pool.started
-        return started.process_of(self._worker) if started else None
+        return self._started.process_of(self._worker) if self._started else None
 
     def _look(self) -> tuple[int, bool, int | None]:
         """Pid of the process, whether it is alive, how it ended."""
-        return self._pool.scheduler.processes()[self._worker]
+        return self._scheduler.processes()[self._worker]
 
 
 def _worker_died(due: _core.Due) -> Exception:

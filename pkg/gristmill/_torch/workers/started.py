@@ -156,6 +156,8 @@ class StartedProcesses:
             self._reap(pidfd)
         os.close(self._arena.fd)
         os.close(self._calls.fd)
+        # Programs keep the processes, and not the dataset.
+        del self._program
 
     def _reap(self, pidfd: int) -> tuple[int, int]:
         """Report how a process has ended; its worker and generation."""
