@@ -82,7 +82,9 @@ def iterate_load():
 def iterate_torch():
     from gristmill.torch import DataLoader
 
-    return list(DataLoader(range(2), None, num_workers=1))
+    # Other tests may have initialised JAX in this process.
+    how = {"multiprocessing_context": "launcher"}
+    return list(DataLoader(range(2), None, num_workers=1, **how))
 
 
 def iterate_in_subprocess():

@@ -104,8 +104,10 @@ class Background:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # Modules may have lost their names, and the threads are gone.
+        if not is_finalizing():
+            self.close()
 
 
 class _Shared:

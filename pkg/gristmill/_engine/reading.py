@@ -85,7 +85,8 @@ class Reading:
 
     `keys_of` is called with (position, count) and returns the source's keys there;
     nothing past `length` is read.  0 threads or look-ahead of `options` never use
-    threads.  One thread calls, though `source` is read from many.
+    threads.  The caller reads at least `least` records at once, if there are as many.
+    One thread calls, though `source` is read from many.
     """
 
     def __init__(
@@ -95,10 +96,12 @@ class Reading:
         keys_of: KeysOf,
         length: int,
         look_ahead: bool,
+        least: int = 1,
     ) -> None:
         self._source = source
         self._keys_of = keys_of
         self._length = length
+        self._least = least
         self._threads = int(options.num_threads)
         self._looks_ahead = look_ahead
         self._ahead = int(options.prefetch_buffer_size) if look_ahead else 0
@@ -195,11 +198,9 @@ class Reading:
         decided = False
         while len(elements) < len(keys) and not decided:
             left = keys[len(elements) :]
-            # A block may take as long as all of its records, one after another.  Those
-            # of a unit that others share should not wait for each other.
+            # Records of a unit that others share should not wait for each other.
             together = self._in_blocks and self._looks_ahead
-            together = together and self._record_s <= SLOW_READ_S
-            count = len(left) if together else 1
+            count = len(left) if together else min(len(left), self._least)
             found = self._watched_read(position + len(elements), left, count)
             if found is None:
                 return None

@@ -72,6 +72,10 @@ class Zygote:
 
     def run(self) -> None:
         """Load the program, then fork workers until the supervisor is gone."""
+        with self._supervisor:
+            self._run()
+
+    def _run(self) -> None:
         nesting.become_worker()
         try:
             self._entry = become_like_parent(self._setup)

@@ -24,16 +24,32 @@ def write(path, first, rows, group):
     return str(path)
 
 
+def writable(row):
+    """Copy the lists of a row, which Grain leaves read-only."""
+    return {**row, "list": row["list"].copy()}
+
+
 @pytest.mark.parametrize(("rows", "group"), [(7, 3), (6, 3), (1, 1), (5, 100)])
 def test_rows_and_positions_are_grains(tmp_path, rows, group):
     path = write(tmp_path / "part.parquet", 0, rows, group)
-    elements = assert_twins(lambda lib: lib.experimental.ParquetIterDataset(path))
+    elements = assert_twins(
+        lambda lib: lib.experimental.ParquetIterDataset(path).map(writable)
+    )
     assert [row["x"] for row in elements] == list(range(rows))
+
+
+def test_lists_of_rows_are_writable(tmp_path):
+    path = write(tmp_path / "part.parquet", 0, 4, 2)
+    for row in ParquetIterDataset(path):
+        row["list"] += 1
+    assert [row["list"].tolist() for row in ParquetIterDataset(path)][3] == [3, 4]
 
 
 def test_several_files_are_interleaved(tmp_path):
     paths = [write(tmp_path / f"{i}", 10 * i, n, 2) for i, n in enumerate([3, 4, 2])]
-    elements = assert_twins(lambda lib: lib.experimental.ParquetIterDataset(paths))
+    elements = assert_twins(
+        lambda lib: lib.experimental.ParquetIterDataset(paths).map(writable)
+    )
     assert [row["x"] for row in elements] == [0, 10, 20, 1, 11, 21, 2, 12, 13]
 
 

@@ -109,12 +109,6 @@ def test_interleave_opens_ahead_while_its_first_dataset_waits():
     assert list(interleaved) == [0, 1, 2, 3]
 
 
-def test_block_is_read_by_threads_while_its_first_record_waits():
-    source = Together(16)
-    loader = loaded(source, [g.Batch(16)], 0)
-    assert flat(loader) == list(range(16))
-
-
 def test_records_before_a_slow_one_are_not_held_back():
     go_on = threading.Event()
 

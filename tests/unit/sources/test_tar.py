@@ -320,7 +320,11 @@ def test_damaged_headers_are_told_and_not_taken_for_the_end(path):
 
 @pytest.mark.parametrize(
     ("begin", "name"),
-    [(gzip.compress(b"", mtime=0), "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh9", "bzip2")],
+    [
+        (gzip.compress(b"", mtime=0), "gzip"),
+        (b"\x28\xb5\x2f\xfd", "zstd"),
+        (b"BZh9", "bzip2"),
+    ],
 )
 def test_compressed_files_are_refused_with_what_to_do(tmp_path, begin, name):
     (tmp_path / "a.tar.gz").write_bytes(begin + bytes(600))

@@ -63,7 +63,7 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         self._global_batch_size = global_batch_size
         self._shard_options = shard_options
         self._streamed = streamed
-        # Over the share; or over the stream of all hosts, after a state of 0.2.0.
+        # Over the share; or over the stream of all hosts, after an older state.
         self._batches: DatasetIterator[Any] | None = None
 
     @property
@@ -79,7 +79,7 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         return self._opened().get_state()
 
     def set_state(self, state: Any) -> None:
-        # In version 0.2.0 each host ran the stream.
+        # In states without shards, each host ran the stream.
         if isinstance(state, Mapping) and state.keys() == {
             "global_next_index",
             "stream",

@@ -231,8 +231,8 @@ class ReindexMapDataset(OrderMapDataset[T]):
         (position,) = self._positions(as_indices([index])).tolist()
         return record_of(self._parent, position)
 
-    def _block(self, indices: Indices) -> list[Any]:
-        return block_of(self._parent, self._positions(indices))
+    def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
+        return block_of(self._parent, self._positions(indices), out)
 
 
 @builds("MapDataset.slice")

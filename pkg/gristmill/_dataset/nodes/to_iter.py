@@ -201,6 +201,7 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
             lambda first, count: range(first, first + count),
             self._length,
             look_ahead=self._look_ahead,
+            least=self._least_at_once,
         )
 
     def take_block(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A loader's iterators: what they do around each batch, without workers and with."""
+"""Iterates over a torch loader with workers."""
 
 from __future__ import annotations
 
@@ -7,195 +7,22 @@ import itertools
 import pickle
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, IterDataPipe, MapDataPipe
+from torch.utils.data import IterDataPipe, MapDataPipe
 
-from gristmill import monitoring
-from gristmill._base.describing import call_text
-from gristmill._base.epochs import drawing_in
-from gristmill._engine.stage_times import PIN, REST, StageTimes, each
 from gristmill._engine.usage import NearUsage
 from gristmill._engine.workers import check_workers
-from gristmill._hot import run as hot_run
-from gristmill._observe.watch import Watch
 from gristmill._torch import epochs, private
 from gristmill._torch.batches import slot_collation
-from gristmill._torch.batches.deferred import deferred_fetch
-from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
-from gristmill._torch.batches.stages import fetched, stages_of
-from gristmill._torch.indices.draws import as_list, can_foresee, drawn, foreseen
+from gristmill._torch.batches.native import is_torchs
+from gristmill._torch.indices.draws import as_list, can_foresee, foreseen
+from gristmill._torch.iterators.base import LoaderIterator
 from gristmill._torch.workers.changing import ChangingPool
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pinning import PinThread
 from gristmill._torch.workers.pool import Answer
-from gristmill._torch.workers.trial import TorchTrial, copy_of
-
-if TYPE_CHECKING:
-    from gristmill._observe.report import Report
-
-
-class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
-    """A base of our iterators over a loader, which comes before torch's own.
-
-    Torch opens a profiler range around each batch, which costs more than many a
-    batch; here that is done while a profiler runs.  `_next_data` computes a batch.
-
-    Libraries replace functions of torch's base class, or move its `_sampler_iter` on.
-    Their functions are called, and what they do to the iterator holds.
-    """
-
-    # What the sampler gives; a `Drawn` may take the place of a list.
-    _indices: Iterator[Any]
-    # The `_sampler_iter` that stands for `_indices`, and gives only lists; None where
-    # somebody has replaced torch's functions.
-    _listed: Iterator[Any] | None
-
-    def _start(self, loader: Any, torch_class: type) -> None:
-        """Complete what torch's base class has set up; profiles name `torch_class`."""
-        self._profile_name = f"enumerate(DataLoader)#{torch_class.__name__}.__next__"
-        # A copy, since a loader with persistent workers keeps its iterator.
-        self._of = copy_of(loader)
-        self._watch = Watch(self, monitoring.record_get_next, rests=True)
-
-    def _begin_epoch(self, loader: Any) -> int:
-        """Count an iteration, which begins; returns its epoch."""
-        return epochs.begin(loader)
-
-    def _draw_natively(self) -> None:
-        """Draw blocks in an epoch that torch's own functions have begun."""
-        base_is_own = private.is_base_own()
-        indices = self._drawn(base_is_own)
-        if indices is None:
-            self._indices = self._listed = self._sampler_iter
-        else:
-            self._draw_from(indices)
-        if not base_is_own:
-            self._listed = None
-        # Torch warns of a dataset that gives more than its length.
-        counted = (
-            self._dataset_kind == private.DatasetKind.Iterable
-            and self._IterableDataset_len_called is not None
-        )
-        self._steps_plainly = base_is_own and not counted
-
-    def _drawn(self, base_is_own: bool) -> Iterator[Any] | None:
-        """Return what takes the place of `_sampler_iter`, None if nothing can."""
-        indices = drawn(self._index_sampler) if base_is_own else None
-        if indices is None:
-            return None
-        unread = private.is_unread(self._sampler_iter, self._index_sampler)
-        return indices if unread else None
-
-    def _draw_from(self, indices: Iterator[Any]) -> None:
-        self._indices = indices
-        self._listed = self._sampler_iter = map(as_list, indices)
-
-    def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
-        """What limits how fast outputs come, and what would help.
-
-        Calls of ``next`` are timed, and of some outputs each stage: the dataset,
-        the ``collate_fn``, and moving batches from workers.  An `IterableDataset` is
-        not tried, since that would read from it.
-
-        Args:
-            verify: Whether to try what is predicted, for about three times `seconds`:
-                fresh iterators over the same loader run as it is, from a cache of
-                outputs, and with one more worker.  This one stays where it is.
-            seconds: How long each of these runs takes, in s.
-
-        Returns:
-            A `Report`; its `checks` are what was tried.
-
-        Raises:
-            ValueError: `seconds` is not positive.
-
-        Example:
-            >>> iterator = iter(gristmill.torch.DataLoader(range(100), 10))
-            >>> for batch in iterator:
-            ...     pass
-            >>> iterator.report().outputs
-            10
-        """
-        from gristmill._observe.reporting import report_of
-
-        return report_of(self, verify, seconds)
-
-    def _trial(self) -> TorchTrial:
-        return TorchTrial(self._of, self._workers_now(), iterate)
-
-    def _workers_now(self) -> int:
-        return 0
-
-    def __repr__(self) -> str:
-        return call_text(
-            self,
-            dataset=self._dataset,
-            num_workers=self._num_workers,
-            num_yielded=self._num_yielded,
-        )
-
-    def __next__(self) -> Any:
-        if self._steps_plainly and not private.profiling():
-            batch = self._next_data()
-            self._num_yielded += 1
-            return batch
-        return super().__next__()
-
-
-class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # type: ignore[misc]
-    """Computes each batch when it is asked for, in the calling thread."""
-
-    def __init__(self, loader: Any) -> None:
-        self._epoch = self._begin_epoch(loader)
-        with drawing_in(epochs.told(self._epoch)):
-            super().__init__(loader)
-        self._start(loader, private.SingleProcessIterator)
-        self._draw_natively()
-        self._fetch = epochs.drawing(self._chosen_fetch(), self._epoch)
-        self._times = StageTimes()
-
-    def _chosen_fetch(self) -> Any:
-        fetch = functools.partial(fetched, self._dataset_fetcher)
-        batched = self._dataset_kind == private.DatasetKind.Map and self._auto_collation
-        if not batched or not is_torchs(self._collate_fn):
-            if type(self._index_sampler) is BatchSampler:
-                self._indices = self._sampler_iter  # No `Drawn` reaches the dataset.
-            return fetch
-        found = native_fetch(self._dataset, fetch)
-        found = found or deferred_fetch(self._dataset, fetch)
-        return found or samples_fetch(self._dataset, fetch)
-
-    def set_workers(self, count: int) -> None:
-        """Refuse to have workers: the loader was made without."""
-        check_workers(count)
-        raise ValueError(
-            "This loader has no workers, whose number could change: it was made with"
-            " num_workers=0. Make one with num_workers=1."
-        )
-
-    def usage(self) -> NearUsage:
-        """What stages were measured to take."""
-        iterable = self._dataset_kind == private.DatasetKind.Iterable
-        names = stages_of(self._dataset, iterable, self._collate_fn)
-        return NearUsage((), each(self._times.by_clock), names)
-
-    def _next_data(self) -> Any:
-        times = self._times
-        times.left -= 1
-        if times.left:
-            return self._computed()
-        return times.measured(REST, self._computed)
-
-    def _computed(self) -> Any:
-        same = self._sampler_iter is self._listed
-        batch = self._fetch(next(self._indices) if same else self._next_index())
-        if self._pin_memory:
-            began = hot_run.begin()
-            batch = private.pin_memory(batch, self._pin_memory_device)
-            hot_run.end(PIN, began)
-        return batch
 
 
 class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # type: ignore[misc]
@@ -497,15 +324,9 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
 
 
 def _check(loader: Any) -> None:
-    """What torch checks here, and not when the loader is made."""
+    """Check what torch checks here, and not when the loader is made."""
     for name in ("num_workers", "prefetch_factor"):
         if getattr(loader, name) <= 0:
             raise AssertionError(
                 f"{name} must be greater than 0 for MultiProcessingDataLoaderIter"
             )
-
-
-def iterate(loader: Any) -> LoaderIterator:
-    """An iterator over a loader, with workers if it has some."""
-    kind = MultiProcessIterator if loader.num_workers else SingleProcessIterator
-    return kind(loader)

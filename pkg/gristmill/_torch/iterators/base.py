@@ -1,0 +1,126 @@
+"""What iterators over a torch loader do around each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gristmill import monitoring
+from gristmill._base.describing import call_text
+from gristmill._observe.watch import Watch
+from gristmill._torch import epochs, private
+from gristmill._torch.indices.draws import as_list, drawn
+from gristmill._torch.workers.trial import TorchTrial, copy_of
+
+if TYPE_CHECKING:
+    from gristmill._observe.report import Report
+
+
+class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
+    """A base of our iterators over a loader, which comes before torch's own.
+
+    Torch opens a profiler range around each batch, which costs more than many a
+    batch; here that is done while a profiler runs.  `_next_data` computes a batch.
+
+    Libraries replace functions of torch's base class, or move its `_sampler_iter` on.
+    Their functions are called, and what they do to the iterator holds.
+    """
+
+    # Returns an iterator over a loader; set by the package, which imports this file.
+    _iterate: ClassVar[Callable[[Any], LoaderIterator]]
+    # What the sampler gives; a `Drawn` may take the place of a list.
+    _indices: Iterator[Any]
+    # The `_sampler_iter` that stands for `_indices`, and gives only lists; None where
+    # somebody has replaced torch's functions.
+    _listed: Iterator[Any] | None
+
+    def _start(self, loader: Any, torch_class: type) -> None:
+        """Complete what torch's base class has set up; profiles name `torch_class`."""
+        self._profile_name = f"enumerate(DataLoader)#{torch_class.__name__}.__next__"
+        # A copy, since a loader with persistent workers keeps its iterator.
+        self._of = copy_of(loader)
+        self._watch = Watch(self, monitoring.record_get_next, rests=True)
+
+    def _begin_epoch(self, loader: Any) -> int:
+        """Count an iteration, which begins; returns its epoch."""
+        return epochs.begin(loader)
+
+    def _draw_natively(self) -> None:
+        """Draw blocks in an epoch that torch's own functions have begun."""
+        base_is_own = private.is_base_own()
+        indices = self._drawn(base_is_own)
+        if indices is None:
+            self._indices = self._listed = self._sampler_iter
+        else:
+            self._draw_from(indices)
+        if not base_is_own:
+            self._listed = None
+        # Torch warns of a dataset that gives more than its length.
+        counted = (
+            self._dataset_kind == private.DatasetKind.Iterable
+            and self._IterableDataset_len_called is not None
+        )
+        self._steps_plainly = base_is_own and not counted
+
+    def _drawn(self, base_is_own: bool) -> Iterator[Any] | None:
+        """Return what takes the place of `_sampler_iter`, None if nothing can."""
+        indices = drawn(self._index_sampler) if base_is_own else None
+        if indices is None:
+            return None
+        unread = private.is_unread(self._sampler_iter, self._index_sampler)
+        return indices if unread else None
+
+    def _draw_from(self, indices: Iterator[Any]) -> None:
+        self._indices = indices
+        self._listed = self._sampler_iter = map(as_list, indices)
+
+    def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
+        """What limits how fast outputs come, and what would help.
+
+        Calls of ``next`` are timed, and of some outputs each stage: the dataset,
+        the ``collate_fn``, and moving batches from workers.  An `IterableDataset` is
+        not tried, since that would read from it.
+
+        Args:
+            verify: Whether to try what is predicted, for about three times `seconds`:
+                fresh iterators over the same loader run as it is, from a cache of
+                outputs, and with one more worker.  This one stays where it is.
+            seconds: How long each of these runs takes, in s.
+
+        Returns:
+            A `Report`; its `checks` are what was tried.
+
+        Raises:
+            ValueError: `seconds` is not positive.
+
+        Example:
+            >>> iterator = iter(gristmill.torch.DataLoader(range(100), 10))
+            >>> for batch in iterator:
+            ...     pass
+            >>> iterator.report().outputs
+            10
+        """
+        from gristmill._observe.reporting import report_of
+
+        return report_of(self, verify, seconds)
+
+    def _trial(self) -> TorchTrial:
+        return TorchTrial(self._of, self._workers_now(), type(self)._iterate)
+
+    def _workers_now(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return call_text(
+            self,
+            dataset=self._dataset,
+            num_workers=self._num_workers,
+            num_yielded=self._num_yielded,
+        )
+
+    def __next__(self) -> Any:
+        if self._steps_plainly and not private.profiling():
+            batch = self._next_data()
+            self._num_yielded += 1
+            return batch
+        return super().__next__()

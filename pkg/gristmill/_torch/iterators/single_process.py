@@ -1,0 +1,73 @@
+"""Iterates over a torch loader without workers."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from torch.utils.data import BatchSampler
+
+from gristmill._base.epochs import drawing_in
+from gristmill._engine.stage_times import PIN, REST, StageTimes, each
+from gristmill._engine.usage import NearUsage
+from gristmill._engine.workers import check_workers
+from gristmill._hot import run as hot_run
+from gristmill._torch import epochs, private
+from gristmill._torch.batches.deferred import deferred_fetch
+from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
+from gristmill._torch.batches.stages import fetched, stages_of
+from gristmill._torch.iterators.base import LoaderIterator
+
+
+class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # type: ignore[misc]
+    """Computes each batch when it is asked for, in the calling thread."""
+
+    def __init__(self, loader: Any) -> None:
+        self._epoch = self._begin_epoch(loader)
+        with drawing_in(epochs.told(self._epoch)):
+            super().__init__(loader)
+        self._start(loader, private.SingleProcessIterator)
+        self._draw_natively()
+        self._fetch = epochs.drawing(self._chosen_fetch(), self._epoch)
+        self._times = StageTimes()
+
+    def _chosen_fetch(self) -> Any:
+        fetch = functools.partial(fetched, self._dataset_fetcher)
+        batched = self._dataset_kind == private.DatasetKind.Map and self._auto_collation
+        if not batched or not is_torchs(self._collate_fn):
+            if type(self._index_sampler) is BatchSampler:
+                self._indices = self._sampler_iter  # No `Drawn` reaches the dataset.
+            return fetch
+        found = native_fetch(self._dataset, fetch)
+        found = found or deferred_fetch(self._dataset, fetch)
+        return found or samples_fetch(self._dataset, fetch)
+
+    def set_workers(self, count: int) -> None:
+        """Refuse to have workers: the loader was made without."""
+        check_workers(count)
+        raise ValueError(
+            "This loader has no workers, whose number could change: it was made with"
+            " num_workers=0. Make one with num_workers=1."
+        )
+
+    def usage(self) -> NearUsage:
+        """What stages were measured to take."""
+        iterable = self._dataset_kind == private.DatasetKind.Iterable
+        names = stages_of(self._dataset, iterable, self._collate_fn)
+        return NearUsage((), each(self._times.by_clock), names)
+
+    def _next_data(self) -> Any:
+        times = self._times
+        times.left -= 1
+        if times.left:
+            return self._computed()
+        return times.measured(REST, self._computed)
+
+    def _computed(self) -> Any:
+        same = self._sampler_iter is self._listed
+        batch = self._fetch(next(self._indices) if same else self._next_index())
+        if self._pin_memory:
+            began = hot_run.begin()
+            batch = private.pin_memory(batch, self._pin_memory_device)
+            hot_run.end(PIN, began)
+        return batch
