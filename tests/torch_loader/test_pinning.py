@@ -1,5 +1,6 @@
 """Batches that a thread pins, where pinning is only noted."""
 
+import multiprocessing
 import threading
 
 import pytest
@@ -38,16 +39,18 @@ def pinned(monkeypatch):
 
 
 class Numbers(torch.utils.data.Dataset):
-    def __init__(self, numbers, size=1, dies_at=None):
+    def __init__(self, numbers, size=1, dies_at=None, may_die=None):
         self.numbers = list(numbers)
         self.size = size
         self.dies_at = dies_at
+        self.may_die = may_die
 
     def __len__(self):
         return len(self.numbers)
 
     def __getitem__(self, index):
         if index == self.dies_at:
+            self.may_die.wait()
             raise SystemExit
         return torch.full((self.size,), self.numbers[index], dtype=torch.uint8)
 
@@ -94,8 +97,10 @@ def test_a_batch_that_cannot_be_pinned_is_an_error_at_its_turn():
 
 
 def test_a_dead_worker_is_an_error_each_time():
-    batches = iter(make(Numbers([5, 6, 7, 8], dies_at=2)))
+    may_die = multiprocessing.get_context("fork").Event()
+    batches = iter(make(Numbers([5, 6, 7, 8], dies_at=2, may_die=may_die)))
     assert values([next(batches), next(batches)]) == [5, 6]
+    may_die.set()
     for _ in range(6):
         with pytest.raises(WorkerDied, match="exited unexpectedly"):
             next(batches)

@@ -122,75 +122,27 @@ class Watch::Thread {
     Condition changed;
   };
 
-  // Leaked: the thread may outlive static objects.
+  // An entry whose callback is due, as it was then.
+  struct Due {
+    std::shared_ptr<Entry> entry;
+    std::uint64_t begins = 0;
+    Duration passed{};
+  };
+
   static State& state() REQUIRES(mutex) { return *kept_state(); }
-  static State*& kept_state() REQUIRES(mutex) {
-    static State* kept = new State;
-    return kept;
-  }
+  static State*& kept_state() REQUIRES(mutex);
 
   // Does nothing if the system has no more threads.
-  static void start() noexcept REQUIRES(mutex) {
-    // The user's signals are the business of the user's threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-      std::thread(run).detach();
-      state().runs = true;
-    } catch (const std::exception&) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
-
-  static void run() EXCLUDES(mutex) {
-    MutexLock lock(mutex);
-    State& now = state();
-    for (;;) {
-      const bool idle = now.watched.empty();
-      now.wakes = idle ? Clock::now() + kLinger : soonest()->due;
-      if (now.changed.wait_until(mutex, now.wakes)) continue;
-      if (!now.watched.empty()) {
-        std::shared_ptr<Entry> entry = soonest();
-        call_back(lock, entry);
-        // To free the callback may need locks of others.
-        lock.unlock();
-        entry.reset();
-        lock.lock();
-      } else if (idle) {
-        now.runs = false;
-        return;
-      }
-    }
-  }
+  static void start() noexcept REQUIRES(mutex);
+  static void run() EXCLUDES(mutex);
+  // Waits; returns no entry if the thread has nothing to watch.
+  static Due next_due() EXCLUDES(mutex);
+  static void call_back(const Due& due) EXCLUDES(mutex);
 
   static std::shared_ptr<Entry> soonest() REQUIRES(mutex) {
     return *std::ranges::min_element(
         state().watched, {},
         [](const std::shared_ptr<Entry>& entry) { return entry->due; });
-  }
-
-  // Calls back without the lock, if it is time.
-  static void call_back(MutexLock& lock, const std::shared_ptr<Entry>& entry)
-      REQUIRES(mutex) {
-    const Clock::time_point now = Clock::now();
-    if (entry->due > now) return;
-    const Duration passed = now - entry->began;
-    if (!entry->is_case(passed)) {
-      entry->due = now + passed;
-      return;
-    }
-    const std::uint64_t begins = entry->begins;
-    lock.unlock();
-    const std::optional<Duration> again = entry->callback(passed);
-    lock.lock();
-    if (entry->begins != begins) return;
-    if (again) {
-      entry->due = Clock::now() + *again;
-    } else {
-      std::erase(state().watched, entry);
-    }
   }
 
   // In a child: what a thread of the parent waits for cannot be used.
@@ -201,6 +153,72 @@ class Watch::Thread {
 };
 
 Mutex Watch::Thread::mutex;
+
+// Leaked: the thread may outlive static objects.
+Watch::Thread::State*& Watch::Thread::kept_state() {
+  static State* kept = new State;
+  return kept;
+}
+
+void Watch::Thread::start() noexcept {
+  // The user's signals are the business of the user's threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread(run).detach();
+    state().runs = true;
+  } catch (const std::exception&) {
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// To free a callback may need locks of others, so `due` dies without the lock.
+void Watch::Thread::run() {
+  for (;;) {
+    const Due due = next_due();
+    if (due.entry == nullptr) return;
+    call_back(due);
+  }
+}
+
+Watch::Thread::Due Watch::Thread::next_due() {
+  const MutexLock lock(mutex);
+  State& now = state();
+  for (;;) {
+    const bool idle = now.watched.empty();
+    now.wakes = idle ? Clock::now() + kLinger : soonest()->due;
+    if (now.changed.wait_until(mutex, now.wakes)) continue;
+    if (now.watched.empty()) {
+      if (!idle) continue;
+      now.runs = false;
+      return {};
+    }
+    std::shared_ptr<Entry> entry = soonest();
+    const Clock::time_point time = Clock::now();
+    if (entry->due > time) continue;
+    const Duration passed = time - entry->began;
+    if (entry->is_case(passed)) {
+      const std::uint64_t begins = entry->begins;
+      return {std::move(entry), begins, passed};
+    }
+    entry->due = time + passed;
+  }
+}
+
+void Watch::Thread::call_back(const Due& due) {
+  Entry& entry = *due.entry;
+  const std::optional<Duration> again = entry.callback(due.passed);
+  const MutexLock lock(mutex);
+  if (entry.begins != due.begins) return;
+  if (again) {
+    entry.due = Clock::now() + *again;
+  } else {
+    std::erase(state().watched, due.entry);
+  }
+}
+
 const bool Watch::Thread::kHeldAtFork =
     at_fork(ForkStep::kWatches, held_at_fork<mutex, forget>());
 

@@ -15,10 +15,10 @@ MAP_WITH_INDEX: int
 RANDOM_MAP: int
 
 # The kind, the call, the function that is called on failure, draws of a random map.
-Call = tuple[int, Callable[..., Any], Callable[[Exception, int], None], OpDraws | None]
+_Call = tuple[int, Callable[..., Any], Callable[[Exception, int], None], OpDraws | None]
 
 def apply(
-    calls: list[Call],
+    calls: list[_Call],
     elements: list[Any],
     indices: Indices,
     out: list[Any] | None = None,

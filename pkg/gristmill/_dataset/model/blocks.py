@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,13 @@ from gristmill._dataset.model.failing import is_noted, note, note_element, recor
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import check_parents
 from gristmill._hot import cancellation, steps
+from gristmill._hot.draw import OpDraws
+
+# A step for `steps.apply`: its kind, its function, the function that is called with an
+# exception and the index, and the draws of a random map.
+StepCall: TypeAlias = tuple[
+    int, Callable[..., Any], Callable[[Exception, int], None], OpDraws | None
+]
 
 
 class BlockMapDataset(MapDataset[T]):
@@ -74,7 +81,7 @@ class StepMapDataset(BlockMapDataset[T]):
     def _failed(self, error: BaseException, index: int) -> None:
         note_element(error, self, self, index)
 
-    def _call_of_each(self) -> steps.Call | None:
+    def _call_of_each(self) -> StepCall | None:
         """Return the step for one element; None for a class with its own `_step`."""
         return None
 
@@ -89,7 +96,7 @@ class StepMapDataset(BlockMapDataset[T]):
             run.append(node)
             node = node._parent
         elements = block_of(node, indices)
-        calls: list[steps.Call] = []
+        calls: list[StepCall] = []
         for step in reversed(run):
             call = step._call_of_each()
             if call is not None:

@@ -15,7 +15,7 @@ from gristmill._base.checks import check_callable, check_seed_of_draws, kind
 from gristmill._base.describing import call_text
 from gristmill._base.epochs import here
 from gristmill._base.types import T
-from gristmill._dataset.model.blocks import StepMapDataset
+from gristmill._dataset.model.blocks import StepCall, StepMapDataset
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
@@ -132,7 +132,7 @@ class RandomMapping(Mapping):
 class MapMapDataset(Mapping, StepMapDataset[T]):
     """``f(parent[i])``."""
 
-    def _call_of_each(self) -> steps.Call:
+    def _call_of_each(self) -> StepCall:
         return steps.MAP, self._call, self._failed, None
 
 
@@ -140,7 +140,7 @@ class MapMapDataset(Mapping, StepMapDataset[T]):
 class MapWithIndexMapDataset(IndexMapping, StepMapDataset[T]):
     """``f(i, parent[i])``."""
 
-    def _call_of_each(self) -> steps.Call:
+    def _call_of_each(self) -> StepCall:
         return steps.MAP_WITH_INDEX, self._call, self._failed, None
 
 
@@ -152,7 +152,7 @@ class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
     def _draws(self) -> _ThreadDraws:
         return _ThreadDraws(self._seed)
 
-    def _call_of_each(self) -> steps.Call:
+    def _call_of_each(self) -> StepCall:
         draws = self._draws.here
         if draws.op_seed != here.epoch:
             draws = self._draws.move(here.epoch)
@@ -249,7 +249,7 @@ class FilterMapDataset(Filtering, StepMapDataset[T]):
 
     _SPARSE = "MapDataset.filter"
 
-    def _call_of_each(self) -> steps.Call:
+    def _call_of_each(self) -> StepCall:
         return steps.FILTER, self._call, self._failed, None
 
 
