@@ -118,7 +118,7 @@ class Watch::Thread {
   struct State {
     std::vector<std::shared_ptr<Entry>> watched;
     bool runs = false;
-    Clock::time_point wakes = {};  // Of the thread.
+    Clock::time_point wakes = {};  // When the thread wakes next.
     Condition changed;
   };
 

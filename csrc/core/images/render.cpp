@@ -45,7 +45,7 @@ Box shrunk(const Box& box, int shrink) {
           up(box.left + box.width) - left};
 }
 
-// What is read of a crop.
+// Returns the part of a crop whose pixels the two axes need.
 Box needed_of(const Axis& columns, const Axis& rows, const Box& crop) {
   return {crop.top + rows.begin(), crop.left + columns.begin(),
           rows.end() - rows.begin(), columns.end() - columns.begin()};

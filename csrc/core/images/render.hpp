@@ -66,7 +66,7 @@ class Renderer {
   Status start_window(const Axis& columns, const Axis& rows, const Box& crop,
                       int shrink);
   Status make_line(const Axis& columns, const Axis& rows, int i, bool flip);
-  // Reads rows up to `end`, of which those before `start` may be dropped.
+  // Reads rows up to `end`.  Rows before `start` may be dropped.
   Status move_window(int start, int end);
 
   const Layout layout_;

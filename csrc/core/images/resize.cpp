@@ -168,7 +168,8 @@ void make_pixels(const Axis& axis, const std::uint8_t* in, int channels,
   }
 }
 
-// 16 bytes of the lines, from `in` on, of which the last one is `last`.
+// Returns 16 bytes of the output, made from the bytes at `in` of each line;
+// `last` is the last line.
 U8x16 line_part(const Axis& axis, const Axis::Pair* weights, int start,
                 int last, const std::uint8_t* in, std::size_t stride) {
   I32x4 high[4]{};

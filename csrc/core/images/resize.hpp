@@ -71,8 +71,8 @@ inline std::size_t slack_of(const Axis& axis) {
 void resize_columns(const Axis& axis, const std::uint8_t* in, int channels,
                     bool flip, std::uint8_t* out);
 
-// Makes `bytes` bytes of line `i` of lines that lie `stride` bytes apart, the
-// first of which is line axis.begin() + `first`.
+// Makes `bytes` bytes of line `i` from lines that lie `stride` bytes apart. The
+// line at `in` is line axis.begin() + `first`.
 // REQUIRES: first <= axis.starts()[i]; a line can be read behind the last one
 // where axis.pairs() > 0, and lines up to a multiple of 16 bytes.
 void resize_rows(const Axis& axis, int i, const std::uint8_t* in, int first,

@@ -401,7 +401,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
 
         Raises:
             TypeError: The indices are not ints.
-            ValueError: `sl` is none of these.
+            ValueError: `sl` is something else.
 
         Example:
             >>> list(gristmill.MapDataset.range(10).slice([3, 1]))
