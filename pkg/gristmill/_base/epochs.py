@@ -7,12 +7,16 @@ epoch of the thread that computes its samples, and random steps below look it up
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 from collections.abc import Iterator
+from typing import Any
+
+from gristmill._base.checks import check_integer
 
 
 class _Here(threading.local):
-    """Of the current thread.
+    """The epoch of the current thread.
 
     Attributes:
         epoch: Changes the random numbers of each index; 0 changes nothing.
@@ -25,6 +29,19 @@ class _Here(threading.local):
 
 
 here = _Here()
+
+
+def checked_epoch(epoch: Any) -> int:
+    """Return an epoch that a user chose as an int.
+
+    Raises:
+        TypeError: It is not an int.
+        ValueError: It is negative.
+    """
+    check_integer("epoch", epoch)
+    if epoch < 0:
+        raise ValueError(f"epoch must be at least 0, got {epoch}.")
+    return operator.index(epoch)
 
 
 @contextlib.contextmanager

@@ -195,12 +195,13 @@ class Reading:
     ) -> tuple[list[Any], Exception | None] | None:
         """Read in the caller; once a read has waited, let threads read the rest."""
         elements: list[Any] = []
+        # Records of a unit that others share should not wait for each other.
+        together = self._in_blocks and self._looks_ahead
+        most = len(keys) if together else self._least
         decided = False
         while len(elements) < len(keys) and not decided:
             left = keys[len(elements) :]
-            # Records of a unit that others share should not wait for each other.
-            together = self._in_blocks and self._looks_ahead
-            count = len(left) if together else min(len(left), self._least)
+            count = min(len(left), most)
             found = self._watched_read(position + len(elements), left, count)
             if found is None:
                 return None

@@ -11,10 +11,8 @@ from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
-    CheckedIterator,
     DatasetIterator,
-    get_next_index,
-    set_next_index,
+    ForwardingIterator,
 )
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwatch
@@ -80,22 +78,11 @@ class MeasuredIterDataset(_Measured, IterDataset[T]):
         return MeasuredDatasetIterator(inner, self._measurement, self._meter)
 
 
-class PassingIterator(CheckedIterator[T]):
+class PassingIterator(ForwardingIterator[T]):
     """Iterates over another iterator's elements; its state is that one's.
 
     Attributes that it has not are the other one's.
     """
-
-    _TAKES_IN_STEP = True
-
-    @property
-    def alloc(self) -> Any:
-        """What makes the arrays of batches, where the other iterator has such."""
-        return self._parent.alloc  # type: ignore[attr-defined]
-
-    @alloc.setter
-    def alloc(self, alloc: Any) -> None:
-        self._parent.alloc = alloc  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         return str(self._parent)
@@ -104,12 +91,6 @@ class PassingIterator(CheckedIterator[T]):
         if name.startswith("__") or "_parents" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self._parent, name)
-
-    def _get_next_index(self) -> int:
-        return get_next_index(self._parent)
-
-    def _set_next_index(self, index: int) -> None:
-        set_next_index(self._parent, index)
 
 
 class MeasuredDatasetIterator(PassingIterator[T]):

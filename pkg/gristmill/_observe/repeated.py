@@ -44,9 +44,8 @@ def passes_of(dataset: Any) -> Passes | None:
     epoch was chosen.
     """
     if type(dataset) is PrefetchIterDataset:
-        dataset = (
-            dataset._parent
-        )  # `iter` of a `MapDataset` makes another one each time.
+        # `iter` of a `MapDataset` makes another one each time.
+        dataset = dataset._parent
     try:
         if dataset not in _known:
             _known[dataset] = _look_at(dataset)

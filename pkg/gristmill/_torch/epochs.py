@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,8 +15,7 @@ from typing import Any
 from torch.utils.data import BatchSampler, SequentialSampler
 
 from gristmill._base import log
-from gristmill._base.checks import check_integer
-from gristmill._base.epochs import here
+from gristmill._base.epochs import checked_epoch, here
 
 # The attribute of a loader that has its `Epochs`.
 _NAME = "_gristmill_epochs"
@@ -68,10 +66,7 @@ def resume(loader: Any, epoch: int, finished: bool) -> int:
 
 def choose(loader: Any, epoch: Any) -> None:
     """Say which epoch the next iteration is, to the loader and all that it has."""
-    check_integer("epoch", epoch)
-    if epoch < 0:
-        raise ValueError(f"epoch must be at least 0, got {epoch}.")
-    epoch = operator.index(epoch)
+    epoch = checked_epoch(epoch)
     for part in (*_samplers(loader), loader.dataset):
         if callable(set_epoch := getattr(part, "set_epoch", None)):
             set_epoch(epoch)

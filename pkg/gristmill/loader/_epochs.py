@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, TypeVar
 
-from gristmill._base.checks import check_integer
+from gristmill._base.epochs import checked_epoch
 from gristmill._engine import compilation
 from gristmill._observe.passes import Opening, Passes
 
@@ -27,10 +26,7 @@ class Epochs:
 
     def _choose(self, epoch: int) -> None:
         """Let the next iterators give this epoch; see `DataLoader.set_epoch`."""
-        check_integer("epoch", epoch)
-        if epoch < 0:
-            raise ValueError(f"epoch must be at least 0, got {epoch}.")
-        epoch = operator.index(epoch)
+        epoch = checked_epoch(epoch)
         compilation.in_epoch(self._program, epoch)  # It checks the epoch.
         self._epoch = epoch
         if self._passes is not None:

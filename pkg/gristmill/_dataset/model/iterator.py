@@ -263,6 +263,27 @@ class ElementCountingIterator(CountingIterator[T]):
         self.counter = index
 
 
+class ForwardingIterator(CheckedIterator[T]):
+    """An iterator that gives its one parent's elements, each at the same index."""
+
+    _TAKES_IN_STEP = True
+
+    @property
+    def alloc(self) -> Any:
+        """The function that makes the arrays of batches, if the parent has one."""
+        return self._parent.alloc  # type: ignore[attr-defined]
+
+    @alloc.setter
+    def alloc(self, alloc: Any) -> None:
+        self._parent.alloc = alloc  # type: ignore[attr-defined]
+
+    def _get_next_index(self) -> int:
+        return get_next_index(self._parent)
+
+    def _set_next_index(self, index: int) -> None:
+        set_next_index(self._parent, index)
+
+
 def _common_context(parents: Sequence[DatasetIterator[Any]]) -> IteratorContext:
     """The one context of all parents and their ancestors."""
     if not parents:

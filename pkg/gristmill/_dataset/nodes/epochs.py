@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Mapping
 from typing import Any, Self
 
-from gristmill._base.checks import check_integer
-from gristmill._base.epochs import drawing_in
+from gristmill._base.epochs import checked_epoch, drawing_in
 from gristmill._base.types import T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
-    CheckedIterator,
     DatasetIterator,
-    get_next_index,
-    set_next_index,
+    ForwardingIterator,
 )
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds
@@ -49,10 +45,7 @@ class EpochIterDataset(ParentSpec, IterDataset[T]):
 
     def __init__(self, parent: IterDataset[T], epoch: int) -> None:
         super().__init__(parent)
-        check_integer("epoch", epoch)
-        if epoch < 0:
-            raise ValueError(f"epoch must be at least 0, got {epoch}.")
-        self._epoch = operator.index(epoch)
+        self._epoch = checked_epoch(epoch)
 
     def __iter__(self) -> DatasetIterator[T]:
         return EpochDatasetIterator(self)
@@ -68,10 +61,8 @@ class EpochIterDataset(ParentSpec, IterDataset[T]):
         return iterator
 
 
-class EpochDatasetIterator(CheckedIterator[T]):
+class EpochDatasetIterator(ForwardingIterator[T]):
     """Iterates over the parent in one epoch; a state moves it to another."""
-
-    _TAKES_IN_STEP = True
 
     def __init__(self, node: EpochIterDataset[T]) -> None:
         super().__init__([node.open_epoch(node._epoch)])
@@ -81,15 +72,6 @@ class EpochDatasetIterator(CheckedIterator[T]):
     def __next__(self) -> T:
         element: T = next(self._parents[0])
         return element
-
-    @property
-    def alloc(self) -> Any:
-        """What makes the arrays of batches, if the parent asks for it."""
-        return self._parent.alloc  # type: ignore[attr-defined]
-
-    @alloc.setter
-    def alloc(self, alloc: Any) -> None:
-        self._parent.alloc = alloc  # type: ignore[attr-defined]
 
     def get_state(self) -> Any:
         """The epoch and the parent's position; in epoch 0 the position alone."""
@@ -118,12 +100,6 @@ class EpochDatasetIterator(CheckedIterator[T]):
         self._parent.close()
         self._parents, self._ctx = (parent,), parent._ctx
         self._epoch = epoch
-
-    def _get_next_index(self) -> int:
-        return get_next_index(self._parent)
-
-    def _set_next_index(self, index: int) -> None:
-        set_next_index(self._parent, index)
 
 
 def _parts_of(state: Any) -> tuple[Any, Any]:
