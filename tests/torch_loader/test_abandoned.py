@@ -5,8 +5,8 @@ import torch
 
 from faults.prepared import run
 from gristmill.torch import DataLoader, StatefulDataLoader
+from support.waiting import wait_for
 from torch_loader.abandoning import OPTIONS, WAYS, Iterator, Stream, has_ended, iterate
-from torch_loader.waiting import wait_for
 
 pytestmark = pytest.mark.multiprocess
 

@@ -19,7 +19,7 @@ from torch.utils.data import (
 
 from gristmill._torch.indices import draws
 from gristmill.torch import DataLoader
-from torch_loader.waiting import wait_for
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.multiprocess
 

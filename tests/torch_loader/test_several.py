@@ -17,7 +17,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from faults.scripts import PROGRAMS
 from gristmill.torch import DataLoader
-from torch_loader.waiting import wait_for
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.multiprocess
 

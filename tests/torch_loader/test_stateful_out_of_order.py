@@ -13,7 +13,7 @@ from gristmill._torch.indices.draws import as_list
 from gristmill._torch.resume.position import Overtaking, Position
 from gristmill.torch import StatefulDataLoader
 from support.forked import of_workers
-from torch_loader.waiting import wait_for
+from support.waiting import wait_for
 
 SIZE = 20
 # Sixteen batches.

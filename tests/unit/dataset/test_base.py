@@ -19,6 +19,7 @@ from gristmill.experimental import (
     get_next_index,
     set_next_index,
 )
+from support.waiting import wait_until_ended
 
 ASK = gristmill.ReadOptions(0, 0)
 
@@ -463,9 +464,7 @@ class TestLifetime:
             assert ref() is None
         finally:
             gc.enable()
-        for thread in mine:
-            thread.join(10)
-        assert not any(thread.is_alive() for thread in mine)
+        wait_until_ended(mine)
 
     def test_elements_are_let_go(self):
         class Element:

@@ -10,6 +10,7 @@ import pytest
 import gristmill as g
 from faults.scripts import command, environment
 from gristmill import experimental
+from support.waiting import wait_until_ended
 
 # A test that fails should say so, and not wait forever.
 GIVE_UP_S = 30
@@ -49,12 +50,6 @@ def threads():
     """The threads that a test has started, and not those of others."""
     before = set(threading.enumerate())
     return lambda: set(threading.enumerate()) - before
-
-
-def ended(threads):
-    for thread in threads:
-        thread.join(GIVE_UP_S)
-    return not any(thread.is_alive() for thread in threads)
 
 
 class Own(g.IterDataset):
@@ -177,7 +172,7 @@ def test_threads_left_behind_call_nothing_more_and_end(chain, gate, threads):
     left = threads()
     calls = len(gate.calls)
     gate.opened.set()
-    assert ended(left)
+    wait_until_ended(left)
     assert len(gate.calls) == calls
 
 
@@ -203,7 +198,7 @@ def test_dataset_is_freed_when_the_last_call_returns(chain, gate, threads):
     del call, iterator
     assert freed() is not None
     gate.opened.set()
-    assert ended(left)
+    wait_until_ended(left)
     gc.collect()
     assert freed() is None
 
@@ -246,7 +241,7 @@ def test_own_iterator_is_closed_by_the_thread_that_uses_it(gate, threads):
     iterator.close()
     assert dataset.closed == []
     gate.opened.set()
-    assert ended(left)
+    wait_until_ended(left)
     assert dataset.closed == [*left]
 
 
@@ -266,7 +261,7 @@ def test_interleave_closes_while_a_dataset_is_opened_ahead(gate, threads):
     iterator.close()
     calls = len(gate.calls)
     gate.opened.set()
-    assert ended(left)
+    wait_until_ended(left)
     assert len(gate.calls) == calls
 
 
@@ -324,7 +319,7 @@ def test_loader_closes_while_its_records_are_read(gate, threads):
     iterator.close()
     calls = len(gate.calls)
     gate.opened.set()
-    assert ended(left)
+    wait_until_ended(left)
     assert len(gate.calls) == calls
 
 

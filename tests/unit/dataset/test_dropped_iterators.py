@@ -2,7 +2,6 @@
 
 import gc
 import threading
-import time
 import weakref
 
 import numpy as np
@@ -13,6 +12,7 @@ from faults.toolbox import wait_until
 from gristmill import experimental
 from gristmill._dataset.model.node import chain_of
 from gristmill._engine import reading
+from support.waiting import wait_until_ended
 
 CHAINS = {
     "map": lambda ds: ds,
@@ -79,10 +79,7 @@ def test_threads_that_read_ahead_end_with_a_loop_that_was_left():
                 break
         go_on.set()
         assert started
-        deadline = time.monotonic() + 5
-        for thread in started:
-            thread.join(max(deadline - time.monotonic(), 0))
-        assert not any(thread.is_alive() for thread in started)
+        wait_until_ended(started)
     finally:
         gc.enable()
 

@@ -16,6 +16,7 @@ from gristmill.experimental import (
     set_next_index,
 )
 from support.twins import assert_twins, by_json, grain
+from support.waiting import wait_until_ended
 
 
 def parts(lib, *lengths, iterated=False):
@@ -238,14 +239,6 @@ def test_indices_of_several_datasets_are_refused_in_grains_words(name):
     assert texts[0] == f"{texts[1]} There are 2."
 
 
-def others_have_ended(before):
-    """Return whether all threads but those end soon; closing waits for none."""
-    others = set(threading.enumerate()) - before
-    for thread in others:
-        thread.join(10)
-    return not any(thread.is_alive() for thread in others)
-
-
 def test_closing_ends_all_threads():
     # Grain's iterators of other tests wait for threads where they are collected, which
     # would be for ever while threads are listed.
@@ -267,14 +260,14 @@ def test_closing_ends_all_threads():
 
     iterator = make()
     iterator.close()
-    assert others_have_ended(before)
+    wait_until_ended(set(threading.enumerate()) - before)
     with pytest.raises(ValueError, match="Trying to advance a closed iterator"):
         next(iterator)
     gc.disable()
     try:
         iterator = make()
         del iterator
-        assert others_have_ended(before)
+        wait_until_ended(set(threading.enumerate()) - before)
     finally:
         gc.enable()
 

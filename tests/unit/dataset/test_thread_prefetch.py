@@ -17,6 +17,7 @@ from gristmill.experimental import (
     set_next_index,
 )
 from support.twins import assert_twins, grain
+from support.waiting import wait_until_ended
 
 SLOW_S = 2e-4
 
@@ -200,8 +201,7 @@ def test_a_dropped_iterator_ends_its_thread():
         next(iterator)
         (thread,) = set(threading.enumerate()) - before
         del iterator
-        thread.join(30)
-        assert not thread.is_alive()
+        wait_until_ended([thread])
     finally:
         gc.enable()
 
@@ -212,12 +212,12 @@ def test_a_garbage_collection_may_drop_an_iterator_where_threads_are_listed():
 
 
 def test_the_thread_ends_with_the_elements():
-    before = threading.active_count()
+    before = set(threading.enumerate())
     iterator = iter(
         ThreadPrefetchIterDataset(numbers(5, slowly), prefetch_buffer_size=2)
     )
     assert list(iterator) == [0, 1, 2, 3, 4]
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before
 
 
 @pytest.mark.filterwarnings(

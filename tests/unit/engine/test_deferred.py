@@ -12,6 +12,7 @@ import gristmill as g
 from gristmill.transforms import Batch
 from support import deferring
 from support.deferring import DEADLY, Pass, given, in_form, made_by, records, steps
+from support.waiting import wait_until_ended
 
 COUNT = 30
 CORES = len(os.sched_getaffinity(0))
@@ -22,10 +23,7 @@ THREAD = "gristmill-next-output_0"
 def nothing_made() -> Iterator[None]:
     made_by.clear()
     yield
-    for thread in threading.enumerate():
-        if thread.name == THREAD:
-            thread.join(20)
-            assert not thread.is_alive()
+    wait_until_ended(t for t in threading.enumerate() if t.name == THREAD)
 
 
 def loader(

@@ -13,6 +13,7 @@ from gristmill import experimental
 from gristmill._dataset.nodes import to_iter
 from gristmill._engine import reading
 from gristmill._observe import copying, measured, meter, observed, summary
+from support.waiting import wait_until_ended
 
 COLUMNS = [
     "id",
@@ -330,8 +331,7 @@ def test_the_thread_that_logs_ends_with_the_iterator(debug_mode, how):
     if how == "close":
         iterator.close()
     del iterator
-    thread.join(10)
-    assert not thread.is_alive()
+    wait_until_ended([thread])
 
 
 def test_the_thread_that_logs_ends_where_nothing_is_asked_for(debug_mode, monkeypatch):
@@ -339,9 +339,7 @@ def test_the_thread_that_logs_ends_where_nothing_is_asked_for(debug_mode, monkey
     monkeypatch.setattr(observed, "IDLE_S", 0.05)
     iterator = iter(chain())
     next(iterator)
-    for thread in debug_threads():
-        thread.join(10)
-        assert not thread.is_alive()
+    wait_until_ended(debug_threads())
     assert next(iterator) is not None
 
 
