@@ -17,7 +17,6 @@ import gristmill
 from gristmill._ray import actor_pool
 from gristmill.errors import WorkerDied
 from gristmill.ray import RayWorkers
-from support.waiting import wait_until_ended
 
 pytestmark = pytest.mark.usefixtures("cluster")
 RECORDS = 600
@@ -241,7 +240,6 @@ DRIVER = """
 import sys
 import ray, gristmill
 from gristmill.ray import RayWorkers
-from support.waiting import wait_until_ended
 
 ray.init(sys.argv[1], _node_ip_address="127.0.0.1", log_to_driver=False)
 iterator = iter(gristmill.load(range(99), workers=RayWorkers(2)))
@@ -418,7 +416,9 @@ def test_an_iterator_that_is_dropped_leaves_no_actor_thread_or_descriptor():
     threads = set(threading.enumerate()) - before
     del iterator
     gc.collect()
-    wait_until_ended(threads)
+    for thread in threads:
+        thread.join(20)
+    assert not set(threading.enumerate()) - before
     del batch
     gc.collect()  # What the threads waited for ended with exceptions.
     assert arenas() <= kept
