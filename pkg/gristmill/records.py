@@ -73,9 +73,12 @@ class RecordMetadata(_Seeded):
             )
 
 
+_new = object.__new__
+
+
 def seeded_metadata(index: int, record_key: int, philox_key: int) -> RecordMetadata:
     """Return metadata whose generator is made from `philox_key` when first read."""
-    metadata = object.__new__(RecordMetadata)
+    metadata = _new(RecordMetadata)
     metadata.index = index
     metadata.record_key = record_key
     # mypy looks for the slot in the subclass only.
@@ -89,7 +92,7 @@ class Record(Generic[V]):
 
     Args:
         metadata: Which record this is.
-        data: Vhe element itself.
+        data: The element itself.
 
     Example:
         >>> Record(RecordMetadata(index=0), data=7).data

@@ -147,12 +147,30 @@ Status KeyPlan::fill(std::int64_t first, std::int64_t step,
   if (!last_of(first, step, static_cast<std::int64_t>(out.size()), last)) {
     return {Code::kOverflow, "the last position exceeds 64 bits"};
   }
-  for (std::int64_t position = first; std::int64_t& key : out) {
-    key = position;
-    // Not beyond the last one, behind which there may be none in 64 bits.
-    if (position != last) position += step;
+  auto position = first;
+  EpochCursor cursor(length());
+  while (!out.empty()) {
+    cursor.move_to(position);
+    const auto offset = cursor.offset(position);
+    // The steps after this one that stay in the epoch.
+    auto more = std::min(kBlock, static_cast<std::int64_t>(out.size())) - 1;
+    if (step > 0) {
+      more = std::min(more, (length() - 1 - offset) / step);
+    } else if (step < 0) {
+      // The smallest int64 has no negative, and any step so large leaves the
+      // epoch.
+      more = std::min(more, offset / -std::max(-kLast, step));
+    }
+    const auto block = out.first(static_cast<std::size_t>(more + 1));
+    for (std::size_t k = 0; k < block.size(); ++k) {
+      block[k] = offset + static_cast<std::int64_t>(k) * step;
+    }
+    TRY(resolve(ops_.size(), cursor.epoch(), block));
+    out = out.subspan(block.size());
+    // In 128 bits, because two positions may be more than 2**63 apart.
+    position = static_cast<std::int64_t>(position + Wide{more + 1} * step);
   }
-  return keys(out);
+  return {};
 }
 
 Status KeyPlan::keys(std::span<std::int64_t> positions) const {

@@ -50,7 +50,8 @@ class LocalRun:
             Exception: What the user's code raised; the output counts as given.
             TooManyErrors: More records failed than may; the output is due again.
         """
-        self._leave_fork()
+        if self._next_output is not None:
+            self._leave_fork()
         position = self.position
         while True:
             number = position.next_stream
@@ -146,6 +147,8 @@ class LocalRun:
         times = self._times
         times.left -= 1
         if times.left:
+            if self._next_output is None:
+                return stream.next()
             return self._computed(stream)
         return times.measured(REST, self._computed, stream)
 

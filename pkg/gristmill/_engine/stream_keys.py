@@ -63,18 +63,25 @@ class StreamKeys:
         """
         if not self._in_blocks:
             return self._by_metadata(first, count)
-        keys = self.block(first, count)
-        offset = first - self._cached_at
-        return keys, self._cached[1][offset : offset + count], None
+        begin = self._place_of(first, count)
+        end = begin + count
+        keys, indices = self._cached
+        return keys[begin:end], indices[begin:end], None
 
     def block(self, first: int, count: int) -> Int64Array:
         """The keys of `records`, where they come in blocks."""
-        offset = first - self._cached_at
-        if offset < 0 or offset + count > len(self._cached[0]):
-            size = min(max(count, KEY_BLOCK), self.length - first)
-            self._cached = self._block(first, size)
-            self._cached_at, offset = first, 0
-        return self._cached[0][offset : offset + count]
+        begin = self._place_of(first, count)
+        return self._cached[0][begin : begin + count]
+
+    def _place_of(self, first: int, count: int) -> int:
+        """Return where `count` positions from `first` on begin in `_cached`."""
+        begin = first - self._cached_at
+        if 0 <= begin <= len(self._cached[0]) - count:
+            return begin
+        size = min(max(count, KEY_BLOCK), self.length - first)
+        self._cached = self._block(first, size)
+        self._cached_at = first
+        return 0
 
     def window_left(self, position: int) -> int:
         """How many records from a position on share a window of the sampler.

@@ -5,6 +5,7 @@ Arrays are indexed unchecked after their shapes have been compared once.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.sequence cimport PySequence_GetItem
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -19,6 +20,10 @@ from gristmill._base.checks import stands_for
 from gristmill._hot.place import Place, as_failure
 
 cnp.import_array()
+
+cdef extern from "Python.h":
+    # Borrowed; NULL without an exception if a class and its bases lack the name.
+    PyObject* _PyType_Lookup(type kind, object name) noexcept
 
 cpdef enum:
     MAP
@@ -103,7 +108,10 @@ cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
 
 
 cpdef bint reads_together(kind) except -1:
-    """Whether ``__getitems__`` stands for ``__getitem__``."""
+    """Return whether ``__getitems__`` stands for ``__getitem__``."""
+    # Most sources have none; this is asked for each block.
+    if _PyType_Lookup(<type>kind, "__getitems__") is NULL:
+        return False
     return stands_for(kind, "__getitems__", "__getitem__")
 
 

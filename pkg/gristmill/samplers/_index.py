@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 from gristmill._base.checks import check_integer
 from gristmill._base.types import Int64Array
 from gristmill._core import KeyPlan
+from gristmill.records import RecordMetadata, seeded_metadata
 from gristmill.samplers._planned import (
     NO_SHARDING,
     PlannedSampler,
@@ -100,17 +102,30 @@ class IndexSampler(PlannedSampler):
             f"seed={self._seed})"
         )
 
-    def _key(self, index: int) -> int:
+    # Defined beside `__getitem__`, which it stands for: see `reads_in_blocks`.
+    record_keys = PlannedSampler.record_keys
+
+    # The inherited method, without a call of `_key` for each record.
+    def __getitem__(self, index: int) -> RecordMetadata:
+        end = self._max_index
+        if index < 0 or (end is not None and index >= end):
+            raise self._out_of_bounds(index)
         position = index // self._shard_count
         try:
-            return self._record_keys.key(position)
+            key = self._record_keys.key(position)
         except TypeError:
-            check_integer("index", position)
-            # Beyond int64: epochs are shuffled by their number modulo 2**32.
-            same = operator.index(position) % (len(self._record_keys) << 32)
-            return self._record_keys.key(same)
+            key = self._record_keys.key(self._same_position(position))
         except ZeroDivisionError:
             raise self._owns_nothing() from None
+        if self._seed is None:
+            return RecordMetadata(index, key)
+        return seeded_metadata(index, key, self._seed + index)
+
+    def _same_position(self, position: Any) -> int:
+        """Return the position in 64 bits that has the key of one beyond them."""
+        check_integer("index", position)
+        # Epochs are shuffled by their number modulo 2**32.
+        return operator.index(position) % (len(self._record_keys) << 32)
 
     def _owns_nothing(self) -> ZeroDivisionError:
         # The kind of exception is Grain's.

@@ -101,15 +101,18 @@ class PlannedSampler(abc.ABC):
                 "record_keys needs a positive step and a count of at least 0, got"
                 f" step={step} and count={count}."
             )
-        if first < 0 or count:
-            self._check_index(first if first < 0 else first + step * (count - 1))
+        last, end = first + step * (count - 1), self._max_index
+        if first < 0 or (count and end is not None and last >= end):
+            raise self._out_of_bounds(first if first < 0 else last)
         return self._keys(first, step, count)
 
     def __len__(self) -> int:
         return sys.maxsize if self._max_index is None else self._max_index
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        self._check_index(index)
+        end = self._max_index
+        if index < 0 or (end is not None and index >= end):
+            raise self._out_of_bounds(index)
         key = self._key(index)
         if self._seed is None:
             return RecordMetadata(index, key)
@@ -132,12 +135,11 @@ class PlannedSampler(abc.ABC):
         endless._max_index = None
         return endless
 
-    def _check_index(self, index: int) -> None:
-        if index < 0 or (self._max_index is not None and index >= self._max_index):
-            raise IndexError(
-                f"RecordMetadata object index is out of bounds; Got index {index},"
-                f" allowed indices should be in [0, {self._max_index}]"
-            )
+    def _out_of_bounds(self, index: int) -> IndexError:
+        return IndexError(
+            f"RecordMetadata object index is out of bounds; Got index {index},"
+            f" allowed indices should be in [0, {self._max_index}]"
+        )
 
 
 def keys_by_lane(

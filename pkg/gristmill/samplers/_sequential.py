@@ -67,3 +67,6 @@ class SequentialSampler(PlannedSampler):
         end = first + step * count
         keys = np.arange(first, end, step, dtype=np.int64)
         return keys if end <= self._epoch_length else keys % self._epoch_length
+
+    def _key(self, index: int) -> int:
+        return operator.index(index) % self._epoch_length

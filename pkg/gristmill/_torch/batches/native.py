@@ -61,11 +61,21 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
         began = hot_run.begin()
         # Not bools, nor ints of NumPy's: for those torch has other rules.
         ints = set(map(type, samples)) == {int}
-        made = torch.tensor(samples) if ints else default_collate(samples)
+        made = _stacked(samples) if ints else default_collate(samples)
         hot_run.end(COLLATE, began)
         return made
 
     return fetch_samples
+
+
+def _stacked(ints: list[int]) -> torch.Tensor:
+    """Return ``torch.tensor(ints)``; NumPy takes a tenth of the time for each int."""
+    made = torch.empty(len(ints), dtype=torch.int64)
+    try:
+        made.numpy()[:] = ints
+    except (OverflowError, RuntimeError, TypeError):
+        return torch.tensor(ints)  # Of another device, or too large.
+    return made
 
 
 def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
