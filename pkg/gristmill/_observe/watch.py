@@ -1,8 +1,8 @@
 """Times some of the calls of an iterator, at no cost to the others.
 
-While calls are timed their iterator has another class, made for the purpose, whose
-``__next__`` takes the time; else it has its own, since many a call takes less time than
-to find out whether it is to be timed.  A stretch of calls is timed when the iterator is
+While calls are timed, their iterator has another class, made for the purpose, whose
+``__next__`` takes the time.  Otherwise it has its own class, because many calls take
+less time than a check whether to time them.  A stretch of calls is timed when the iterator is
 new, and again every two seconds, when `Sampling` measures a block; where nothing is
 read by index all of them are.  Where an element fails, Gristmill's own frames are cut
 from its traceback, too.
@@ -45,9 +45,12 @@ class Watch:
         record: Is told how long calls took, in ns, while metrics are recorded.
         dataset: What a chain's iterator iterates over.
         rests: Whether calls are timed in stretches, as those of chains that are read by
-            index.
+            index.  The iterator's ``__next__`` then counts `left` down, and calls
+            `start` when it is 0.
 
     Attributes:
+        left: Calls up to the next stretch, if calls are timed in stretches; negative
+            while they are timed.
         times: Beginnings and ends of calls that are not yet counted, in ns.
         enough: So many of these are worth counting.
         complete: Whether all calls were timed.
@@ -71,8 +74,7 @@ class Watch:
         self.dataset = dataset
         self.opening: Opening | None = None
         self._rests = rests
-        # Calls that are counted, where it rests, up to the next one that is timed.
-        self.left = 0
+        self.left = -1
         self.times: list[int] = []
         self.enough = 2 if monitoring.is_on() else 2 * AT_ONCE
         self.complete = True
@@ -137,10 +139,11 @@ class Watch:
         took = time.perf_counter_ns() - began_ns
         self.left = STRETCH_CALLS * (EVERY_NS - took) // took
         if self.left < STRETCH_CALLS:
+            self.left = -1
             self.start(iterator)
             return
-        iterator.__class__ = resting_class(self._kind)
-        self._ended_ns = 0
+        iterator.__class__ = self._kind
+        self._kind = None
         self.complete = False
 
     def leave_out(self) -> None:
@@ -223,21 +226,6 @@ def timed_class(kind: type, annotates: bool) -> type:
         if len(watch.times) >= watch.enough:
             watch.take(self, element)
         return element
-
-    return _like(kind, __next__)
-
-
-@functools.cache
-def resting_class(kind: type) -> type:
-    """A class of iterators that differs from `kind` in that calls are counted."""
-    advance = kind.__next__  # type: ignore[attr-defined]
-
-    def __next__(self: Any) -> Any:
-        watch = self._watch
-        watch.left -= 1
-        if watch.left <= 0:
-            watch.start(self)
-        return advance(self)
 
     return _like(kind, __next__)
 

@@ -80,8 +80,9 @@ MapFetcher = _part("utils.data._utils.fetch._MapDatasetFetcher")
 # Of what is iterable, it gives None for ever.
 EndlessSampler = _part(_LOADING + "_InfiniteConstantSampler")
 init_sharding_worker = _part(_LOADING + "_sharding_worker_init_fn", 4)
-_profiler: Any = torch.autograd.profiler
-_profiler_enabled = _part("autograd._profiler_enabled")
+# Together these two say whether a profiler runs.
+profiler: Any = torch.autograd.profiler
+profiler_enabled = _part("autograd._profiler_enabled")
 pin_memory = _part("utils.data._utils.pin_memory.pin_memory", 2)
 # Workers.
 generate_state = _part(_WORKER + "_generate_state", 2)
@@ -253,11 +254,6 @@ def is_unread(iteration: Any, sampler: Any) -> bool:
         and iteration.gi_code is type(sampler).__iter__.__code__
         and inspect.getgeneratorlocals(iteration)["self"] is sampler
     )
-
-
-def profiling() -> bool:
-    """Whether a profiler runs."""
-    return bool(_profiler_enabled() or _profiler._is_profiler_enabled)
 
 
 def lend(**parts: Any) -> Callable[[], None]:

@@ -79,11 +79,14 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         return self
 
     def __next__(self) -> T:
+        watch = self._watch
+        watch.left -= 1
+        if not watch.left:
+            watch.start(self)
         try:
             output: T = self._run.next()
         except StopIteration:
             if self._data_loader.multiprocessing_options.enable_profiling:
-                watch = self._watch
                 watch.count(self)
                 log.warning(
                     "%d outputs, waited %.3f s for them in all",

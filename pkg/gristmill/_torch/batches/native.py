@@ -32,6 +32,8 @@ from gristmill._torch.indices.draws import Block, Drawn, as_list
 from gristmill._torch.private import is_own
 
 Fetch: TypeAlias = Callable[[Any], Any]
+# Torch makes a tensor of fewer ints faster than NumPy.
+_MANY = 16
 
 
 def is_torchs(collate_fn: Any) -> bool:
@@ -54,14 +56,24 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
     """
 
     def fetch_samples(batch: Any) -> Any:
-        indices = as_list(batch)
-        if type(indices) is not list or getattr(dataset, "__getitems__", None):
-            return fetch(indices)
+        if type(batch) is Drawn:
+            block = batch.block
+            indices = block if type(block) is range else block.tolist()
+        elif type(batch) is list:
+            indices = batch
+        else:
+            return fetch(batch)
+        if getattr(dataset, "__getitems__", None):
+            return fetch(as_list(batch))
         samples = [dataset[index] for index in indices]
         began = hot_run.begin()
-        # Not bools, nor ints of NumPy's: for those torch has other rules.
-        ints = set(map(type, samples)) == {int}
-        made = _stacked(samples) if ints else default_collate(samples)
+        # Not bools, nor NumPy's ints: torch has other rules for those.
+        if set(map(type, samples)) != {int}:
+            made = default_collate(samples)
+        elif len(samples) < _MANY:
+            made = torch.tensor(samples)
+        else:
+            made = _stacked(samples)
         hot_run.end(COLLATE, began)
         return made
 

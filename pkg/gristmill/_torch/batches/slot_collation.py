@@ -12,10 +12,9 @@ a plain one.
 
 from __future__ import annotations
 
-import contextlib
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,15 @@ from gristmill._torch import private
 # Makes an array of a shape and a dtype; in the slot, or in its own memory.
 Alloc = Callable[[Any, Any], Any]
 Rules = list[tuple[Any, Callable[..., Any]]]
+
+# Torch's own functions are as fast for fewer numbers.
+_MANY = 16
+_BYTE = np.dtype(np.uint8)
+# NumPy has no dtype for the others of torch, such as bfloat16.
+_DTYPES = {
+    torch.from_numpy(np.empty(0, code)).dtype: np.dtype(code)
+    for code in "?bhilBHILefdFD"
+}
 
 
 class _Here(threading.local):
@@ -40,13 +48,16 @@ class _Here(threading.local):
 _here = _Here()
 
 
-@contextlib.contextmanager
-def into(alloc: Alloc) -> Iterator[None]:
+class into:
     """The context in which this thread makes batches by `alloc`."""
-    _here.alloc = alloc
-    try:
-        yield
-    finally:
+
+    def __init__(self, alloc: Alloc) -> None:
+        self._alloc = alloc
+
+    def __enter__(self) -> None:
+        _here.alloc = self._alloc
+
+    def __exit__(self, *_: object) -> None:
         _here.alloc = np.empty
 
 
@@ -85,8 +96,12 @@ def install(rules: Rules) -> None:
 
 
 def new_bytes(count: int) -> torch.Tensor:
-    """Bytes, not filled, where batches are to be made."""
-    array = _here.alloc((count,), np.uint8)
+    """Return `count` bytes, not filled, where this thread makes batches."""
+    return _new_tensor((count,), _BYTE)
+
+
+def _new_tensor(shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
+    array = _here.alloc(shape, dtype)
     tensor = torch.from_numpy(array)
     if not array.flags.owndata:
         _here.made.append(private.StorageWeakRef(tensor.untyped_storage()))
@@ -107,8 +122,13 @@ def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any
     first = batch[0]
     if type(first) is torch.Tensor and first.is_cpu:
         try:
-            out = new_bytes(len(batch) * first.nbytes).view(first.dtype)
-            return torch.stack(batch, 0, out=out.view(len(batch), *first.shape))
+            dtype = _DTYPES.get(first.dtype)
+            if dtype is not None:
+                out = _new_tensor((len(batch), *first.shape), dtype)
+            else:
+                out = new_bytes(len(batch) * first.nbytes).view(first.dtype)
+                out = out.view(len(batch), *first.shape)
+            return torch.stack(batch, 0, out=out)
         except Exception:
             pass  # Torch's own function says what is wrong.
     return private.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
@@ -118,12 +138,13 @@ def _numbers(kind: type, code: str, torchs: Any) -> Callable[..., Any]:
     """What stands in the place of torch's function for Python numbers of a type."""
 
     def collate_numbers(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-        if set(map(type, batch)) == {kind}:
-            tensor = new_bytes(len(batch) * 8)
-            # Torch's own function says what is wrong with an int beyond 64 bits.
-            with contextlib.suppress(struct.error):
+        if len(batch) >= _MANY and set(map(type, batch)) == {kind}:
+            tensor = _new_tensor((len(batch),), np.dtype(code))
+            try:
                 struct.pack_into(f"{len(batch)}{code}", tensor.numpy(), 0, *batch)
-                return tensor.view(torch.int64 if code == "q" else torch.float64)
+                return tensor
+            except struct.error:
+                pass  # Torch's own function raises for an int beyond 64 bits.
         return torchs(batch, collate_fn_map=collate_fn_map)
 
     return collate_numbers

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -43,7 +42,6 @@ _INTS = 4096
 MOST_FORESEEN = 1 << 22
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
 class Drawn:
     """A batch of indices, in the place of the list that torch's sampler would give.
 
@@ -51,7 +49,10 @@ class Drawn:
         block: Not empty; a range has the step 1.
     """
 
-    block: Block
+    __slots__ = ("block",)
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
 
     def __len__(self) -> int:
         return len(self.block)

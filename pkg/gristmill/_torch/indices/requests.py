@@ -23,7 +23,7 @@ from gristmill._engine.stream import pack_int64, unpack_int64
 from gristmill._torch.indices.draws import Drawn
 
 # The first integer of what is no pickle, which begins with its length.
-_BLOCK, _IN_FILE = -1, -2
+_BLOCK, _IN_FILE, _RANGE = -1, -2, -4
 # The first integer of a request with an epoch; the second one is its number.
 IN_EPOCH = -3
 EPOCH_WORDS = 2
@@ -76,7 +76,12 @@ def packed(request: Any) -> Int64Array:
         Exception: Whatever pickling a key raised.
     """
     if type(request) is Drawn:
-        return np.concatenate([[_BLOCK], request.block])
+        block = request.block
+        if type(block) is range:
+            return np.array([_RANGE, block.start, block.stop])
+        words = np.empty(len(block) + 1, np.int64)
+        words[0], words[1:] = _BLOCK, block
+        return words
     return pack_int64(_pickled(request))
 
 
@@ -100,6 +105,8 @@ def unpacked(words: Int64Array) -> Any:
     """The request that `packed` was given; a list in place of a `Drawn`."""
     if words[0] == _BLOCK:
         return words[1:].tolist()
+    if words[0] == _RANGE:
+        return [*range(*words[1:].tolist())]
     if words[0] == _IN_FILE:
         return unpacked(_read(*words[1:].tolist()))
     return pickle.loads(unpack_int64(words))

@@ -119,7 +119,13 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         )
 
     def __next__(self) -> Any:
-        if self._steps_plainly and not private.profiling():
+        watch = self._watch
+        watch.left -= 1
+        if not watch.left:
+            watch.start(self)
+        if self._steps_plainly and not (
+            private.profiler_enabled() or private.profiler._is_profiler_enabled
+        ):
             batch = self._next_data()
             self._num_yielded += 1
             return batch

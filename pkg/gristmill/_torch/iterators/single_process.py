@@ -59,11 +59,9 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
     def _next_data(self) -> Any:
         times = self._times
         times.left -= 1
-        if times.left:
-            return self._computed()
-        return times.measured(REST, self._computed)
-
-    def _computed(self) -> Any:
+        if not times.left:
+            # Calls this method again, with `left` below 0.
+            return times.measured(REST, self._next_data)
         same = self._sampler_iter is self._listed
         batch = self._fetch(next(self._indices) if same else self._next_index())
         if self._pin_memory:

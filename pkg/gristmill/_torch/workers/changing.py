@@ -7,7 +7,6 @@ Where another number of them computes, requests are dealt among these in turn.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import threading
 from typing import Any
 
@@ -107,7 +106,7 @@ class ChangingPool:
             pool.close()
         if answer is None or pool.workers == self._numbers:
             return answer
-        return dataclasses.replace(answer, worker=worker)
+        return answer._replace(worker=worker)
 
     def reset(self, shared_seed: int | None = None) -> None:
         """Begin a new epoch with the same workers; what is unanswered is dropped."""

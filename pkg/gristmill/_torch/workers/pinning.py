@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import queue
 import threading
 from concurrent.futures import Future
@@ -95,4 +94,4 @@ class PinThread:
             value = ExceptionWrapper(where=where)
         finally:
             self._pinning = False
-        return dataclasses.replace(answer, value=value)
+        return answer._replace(value=value)

@@ -50,8 +50,7 @@ _START_S = 60.0
 _STEP_S = 0.002
 
 
-@dataclasses.dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What came of a request.
 
     Attributes:
