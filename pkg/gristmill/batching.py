@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import importlib.util
 import pprint
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,15 +88,11 @@ def make_batch(
     rules = rules or tree_rules()
     alone = len(values) == 1 and not stack_single
     stack = _stack_one if alone else _stack
-    function = stack if alloc is None else functools.partial(stack, alloc=alloc)
-
-    def stacked(column: list[Any]) -> npt.NDArray[Any]:
-        if isinstance(column[0], Deferred):
-            return column[0].stack(column, alloc, threads)
-        return function(column)
-
+    function: Callable[..., npt.NDArray[Any]] = stack
+    if alloc is not None or threads != 1:
+        function = functools.partial(stack, alloc=alloc, threads=threads)
     try:
-        return tree.map_batch(stacked, values, rules)
+        return tree.map_batch(function, values, rules)
     except StructureMismatch as error:
         raise _mismatch(values, rules, str(error)) from None
     except ValueError as error:
@@ -196,7 +192,9 @@ def _as_dtype(filling: Any, dtype: np.dtype[Any]) -> Any:
     return made
 
 
-def _stack(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[Any]:
+def _stack(
+    column: list[Any], alloc: Alloc | None = None, threads: int = 1
+) -> npt.NDArray[Any]:
     """Return ``np.stack(column)``, of B leaves, made by `alloc` if given."""
     first = column[0]
     make = alloc or np.empty
@@ -205,7 +203,9 @@ def _stack(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[Any]:
         cached = _OWN_CACHED_BYTES if alloc is None else _ALLOC_CACHED_BYTES
         if _core.stack(column, out, streaming=out.nbytes > cached) < 0:
             return out
-    elif (dtype := _number_dtype(first)) is not None:
+    elif isinstance(first, Deferred):
+        return first.stack(column, alloc, threads)
+    elif (dtype := _SCALARS.get(type(first)) or _number_dtype(first)) is not None:
         out = make((len(column),), np.dtype(dtype))
         # An int beyond int64 is left to NumPy, which has more types.
         if _core.stack_scalars(column, out) < 0:
@@ -213,8 +213,12 @@ def _stack(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[Any]:
     return _place(np.stack(column), alloc)
 
 
-def _stack_one(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[Any]:
+def _stack_one(
+    column: list[Any], alloc: Alloc | None = None, threads: int = 1
+) -> npt.NDArray[Any]:
     """Return a batch of one leaf, which does not share memory with the leaf."""
+    if isinstance(column[0], Deferred):
+        return column[0].stack(column, alloc, threads)
     row = np.asanyarray(column[0])
     if alloc is None or not _is_plain(row.dtype):
         return np.expand_dims(row, axis=0).copy()
@@ -239,9 +243,10 @@ def structures_differ(first: Any, second: Any) -> bool:
 
 
 def _number_dtype(leaf: Any) -> npt.DTypeLike | None:
-    if isinstance(leaf, np.generic):
-        return leaf.dtype if leaf.dtype.kind in _NUMBERS else None
-    return _SCALARS.get(type(leaf))
+    """Return the dtype of one of NumPy's numbers, None for anything else."""
+    if isinstance(leaf, np.generic) and leaf.dtype.kind in _NUMBERS:
+        return leaf.dtype
+    return None
 
 
 def _place(batch: npt.NDArray[Any], alloc: Alloc | None) -> npt.NDArray[Any]:

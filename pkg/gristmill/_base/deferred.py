@@ -7,7 +7,6 @@ them is computed at once, in the memory that it is to lie in.
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +18,15 @@ from gristmill._base.types import Alloc
 _EAGER = ("map", "random_map", "decode")
 
 
-class Deferred(abc.ABC):
-    """A leaf that is computed where its batch is made."""
+class Deferred:
+    """A leaf that is computed where its batch is made.
+
+    A subclass implements `stack`.  This is no ABC, because batches check each of their
+    leaves for it.
+    """
 
     __slots__ = ()
 
-    @abc.abstractmethod
     def stack(
         self, column: list[Any], alloc: Alloc | None, threads: int
     ) -> npt.NDArray[Any]:
@@ -39,6 +41,7 @@ class Deferred(abc.ABC):
             Exception: One of them cannot be computed, or they are of several kinds.
                 The batch is then made again of elements without such leaves.
         """
+        raise NotImplementedError
 
 
 class _Failed(Deferred):

@@ -12,6 +12,7 @@ from gristmill import operations as legacy
 from gristmill import samplers, sources, transforms
 from gristmill._base.checks import check_callable
 from gristmill._base.types import WorkerInitFn
+from gristmill._engine.deferring_stream import DeferringStream
 from gristmill._engine.native_stream import NativeStream
 from gristmill._engine.program import (
     PERSONAL,
@@ -39,6 +40,8 @@ class LoaderProgram(Program):
     def open_stream(self, stream: int, at: int = 0) -> Stream:
         """See `Runnable`.  A worker reads ahead only in streams that are its own."""
         kind = RecordStream if self.operations else NativeStream
+        if not self.operations and self.levels[0].deferred:
+            kind = DeferringStream
         return kind(self, stream, at, self.owned if at else True)
 
 

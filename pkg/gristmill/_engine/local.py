@@ -52,7 +52,7 @@ class LocalRun:
         """
         if self._next_output is not None:
             self._leave_fork()
-        position = self.position
+        ahead, position, times = self._next_output, self.position, self._times
         while True:
             number = position.next_stream
             if position.ended[number]:
@@ -62,13 +62,12 @@ class LocalRun:
                 continue
             stream = self._streams.get(number) or self._open(number)
             try:
-                output = self._taken(stream) if self._held is None else self._held[0]
+                times.left -= 1
+                plain = times.left and ahead is None and self._held is None
+                output = stream.next() if plain else self._taken(stream)
             except StopIteration:
                 if not stream.record_errors.records:
-                    position.ended[number] = True
-                    if _reports_end(position):
-                        position.vectors[number] = stream.vector
-                    position.pass_turn()
+                    self._end(number, stream)
                     continue
                 output = NoOutput.NOTHING
             except GiveUp:
@@ -89,7 +88,8 @@ class LocalRun:
             position.pass_turn()
             if instead is None:
                 self.keys = stream.keys
-                self._begin_next()
+                if ahead is not None:
+                    self._begin_next()
                 return output
 
     def usage(self) -> NearUsage:
@@ -142,15 +142,22 @@ class LocalRun:
         self._streams[number] = stream
         return stream
 
+    def _end(self, number: int, stream: Stream) -> None:
+        """Note that a stream has ended, whose turn it was."""
+        position = self.position
+        position.ended[number] = True
+        if _reports_end(position):
+            position.vectors[number] = stream.vector
+        position.pass_turn()
+
     def _taken(self, stream: Stream) -> Any:
-        """The next output of a stream, which is measured now and then."""
-        times = self._times
-        times.left -= 1
-        if times.left:
-            if self._next_output is None:
-                return stream.next()
+        """Return the next output of a stream; measure it if that is due."""
+        if self._held is not None:
+            self._times.left += 1  # Nothing is computed.
+            return self._held[0]
+        if self._times.left:
             return self._computed(stream)
-        return times.measured(REST, self._computed, stream)
+        return self._times.measured(REST, self._computed, stream)
 
     def _computed(self, stream: Stream) -> Any:
         ahead = self._next_output

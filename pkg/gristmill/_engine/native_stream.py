@@ -13,7 +13,6 @@ from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.block_queue import BlockReading, open_reading
 from gristmill._engine.block_steps import (
-    BlockSteps,
     Ran,
     RanBlock,
     behind,
@@ -22,7 +21,7 @@ from gristmill._engine.block_steps import (
     run_steps,
 )
 from gristmill._engine.native_batches import open_batches
-from gristmill._engine.program import Program, Step, as_number
+from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import Read, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stage_times import READ
@@ -39,9 +38,6 @@ class NativeStream:
     Its position is the number of records that it has consumed: an output takes
     exactly the records that it needs.  What a step that takes several elements has
     made ahead of need is kept for the outputs behind, and made anew elsewhere.
-
-    Where steps can defer to their batch they do.  An output of which something fails is
-    then made again by the steps themselves, which show what is bad, and where.
     """
 
     def __init__(
@@ -68,11 +64,6 @@ class NativeStream:
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._read_natively = isinstance(program.source, TableSource)
         self._together = block_steps(self._steps, self._draws, at)
-        self._eager = self._steps, self._together
-        self._deferring: tuple[tuple[Step, ...], BlockSteps | None] | None = None
-        if program.levels[0].deferred:
-            steps = program.levels[0].deferred
-            self._deferring = steps, block_steps(steps, self._draws, at)
         # Whether each record becomes an output, and nothing else is told of it.
         self._gives_records = (
             len(self._levels) == 1
@@ -103,31 +94,6 @@ class NativeStream:
         self.vector = vector
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        if self._deferring is None:
-            return self._next(alloc)
-        if not self._careful:
-            before = self._consumed
-            self._steps, self._together = self._deferring
-            try:
-                return self._next(alloc)
-            except Exception:
-                if self._consumed == before:
-                    raise  # It is the end.
-                self._go_back(before)
-            finally:
-                self._steps, self._together = self._eager
-        try:
-            return self._next(alloc)
-        finally:
-            self._pending = None  # It would be no deferred elements.
-
-    def _go_back(self, consumed: int) -> None:
-        """Forget what was made of the records from a position on."""
-        self._consumed = consumed
-        self._rest = self._pending = None
-        self._reading.forget()
-
-    def _next(self, alloc: Alloc | None) -> Any:
         before = self._consumed
         self._key_parts.clear()
         if self._tolerant:

@@ -19,6 +19,7 @@ import functools
 import math
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -116,6 +117,8 @@ class Reading:
         self._in_blocks = hot_run.reads_together(type(source))
         # Time that the last of the caller's reads took for each record, in s.
         self._record_s = math.inf
+        # Whether that was so long that it may have waited.
+        self._took_long = True
         # Reads of the caller in a row that did not wait.
         self._fast_reads = 0
         self._trial: ReadTrial | None = None
@@ -209,7 +212,7 @@ class Reading:
             elements += some
             if failure is not None:
                 return elements, failure
-            decided = self._has_decided(waited_s / count)
+            decided = self._has_decided(None if waited_s is None else waited_s / count)
             if self._record_s > PATIENCE_S or not self._looks_ahead:
                 break
         left = keys[len(elements) :]
@@ -226,15 +229,20 @@ class Reading:
 
     def _watched_read(
         self, position: int, keys: list[Any], count: int
-    ) -> tuple[Read, float] | None:
-        """Read the first `count` records, and find out how long that waited, in s."""
+    ) -> tuple[Read, float | None] | None:
+        """Read the first `count` records, and find out how long that waited, in s.
+
+        None for a time that is not known: the read before it was quick, so nothing but
+        its own time was measured.
+        """
         following: _Records | None = None
         if self._waited_s is None:
             following = position + count, keys[count:]
         go_on = functools.partial(self._go_on, following)
         watch = _core.Watch(go_on, waiting=True)
         self._following = following
-        began = waiting.clocks()
+        clocks = waiting.clocks() if self._took_long else None
+        began_s = time.perf_counter()
         watch.begin(LONG_READ_S)
         try:
             read: Read | None
@@ -248,9 +256,14 @@ class Reading:
                 self._following = None
         if read is None:
             return None
-        ended = waiting.clocks()
-        self._record_s = (ended.wall_s - began.wall_s) / count
-        return read, waiting.waited_s(began, ended)
+        took_s, waited_s = time.perf_counter() - began_s, None
+        if clocks is not None:
+            ended = waiting.clocks()
+            took_s = ended.wall_s - clocks.wall_s
+            waited_s = waiting.waited_s(clocks, ended)
+        self._record_s = took_s / count
+        self._took_long = self._record_s > SLOW_READ_S
+        return read, waited_s if self._took_long else 0.0
 
     def _go_on(self, following: _Records | None, _: float) -> None:
         """Have threads read on while the caller waits; called by another thread."""
@@ -263,10 +276,12 @@ class Reading:
                 self._waiting[number] = self._submit(key)
             self._look_ahead(position + len(keys))
 
-    def _has_decided(self, waited_s: float) -> bool:
+    def _has_decided(self, waited_s: float | None) -> bool:
         """Take a read of the caller into account; returns whether that settles it."""
         if self._trial is not None:
             return True
+        if waited_s is None:
+            return False
         if self._waited_s is not None:
             self._waited_s.append(waited_s)
             if len(self._waited_s) < PROBED_READS:

@@ -63,9 +63,12 @@ class StreamKeys:
         """
         if not self._in_blocks:
             return self._by_metadata(first, count)
-        begin = self._place_of(first, count)
-        end = begin + count
         keys, indices = self._cached
+        begin = first - self._cached_at
+        if not 0 <= begin <= len(keys) - count:
+            begin = self._place_of(first, count)
+            keys, indices = self._cached
+        end = begin + count
         return keys[begin:end], indices[begin:end], None
 
     def block(self, first: int, count: int) -> Int64Array:

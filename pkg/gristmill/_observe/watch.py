@@ -2,10 +2,10 @@
 
 While calls are timed, their iterator has another class, made for the purpose, whose
 ``__next__`` takes the time.  Otherwise it has its own class, because many calls take
-less time than a check whether to time them.  A stretch of calls is timed when the iterator is
-new, and again every two seconds, when `Sampling` measures a block; where nothing is
-read by index all of them are.  Where an element fails, Gristmill's own frames are cut
-from its traceback, too.
+less time than a check whether to time them.  A stretch of calls is timed when the
+iterator is new, and again every two seconds, when `Sampling` measures a block.  If
+nothing is read by index, all calls are timed.  If an element fails, Gristmill's own
+frames are cut from its traceback, too.
 """
 
 from __future__ import annotations

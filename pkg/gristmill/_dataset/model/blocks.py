@@ -52,7 +52,11 @@ class BlockMapDataset(MapDataset[T]):
             if is_indices(index) and not isinstance(index, tuple):
                 return self.slice(index)
             raise
-        return self._block(as_indices([number]))[0]
+        try:
+            indices = np.array([number], np.int64)
+        except OverflowError:
+            indices = np.array([number], np.object_)
+        return self._block(indices)[0]
 
     def _getitems(self, indices: Sequence[int]) -> Sequence[T | None]:
         return self._block(as_indices([checked_index(index) for index in indices]))
@@ -89,15 +93,21 @@ class StepMapDataset(BlockMapDataset[T]):
         """What becomes of the parent's elements at `indices`."""
         raise NotImplementedError
 
-    def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
-        run: list[StepMapDataset[Any]] = [self]
+    @functools.cached_property
+    def _plan(self) -> tuple[MapDataset[Any], list[StepMapDataset[Any]]]:
+        """The dataset above the run, and the steps of the run but this one."""
+        run: list[StepMapDataset[Any]] = []
         node = self._parent
         while isinstance(node, StepMapDataset) and is_built_in(type(node)):
             run.append(node)
             node = node._parent
-        elements = block_of(node, indices)
+        return node, run[::-1]
+
+    def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
+        base, run = self._plan
+        elements = block_of(base, indices)
         calls: list[StepCall] = []
-        for step in reversed(run):
+        for step in (*run, self):
             call = step._call_of_each()
             if call is not None:
                 calls.append(call)
@@ -163,8 +173,9 @@ def block_of(
     how = _way_of(type(dataset))
     if how == "_block":
         block: Any = dataset
-        shown = (out,) if out is not None and block._SHOWS else ()
-        elements: list[Any] = block._block(indices, *shown)
+        shows = out is not None and block._SHOWS
+        elements: list[Any]
+        elements = block._block(indices, out) if shows else block._block(indices)
         return elements
     if how == "_getitems":
         listed = indices.tolist()

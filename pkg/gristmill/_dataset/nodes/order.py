@@ -98,7 +98,7 @@ class IndexMapDataset(OrderMapDataset[T]):
         return as_indices(indices.tolist())
 
     def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
-        return block_of(self.base, self.of_base(indices), out)
+        return block_of(self._plan[1], self.of_base(indices), out)
 
 
 @builds("MapDataset.shuffle")
