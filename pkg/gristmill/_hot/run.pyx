@@ -5,14 +5,16 @@ Arrays are indexed unchecked after their shapes have been compared once.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyObject_GetItem
 from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.sequence cimport PySequence_GetItem
-from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.tuple cimport PyTuple_CheckExact
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memset
+from libcpp.vector cimport vector
 from posix.time cimport clock_gettime, clockid_t, timespec
 
+from gristmill._hot.calls cimport call_one, call_two
 from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.draw cimport Draws
 
@@ -150,10 +152,16 @@ cdef inline bint _takes_integers(object source):
     )
 
 
-cdef object _run(
+# A step, decoded once for a block; its tuple keeps ``call``.
+cdef struct Step:
+    int opcode
+    PyObject* call
+
+
+cdef inline object _run(
     object element,
     int64_t index,
-    tuple steps,
+    const vector[Step]& steps,
     Draws own,
     object draws,
     Py_ssize_t* step,
@@ -165,18 +173,15 @@ cdef object _run(
     """
     cdef Py_ssize_t k
     cdef int64_t began = 0 if spent is NULL else _now()
-    cdef tuple found
     cdef int opcode
-    cdef object call, generator = None
-    for k in range(PyTuple_GET_SIZE(steps)):
+    cdef object generator = None
+    for k in range(<Py_ssize_t>steps.size()):
         step[0] = k
-        found = <tuple>PyTuple_GET_ITEM(steps, k)
-        opcode = <object>PyTuple_GET_ITEM(found, 0)
-        call = <object>PyTuple_GET_ITEM(found, 1)
+        opcode = steps[k].opcode
         if opcode == MAP:
-            element = call(element)
+            element = call_one(<object>steps[k].call, element)
         elif opcode == FILTER:
-            if not call(element):
+            if not call_one(<object>steps[k].call, element):
                 element = _DROPPED
         elif opcode == RANDOM_MAP:
             # All random steps of a record share one generator.
@@ -185,9 +190,9 @@ cdef object _run(
                     generator = own.draw(index)
                 elif draws is not None:
                     generator = draws.at(index)
-            element = call(element, generator)
+            element = call_two(<object>steps[k].call, element, generator)
         else:
-            element = call(index, element)
+            element = call_two(<object>steps[k].call, index, element)
         if spent is not NULL:
             began = _lap(began, &spent[min(k, _TIMED_STEPS - 1)])
         if element is _DROPPED:
@@ -241,8 +246,11 @@ def run_block(
     cdef int64_t began = 0
     cdef list kept = [], records = elements
     cdef object element, error = None
+    cdef vector[Step] decoded
     if out is None:
         out = []
+    for opcode, call, _ in steps:
+        decoded.push_back(Step(opcode, <PyObject*>call))
     if _measures():
         memset(times, 0, sizeof(times))
         spent = times
@@ -268,10 +276,10 @@ def run_block(
             elif as_sequence and key_of[i] >= 0:
                 element = PySequence_GetItem(source, key_of[i])
             else:
-                element = source[<object>key_of[i]]
+                element = PyObject_GetItem(source, key_of[i])
             if spent is not NULL:
                 _lap(began, &spent[_TIMED_STEPS])
-            element = _run(element, index_of[i], steps, own, draws, &step, spent)
+            element = _run(element, index_of[i], decoded, own, draws, &step, spent)
             if element is _DROPPED:
                 if kept_all:
                     kept_all = False

@@ -7,11 +7,15 @@ sees it.  What the user's code raises goes on; before, whoever runs the step is 
 note where it came from.
 """
 cimport numpy as cnp
-from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.ref cimport PyObject
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_SetItem
+from cpython.ref cimport Py_INCREF, PyObject
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
+from gristmill._hot.calls cimport (
+    Py_DECREF, PyErr_Occurred, call_one, call_two, owned, raise_pending, try_call_one,
+    try_is_true, try_next,
+)
 from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.draw cimport OpDraws
 
@@ -70,7 +74,7 @@ def apply(list calls not None, list elements not None, indices, list out=None):
     cdef Py_ssize_t i, k, count = PyList_GET_SIZE(calls), n = PyList_GET_SIZE(elements)
     cdef list wide = _wide_of(indices, n)
     cdef const int64_t* index_of = NULL
-    cdef object element, kind, call, draws
+    cdef object element, kind, call, draws, generator
     # Decoded once, not for each element.
     cdef vector[int] kinds
     cdef vector[PyObject*] functions
@@ -93,18 +97,19 @@ def apply(list calls not None, list elements not None, indices, list out=None):
                 if element is None:
                     break
                 if kinds[k] == MAP:
-                    element = (<object>functions[k])(element)
+                    element = call_one(<object>functions[k], element)
                 elif kinds[k] == FILTER:
-                    if not (<object>functions[k])(element):
+                    if not call_one(<object>functions[k], element):
                         element = None
                 elif kinds[k] == MAP_WITH_INDEX:
-                    element = (<object>functions[k])(
-                        index_of[i] if wide is None else wide[i], element
+                    element = call_two(
+                        <object>functions[k],
+                        index_of[i] if wide is None else wide[i],
+                        element,
                     )
                 else:
-                    element = (<object>functions[k])(
-                        element, _generator(calls[k][3], index_of, i, wide)
-                    )
+                    generator = _generator(calls[k][3], index_of, i, wide)
+                    element = call_two(<object>functions[k], element, generator)
             out.append(element)
     except Exception as error:
         calls[k][2](error, index_of[i] if wide is None else wide[i])
@@ -188,18 +193,35 @@ cdef class Step(Stage):
         raise NotImplementedError
 
 
+    cdef int _fail(self) except -1:
+        """Raise what a call has left behind."""
+        try:
+            raise_pending()
+        except Exception as error:
+            (<object>self)._failed(error)
+            raise
+
+
 cdef class MapStep(Step):
     """Iterates over ``call(x)``."""
 
-    cdef object _result(self, object element, int64_t count):
-        return self._call(element)
+    def __next__(self):
+        cdef PyObject* result
+        element = next(self._elements)
+        self.counter += 1
+        if element is None:
+            return None
+        result = try_call_one(self._call, element)
+        if result is NULL:
+            self._fail()
+        return owned(result)
 
 
 cdef class MapWithIndexStep(Step):
     """Iterates over ``call(i, x)``, where i counts the elements."""
 
     cdef object _result(self, object element, int64_t count):
-        return self._call(count, element)
+        return call_two(self._call, count, element)
 
 
 cdef class RandomMapStep(Step):
@@ -220,21 +242,26 @@ cdef class RandomMapStep(Step):
     cdef object _result(self, object element, int64_t count):
         if self._stride == 0:
             self._first, self._stride = (<object>self)._processes()
-        return self._call(element, self._draws.draw(self._first + count * self._stride))
+        return call_two(
+            self._call, element, self._draws.draw(self._first + count * self._stride)
+        )
 
 
 cdef class FilterStep(Step):
     """Iterates over the elements that ``call(x)`` is true of, asked of None, too."""
 
     def __next__(self):
-        cdef bint passed
+        cdef PyObject* result
+        cdef int passed
         while True:
             element = next(self._elements)
-            try:
-                passed = bool(self._call(element))
-            except Exception as error:
-                (<object>self)._failed(error)
-                raise
+            result = try_call_one(self._call, element)
+            passed = -1
+            if result is not NULL:
+                passed = try_is_true(<object>result)
+                Py_DECREF(result)
+            if passed < 0:
+                self._fail()
             self._count(passed)
             if passed:
                 return element
@@ -265,6 +292,7 @@ cdef class MixStep(Stage):
     def __next__(self):
         cdef int64_t place = self.index - self._turns_from
         cdef Py_ssize_t number
+        cdef PyObject* found
         if self.stopped:
             raise StopIteration
         if not 0 <= place < PyList_GET_SIZE(self._turns):
@@ -273,17 +301,23 @@ cdef class MixStep(Stage):
             place = 0
         number = self._turns[place]
         self.index += 1
+        found = try_next(self._parts[number])
+        if found is NULL:
+            if PyErr_Occurred() is not NULL:
+                self._fail(number)
+            self.stopped = True
+            raise StopIteration
+        return owned(found)
+
+    cdef int _fail(self, Py_ssize_t number) except -1:
+        """Raise what an iterator has left behind."""
         try:
-            element = next(self._parts[number], _END)
+            raise_pending()
         except Exception as error:
             error.add_note(
                 f"Exception caught while processing dataset @ input_index={number}"
             )
             raise
-        if element is _END:
-            self.stopped = True
-            raise StopIteration
-        return element
 
 
 cdef class Turns(Stage):
@@ -373,7 +407,9 @@ cdef class Feed(Stage):
                 if not self._block:
                     raise StopIteration
             element = <object>PyList_GET_ITEM(self._block, self._at)
-            self._block[self._at] = None  # Which keeps it no longer.
+            # The block keeps it no longer.
+            Py_INCREF(None)
+            PyList_SetItem(self._block, self._at, None)
             self._at += 1
             self.given += 1
             if self.keeps_absent:
@@ -402,11 +438,15 @@ def take(elements, Py_ssize_t count):
     """Return up to `count` elements of an iterator, fewer only at its end."""
     cdef list out = []
     cdef Py_ssize_t i
+    cdef PyObject* found
     for i in range(count):
         if cancelled_threads:
             check_thread()
-        element = next(elements, _END)
-        if element is _END:
+        found = try_next(elements)
+        if found is NULL:
+            if PyErr_Occurred() is not NULL:
+                raise_pending()
             break
-        out.append(element)
+        out.append(<object>found)
+        Py_DECREF(found)
     return out

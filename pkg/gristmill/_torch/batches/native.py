@@ -24,8 +24,8 @@ from torch.utils.data import (
 )
 
 from gristmill._engine.stage_times import COLLATE
-from gristmill._hot import run as hot_run
 from gristmill._hot.int_list import ints_at
+from gristmill._hot.run import begin, end
 from gristmill._torch import private
 from gristmill._torch.batches.tensors import is_plain
 from gristmill._torch.indices.draws import Block, Drawn, as_list
@@ -47,7 +47,9 @@ def is_torchs(collate_fn: Any) -> bool:
 
 
 def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
-    """A fetch of batches that reads the samples one by one, and stacks ints faster.
+    """Return a fetch of batches that reads samples one by one, and stacks ints faster.
+
+    It takes lists of indices, and no `Drawn`.
 
     Args:
         dataset: A map-style dataset, read in batches by a `collate_fn` that
@@ -56,17 +58,10 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
     """
 
     def fetch_samples(batch: Any) -> Any:
-        if type(batch) is Drawn:
-            block = batch.block
-            indices = block if type(block) is range else block.tolist()
-        elif type(batch) is list:
-            indices = batch
-        else:
+        if type(batch) is not list or getattr(dataset, "__getitems__", None):
             return fetch(batch)
-        if getattr(dataset, "__getitems__", None):
-            return fetch(as_list(batch))
-        samples = [dataset[index] for index in indices]
-        began = hot_run.begin()
+        samples = [dataset[index] for index in batch]
+        began = begin()
         # Not bools, nor NumPy's ints: torch has other rules for those.
         if set(map(type, samples)) != {int}:
             made = default_collate(samples)
@@ -74,7 +69,8 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
             made = torch.tensor(samples)
         else:
             made = _stacked(samples)
-        hot_run.end(COLLATE, began)
+        if began >= 0:
+            end(COLLATE, began)
         return made
 
     return fetch_samples

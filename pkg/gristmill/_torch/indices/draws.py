@@ -58,13 +58,14 @@ class Drawn:
         return len(self.block)
 
 
-def drawn(index_sampler: Any) -> Iterator[Any] | None:
+def drawn(index_sampler: Any, lists: bool = False) -> Iterator[Any] | None:
     """Return what `index_sampler` gives; None if only the sampler itself can draw.
 
-    A batch of indices is a `Drawn` or a list; `as_list` makes a list of either.
+    A batch of indices is a list, or a `Drawn` unless `lists`; `as_list` makes a list of
+    either.
     """
     if type(index_sampler) is BatchSampler:
-        return _batches(index_sampler)
+        return _batches(index_sampler, lists)
     if type(index_sampler) is RandomSampler:
         return integers(_random(index_sampler))
     return None
@@ -98,16 +99,19 @@ def _ints(block: Block) -> list[int]:
     return list(block) if isinstance(block, range) else block.tolist()
 
 
-def _batches(batch_sampler: BatchSampler) -> Iterator[Any]:
+def _batches(batch_sampler: BatchSampler, lists: bool) -> Iterator[Any]:
     blocks = blocks_of(batch_sampler.sampler)
     if blocks is None:
         yield from batch_sampler
     else:
-        yield from batches(blocks, batch_sampler)
+        yield from batches(blocks, batch_sampler, lists)
 
 
-def batches(blocks: Iterator[Block], batch_sampler: BatchSampler) -> Iterator[Drawn]:
-    """The batches that `batch_sampler` makes of blocks."""
+def batches(
+    blocks: Iterator[Block], batch_sampler: BatchSampler, lists: bool = False
+) -> Iterator[Any]:
+    """Yield the batches that `batch_sampler` makes of blocks, as `drawn` does."""
+    make: Callable[[Any], Any] = Drawn
     drop_last, size = batch_sampler.drop_last, batch_sampler.batch_size
     block: Block = range(0)
     at = end = 0
@@ -115,14 +119,16 @@ def batches(blocks: Iterator[Block], batch_sampler: BatchSampler) -> Iterator[Dr
         if at + size > end:
             block = _grown(block[at:], blocks, size)
             at, end = 0, len(block)
+            if lists:
+                make = list if isinstance(block, range) else np.ndarray.tolist
         if end - at < size:
             break
-        yield Drawn(block[at : at + size])
+        yield make(block[at : at + size])
         at += size
         if not drop_last:  # Torch reads the size of each batch.
             size = batch_sampler.batch_size
     if end > at and not drop_last:
-        yield Drawn(block[at:])
+        yield make(block[at:])
 
 
 def _grown(rest: Block, blocks: Iterator[Block], size: int) -> Block:

@@ -28,7 +28,9 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
 
     # Returns an iterator over a loader; set by the package, which imports this file.
     _iterate: ClassVar[Callable[[Any], LoaderIterator]]
-    # What the sampler gives; a `Drawn` may take the place of a list.
+    # Whether batches of indices are lists alone, and no `Drawn`.
+    _lists = False
+    # What the sampler gives.
     _indices: Iterator[Any]
     # The `_sampler_iter` that stands for `_indices`, and gives only lists; None where
     # somebody has replaced torch's functions.
@@ -64,7 +66,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
 
     def _drawn(self, base_is_own: bool) -> Iterator[Any] | None:
         """Return what takes the place of `_sampler_iter`, None if nothing can."""
-        indices = drawn(self._index_sampler) if base_is_own else None
+        indices = drawn(self._index_sampler, self._lists) if base_is_own else None
         if indices is None:
             return None
         unread = private.is_unread(self._sampler_iter, self._index_sampler)
@@ -72,7 +74,8 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
 
     def _draw_from(self, indices: Iterator[Any]) -> None:
         self._indices = indices
-        self._listed = self._sampler_iter = map(as_list, indices)
+        listed = indices if self._lists else map(as_list, indices)
+        self._listed = self._sampler_iter = listed
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
         """What limits how fast outputs come, and what would help.

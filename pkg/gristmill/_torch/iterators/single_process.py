@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from torch.utils.data import BatchSampler
-
 from gristmill._base.epochs import drawing_in
 from gristmill._engine.stage_times import PIN, REST, StageTimes, each
 from gristmill._engine.usage import NearUsage
@@ -27,20 +25,22 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         with drawing_in(epochs.told(self._epoch)):
             super().__init__(loader)
         self._start(loader, private.SingleProcessIterator)
+        gathers, fetch = self._chosen_fetch()
+        self._lists = not gathers
         self._draw_natively()
-        self._fetch = epochs.drawing(self._chosen_fetch(), self._epoch)
+        self._fetch = epochs.drawing(fetch, self._epoch)
         self._times = StageTimes()
 
-    def _chosen_fetch(self) -> Any:
+    def _chosen_fetch(self) -> tuple[bool, Any]:
+        """Return whether batches are gathered, and what fetches them."""
         fetch = functools.partial(fetched, self._dataset_fetcher)
         batched = self._dataset_kind == private.DatasetKind.Map and self._auto_collation
         if not batched or not is_torchs(self._collate_fn):
-            if type(self._index_sampler) is BatchSampler:
-                self._indices = self._sampler_iter  # No `Drawn` reaches the dataset.
-            return fetch
-        found = native_fetch(self._dataset, fetch)
-        found = found or deferred_fetch(self._dataset, fetch)
-        return found or samples_fetch(self._dataset, fetch)
+            return False, fetch
+        if found := native_fetch(self._dataset, fetch):
+            return True, found
+        found = deferred_fetch(self._dataset, fetch)
+        return False, found or samples_fetch(self._dataset, fetch)
 
     def set_workers(self, count: int) -> None:
         """Refuse to have workers: the loader was made without."""

@@ -46,15 +46,19 @@ _GENERATED = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 class Position:
     """An iteration over an index sampler.
 
-    Its items are what the sampler gives; a `Drawn` may take the place of a list.
+    Its items are those of `draws.drawn`.
 
     Args:
         index_sampler: The loader's: torch's `BatchSampler`, or anything else.
         iteration: What a library has made of ``iter(index_sampler)``.
+        lists: Whether batches of indices are lists alone, and no `Drawn`.
     """
 
-    def __init__(self, index_sampler: Any, iteration: Iterator[Any]) -> None:
+    def __init__(
+        self, index_sampler: Any, iteration: Iterator[Any], lists: bool = False
+    ) -> None:
         self._index_sampler = index_sampler
+        self._lists = lists
         self._batched = type(index_sampler) is BatchSampler
         # The iterator of a sampler that torch iterates over, if it was made.
         self._iterator = None if self._batched else iteration
@@ -173,7 +177,7 @@ class Position:
         first = next(blocks, None)
         blocks = itertools.chain([] if first is None else [first], blocks)
         if self._batched:
-            return draws.batches(blocks, self._index_sampler)
+            return draws.batches(blocks, self._index_sampler, self._lists)
         return draws.integers(blocks)
 
     def _begin_plainly(

@@ -98,7 +98,8 @@ class StatefulIterator(LoaderIterator):
         super()._draw_natively()
 
     def _drawn(self, base_is_own: bool) -> Position:
-        self.position = Position(self._index_sampler, self._sampler_iter)
+        iteration = self._sampler_iter
+        self.position = Position(self._index_sampler, iteration, self._lists)
         if self._saved is not None:
             self.position.restore(self._saved.main)
         return self.position

@@ -1,0 +1,360 @@
+"""The hot paths of which costs.py counts the instructions.
+
+    python cost_paths.py REQUESTS.so PATH ...
+
+runs them under callgrind: each first without being counted, until what is measured of
+new iterators has been, then for two counts of items.  Clocks are fixed, since some
+blocks are as long as the last one took time.
+"""
+
+import ctypes
+import dataclasses
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+# Before Gristmill is imported, which keeps references to these functions.
+time.perf_counter_ns = itertools.count(0, 1000).__next__
+time.perf_counter = itertools.count(0.0, 1e-6).__next__
+
+import gristmill as grain  # noqa: E402
+from gristmill._hot import slot_reader, slot_writer, views  # noqa: E402
+
+# Calls of a new iterator that are timed, and some more.
+WARM_UP = 1100
+
+# Advances a path by a number of items.
+Run = Callable[[int], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Path:
+    """A hot path.
+
+    Attributes:
+        make: Makes what is counted.
+        items: How many items the short run takes; the long one takes three times as
+            many.  Blocks of keys and the like begin equally often in all runs of
+            these lengths.
+    """
+
+    make: Callable[[], Run]
+    items: int
+
+
+PATHS: dict[str, Path] = {}
+
+
+def path(items: int) -> Callable[[Callable[[], Run]], Callable[[], Run]]:
+    """Name a path by the function that makes it."""
+
+    def add(make: Callable[[], Run]) -> Callable[[], Run]:
+        PATHS[make.__name__] = Path(make, items)
+        return make
+
+    return add
+
+
+def taken(iterator: Iterator[Any]) -> Run:
+    def run(count: int) -> None:
+        for _ in itertools.repeat(None, count):
+            next(iterator)
+
+    return run
+
+
+def called(call: Callable[[int], Any]) -> Run:
+    def run(count: int) -> None:
+        for number in range(count):
+            call(number)
+
+    return run
+
+
+class Numbers:
+    def __len__(self) -> int:
+        return 10**6
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+ROW = np.zeros(16, np.float32)
+
+
+class Rows(Numbers):
+    def __getitem__(self, index: int) -> Any:
+        return {"x": ROW, "label": index}
+
+
+class AddOne(grain.MapTransform):
+    def map(self, element: Any) -> Any:
+        return {"x": element["x"] + 1, "label": element["label"]}
+
+
+class Draw(grain.RandomMapTransform):
+    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
+        return element + rng.random()
+
+
+class Even(grain.FilterTransform):
+    def filter(self, element: Any) -> bool:
+        return element % 2 == 0
+
+
+def sampler() -> grain.IndexSampler:
+    return grain.IndexSampler(10**6, shuffle=True, seed=0, num_epochs=None)
+
+
+def loaded(source: Any, *operations: Any) -> Run:
+    loader = grain.DataLoader(
+        data_source=source, sampler=sampler(), operations=operations
+    )
+    return taken(iter(loader))
+
+
+# Samplers.
+
+
+@path(200)
+def sampler_index() -> Run:
+    return called(sampler().__getitem__)
+
+
+@path(4)
+def sampler_block() -> Run:
+    keys = sampler().record_keys
+    return called(lambda number: keys(4096 * number, 1, 4096))
+
+
+# Loaders.  A block of 4,096 keys serves `items` batches.
+
+
+@path(16)
+def loader_numbers() -> Run:
+    return loaded(Numbers(), grain.Batch(256))
+
+
+@path(64)
+def loader_array() -> Run:
+    return loaded(np.zeros((10**6, 16), np.float32), grain.Batch(64))
+
+
+@path(512)
+def loader_unbatched() -> Run:
+    return loaded(Numbers())
+
+
+@path(16)
+def loader_map() -> Run:
+    return loaded(Rows(), AddOne(), grain.Batch(64))
+
+
+@path(16)
+def loader_random_map() -> Run:
+    return loaded(Numbers(), Draw(), grain.Batch(64))
+
+
+@path(16)
+def loader_filter() -> Run:
+    return loaded(Numbers(), Even(), grain.Batch(64))
+
+
+# Datasets.
+
+
+@path(200)
+def map_dataset_index() -> Run:
+    dataset = grain.MapDataset.range(10**6).shuffle(seed=0).map(lambda x: x + 1)
+    return called(dataset.__getitem__)
+
+
+@path(8)
+def map_dataset_batches() -> Run:
+    dataset = grain.MapDataset.source(Rows()).seed(0).shuffle().map(AddOne())
+    return taken(iter(dataset.to_iter_dataset().batch(64)))
+
+
+@path(1024)
+def map_dataset_elements() -> Run:
+    dataset = grain.MapDataset.range(10**6).seed(0).shuffle().map(lambda x: x + 1)
+    return taken(iter(dataset.to_iter_dataset()))
+
+
+@path(512)
+def iter_dataset_filter() -> Run:
+    dataset = grain.MapDataset.range(10**6).to_iter_dataset().map(lambda x: x + 1)
+    return taken(iter(dataset.filter(lambda x: x % 2 == 0)))
+
+
+@path(512)
+def iter_dataset_mix() -> Run:
+    dataset = grain.MapDataset.range(10**6).to_iter_dataset()
+    parts = [dataset, dataset.map(lambda x: x + 1)]
+    return taken(iter(grain.IterDataset.mix(parts, [0.3, 0.7])))
+
+
+def documents() -> grain.IterDataset[Any]:
+    lengths = np.random.default_rng(0).integers(10, 300, 1000)
+    texts = [{"tokens": np.arange(length, dtype=np.int32)} for length in lengths]
+    return grain.MapDataset.source(texts).repeat().to_iter_dataset()
+
+
+@path(64)
+def pack_first_fit() -> Run:
+    return taken(
+        iter(
+            grain.experimental.FirstFitPackIterDataset(
+                documents(), length_struct={"tokens": 512}, num_packing_bins=16
+            )
+        )
+    )
+
+
+@path(64)
+def pack_concat_split() -> Run:
+    return taken(
+        iter(
+            grain.experimental.ConcatThenSplitIterDataset(
+                documents(), length_struct={"tokens": 512}
+            )
+        )
+    )
+
+
+# What workers and their parent do with a batch, in one process.
+
+
+@path(64)
+def slot_of_arrays() -> Run:
+    slot = np.zeros(1 << 20, np.uint8)
+    batch = {"x": np.zeros((64, 16), np.float32), "label": np.arange(64)}
+    keys = np.arange(64)
+
+    def cross(number: int) -> Any:
+        writer = slot_writer.SlotWriter(slot.ctypes.data, slot.nbytes)
+        used = slot_writer.encode(writer, [(batch, keys, (number,))], None)
+        return slot_reader.decode(
+            slot.ctypes.data, used, 0, lambda: views.SlotView(slot), 1 << 16
+        )
+
+    return called(cross)
+
+
+# Torch.  Imported when a path is made, which takes a minute under callgrind.
+
+
+def torch_loaded(dataset: Any, **options: Any) -> Run:
+    import gristmill.torch
+
+    return taken(iter(gristmill.torch.DataLoader(dataset, **options)))
+
+
+class TenTensors:
+    def __init__(self) -> None:
+        import torch
+
+        self.row = torch.zeros(16)
+
+    def __len__(self) -> int:
+        return 10**6
+
+    def __getitem__(self, index: int) -> Any:
+        return {f"column{number}": self.row for number in range(10)}
+
+
+@path(256)
+def torch_single() -> Run:
+    return torch_loaded(range(10**6), batch_size=1)
+
+
+@path(8)
+def torch_ints() -> Run:
+    return torch_loaded(range(10**6), batch_size=256)
+
+
+@path(16)
+def torch_tensor_dataset() -> Run:
+    import torch
+    from torch.utils.data import RandomSampler, TensorDataset
+
+    dataset = TensorDataset(torch.zeros(10**5, 5))
+    chosen = RandomSampler(dataset, num_samples=10**6)
+    return torch_loaded(dataset, batch_size=256, sampler=chosen)
+
+
+@path(4)
+def torch_dict() -> Run:
+    return torch_loaded(TenTensors(), batch_size=32)
+
+
+def torch_answered(dataset: Any, *requests: Any) -> Run:
+    """What a worker does with requests, and the parent with its answers."""
+    import torch
+    from torch.utils.data import default_collate
+
+    from gristmill._torch.batches import encoding, slot_collation
+    from gristmill._torch.indices import requests as wire
+    from gristmill._torch.workers.fetch import FetchProgram
+
+    program = FetchProgram(
+        dataset=dataset,
+        iterable=False,
+        auto_collation=True,
+        collate_fn=default_collate,
+        drop_last=False,
+        base_seed=0,
+        workers=1,
+        worker_init_fn=None,
+        collate_rules=slot_collation.rules(),
+        shared_seed=None,
+        default_dtype=torch.float32,
+        native=True,
+        epoch=0,
+    )
+    stream = program.open_stream(0)
+    turns = itertools.cycle(requests)
+
+    def cross(_: int) -> Any:
+        element, _state = stream.answer(wire.packed(next(turns)), np.empty)
+        stream.leave_slot()
+        return encoding.decoded(element)
+
+    return called(cross)
+
+
+@path(64)
+def torch_worker_single() -> Run:
+    from gristmill._torch.indices.draws import Drawn
+
+    return torch_answered(range(10**6), Drawn(range(3, 4)), Drawn(np.array([7])))
+
+
+@path(4)
+def torch_worker_dict() -> Run:
+    from gristmill._torch.indices.draws import Drawn
+
+    return torch_answered(TenTensors(), Drawn(range(32)))
+
+
+def main(library: str, *names: str) -> None:
+    requests = ctypes.CDLL(library)
+    for name in names:
+        run, items = PATHS[name].make(), PATHS[name].items
+        run(max(WARM_UP, 4 * items))
+        for count in (items, 3 * items):
+            requests.begin()
+            run(count)
+            requests.end(f"{name}:{count}".encode())
+        print(name, flush=True)
+    # Without the interpreter's end, which takes seconds under callgrind.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,234 @@
+"""Counts the instructions of hot paths and compares them with their budgets.
+
+    python benchmarks/costs.py [PATH ...]
+
+runs the paths of cost_paths.py under callgrind and exits with 1 if one costs more than
+3 % above its budget in costs.json.  Needs valgrind and a C compiler.  A count is that
+of one item: the difference of two runs of different lengths, so that what is done once
+does not count.  Counts depend on the versions of Python, NumPy and the compiler:
+costs.json names those that budgets were counted with.
+
+    python benchmarks/costs.py --update [--bought TEXT] [PATH ...]
+
+makes the counts the budgets.  A budget that is raised needs a text that says what the
+raise bought; costs.json keeps it beside the budget.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+
+HERE = pathlib.Path(__file__).parent
+BUDGETS = HERE / "costs.json"
+# What a path may cost above its budget.
+TOLERANCE = 0.03
+TIMEOUT_S = 600
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """What a path may cost.
+
+    Attributes:
+        instructions: Of an item.
+        bought: What each raise of the budget was for.
+    """
+
+    instructions: int
+    bought: tuple[str, ...] = ()
+
+
+def read(file: pathlib.Path = BUDGETS) -> dict[str, Budget]:
+    """Return the budgets in a file, by path."""
+    found = json.loads(file.read_text())["budgets"]
+    return {
+        name: Budget(entry["instructions"], tuple(entry.get("bought", ())))
+        for name, entry in found.items()
+    }
+
+
+def write(budgets: dict[str, Budget], file: pathlib.Path = BUDGETS) -> None:
+    """Write budgets, and the versions that they were counted with."""
+    entries = {
+        name: {"instructions": budget.instructions}
+        | ({"bought": list(budget.bought)} if budget.bought else {})
+        for name, budget in sorted(budgets.items())
+    }
+    text = json.dumps({"counted_with": versions(), "budgets": entries}, indent=2)
+    file.write_text(text + "\n")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that counts depend on."""
+    compiler = subprocess.run(
+        [_compiler(), "-dumpfullversion"], capture_output=True, text=True, check=True
+    )
+    packages = {name: version(name) for name in ("numpy", "torch")}
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "compiler": compiler.stdout.strip(),
+        **packages,
+    }
+
+
+def excess(
+    counts: dict[str, int], budgets: dict[str, Budget], tolerance: float = TOLERANCE
+) -> list[str]:
+    """Return a line for each path that costs too much or has no budget."""
+    lines = []
+    for name, count in counts.items():
+        if name not in budgets:
+            lines.append(f"{name} has no budget: run with --update {name}")
+            continue
+        budget = budgets[name].instructions
+        if count > budget * (1 + tolerance):
+            lines.append(
+                f"{name} takes {count:,} instructions, {count / budget - 1:+.1%} of its"
+                f" budget of {budget:,}"
+            )
+    return lines
+
+
+def updated(
+    counts: dict[str, int], budgets: dict[str, Budget], bought: str | None
+) -> dict[str, Budget]:
+    """Return the budgets with counts in their places.
+
+    Raises:
+        ValueError: A budget would be raised, and no text says what that bought.
+    """
+    found = dict(budgets)
+    for name, count in counts.items():
+        before = budgets.get(name)
+        reasons = () if before is None else before.bought
+        if before is not None and excess({name: count}, {name: before}):
+            if not bought:
+                raise ValueError(
+                    f"{name} takes {count:,} instructions, its budget is"
+                    f" {before.instructions:,}: say with --bought what the raise bought"
+                )
+            raised = f"{before.instructions:,} to {count:,}: {bought}"
+            reasons = (*reasons, raised)
+        found[name] = Budget(count, reasons)
+    return found
+
+
+def counted(names: list[str]) -> dict[str, int]:
+    """Return the instructions that an item of each path takes.
+
+    Raises:
+        RuntimeError: A path failed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        library = _compiled(pathlib.Path(folder))
+        # Torch's paths have a process of their own: its import takes as long as the
+        # others together.
+        of_torch = [name for name in names if name.startswith("torch")]
+        others = [name for name in names if not name.startswith("torch")]
+        parts = [part for part in (of_torch, others) if part]
+        with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+            found = list(pool.map(lambda part: _run(library, part), parts))
+    counts = {name: count for part in found for name, count in part.items()}
+    return {name: counts[name] for name in names}
+
+
+def _run(library: pathlib.Path, names: list[str]) -> dict[str, int]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            "valgrind",
+            "-q",
+            "--tool=callgrind",
+            "--instr-atstart=no",
+            f"--callgrind-out-file={folder}/out",
+            sys.executable,
+            str(HERE / "cost_paths.py"),
+            str(library),
+            *names,
+        ]
+        fixed = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            command,
+            env={**os.environ, **fixed},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        totals = _totals(pathlib.Path(folder))
+        missing = [name for name in names if len(totals.get(name, {})) != 2]
+        if done.returncode or missing:
+            raise RuntimeError(
+                f"exit code {done.returncode}, no counts of {missing}:\n{done.stderr}"
+            )
+    found = {}
+    for name in names:
+        (few, less), (many, more) = sorted(totals[name].items())
+        found[name] = round((more - less) / (many - few))
+    return found
+
+
+def _totals(folder: pathlib.Path) -> dict[str, dict[int, int]]:
+    """Return the instructions of each run, by path and number of items."""
+    found: dict[str, dict[int, int]] = {}
+    for file in folder.iterdir():
+        text = file.read_text()
+        run = re.search(r"Client Request: (\w+):(\d+)", text)
+        total = re.search(r"^totals: (\d+)", text, re.MULTILINE)
+        if run and total:
+            found.setdefault(run[1], {})[int(run[2])] = int(total[1])
+    return found
+
+
+def _compiler() -> str:
+    return os.environ.get("CC", "cc")
+
+
+def _compiled(folder: pathlib.Path) -> pathlib.Path:
+    library = folder / "requests.so"
+    source = HERE / "callgrind_requests.c"
+    subprocess.run([_compiler(), "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="default: all")
+    parser.add_argument("--update", action="store_true", help="keep the counts")
+    parser.add_argument("--bought", help="what raising budgets bought")
+    arguments = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        parser.error("costs.py needs valgrind: apt-get install valgrind")
+    from cost_paths import PATHS
+
+    if unknown := set(arguments.paths) - set(PATHS):
+        parser.error(f"no such path: {', '.join(sorted(unknown))}")
+    budgets = read() if BUDGETS.exists() else {}
+    counts = counted(arguments.paths or list(PATHS))
+    for name, count in counts.items():
+        before = budgets.get(name)
+        change = f"{count / before.instructions - 1:+.1%}" if before else "new"
+        print(f"{name:24} {count:12,} {change:>8}")
+    if arguments.update:
+        write(updated(counts, budgets, arguments.bought))
+        return 0
+    lines = excess(counts, budgets)
+    for line in lines:
+        print(line, file=sys.stderr)
+    if lines:
+        with_versions = json.loads(BUDGETS.read_text())["counted_with"]
+        print(f"budgets: {with_versions}\nhere:    {versions()}", file=sys.stderr)
+    return bool(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
