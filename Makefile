@@ -35,7 +35,8 @@ HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
 .PHONY: demo dev quick test test-core sanitize docs site wheel sdist bench \
-	bench-compare soak clean tools lint-tools lint check-format check-ruff check-mypy check-programs check-stubs check-threads
+	bench-compare soak clean tools lint-tools lint check-format check-ruff check-mypy \
+	check-programs check-stubs check-threads check-costs
 .NOTPARALLEL:
 
 demo: tools
@@ -130,6 +131,12 @@ bench-compare: tools
 soak: tools
 	$(INSTALL) test
 	GRISTMILL_HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n 2 -m soak --timeout 3600 $(PYTEST_ARGS)
+
+# Instructions of hot paths against benchmarks/costs.json.
+check-costs: tools
+	.ci/system-packages $(PYTHON) valgrind
+	$(BIN)/python -c 'import gristmill, torch' || $(INSTALL) test
+	$(BIN)/python benchmarks/costs.py
 
 lint: check-format check-ruff check-mypy check-programs check-stubs check-threads
 

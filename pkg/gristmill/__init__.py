@@ -56,19 +56,25 @@ _HOMES = {
     "_dataset.model.map_dataset": "MapDataset",
     "errors": "ArenaFull CorruptRecord GristmillError RemoteError ShapeMismatch"
     " StateMismatch TooManyErrors WorkerDied",
-    "python": "ArrayRecordDataSource Batch BatchOperation DATASET_INDEX DataLoader"
-    " DatasetIterator DatasetSelectionMap EPOCH FilterOperation FilterTransform INDEX"
-    " InMemoryDataSource IndexSampler META_FEATURES MapOperation MapTransform"
-    " MapWithIndexTransform MultiprocessingOptions NoSharding Operation"
-    " PyGrainCheckpointHandler PyGrainCheckpointRestore PyGrainCheckpointSave"
-    " PyGrainDatasetIterator RECORD RECORD_KEY RandomAccessDataSource"
-    " RandomMapOperation RandomMapTransform RangeDataSource ReadOptions Record"
-    " RecordMetadata SEED Sampler SequentialSampler ShardByJaxProcess ShardOptions"
-    " SharedMemoryArray Transformation Transformations load",
-    "loader": "DataLoaderIterator",
-    "sharding": "ShardByTorchProcess",
-    "transforms": "BlockMap Filter FlatMap FlatMapTransform=FlatMap Map MapWithIndex"
-    " RandomMap",
+    "_dataset.model.iterator": "DatasetIterator",
+    "checkpoint": "PyGrainCheckpointHandler=CheckpointHandler"
+    " PyGrainCheckpointRestore=CheckpointRestore PyGrainCheckpointSave=CheckpointSave",
+    "constants": "DATASET_INDEX EPOCH INDEX META_FEATURES RECORD RECORD_KEY SEED",
+    "loader": "DataLoader DataLoaderIterator PyGrainDatasetIterator=DataLoaderIterator"
+    " load",
+    "multiprocessing": "SharedMemoryArray",
+    "operations": "BatchOperation FilterOperation MapOperation Operation"
+    " RandomMapOperation",
+    "options": "MultiprocessingOptions ReadOptions",
+    "records": "Record RecordMetadata",
+    "samplers": "IndexSampler Sampler SequentialSampler",
+    "sharding": "NoSharding ShardByJaxProcess ShardByTorchProcess ShardOptions",
+    "sources": "ArrayRecordDataSource InMemoryDataSource=SharedMemoryDataSource"
+    " RandomAccessDataSource RangeDataSource",
+    "transforms": "Batch BlockMap DatasetSelectionMap Filter FilterTransform=Filter"
+    " FlatMap FlatMapTransform=FlatMap Map MapTransform=Map MapWithIndex"
+    " MapWithIndexTransform=MapWithIndex RandomMap RandomMapTransform=RandomMap"
+    " Transformation Transformations",
 }
 _MODULES = (
     "bad_records beam checkpoint constants drop_in errors experimental images jax"

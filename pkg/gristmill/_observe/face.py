@@ -9,6 +9,7 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.options import ExecutionTrackingMode
 from gristmill._dataset.nodes.thread_prefetch import opened
 from gristmill._dataset.nodes.with_options import options_of
+from gristmill._observe.chain_watch import watch
 from gristmill._observe.drawing import figure_of as figure_of
 from gristmill._observe.observed import ObservedDatasetIterator
 from gristmill._observe.passes import Opening
@@ -18,7 +19,6 @@ from gristmill._observe.reporting import report_of_run as report_of_run
 from gristmill._observe.summary_message import (
     get_execution_summary as get_execution_summary,
 )
-from gristmill._observe.watch import watch
 from gristmill.config import config
 
 

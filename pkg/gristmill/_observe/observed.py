@@ -13,6 +13,7 @@ from gristmill._observe import drawing
 from gristmill._observe.copying import measured
 from gristmill._observe.measured import PassingIterator
 from gristmill._observe.meter import Measurement
+from gristmill._observe.sampling import samplings_of
 from gristmill._observe.summary import execution_summary, summarize
 from gristmill._observe.watch import Watch
 
@@ -40,7 +41,9 @@ class ObservedDatasetIterator(PassingIterator[T]):
         self._logs = logs
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
-        self._watch = Watch(self, monitoring.record_next, dataset)
+        self._watch = Watch(
+            self, monitoring.record_next, dataset, samplings_of=samplings_of
+        )
 
     def __next__(self) -> T:
         if self._logs:

@@ -14,19 +14,14 @@ import collections
 import functools
 import sys
 import time
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from gristmill import monitoring
 from gristmill._base.sizes import size_of
-from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.nodes.to_iter import feeds_of
-from gristmill._observe.kinds import is_long
 from gristmill._observe.passes import Opening
-from gristmill._observe.sampling import Sampling, samplings_of
 from gristmill._observe.tracebacks import cut
 
 AT_ONCE = 128
@@ -35,6 +30,10 @@ KEPT_DURATIONS = 8192
 STRETCH_CALLS = 1024
 # From the beginning of a stretch to that of the next one.
 EVERY_NS = 2_000_000_000
+
+
+def _no_samplings(iterator: Any) -> tuple[()]:
+    return ()
 
 
 class Watch:
@@ -47,6 +46,8 @@ class Watch:
         rests: Whether calls are timed in stretches, as those of chains that are read by
             index.  The iterator's ``__next__`` then counts `left` down, and calls
             `start` when it is 0.
+        samplings_of: Returns what measures blocks for an iterator, each with who reads
+            them; by default nothing does.
 
     Attributes:
         left: Calls up to the next stretch, if calls are timed in stretches; negative
@@ -69,8 +70,10 @@ class Watch:
         record: Callable[[list[int]], None],
         dataset: Any = None,
         rests: bool = False,
+        samplings_of: Callable[[Any], Iterable[Any]] = _no_samplings,
     ) -> None:
         self._record = record
+        self._samplings_of = samplings_of
         self.dataset = dataset
         self.opening: Opening | None = None
         self._rests = rests
@@ -96,14 +99,15 @@ class Watch:
         self._due_ns = time.perf_counter_ns() + EVERY_NS
         kind = self._kind or type(iterator)
         try:
-            iterator.__class__ = timed_class(kind, annotates=tracing())
+            cuts = self.dataset is not None
+            iterator.__class__ = timed_class(kind, annotates=tracing(), cuts=cuts)
         except TypeError:  # Its class allows no other: it goes untimed.
             self.complete = False
             return
         if self._kind is None:
             self._kind = kind
             self._ended_ns = 0
-            for sampling, feed in samplings_of(iterator):
+            for sampling, feed in self._samplings_of(iterator):
                 sampling.begin(feed)
 
     def is_due(self) -> bool:
@@ -113,7 +117,7 @@ class Watch:
     def take(self, iterator: Any, element: Any) -> None:
         """Count the calls that were timed; stop where that was enough."""
         self.count(iterator)
-        found = list(samplings_of(iterator))
+        found = list(self._samplings_of(iterator))
         for sampling, feed in found:
             sampling.look(feed)
         if element is not None:
@@ -153,7 +157,7 @@ class Watch:
     def count(self, iterator: Any) -> None:
         """Count the calls that were timed."""
         if self._kind is not None:
-            for sampling, feed in samplings_of(iterator):
+            for sampling, feed in self._samplings_of(iterator):
                 sampling.count(feed)
         times, self.times = self.times, []
         whole = len(times) // 2 * 2
@@ -174,22 +178,6 @@ class Watch:
             self._record(took)
 
 
-def watch(iterator: DatasetIterator[Any], dataset: Any) -> None:
-    """Have some calls of a chain's last iterator timed, and blocks measured."""
-    reference = weakref.ref(iterator)
-
-    def wake(fails: bool) -> None:
-        found = reference()
-        # Unless some calls were timed not long ago.
-        if found is not None and (fails or found._watch.is_due()):
-            found._watch.start(found)
-
-    for feed in feeds_of(iterator):
-        if not is_long(feed.dataset):
-            feed.sampling = Sampling(feed.dataset, wake)
-    iterator._watch = Watch(iterator, monitoring.record_next, dataset)
-
-
 def tracing() -> bool:
     """Whether jax's profiler records what happens."""
     profiler = getattr(sys.modules.get("jax"), "profiler", None)
@@ -197,15 +185,15 @@ def tracing() -> bool:
 
 
 @functools.cache
-def timed_class(kind: type, annotates: bool) -> type:
-    """A class of iterators that differs from `kind` in that calls are timed.
+def timed_class(kind: type, annotates: bool, cuts: bool) -> type:
+    """Return a class of iterators that differs from `kind` in that calls are timed.
 
-    Where it `annotates`, they are named in the trace of jax's profiler, too.
+    If it `annotates`, calls are named in the trace of jax's profiler, too.  If it
+    `cuts`, Gristmill's own frames are cut from tracebacks.
     """
     advance = kind.__next__  # type: ignore[attr-defined]
     if annotates:
         advance = _annotated(kind, advance)
-    cuts = issubclass(kind, DatasetIterator)
     clock = time.perf_counter_ns
 
     def __next__(self: Any) -> Any:

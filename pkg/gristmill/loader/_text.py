@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gristmill._base.describing import call_text
-from gristmill._dataset.model.names import transform_name
 
 if TYPE_CHECKING:
     from gristmill.loader import DataLoader
@@ -13,6 +12,9 @@ if TYPE_CHECKING:
 
 def text_of(loader: DataLoader[Any]) -> str:
     """Return a loader's ``repr``."""
+    # Datasets, which no loader needs, take long to import.
+    from gristmill._dataset.model.names import transform_name
+
     source = loader._data_source
     shown = {
         "data_source": loader._program.source if type(source) is dict else source,
