@@ -75,6 +75,10 @@ CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "record": Record,
     "of atoms": lambda parts: [len(parts), "text"],
     "of names": lambda parts: {"count": len(parts)},
+    "long list": lambda parts: [*range(20), *parts],
+    "long tuple": lambda parts: (*map(str, range(20)), *parts),
+    "long dict": lambda parts: dict(enumerate([*map(float, range(20)), *parts])),
+    "set": lambda parts: {*range(20)},
 }
 # What nodes are made of, which come in a row, and each may have those before it.
 LEAVES = st.tuples(
@@ -177,6 +181,17 @@ EXAMPLES: dict[str, list[Any]] = {
         ("dict", [0]),
         ("list", [0, 1, 1]),
     ],
+    **{
+        f"the same {name} with {leaf}": [
+            ("tensor", "itself", leaf if leaf in KINDS else "tensor"),
+            (name, [0] if leaf in KINDS else []),
+            ("list", [1]),
+            ("dict", [2, 1]),
+            ("tuple", [2, 2, 3]),
+        ]
+        for name in ("long list", "long tuple", "long dict", "record", "ordered")
+        for leaf in ("tensor", "array", "atoms")
+    },
     "tensors of all kinds": [("large tensor", "rest", kind) for kind in KINDS],
     "empty ones": [
         ("tensor", "none", "tensor"),

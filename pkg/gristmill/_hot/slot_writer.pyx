@@ -5,11 +5,12 @@ cimport numpy as cnp
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
+from libcpp.unordered_set cimport unordered_set
 from libcpp.vector cimport vector as cpp_vector
 
 from gristmill._hot.slot_format cimport (
-    ARRAY, CACHE_LIMIT, DICT, ERROR, HEADER_BYTES, LIST, MAGIC, MAX_DEPTH, OBJECT,
-    TUPLE, Header, Row, view,
+    ARRAY, CACHE_LIMIT, DICT, ERROR, HEADER_BYTES, LIGHT_PARTS, LIST, MAGIC, MAX_DEPTH,
+    OBJECT, TUPLE, Header, Row, view,
 )
 
 import functools
@@ -191,51 +192,66 @@ cdef inline bint _goes_in_place(cnp.ndarray array):
     return (<object>descr).metadata is None
 
 
-cdef tuple _walk(object tree, list arrays, list objects, int depth, bint* plain):
-    """The spec of a tree; its arrays and the rest of its leaves are appended.
+@cython.final
+cdef class _Walk:
+    """Takes one element apart: its arrays, and the rest of its leaves."""
 
-    ``plain`` becomes false where a key is not a str: such keys may be equal and yet
-    differ, so the spec cannot be looked up.  None stands for containers that lie in
-    each other without end, or nearly.
-    """
-    cdef int kind
-    cdef object part
-    cdef tuple child
-    cdef list children
-    cdef Py_ssize_t n_arrays, n_objects
-    if cnp.PyArray_CheckExact(tree) and _goes_in_place(<cnp.ndarray>tree):
-        arrays.append(tree)
-        return (ARRAY, (<cnp.ndarray>tree).dtype, cnp.PyArray_NDIM(<cnp.ndarray>tree))
-    if type(tree) is dict:
-        kind = DICT
-    elif type(tree) is list:
-        kind = LIST
-    elif type(tree) is tuple:
-        kind = TUPLE
-    else:
-        objects.append(tree)
-        return _OBJECT_SPEC
-    if depth == MAX_DEPTH:
-        return None
-    n_arrays = len(arrays)
-    n_objects = len(objects)
-    children = []
-    for part in (<dict>tree).values() if kind == DICT else tree:
-        child = _walk(part, arrays, objects, depth + 1, plain)
-        if child is None:
-            return None
-        children.append(child)
-    if len(arrays) == n_arrays:
-        # Without arrays the pickle of the whole is shorter than that of its parts.
-        del objects[n_objects:]
-        objects.append(tree)
-        return _OBJECT_SPEC
-    if kind != DICT:
-        return (kind, tuple(children))
-    for part in <dict>tree:
-        if type(part) is not str:
-            plain[0] = False
-    return (DICT, tuple(tree), tuple(children))
+    cdef list arrays
+    cdef list objects
+    # False if a key is not a str: such keys may be equal and yet differ, so the spec
+    # cannot be looked up.
+    cdef bint plain
+    cdef Py_ssize_t visited
+    # Containers with many parts and no array; each is walked once.
+    cdef unordered_set[uintptr_t] heavy
+
+    def __cinit__(self):
+        self.arrays = []
+        self.objects = []
+        self.plain = True
+
+    cdef tuple spec(self, object tree, int depth):
+        """The spec of a tree; None if containers lie in each other without end, or
+        nearly.
+        """
+        cdef object kind = type(tree)
+        self.visited += 1
+        if cnp.PyArray_CheckExact(tree) and _goes_in_place(<cnp.ndarray>tree):
+            self.arrays.append(tree)
+            return (
+                ARRAY, (<cnp.ndarray>tree).dtype, cnp.PyArray_NDIM(<cnp.ndarray>tree)
+            )
+        if kind is not dict and kind is not list and kind is not tuple or (
+            not self.heavy.empty() and self.heavy.count(<uintptr_t><void*>tree)
+        ):
+            self.objects.append(tree)
+            return _OBJECT_SPEC
+        return None if depth == MAX_DEPTH else self.container(tree, depth)
+
+    cdef tuple container(self, object tree, int depth):
+        cdef Py_ssize_t n_arrays = len(self.arrays), n_objects = len(self.objects)
+        cdef Py_ssize_t before = self.visited
+        cdef object part
+        cdef tuple child
+        cdef list children = []
+        for part in (<dict>tree).values() if type(tree) is dict else tree:
+            child = self.spec(part, depth + 1)
+            if child is None:
+                return None
+            children.append(child)
+        if len(self.arrays) == n_arrays:
+            # Without arrays the pickle of the whole is shorter than that of its parts.
+            del self.objects[n_objects:]
+            self.objects.append(tree)
+            if self.visited - before > LIGHT_PARTS:
+                self.heavy.insert(<uintptr_t><void*>tree)
+            return _OBJECT_SPEC
+        if type(tree) is not dict:
+            return (LIST if type(tree) is list else TUPLE, tuple(children))
+        for part in <dict>tree:
+            if type(part) is not str:
+                self.plain = False
+        return (DICT, tuple(tree), tuple(children))
 
 
 def _new_layout(spec, n_words):
@@ -256,8 +272,8 @@ cdef int _put_keys(SlotWriter writer, object keys, Row* row) except -1:
 cdef int _encode_one(
     SlotWriter writer, object element, object keys, dict layouts, Row* row
 ) except -1:
-    cdef list arrays = [], objects = [], words = []
-    cdef bint plain = True
+    cdef _Walk walk
+    cdef list arrays, objects, words = []
     cdef tuple spec
     cdef bytes layout, pickled = b""
     cdef list buffers = []
@@ -271,7 +287,9 @@ cdef int _encode_one(
         row.rest_bytes = PyBytes_GET_SIZE(element)
         row.rest_at = writer._put(PyBytes_AS_STRING(element), row.rest_bytes, 8)
         return 0
-    spec = _walk(element, arrays, objects, 0, &plain)
+    walk = _Walk()
+    spec = walk.spec(element, 0)
+    arrays, objects = walk.arrays, walk.objects
     if spec is None:
         arrays = []
         objects = [element]
@@ -280,7 +298,7 @@ cdef int _encode_one(
         words.append(writer._place(array))
         for i in range(cnp.PyArray_NDIM(array)):
             words.append(cnp.PyArray_DIM(array, i))
-    layout = (_layout if plain else _new_layout)(spec, len(words))
+    layout = (_layout if walk.plain else _new_layout)(spec, len(words))
     if layout not in layouts:
         layouts[layout] = writer._put(
             PyBytes_AS_STRING(layout), PyBytes_GET_SIZE(layout), 8
