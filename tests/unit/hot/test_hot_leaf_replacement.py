@@ -106,7 +106,7 @@ def test_containers_within_themselves_are_refused():
             replaced(tree)
 
 
-def test_large_container_of_leaves_is_refused_if_it_is_there_twice():
+def test_large_container_of_leaves_twice_is_refused():
     shared = [Leaf() for _ in range(100)]
     assert replaced([shared, 1]) == [["new"] * 100, 1]
     with pytest.raises(NotPlain):
