@@ -20,6 +20,19 @@ cdef inline bint _is_atom(object leaf) noexcept:
     )
 
 
+cdef bint _has_only_atoms(object container) except -1:
+    cdef object key, part
+    if type(container) is dict:
+        for key, part in (<dict>container).items():
+            if not (_is_atom(key) and _is_atom(part)):
+                return False
+    else:
+        for part in container:
+            if not _is_atom(part):
+                return False
+    return True
+
+
 @cython.final
 cdef class _Replacement:
     """Walks one tree.
@@ -54,6 +67,11 @@ cdef class _Replacement:
         if not self.heavy.empty() and self.heavy.count(address):
             if self.heavy[address]:
                 raise NotPlain
+            return tree
+        if _has_only_atoms(tree):
+            self.visited += len(tree)
+            if len(tree) > LIGHT_PARTS:
+                self.heavy[address] = False
             return tree
         if depth == MAX_DEPTH:
             raise NotPlain

@@ -192,6 +192,19 @@ cdef inline bint _goes_in_place(cnp.ndarray array):
     return (<object>descr).metadata is None
 
 
+cdef inline bint _is_container(object part) noexcept:
+    return type(part) is dict or type(part) is list or type(part) is tuple
+
+
+cdef bint _has_only_objects(object container) except -1:
+    """Return whether nothing in a container is a container or an array."""
+    cdef object part
+    for part in (<dict>container).values() if type(container) is dict else container:
+        if _is_container(part) or cnp.PyArray_CheckExact(part):
+            return False
+    return True
+
+
 @cython.final
 cdef class _Walk:
     """Takes one element apart: its arrays, and the rest of its leaves."""
@@ -214,14 +227,13 @@ cdef class _Walk:
         """The spec of a tree; None if containers lie in each other without end, or
         nearly.
         """
-        cdef object kind = type(tree)
         self.visited += 1
         if cnp.PyArray_CheckExact(tree) and _goes_in_place(<cnp.ndarray>tree):
             self.arrays.append(tree)
             return (
                 ARRAY, (<cnp.ndarray>tree).dtype, cnp.PyArray_NDIM(<cnp.ndarray>tree)
             )
-        if kind is not dict and kind is not list and kind is not tuple or (
+        if not _is_container(tree) or (
             not self.heavy.empty() and self.heavy.count(<uintptr_t><void*>tree)
         ):
             self.objects.append(tree)
@@ -234,6 +246,9 @@ cdef class _Walk:
         cdef object part
         cdef tuple child
         cdef list children = []
+        if _has_only_objects(tree):
+            self.visited += len(tree)
+            return self.as_object(tree, before)
         for part in (<dict>tree).values() if type(tree) is dict else tree:
             child = self.spec(part, depth + 1)
             if child is None:
@@ -242,16 +257,20 @@ cdef class _Walk:
         if len(self.arrays) == n_arrays:
             # Without arrays the pickle of the whole is shorter than that of its parts.
             del self.objects[n_objects:]
-            self.objects.append(tree)
-            if self.visited - before > LIGHT_PARTS:
-                self.heavy.insert(<uintptr_t><void*>tree)
-            return _OBJECT_SPEC
+            return self.as_object(tree, before)
         if type(tree) is not dict:
             return (LIST if type(tree) is list else TUPLE, tuple(children))
         for part in <dict>tree:
             if type(part) is not str:
                 self.plain = False
         return (DICT, tuple(tree), tuple(children))
+
+    cdef tuple as_object(self, object tree, Py_ssize_t before):
+        """The spec of a container without arrays, after a walk from `before` on."""
+        self.objects.append(tree)
+        if self.visited - before > LIGHT_PARTS:
+            self.heavy.insert(<uintptr_t><void*>tree)
+        return _OBJECT_SPEC
 
 
 def _new_layout(spec, n_words):
