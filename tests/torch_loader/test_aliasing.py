@@ -14,6 +14,7 @@ import torch
 from hypothesis import strategies as st
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
+from gristmill._torch.batches import pickling
 from gristmill.torch import DataLoader
 from torch_loader.batches import OwnTensor, Record, Slot, through_torch
 
@@ -207,6 +208,33 @@ def test_any_batch_shares_memory_as_through_torchs_queue(recipe):
     slot = Slot()  # It outlives the views.
     got = sharing_of(slot.send(batch_of(recipe)))
     assert got == sharing_of(through_torch(batch_of(recipe)))
+
+
+def test_shared_container_of_tensors_is_walked_once(monkeypatch):
+    seen: list[torch.Tensor] = []
+    array_of = pickling.array_of
+
+    def watched(tensor: torch.Tensor) -> Any:
+        seen.append(tensor)
+        return array_of(tensor)
+
+    monkeypatch.setattr(pickling, "array_of", watched)
+    shared = [torch.arange(3.0) for _ in range(100)]
+    got = Slot().send([{"number": i, "shared": shared} for i in range(64)])
+    assert len(seen) == len(shared)
+    assert all(sample["shared"] is got[0]["shared"] for sample in got)
+
+
+@pytest.mark.parametrize("with_tensor", [False, True], ids=["plain", "with tensors"])
+def test_containers_shared_at_each_level_are_walked_once(with_tensor):
+    shared: Any = {"a": 1}
+    for _ in range(30):  # With 2 to this power ways to the innermost.
+        shared = [shared, shared]
+    got = Slot().send([torch.arange(3.0) if with_tensor else 1, shared])[1]
+    for _ in range(30):
+        assert got[0] is got[1]
+        got = got[0]
+    assert got == {"a": 1}
 
 
 def test_a_tensor_and_its_own_array_arrive_apart():

@@ -16,7 +16,6 @@ import torch
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_sequence
 
-from gristmill._torch.batches import pickling
 from support import read_only
 from torch_loader.batches import (
     OwnDict,
@@ -241,33 +240,6 @@ def test_what_holds_itself_arrives(slot):
     batch.append(batch)
     got = slot.send(batch)
     assert got[1] is got
-
-
-def test_shared_container_of_tensors_is_walked_once(slot, monkeypatch):
-    seen: list[torch.Tensor] = []
-    array_of = pickling.array_of
-
-    def watched(tensor: torch.Tensor) -> Any:
-        seen.append(tensor)
-        return array_of(tensor)
-
-    monkeypatch.setattr(pickling, "array_of", watched)
-    shared = [numbers(3) for _ in range(100)]
-    got = slot.send([{"number": i, "shared": shared} for i in range(64)])
-    assert len(seen) == len(shared)
-    assert all(sample["shared"] is got[0]["shared"] for sample in got)
-
-
-@pytest.mark.parametrize("with_tensor", [False, True], ids=["plain", "with tensors"])
-def test_containers_shared_at_each_level_are_walked_once(slot, with_tensor):
-    shared: Any = {"a": 1}
-    for _ in range(30):  # With 2 to this power ways to the innermost.
-        shared = [shared, shared]
-    got = slot.send([numbers(3) if with_tensor else 1, shared])[1]
-    for _ in range(30):
-        assert got[0] is got[1]
-        got = got[0]
-    assert got == {"a": 1}
 
 
 @pytest.mark.claim(
