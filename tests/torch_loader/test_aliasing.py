@@ -14,6 +14,7 @@ import torch
 from hypothesis import strategies as st
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
+from gristmill._torch.batches import pickling
 from gristmill.torch import DataLoader
 from torch_loader.batches import OwnTensor, Record, Slot, through_torch
 
@@ -75,6 +76,10 @@ CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "record": Record,
     "of atoms": lambda parts: [len(parts), "text"],
     "of names": lambda parts: {"count": len(parts)},
+    "long list": lambda parts: [*range(20), *parts],
+    "long tuple": lambda parts: (*map(str, range(20)), *parts),
+    "long dict": lambda parts: dict(enumerate([*map(float, range(20)), *parts])),
+    "set": lambda parts: {*range(20)},
 }
 # What nodes are made of, which come in a row, and each may have those before it.
 LEAVES = st.tuples(
@@ -177,6 +182,17 @@ EXAMPLES: dict[str, list[Any]] = {
         ("dict", [0]),
         ("list", [0, 1, 1]),
     ],
+    **{
+        f"the same {name} with {leaf}": [
+            ("tensor", "itself", leaf if leaf in KINDS else "tensor"),
+            (name, [0] if leaf in KINDS else []),
+            ("list", [1]),
+            ("dict", [2, 1]),
+            ("tuple", [2, 2, 3]),
+        ]
+        for name in ("long list", "long tuple", "long dict", "record", "ordered")
+        for leaf in ("tensor", "array", "atoms")
+    },
     "tensors of all kinds": [("large tensor", "rest", kind) for kind in KINDS],
     "empty ones": [
         ("tensor", "none", "tensor"),
@@ -192,6 +208,33 @@ def test_any_batch_shares_memory_as_through_torchs_queue(recipe):
     slot = Slot()  # It outlives the views.
     got = sharing_of(slot.send(batch_of(recipe)))
     assert got == sharing_of(through_torch(batch_of(recipe)))
+
+
+def test_shared_container_of_tensors_is_walked_once(monkeypatch):
+    seen: list[torch.Tensor] = []
+    array_of = pickling.array_of
+
+    def watched(tensor: torch.Tensor) -> Any:
+        seen.append(tensor)
+        return array_of(tensor)
+
+    monkeypatch.setattr(pickling, "array_of", watched)
+    shared = [torch.arange(3.0) for _ in range(100)]
+    got = Slot().send([{"number": i, "shared": shared} for i in range(64)])
+    assert len(seen) == len(shared)
+    assert all(sample["shared"] is got[0]["shared"] for sample in got)
+
+
+@pytest.mark.parametrize("with_tensor", [False, True], ids=["plain", "with tensors"])
+def test_containers_shared_at_each_level_are_walked_once(with_tensor):
+    shared: Any = {"a": 1}
+    for _ in range(30):  # With 2 to this power ways to the innermost.
+        shared = [shared, shared]
+    got = Slot().send([torch.arange(3.0) if with_tensor else 1, shared])[1]
+    for _ in range(30):
+        assert got[0] is got[1]
+        got = got[0]
+    assert got == {"a": 1}
 
 
 def test_a_tensor_and_its_own_array_arrive_apart():

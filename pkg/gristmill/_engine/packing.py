@@ -37,6 +37,11 @@ from gristmill._engine.stream import Runnable
 
 OUT_OF_BAND_BYTES = 4096
 LONG_LIST = 4096
+# Bytes per element from which on objects that elements have in common are large.
+SHARED_BYTES = 1024
+# How many elements in a row are looked at, at how many places of a long list.
+ROW = 8
+ROWS = 8
 CHUNK_BYTES = 4 << 20
 SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
@@ -133,7 +138,7 @@ def _unpacked(fd: int) -> Runnable:
 
 def _write(writer: BinaryIO, program: Any) -> None:
     source: Any = getattr(program, "source", None)
-    if type(source) in (list, tuple) and len(source) >= LONG_LIST:
+    if type(source) in (list, tuple) and _is_long(source):
         snapshot = Snapshot(_write_elements(writer, source))
         program = dataclasses.replace(program, source=snapshot)
     table: list[tuple[int, int]] = []
@@ -164,6 +169,21 @@ def _place(writer: BinaryIO, data: memoryview) -> tuple[int, int]:
     begin = writer.tell()
     writer.write(data)
     return begin, len(data)
+
+
+def _is_long(elements: Sequence[Any]) -> bool:
+    """Return whether a list is written element by element."""
+    count = len(elements)
+    if count < LONG_LIST:
+        return False
+    begins = range(0, count - ROW, count // ROWS)
+    sample = [each for begin in begins for each in elements[begin : begin + ROW]]
+    try:
+        apart = sum(len(pickle.dumps(each, 5)) for each in sample)
+        together = len(pickle.dumps(sample, 5))
+    except Exception:
+        return True
+    return apart - together < SHARED_BYTES * len(sample)
 
 
 def _write_elements(writer: BinaryIO, elements: Sequence[Any]) -> npt.NDArray[np.int64]:

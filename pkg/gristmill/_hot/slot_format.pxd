@@ -19,6 +19,7 @@ cdef enum:
     HEADER_BYTES = 64  # Where the first output may begin.
     ERROR = 1
     MAX_DEPTH = 32  # Of containers; what lies deeper is pickled as a whole.
+    LIGHT_PARTS = 16  # To walk as many again costs no more than to remember them.
     CACHE_LIMIT = 512  # Layouts that a process remembers.
 
 # The first item of a spec; ARRAY is followed by dtype and number of dimensions, DICT

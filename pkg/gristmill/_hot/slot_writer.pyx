@@ -8,9 +8,9 @@ from libc.string cimport memcpy, memset
 from libcpp.vector cimport vector as cpp_vector
 
 from gristmill._hot.slot_format cimport (
-    ARRAY, CACHE_LIMIT, DICT, ERROR, HEADER_BYTES, LIST, MAGIC, MAX_DEPTH, OBJECT,
-    TUPLE, Header, Row, view,
+    CACHE_LIMIT, ERROR, HEADER_BYTES, MAGIC, OBJECT, Header, Row, view,
 )
+from gristmill._hot.slot_walk cimport SlotWalk
 
 import functools
 import operator
@@ -183,61 +183,6 @@ def _dump(thing):
         return open_files.dumps(thing, keep_in_band), buffers
 
 
-cdef inline bint _goes_in_place(cnp.ndarray array):
-    """Whether an array's bytes alone say what is in it."""
-    cdef cnp.dtype descr = array.descr
-    if PyDataType_REFCHK(descr) or cnp.PyArray_ITEMSIZE(array) == 0:
-        return False
-    return (<object>descr).metadata is None
-
-
-cdef tuple _walk(object tree, list arrays, list objects, int depth, bint* plain):
-    """The spec of a tree; its arrays and the rest of its leaves are appended.
-
-    ``plain`` becomes false where a key is not a str: such keys may be equal and yet
-    differ, so the spec cannot be looked up.  None stands for containers that lie in
-    each other without end, or nearly.
-    """
-    cdef int kind
-    cdef object part
-    cdef tuple child
-    cdef list children
-    cdef Py_ssize_t n_arrays, n_objects
-    if cnp.PyArray_CheckExact(tree) and _goes_in_place(<cnp.ndarray>tree):
-        arrays.append(tree)
-        return (ARRAY, (<cnp.ndarray>tree).dtype, cnp.PyArray_NDIM(<cnp.ndarray>tree))
-    if type(tree) is dict:
-        kind = DICT
-    elif type(tree) is list:
-        kind = LIST
-    elif type(tree) is tuple:
-        kind = TUPLE
-    else:
-        objects.append(tree)
-        return _OBJECT_SPEC
-    if depth == MAX_DEPTH:
-        return None
-    n_arrays = len(arrays)
-    n_objects = len(objects)
-    children = []
-    for part in (<dict>tree).values() if kind == DICT else tree:
-        child = _walk(part, arrays, objects, depth + 1, plain)
-        if child is None:
-            return None
-        children.append(child)
-    if len(arrays) == n_arrays:
-        # Without arrays the pickle of the whole is shorter than that of its parts.
-        del objects[n_objects:]
-        objects.append(tree)
-        return _OBJECT_SPEC
-    if kind != DICT:
-        return (kind, tuple(children))
-    for part in <dict>tree:
-        if type(part) is not str:
-            plain[0] = False
-    return (DICT, tuple(tree), tuple(children))
-
-
 def _new_layout(spec, n_words):
     return _dump((n_words, spec))[0]
 
@@ -256,8 +201,8 @@ cdef int _put_keys(SlotWriter writer, object keys, Row* row) except -1:
 cdef int _encode_one(
     SlotWriter writer, object element, object keys, dict layouts, Row* row
 ) except -1:
-    cdef list arrays = [], objects = [], words = []
-    cdef bint plain = True
+    cdef SlotWalk walk
+    cdef list arrays, objects, words = []
     cdef tuple spec
     cdef bytes layout, pickled = b""
     cdef list buffers = []
@@ -271,7 +216,9 @@ cdef int _encode_one(
         row.rest_bytes = PyBytes_GET_SIZE(element)
         row.rest_at = writer._put(PyBytes_AS_STRING(element), row.rest_bytes, 8)
         return 0
-    spec = _walk(element, arrays, objects, 0, &plain)
+    walk = SlotWalk()
+    spec = walk.spec(element, 0)
+    arrays, objects = walk.arrays, walk.objects
     if spec is None:
         arrays = []
         objects = [element]
@@ -280,7 +227,7 @@ cdef int _encode_one(
         words.append(writer._place(array))
         for i in range(cnp.PyArray_NDIM(array)):
             words.append(cnp.PyArray_DIM(array, i))
-    layout = (_layout if plain else _new_layout)(spec, len(words))
+    layout = (_layout if walk.plain else _new_layout)(spec, len(words))
     if layout not in layouts:
         layouts[layout] = writer._put(
             PyBytes_AS_STRING(layout), PyBytes_GET_SIZE(layout), 8

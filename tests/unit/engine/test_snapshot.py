@@ -1,9 +1,14 @@
 """What workers get of the pipeline: everything, once, as it was when they began."""
 
 import collections
+import dataclasses
+import itertools
+import os
+import pickle
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,6 +76,55 @@ def test_a_list_is_what_it_was_when_the_workers_began():
     source[LONG - 2] = None
     *_, before, last = iterator
     assert (before, last) == ({"label": LONG - 2}, {"label": LONG - 1})
+
+
+@dataclasses.dataclass
+class Program:
+    """What is packed."""
+
+    source: Any
+
+
+def packed(source):
+    fd = packing.pack(Program(source))
+    try:
+        return os.fstat(fd).st_size, packing.unpack(fd).source
+    finally:
+        os.close(fd)
+
+
+SHARED = {
+    "by all": lambda make: itertools.repeat(make()),
+    "by neighbours": lambda make: (
+        one for _ in itertools.count() for one in [make()] * 5
+    ),
+    "at random": lambda make: map([make() for _ in range(20)].__getitem__, DRAWS),
+}
+DRAWS = np.random.default_rng(0).integers(20, size=LONG).tolist()
+LARGE = {
+    "dict": lambda: {f"key {i}": i for i in range(300)},
+    "list": lambda: [*range(1500)],
+    "bytes": lambda: b"x" * 5_000,
+    "array": lambda: np.zeros(600),
+}
+
+
+@pytest.mark.parametrize("by", SHARED)
+@pytest.mark.parametrize("kind", LARGE)
+def test_object_that_elements_share_is_packed_once(by, kind):
+    metas = [*itertools.islice(SHARED[by](LARGE[kind]), LONG)]
+    once = len(pickle.dumps(metas, 5))
+    size, source = packed([{"label": i, "meta": each} for i, each in enumerate(metas)])
+    assert size < once + 100 * LONG
+    assert [element["label"] for element in source] == [*range(LONG)]
+    for i in (0, 1, 7, LONG - 1):
+        np.testing.assert_equal(source[i]["meta"], metas[i])
+
+
+@pytest.mark.parametrize("element", [mixed, str, lambda i: mixed(0) | {"n": i}])
+def test_long_list_without_large_shared_objects_is_a_snapshot(element):
+    source = [element(i) for i in range(LONG)]
+    assert isinstance(packed(source)[1], packing.Snapshot)
 
 
 def test_elements_that_only_cloudpickle_can_send():

@@ -161,6 +161,28 @@ def test_self_reference_is_pickled(memory: Memory) -> None:
     assert got[0].tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("first", [1, np.arange(3)], ids=["plain", "with an array"])
+def test_shared_containers_are_walked_once(memory: Memory, first: Any) -> None:
+    shared: Any = {"a": 1}
+    for _ in range(30):  # With 2 to this power ways to the innermost.
+        shared = [shared, shared]
+    got = send(memory, (first, shared))[1]
+    for _ in range(30):
+        assert got[0] is got[1]
+        got = got[0]
+    assert got == {"a": 1}
+
+
+@pytest.mark.parametrize("first", [1, np.arange(3)], ids=["plain", "with an array"])
+@pytest.mark.parametrize("shared", [{n: n for n in range(20)}, [*range(20)], {1: "x"}])
+def test_shared_containers_without_arrays_stay_shared(
+    memory: Memory, first: Any, shared: Any
+) -> None:
+    got = send(memory, [(first, shared), {"inner": (shared,)}, shared])
+    assert got[0][1] is got[1]["inner"][0] is got[2]
+    assert got[2] == shared
+
+
 def test_arrays_made_in_the_slot_stay_where_they_are(memory: Memory) -> None:
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
     batch = writer.empty((2, 20_000), "f4")

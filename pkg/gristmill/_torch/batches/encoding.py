@@ -13,8 +13,8 @@ and none ``is_shared()``.
 A plain batch, dicts, lists and tuples of ordinary tensors, becomes ``(tree,)`` with
 an array for each tensor.  Any other batch is pickled, as torch would do it but with
 the memory of its tensors and arrays beside the pickle, and becomes ``(buffers,
-places)``.  A batch in which a container occurs twice, or in which tensors share memory,
-is not plain, because its parts must share that again when they arrive.
+places)``.  A batch in which tensors share memory, or are the same, is not plain,
+because its parts must share that again when they arrive.
 """
 
 from __future__ import annotations
@@ -25,16 +25,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from gristmill._hot.leaf_replacement import NotPlain, replace_leaves
 from gristmill._torch.batches import pickling
 
 Array = npt.NDArray[Any]
-
-# Leaves that are the same on the other side, and keys.
-ATOMS = frozenset({str, int, float, bool, bytes, complex, type(None)})
-
-
-class NotPlain(Exception):
-    """A batch has a part that an array cannot stand for."""
 
 
 def encoded(batch: Any) -> Any:
@@ -47,12 +41,19 @@ def encoded(batch: Any) -> Any:
         Exception: Whatever pickling an object of the batch raised.
     """
     spans: list[tuple[int, int]] = []
-    containers: list[Any] = []
+
+    def array_of(tensor: torch.Tensor) -> Array:
+        array = pickling.array_of(tensor)
+        if array is None:
+            raise NotPlain
+        spans.append((tensor.data_ptr(), array.nbytes or 1))
+        return array
+
     try:
-        tree = _arrays_of(batch, spans, containers)
-        if not (_overlap(spans) or _repeat(containers)):
+        tree = replace_leaves(batch, torch.Tensor, array_of)
+        if not _overlap(spans):
             return (tree,)
-    except (NotPlain, RecursionError):
+    except NotPlain:
         pass
     pickled, blobs, places = pickling.dumps(batch)
     return [*blobs, np.frombuffer(pickled, np.uint8)], places
@@ -61,61 +62,9 @@ def encoded(batch: Any) -> Any:
 def decoded(element: Any) -> Any:
     """The batch that an element stands for; its tensors view the element's arrays."""
     if len(element) == 1:
-        return _tensors_of(element[0])
+        return replace_leaves(element[0], np.ndarray, torch.from_numpy)
     (*blobs, pickled), places = element
     return pickling.loads(pickled, blobs, places)
-
-
-def _arrays_of(tree: Any, spans: list[tuple[int, int]], containers: list[Any]) -> Any:
-    """Return the tree with arrays for its tensors.
-
-    Appends the address and bytes of each tensor to `spans`, and the containers of the
-    tree to `containers` unless they have only atoms.
-
-    Raises:
-        NotPlain: An array cannot stand for some part.
-    """
-    kind = type(tree)
-    if kind is torch.Tensor:
-        array = pickling.array_of(tree)
-        if array is None:
-            raise NotPlain
-        spans.append((tree.data_ptr(), array.nbytes or 1))
-        return array
-    if kind in ATOMS:
-        return tree
-    if kind is dict:
-        if not ATOMS.issuperset(map(type, tree)):
-            raise NotPlain
-        if ATOMS.issuperset(map(type, tree.values())):
-            return tree
-        containers.append(tree)
-        return {
-            key: _arrays_of(value, spans, containers) for key, value in tree.items()
-        }
-    if kind is list or kind is tuple:
-        if ATOMS.issuperset(map(type, tree)):
-            return tree
-        containers.append(tree)
-        return kind([_arrays_of(value, spans, containers) for value in tree])
-    raise NotPlain
-
-
-def _tensors_of(tree: Any) -> Any:
-    """Return the tree with tensors for its arrays, which it changes in place."""
-    kind = type(tree)
-    if kind is np.ndarray:
-        return torch.from_numpy(tree)
-    if kind is dict:
-        for key, value in tree.items():
-            if type(value) not in ATOMS:
-                tree[key] = _tensors_of(value)
-    elif kind is list:
-        if not ATOMS.issuperset(map(type, tree)):
-            tree[:] = [_tensors_of(value) for value in tree]
-    elif kind is tuple and not ATOMS.issuperset(map(type, tree)):
-        return tuple([_tensors_of(value) for value in tree])
-    return tree
 
 
 def _overlap(spans: list[tuple[int, int]]) -> bool:
@@ -129,8 +78,3 @@ def _overlap(spans: list[tuple[int, int]]) -> bool:
             return True
         end = begin + nbytes
     return False
-
-
-def _repeat(containers: list[Any]) -> bool:
-    """Return whether a container is in a batch twice; the first one has all others."""
-    return len(containers) > 2 and len(set(map(id, containers))) < len(containers)

@@ -1,0 +1,6 @@
+from collections.abc import Callable
+from typing import Any
+
+class NotPlain(Exception): ...
+
+def replace_leaves(tree: Any, kind: type, function: Callable[[Any], Any]) -> Any: ...

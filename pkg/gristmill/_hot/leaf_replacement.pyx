@@ -1,0 +1,110 @@
+# cython: boundscheck=False, wraparound=False
+"""Replaces the leaves of one type in trees of dicts, lists, tuples and atoms."""
+cimport cython
+from libc.stdint cimport uintptr_t
+from libcpp.unordered_map cimport unordered_map
+
+from gristmill._hot.slot_format cimport LIGHT_PARTS, MAX_DEPTH
+
+
+class NotPlain(Exception):
+    """A tree has a part that is no atom, plain container or leaf to replace."""
+
+
+cdef inline bint _is_atom(object leaf) noexcept:
+    """Return whether a leaf is the same on the other side, and may be a key."""
+    cdef object kind = type(leaf)
+    return (
+        kind is str or kind is int or kind is float or kind is bool or leaf is None
+        or kind is bytes or kind is complex
+    )
+
+
+cdef bint _has_only_atoms(object container) except -1:
+    cdef object key, part
+    if type(container) is dict:
+        for key, part in (<dict>container).items():
+            if not (_is_atom(key) and _is_atom(part)):
+                return False
+    else:
+        for part in container:
+            if not _is_atom(part):
+                return False
+    return True
+
+
+@cython.final
+cdef class _Replacement:
+    """Walks one tree.
+
+    A container with many parts that is in the tree repeatedly is walked only once.
+    """
+
+    cdef object kind
+    cdef object function
+    cdef Py_ssize_t visited
+    # Whether containers with many parts have leaves of the kind, by address.
+    cdef unordered_map[uintptr_t, bint] heavy
+
+    cdef object part(self, object tree, int depth):
+        """Return the tree with its leaves replaced; itself if it has none."""
+        cdef object kind = type(tree)
+        self.visited += 1
+        if kind is self.kind:
+            return self.function(tree)
+        if _is_atom(tree):
+            return tree
+        if kind is not dict and kind is not list and kind is not tuple:
+            raise NotPlain
+        return self.container(tree, depth)
+
+    cdef object container(self, object tree, int depth):
+        cdef uintptr_t address = <uintptr_t><void*>tree
+        cdef Py_ssize_t before = self.visited
+        cdef object key, part, new
+        cdef list parts = []
+        cdef bint changed = False
+        if not self.heavy.empty() and self.heavy.count(address):
+            if self.heavy[address]:
+                raise NotPlain
+            return tree
+        if _has_only_atoms(tree):
+            self.visited += len(tree)
+            if len(tree) > LIGHT_PARTS:
+                self.heavy[address] = False
+            return tree
+        if depth == MAX_DEPTH:
+            raise NotPlain
+        if type(tree) is dict:
+            for key in <dict>tree:
+                if not _is_atom(key):
+                    raise NotPlain
+        for part in (<dict>tree).values() if type(tree) is dict else tree:
+            new = self.part(part, depth + 1)
+            changed = changed or new is not part
+            parts.append(new)
+        if self.visited - before > LIGHT_PARTS:
+            self.heavy[address] = changed
+        if not changed:
+            return tree
+        if type(tree) is dict:
+            return dict(zip(<dict>tree, parts))
+        return parts if type(tree) is list else tuple(parts)
+
+
+def replace_leaves(tree, kind not None, function not None):
+    """Return a tree with ``function(leaf)`` for each leaf of exactly one type.
+
+    Containers without such leaves are not copied.
+
+    Raises:
+        NotPlain: A part is of another type than those, dict, list, tuple, str, int,
+            float, bool, bytes, complex or None, or a key of a dict is no atom.  Or
+            containers lie in each other without end, or nearly.  Or one that has many
+            parts and such leaves is in the tree twice.
+        Exception: What the function raised.
+    """
+    cdef _Replacement replacement = _Replacement.__new__(_Replacement)
+    replacement.kind = kind
+    replacement.function = function
+    return replacement.part(tree, 0)

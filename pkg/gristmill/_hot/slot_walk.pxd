@@ -1,0 +1,17 @@
+from libc.stdint cimport uintptr_t
+from libcpp.unordered_set cimport unordered_set
+
+
+cdef class SlotWalk:
+    cdef list arrays
+    cdef list objects
+    # False if a key is not a str: such keys may be equal and yet differ, so the spec
+    # cannot be looked up.
+    cdef bint plain
+    cdef Py_ssize_t visited
+    # Containers with many parts and no array; each is walked once.
+    cdef unordered_set[uintptr_t] heavy
+
+    cdef tuple spec(self, object tree, int depth)
+    cdef tuple container(self, object tree, int depth)
+    cdef tuple as_object(self, object tree, Py_ssize_t before)

@@ -1,0 +1,96 @@
+# cython: boundscheck=False, wraparound=False
+"""Takes elements apart into the leaves that a slot holds."""
+cimport cython
+cimport numpy as cnp
+from libc.stdint cimport uintptr_t
+
+from gristmill._hot.slot_format cimport (
+    ARRAY, DICT, LIGHT_PARTS, LIST, MAX_DEPTH, OBJECT, TUPLE,
+)
+
+cnp.import_array()
+
+cdef extern from "numpy/arrayobject.h":
+    bint PyDataType_REFCHK(cnp.dtype dtype) noexcept
+
+cdef tuple OBJECT_SPEC = (OBJECT,)
+
+
+cdef inline bint _goes_in_place(cnp.ndarray array):
+    """Whether an array's bytes alone say what is in it."""
+    cdef cnp.dtype descr = array.descr
+    if PyDataType_REFCHK(descr) or cnp.PyArray_ITEMSIZE(array) == 0:
+        return False
+    return (<object>descr).metadata is None
+
+
+cdef inline bint _is_container(object part) noexcept:
+    return type(part) is dict or type(part) is list or type(part) is tuple
+
+
+cdef bint _has_only_objects(object container) except -1:
+    """Return whether nothing in a container is a container or an array."""
+    cdef object part
+    for part in (<dict>container).values() if type(container) is dict else container:
+        if _is_container(part) or cnp.PyArray_CheckExact(part):
+            return False
+    return True
+
+
+@cython.final
+cdef class SlotWalk:
+    """Takes one element apart: its arrays, and the rest of its leaves."""
+
+    def __cinit__(self):
+        self.arrays = []
+        self.objects = []
+        self.plain = True
+
+    cdef tuple spec(self, object tree, int depth):
+        """The spec of a tree; None if containers lie in each other without end, or
+        nearly.
+        """
+        self.visited += 1
+        if cnp.PyArray_CheckExact(tree) and _goes_in_place(<cnp.ndarray>tree):
+            self.arrays.append(tree)
+            return (
+                ARRAY, (<cnp.ndarray>tree).dtype, cnp.PyArray_NDIM(<cnp.ndarray>tree)
+            )
+        if not _is_container(tree) or (
+            not self.heavy.empty() and self.heavy.count(<uintptr_t><void*>tree)
+        ):
+            self.objects.append(tree)
+            return OBJECT_SPEC
+        return None if depth == MAX_DEPTH else self.container(tree, depth)
+
+    cdef tuple container(self, object tree, int depth):
+        cdef Py_ssize_t n_arrays = len(self.arrays), n_objects = len(self.objects)
+        cdef Py_ssize_t before = self.visited
+        cdef object part
+        cdef tuple child
+        cdef list children = []
+        if _has_only_objects(tree):
+            self.visited += len(tree)
+            return self.as_object(tree, before)
+        for part in (<dict>tree).values() if type(tree) is dict else tree:
+            child = self.spec(part, depth + 1)
+            if child is None:
+                return None
+            children.append(child)
+        if len(self.arrays) == n_arrays:
+            # Without arrays the pickle of the whole is shorter than that of its parts.
+            del self.objects[n_objects:]
+            return self.as_object(tree, before)
+        if type(tree) is not dict:
+            return (LIST if type(tree) is list else TUPLE, tuple(children))
+        for part in <dict>tree:
+            if type(part) is not str:
+                self.plain = False
+        return (DICT, tuple(tree), tuple(children))
+
+    cdef tuple as_object(self, object tree, Py_ssize_t before):
+        """The spec of a container without arrays, after a walk from `before` on."""
+        self.objects.append(tree)
+        if self.visited - before > LIGHT_PARTS:
+            self.heavy.insert(<uintptr_t><void*>tree)
+        return OBJECT_SPEC
