@@ -8,6 +8,7 @@ from typing import Any
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.options import ExecutionTrackingMode
 from gristmill._dataset.nodes.thread_prefetch import opened
+from gristmill._dataset.nodes.unsaved import refuse_unsaved
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._observe.drawing import figure_of as figure_of
 from gristmill._observe.observed import ObservedDatasetIterator
@@ -35,10 +36,12 @@ def open_chain(dataset: Any, make: Callable[[Any], Any], counts: bool) -> Any:
     mode = options_of(dataset).execution_tracking_mode
     if logs or folder is not None or mode is ExecutionTrackingMode.STAGE_TIMING:
         iterator: Any = ObservedDatasetIterator(dataset, logs, folder)
+        refuse_unsaved(iterator, dataset)
     else:
         iterator = opened(dataset, make)
         if not isinstance(iterator, DatasetIterator) or iterator._watch is not None:
             return iterator
+        refuse_unsaved(iterator, dataset)
         watch(iterator, dataset)
     if counts and (passes := passes_of(dataset)) is not None:
         iterator._watch.opening = Opening(passes)

@@ -28,6 +28,7 @@ from gristmill._dataset.nodes.elastic_shards import (
     chain_to_share,
     share_of,
 )
+from gristmill._dataset.nodes.unsaved import may_lack_state
 from gristmill._hot import cancellation
 from gristmill._hot.place import as_failure
 from gristmill.checkpoint import Checkpointable
@@ -190,6 +191,10 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         if dense:  # It has indices, and an element at each.
             return ElasticMapDatasetIterator(self)
         return ElasticStreamDatasetIterator(self)
+
+    @property
+    def _may_lack_state(self) -> bool:  # type: ignore[override]
+        return may_lack_state(self._ds)
 
     def _in_epoch(self, epoch: int) -> Self:
         made = copy.copy(self)
