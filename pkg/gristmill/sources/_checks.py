@@ -130,10 +130,10 @@ def _refuse_path(source: Any) -> None:
 def _is_iterable_dataset(source: Any) -> bool:
     """Return True for those of torch and Hugging Face, which inherit __getitem__."""
     classes = type(source).__mro__
-    homes = [cls.__module__ for cls in classes if "__getitem__" in vars(cls)]
-    return any(cls.__name__ == "IterableDataset" for cls in classes) and (
-        homes[0].partition(".")[0] in ("torch", "datasets") if homes else False
-    )
+    homes = (cls.__module__ for cls in classes if "__getitem__" in vars(cls))
+    package = next(homes, "").partition(".")[0]
+    named = any(cls.__name__ == "IterableDataset" for cls in classes)
+    return named and package in ("torch", "datasets")
 
 
 def _in_order(source: Any) -> str:
