@@ -233,6 +233,16 @@ def test_measured_chain_without_a_state_refuses_states():
         iterator.get_state()
 
 
+@pytest.mark.parametrize("begin", [iter, lambda elastic: elastic])
+def test_elastic_batches_without_a_state_refuse_states(begin):
+    ds = from_iterable(numbers)
+    elastic = begin(ex.ElasticIterator(ds, 2, g.NoSharding()))
+    assert next(elastic).tolist() == [0, 1]
+    with pytest.raises(TypeError, match="numbers has no state"):
+        elastic.get_state()
+    assert next(elastic).tolist() == [2, 3]
+
+
 def test_state_without_a_state_is_refused_when_it_is_set():
     marked = {"elements_read": 2, "ended": False, "no_state_of": "numbers"}
     iterator = iter(from_iterable(numbers))
@@ -342,7 +352,7 @@ def test_replay_of_an_iterator_is_refused():
         from_iterable(TorchdataIterator(), replay=True)
 
 
-def test_open_file_is_refused_and_a_function_that_opens_it_is_read(tmp_path):
+def test_open_file_is_refused_and_what_opens_it_is_read(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("a\nb\n")
     with (
