@@ -193,3 +193,14 @@ def test_share_of_a_share_is_a_share_of_all():
         part = ex.multithread_prefetch(ds, 2, buffer_size=1)._parent.datasets[outer]
         read += part.mp_prefetch(g.MultiprocessingOptions(0), streams=2)
     assert sorted(read) == list(range(LENGTH))
+
+
+@pytest.mark.multiprocess
+def test_report_does_not_try_workers_that_would_have_no_share():
+    ds = from_iterable(lambda: itertools.repeat(1, 10**6)).batch(100)
+    iterator = iter(ds.mp_prefetch(g.MultiprocessingOptions(num_workers=1)))
+    for _ in range(20):
+        next(iterator)
+    report = iterator.report(verify=True, seconds=0.05)
+    iterator.close()
+    assert "cannot be shared out among 2 workers" in str(report)

@@ -86,7 +86,7 @@ def state_methods(thing: Any) -> tuple[str, ...]:
 
 
 def _load(thing: Any, state: Any) -> None:
-    # Hugging Face's datasets begin anew if the epoch is another one.
+    # Hugging Face's datasets ignore a state of another epoch.
     if isinstance(state, Mapping) and "epoch" in state:
         _set_epoch(thing, state["epoch"])
     _, load = state_methods(thing)
