@@ -1,6 +1,6 @@
 """Chains of datasets: every step knows what its elements are."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict, assert_type
 
 import numpy as np
@@ -150,6 +150,14 @@ assert_type(
 )
 assert_type(stream.mp_prefetch(grain.MultiprocessingOptions()), IterDataset[int])
 assert_type(grain.IterDataset.mix([stream, stream]), IterDataset[int])
+assert_type(grain.IterDataset.from_iterable(["a"]), IterDataset[str])
+
+
+def bytes_of(shard_index: int, shard_count: int) -> Iterator[bytes]:
+    yield b""
+
+
+assert_type(grain.IterDataset.from_iterable(bytes_of, replay=True), IterDataset[bytes])
 assert_type(grain.IterDataset.mix({"a": stream, "b": stream}), IterDataset[int])
 assert_type(
     grain.IterDataset.zip([stream, stream], strict=False), IterDataset[tuple[Any, ...]]

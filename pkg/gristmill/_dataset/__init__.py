@@ -13,6 +13,7 @@ from gristmill._dataset.nodes import batch as batch
 from gristmill._dataset.nodes import block_map as block_map
 from gristmill._dataset.nodes import bucket as bucket
 from gristmill._dataset.nodes import epochs as epochs
+from gristmill._dataset.nodes import iterable_source as iterable_source
 from gristmill._dataset.nodes import map as map
 from gristmill._dataset.nodes import mix as mix
 from gristmill._dataset.nodes import order as order

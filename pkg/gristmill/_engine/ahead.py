@@ -36,7 +36,8 @@ class Ahead(Checkpointable, Iterator[T]):
         self._depth = depth
         # Batches on the device, the state after each, and what was raised instead.
         self._queue: deque[tuple[Any, Any, Exception | None]] = deque()
-        self._has_state = hasattr(self._iterator, "get_state")
+        # Why there are no states, if there are none.
+        self._stateless: TypeError | None = None
         self._state = self._state_now()
 
     @abc.abstractmethod
@@ -81,8 +82,8 @@ class Ahead(Checkpointable, Iterator[T]):
         Raises:
             TypeError: The iterator below has no state.
         """
-        if not self._has_state:
-            raise TypeError(f"{type(self._iterator).__name__} has no get_state().")
+        if self._stateless is not None:
+            raise self._stateless
         return self._state
 
     def set_state(self, state: Any) -> None:
@@ -98,11 +99,21 @@ class Ahead(Checkpointable, Iterator[T]):
 
     def close(self) -> None:
         """Drop the batches on the device, and close the iterator where it can be."""
-        if self._has_state:
+        if self._stateless is None:
             self.set_state(self._state)
         self._queue.clear()
         if hasattr(self._iterator, "close"):
             self._iterator.close()
 
     def _state_now(self) -> Any:
-        return self._iterator.get_state() if self._has_state else None
+        if self._stateless is not None:
+            return None
+        if not hasattr(self._iterator, "get_state"):
+            name = type(self._iterator).__name__
+            self._stateless = TypeError(f"{name} has no get_state().")
+            return None
+        try:
+            return self._iterator.get_state()
+        except TypeError as error:  # It iterates over an iterable without a state.
+            self._stateless = error
+            return None

@@ -8,6 +8,7 @@ from typing import Any
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.options import ExecutionTrackingMode
 from gristmill._dataset.nodes.thread_prefetch import opened
+from gristmill._dataset.nodes.unsaved import refuse_unsaved
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._observe.chain_watch import watch
 from gristmill._observe.drawing import figure_of as figure_of
@@ -28,17 +29,19 @@ def open_chain(dataset: Any, make: Callable[[Any], Any], counts: bool) -> Any:
     Args:
         dataset: Its last node.
         make: The node's own ``__iter__``.
-        counts: Whether this is an iteration that repeats earlier ones.
+        counts: Whether it is the user's chain, and not a part of another one.
     """
     folder = config.py_dataset_visualization_output_dir
     logs = config.py_debug_mode
     mode = options_of(dataset).execution_tracking_mode
     if logs or folder is not None or mode is ExecutionTrackingMode.STAGE_TIMING:
-        iterator: Any = ObservedDatasetIterator(dataset, logs, folder)
+        iterator: Any = ObservedDatasetIterator(dataset, logs, folder, counts)
     else:
         iterator = opened(dataset, make)
         if not isinstance(iterator, DatasetIterator) or iterator._watch is not None:
             return iterator
+        if counts:  # Before its class is another for a while.
+            refuse_unsaved(iterator, dataset)
         watch(iterator, dataset)
     if counts and (passes := passes_of(dataset)) is not None:
         iterator._watch.opening = Opening(passes)

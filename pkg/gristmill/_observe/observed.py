@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from gristmill import monitoring
 from gristmill._base import log
+from gristmill._dataset.nodes.unsaved import refuse_unsaved
 from gristmill._observe import drawing
 from gristmill._observe.copying import measured
 from gristmill._observe.measured import PassingIterator
@@ -29,13 +30,20 @@ class ObservedDatasetIterator(PassingIterator[T]):
         dataset: Its last node.
         logs: Whether to log the table of nodes every minute.
         folder: Where a drawing goes: a folder, "" for the log alone, None for nowhere.
+        refuses: Whether a state is refused that nobody could go on from.
     """
 
     def __init__(
-        self, dataset: Any, logs: bool = False, folder: str | None = None
+        self,
+        dataset: Any,
+        logs: bool = False,
+        folder: str | None = None,
+        refuses: bool = False,
     ) -> None:
         chain, self.measurement = measured(dataset)
         super().__init__(iter(chain))
+        if refuses:  # Before its class is another for a while.
+            refuse_unsaved(self, dataset)
         self._folder = folder
         self._draws = folder is not None
         self._logs = logs

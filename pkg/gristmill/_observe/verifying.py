@@ -6,6 +6,7 @@ Those of their own are closed afterwards; whoever asked keeps their position.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import time
@@ -190,7 +191,10 @@ class ChainTrial:
 
     def __init__(self, dataset: Any, iterator: DatasetIterator[Any] | None) -> None:
         self._dataset = dataset
-        self._state = None if iterator is None else copied(iterator.get_state())
+        self._state = None
+        if iterator is not None:
+            with contextlib.suppress(TypeError):  # Else runs start at the beginning.
+                self._state = copied(iterator.get_state())
         is_last = isinstance(dataset, ProcessPrefetchIterDataset)
         self.workers = dataset.workers if is_last else 0
         self._nested = not is_last and any(

@@ -15,6 +15,10 @@ NEEDS = (
     "A data source needs __len__() and __getitem__(index): a list, an array, a dict of"
     " arrays, or an object with both methods."
 )
+IN_ORDER = (
+    " It can only be read in order: IterDataset.from_iterable(...) makes a dataset of"
+    " it, or of the function that returns it, with batch(), map() and the like."
+)
 # What reads a file, by the end of its name; what follows it may be a compression, the
 # number of a shard or a pattern of several.
 READERS = {
@@ -46,6 +50,11 @@ def check_readable(source: Any) -> None:
         raise TypeError(
             f"data_source is the class {source.__name__} itself. Pass an instance of"
             " it."
+        )
+    if _is_iterable_dataset(source):
+        raise TypeError(
+            f"data_source is a {kind(source)}, which has no records by number."
+            f"{IN_ORDER}"
         )
     if not hasattr(type(source), "__getitem__"):
         names = ("__len__", "__getitem__")
@@ -118,10 +127,19 @@ def _refuse_path(source: Any) -> None:
     raise TypeError(f"data_source is the path {path!r}, not what is in it. {advice}")
 
 
+def _is_iterable_dataset(source: Any) -> bool:
+    """Return True for those of torch and Hugging Face, which inherit __getitem__."""
+    classes = type(source).__mro__
+    homes = (cls.__module__ for cls in classes if "__getitem__" in vars(cls))
+    package = next(homes, "").partition(".")[0]
+    named = any(cls.__name__ == "IterableDataset" for cls in classes)
+    return named and package in ("torch", "datasets")
+
+
 def _in_order(source: Any) -> str:
     """What to do with something that can only be iterated over."""
     if not isinstance(source, collections.abc.Iterable):
         return ""
-    whole = isinstance(source, (collections.abc.Iterator, collections.abc.Set))
-    origin = "" if whole else ", or what it is made of"
-    return f" It can only be read in order: pass list(...) of it{origin}."
+    if hasattr(source, "mp_prefetch"):
+        return " It is a dataset already: use its methods, such as batch(batch_size)."
+    return IN_ORDER

@@ -70,6 +70,9 @@ CHAINS = {
     "interleave": lambda: ex.InterleaveIterDataset(
         [numbers(n).random_map(draw, seed=n) for n in (2, 5, 3, 4)], cycle_length=2
     ),
+    "replayed": lambda: g.IterDataset.from_iterable(
+        range(12), replay=True
+    ).map_with_index(lambda i, x: (i, x)),
     "arithmetic streams": lambda: numbers().batch(2).mp_prefetch(WORKERS),
     "streams": lambda: numbers().random_map(draw, seed=1).mp_prefetch(WORKERS),
     "streams here": lambda: (

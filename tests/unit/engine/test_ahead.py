@@ -2,6 +2,7 @@
 
 import pytest
 
+import gristmill
 from gristmill._engine.ahead import Ahead
 
 
@@ -21,3 +22,12 @@ def test_place_that_stops_costs_its_batch_only(depth):
     with pytest.raises(RuntimeError, match="device raised StopIteration"):
         next(batches)
     assert list(batches) == [3, 4]
+
+
+def test_batches_without_a_state_are_placed_ahead():
+    batches = Placed(gristmill.IterDataset.from_iterable(lambda: [0, 1]), 2)
+    assert next(batches) == 0
+    with pytest.raises(TypeError, match=r"has no state.*replay=True"):
+        batches.get_state()
+    assert list(batches) == [1]
+    batches.close()

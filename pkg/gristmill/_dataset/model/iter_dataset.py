@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -35,6 +35,9 @@ from gristmill._base.types import (
     T,
 )
 from gristmill._dataset.model import observer
+
+# Old pickles of users' classes look for it here.
+from gristmill._dataset.model.iter_factories import IterDatasetMeta as IterDatasetMeta
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
@@ -61,38 +64,6 @@ class Bucketing(TypedDict, total=False):
     pad_to_bucket_boundary: bool
     drop_remainder: bool
     batch_fn: Callable[[list[Any]], Any] | None
-
-
-class IterDatasetMeta(abc.ABCMeta):
-    """Holds what makes an `IterDataset` of several."""
-
-    def mix(
-        cls,
-        datasets: Sequence[IterDataset[S]] | Mapping[str, IterDataset[S]],
-        weights: Sequence[float] | Mapping[str, float] | None = None,
-    ) -> IterDataset[S]:
-        """A dataset that takes from several in turn, in proportion to weights.
-
-        It ends when the one whose turn it is has ended.
-
-        Args:
-            datasets: The parts, or a mapping of names to them: a state by name can be
-                restored after parts or weights have changed.
-            weights: As many positive numbers, with the same names; None for equal ones.
-        """
-        return build("IterDataset.mix", datasets, weights)
-
-    def zip(
-        cls, datasets: Sequence[IterDataset[Any]], *, strict: bool = True
-    ) -> IterDataset[tuple[Any, ...]]:
-        """A dataset of tuples, of one element of each part.
-
-        Args:
-            datasets: The parts, at least 1.
-            strict: Whether parts that do not end together are a ValueError; else it
-                ends with the shortest.
-        """
-        return build("IterDataset.zip", datasets, strict=strict)
 
 
 class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):

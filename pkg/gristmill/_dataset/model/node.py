@@ -58,6 +58,8 @@ class Dataset:
     # drawn for each; None: nothing.
     _random: Literal["order", "draws"] | None = None
     _seed_rng_seed: Any = None
+    # Whether iterators over it may have no state; see `nodes/unsaved.py`.
+    _may_lack_state: bool = False
     _parents: Sequence[Any] = ()
     # Arguments, kept as ``_name``, that are in the text of a node and its iterators.
     _SAID: ClassVar[tuple[str, ...]] = ()

@@ -199,6 +199,9 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
 
     def get_state(self) -> Any:
         """The position at which the last row, or several, began."""
+        return self._position()
+
+    def _position(self) -> Any:
         if self._parent_state is None:
             self._parent_state = self._parent.get_state()
         return {
@@ -258,7 +261,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
 
     def _restore_rest(self) -> None:
         """Read the element again that opens the row; try again if that fails."""
-        state = self.get_state()["parent_state"]
+        state = self._position()["parent_state"]
         left = {key: part for key, part in self._left.items() if part != NOTHING_LEFT}
         ranges = [left.get(key) for key in self._layout.keys]
         try:
@@ -267,7 +270,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
             self._parent.set_state(state)
             raise StateMismatch(
                 "Got unexpected StopIteration from parent when restoring checkpoint"
-                f" {self.get_state()} on {self}: a part of an element is left over, but"
+                f" {self._position()} on {self}: a part of an element is left over, but"
                 " there is none. It was made by another pipeline, or the data have"
                 " changed."
             ) from None

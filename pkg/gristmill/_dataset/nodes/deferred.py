@@ -10,6 +10,7 @@ from typing import Any
 
 from gristmill._base.deferred import deferring
 from gristmill._dataset.model.node import chain_of, is_ours, with_parents
+from gristmill._dataset.nodes.iterable_source import IterableSourceDataset
 from gristmill._dataset.nodes.map import (
     MapIterDataset,
     MapMapDataset,
@@ -28,8 +29,9 @@ def deferred(dataset: Any) -> Any:
 
     Of a chain with somebody's own iterators there is none: their states are theirs.
     """
-    if not all(is_ours(node) for node in chain_of(dataset)):
-        return None
+    for node in chain_of(dataset):
+        if not is_ours(node) or isinstance(node, IterableSourceDataset):
+            return None
     return _copy(dataset)
 
 

@@ -22,12 +22,14 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Dataset, chain_of, check_parents
+from gristmill._dataset.model.observer import as_part
 from gristmill._dataset.model.states import copied
 from gristmill._dataset.nodes.elastic_shards import (
     ElasticShardsDatasetIterator,
     chain_to_share,
     share_of,
 )
+from gristmill._dataset.nodes.unsaved import check_saved, may_lack_state
 from gristmill._hot import cancellation
 from gristmill._hot.place import as_failure
 from gristmill.checkpoint import Checkpointable
@@ -119,7 +121,9 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
 
     def get_state(self) -> Any:
         """Return the position in the stream, or in this host's datasets."""
-        return self._iterator.get_state()
+        state = self._iterator.get_state()
+        check_saved(state)
+        return state
 
     def set_state(self, state: Any) -> None:
         """Continue at a position, after `close` as well."""
@@ -190,6 +194,10 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         if dense:  # It has indices, and an element at each.
             return ElasticMapDatasetIterator(self)
         return ElasticStreamDatasetIterator(self)
+
+    @property
+    def _may_lack_state(self) -> bool:  # type: ignore[override]
+        return may_lack_state(self._ds)
 
     def _in_epoch(self, epoch: int) -> Self:
         made = copy.copy(self)
@@ -262,7 +270,8 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
     _STATE = states.fields(global_next_index=states.count, stream=states.parent)
 
     def __init__(self, node: ElasticIterator) -> None:
-        super().__init__(iter(node._iterated(node._ds)))
+        with as_part():
+            super().__init__(iter(node._iterated(node._ds)))
         self._node = node
         self._next_index = 0
         # The elements of the global batch in hand that were read: its own, and how

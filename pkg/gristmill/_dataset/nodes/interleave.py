@@ -78,6 +78,7 @@ class InterleaveIterDataset(IterDataset[T]):
     """
 
     _KIND = "order"
+    _may_lack_state = True  # Datasets may be made when they are needed.
 
     def __init__(
         self,
@@ -220,11 +221,7 @@ class InterleaveDatasetIterator(ShardStates, steps.Turns, NodeIterator[T]):
 
     def get_state(self) -> Any:
         """The positions of all that are open; opens the first ones."""
-        for place, (iterator, ended) in enumerate(
-            zip(self.places, self._ended, strict=True)
-        ):
-            if iterator is None and ended is None and not self._open_next(place):
-                break
+        self._open_first()
         positions = [
             ended if iterator is None else iterator.get_state()
             for iterator, ended in zip(self.places, self._ended, strict=True)
@@ -297,7 +294,7 @@ class InterleaveDatasetIterator(ShardStates, steps.Turns, NodeIterator[T]):
     def start_prefetch(self) -> None:
         """Open the first datasets, and begin to compute their elements."""
         self._assert_not_closed()
-        self.get_state()
+        self._open_first()
         for iterator in self.places:
             if iterator is not None:
                 iterator.start_prefetch()
@@ -328,6 +325,13 @@ class InterleaveDatasetIterator(ShardStates, steps.Turns, NodeIterator[T]):
         self._assert_not_closed()
         self._started = True
         return self._open_next(place)
+
+    def _open_first(self) -> None:
+        for place, (iterator, ended) in enumerate(
+            zip(self.places, self._ended, strict=True)
+        ):
+            if iterator is None and ended is None and not self._open_next(place):
+                break
 
     def _open_next(self, place: int) -> bool:
         while self._next < self._stop:
@@ -389,7 +393,7 @@ class InterleaveDatasetIterator(ShardStates, steps.Turns, NodeIterator[T]):
 
     def _set_next_index(self, index: int) -> None:
         self._check_single("set_next_index")
-        self.get_state()
+        self._open_first()
         if self.places[0] is None:
             self._restore(0, 0, self._ended[0])
             self._ended[0] = None

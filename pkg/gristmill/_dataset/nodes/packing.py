@@ -224,6 +224,9 @@ class PackingDatasetIterator(NodeIterator[Any]):
 
     def get_state(self) -> Any:
         """The parent's position before the batch in hand, and the rows given out."""
+        return self._position()
+
+    def _position(self) -> Any:
         if self._first_state is None:
             self._first_state = self._parent.get_state()
         return {
@@ -253,7 +256,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
 
     def _pack(self) -> packing.PackedRows:
         """Fill a batch and put its rows in order; StopIteration without elements."""
-        position = self.get_state()
+        position = self._position()
         try:
             state, rest = self._packer.fill(self._parent)
         except Exception as error:

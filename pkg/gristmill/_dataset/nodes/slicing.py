@@ -11,9 +11,17 @@ from typing import Any
 
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import with_parents
+from gristmill._dataset.model.node import chain_of, with_parents
+from gristmill._dataset.nodes.iterable_source import IterableSourceDataset
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill.sharding import ShardOptions, even_split
+
+
+def check_parts(dataset: IterDataset[Any], parts: int) -> None:
+    """Raise ValueError if an iterable of a chain cannot be split into parts."""
+    for node in chain_of(dataset):
+        if isinstance(node, IterableSourceDataset):
+            node.check_parts(parts)
 
 
 def sliced(

@@ -28,6 +28,8 @@ from gristmill._dataset.model.iterator import (
 )
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.states import copied
+from gristmill._dataset.nodes.slicing import check_parts
+from gristmill._dataset.nodes.unsaved import may_lack_state
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._dataset.parallel.pipeline import (
     FRESH,
@@ -114,6 +116,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         self._place = place
         self._fixed = streams is not None
         parts = options.num_workers if streams is None else streams
+        check_parts(dataset, parts)
         pipeline = Pipeline(
             dataset=dataset,
             numbers=range(parts),
@@ -145,6 +148,10 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         """The last dataset of the chain that workers compute."""
         return self._pipeline.dataset
 
+    @property
+    def _may_lack_state(self) -> bool:  # type: ignore[override]
+        return may_lack_state(self.in_workers)
+
     def _in_epoch(self, epoch: int) -> Self:
         return self.with_in_workers(self.in_workers._in_epoch(epoch))
 
@@ -173,12 +180,17 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             raise NotTriedError(
                 f"each of the {pipeline.streams} streams is one worker's."
             )
+        parts = pipeline.parts if keeps else count
+        try:
+            check_parts(pipeline.dataset, parts)
+        except ValueError as error:
+            raise NotTriedError(str(error)) from error
         made = multiprocess_prefetch(
             pipeline.dataset,
             dataclasses.replace(self._options, num_workers=count),
             pipeline.worker_init_fn,
             pipeline.sequential,
-            pipeline.parts if keeps else None,
+            parts if keeps else None,
         )
         return made, keeps
 

@@ -1,0 +1,202 @@
+"""A dataset of what an iterable gives, which may be known only in order."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
+
+from gristmill._base.checks import check_flag
+from gristmill._base.types import T
+from gristmill._dataset.model import states
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
+from gristmill._dataset.model.names import transform_name
+from gristmill._dataset.model.node import builds
+from gristmill._dataset.model.states import copied
+from gristmill._dataset.nodes.iterables import (
+    OpenIterable,
+    check_iterable,
+    check_shares,
+    open_iterable,
+)
+from gristmill._dataset.nodes.unsaved import MARK, missing_state
+from gristmill._hot import cancellation
+
+# What each state has, and what it may have.
+_COUNTS = {"elements_read": states.count, "ended": states.flag}
+_PARTS = ("iterable", "iterator", MARK)
+
+
+@builds("IterDataset.from_iterable")
+class IterableSourceDataset(IterDataset[T]):
+    """The elements of an iterable; see `IterDataset.from_iterable`."""
+
+    def __init__(
+        self, iterable: Iterable[T] | Callable[..., Iterable[T]], replay: bool = False
+    ) -> None:
+        super().__init__()
+        check_flag("replay", replay)
+        check_iterable(iterable, replay)
+        self._iterable = iterable
+        # Whether going on from a state reads again what came before.
+        self.replays = replay
+        self._may_lack_state = not replay
+        self._epoch: int | None = None
+        # Which share of how many.
+        self._share = (0, 1)
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return IterableSourceIterator(self)
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        # Copies for threads have the iterable in common, which may be large.
+        return copy.copy(self)
+
+    @property
+    def name(self) -> str:
+        """A name of the iterable or the function, for errors."""
+        named = getattr(self._iterable, "func", self._iterable)  # Of a partial.
+        return getattr(named, "__name__", type(named).__name__)
+
+    def open(self) -> OpenIterable:
+        """Begin to iterate over this share."""
+        how = (self._share, self._epoch, not self.replays)
+        return open_iterable(self._iterable, *how)
+
+    def check_parts(self, count: int) -> None:
+        """Raise ValueError if this dataset cannot be split into `count` parts."""
+        if count > 1:
+            check_shares(self.name, self._iterable, self._share[1] * count)
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Leave this dataset one share, so that workers share the elements.
+
+        Args:
+            sl: Its start is the number of the share, its step is how many there are.
+            sequential_slice: Makes no difference.
+        """
+        self.check_parts(sl.step)
+        index, count = self._share
+        self._share = (index + count * sl.start, count * sl.step)
+
+    def _in_epoch(self, epoch: int) -> Self:
+        made = copy.copy(self)
+        made._epoch = epoch
+        return made
+
+    def _arguments_text(self) -> str:
+        if isinstance(self._iterable, Iterable):
+            return f"(iterable={self.name})"
+        return f"(iterable={transform_name(self._iterable)})"
+
+
+class IterableSourceIterator(CheckedIterator[T]):
+    """Iterates over an iterable, which is opened when an element or a state is needed.
+
+    The state is the number of elements that were read, and the states that the
+    iterable and its iterator return.
+    """
+
+    def __init__(self, node: IterableSourceDataset[T]) -> None:
+        super().__init__()
+        self._node = node
+        self._open: OpenIterable | None = None
+        self._iterator: Iterator[T] | None = None
+        self._read = 0
+        self._ended = False
+        # The state that was set, until an element is asked for: some iterables return
+        # it only after that.
+        self._restored: Any = None
+
+    def __next__(self) -> T:
+        self._assert_not_closed()
+        if self._ended:
+            raise StopIteration
+        self._restored = None
+        iterator = self._iterator
+        if iterator is None:
+            iterator = self._opened().iterator
+        try:
+            element = next(iterator)
+        except StopIteration:
+            self._ended = True
+            raise
+        self._read += 1
+        return element
+
+    def get_state(self) -> Any:
+        """How many elements were read, whether there are more, and the states."""
+        if self._restored is not None:
+            return copied(self._restored)
+        state: dict[str, Any] = {"elements_read": self._read, "ended": self._ended}
+        if not self._node.replays:
+            self._assert_not_closed()
+            state |= self._opened().state() or {MARK: self._node.name}
+        return state
+
+    def _check_state(self, state: Any) -> None:
+        states.check_keys(self, state, _COUNTS, _PARTS)
+        for name, check in _COUNTS.items():
+            check(self, state[name], name)
+        if not _needs_restoring(state) or self._node.replays:
+            return
+        if MARK in state:
+            raise missing_state(self._node.name, state["elements_read"])
+        if state.keys() == _COUNTS.keys():
+            what = "has no state of an iterable, so it was saved with replay=True"
+            raise states.mismatch(self, what)
+
+    def _go_to(self, state: Any) -> None:
+        self._assert_not_closed()
+        found = self._restored_at(state) if _needs_restoring(state) else None
+        self._release()
+        if found is not None:
+            self._open, self._iterator = found, found.iterator
+        self._read, self._ended = state["elements_read"], bool(state["ended"])
+        self._restored = copied(state)
+
+    def _restored_at(self, state: Any) -> OpenIterable:
+        """Open the iterable at a position after its beginning."""
+        found = self._node.open()
+        try:
+            if self._node.replays:
+                self._skip(found.iterator, state["elements_read"])
+            else:
+                found.restore(state)
+        except KeyError as error:
+            found.close()
+            what = f"does not have the state of {self._node.name}: {error}"
+            raise states.mismatch(self, what) from error
+        except BaseException:
+            found.close()
+            raise
+        return found
+
+    def _skip(self, iterator: Iterator[T], count: int) -> None:
+        for read in range(count):
+            cancellation.check()
+            try:
+                next(iterator)
+            except StopIteration:
+                what = f"is after element {count}, but there are only {read} now"
+                raise states.mismatch(self, what) from None
+
+    def _opened(self) -> OpenIterable:
+        if self._open is None:
+            self._open = self._node.open()
+            self._iterator = self._open.iterator
+        return self._open
+
+    def _release(self) -> None:
+        found, self._open, self._iterator = self._open, None, None
+        if found is not None:
+            found.close()
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}{self._node._arguments_text()}"
+
+
+def _needs_restoring(state: Any) -> bool:
+    """Return True if a state is neither the beginning nor the end."""
+    return bool(state["elements_read"]) and not state["ended"]

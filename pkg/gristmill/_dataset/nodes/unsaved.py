@@ -1,0 +1,78 @@
+"""Refuses to give states of chains that could not go on from them.
+
+Nodes take states of their parents all the time, so an iterable without a state has one
+that only marks it as missing.  The user gets an error when a state has such a mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from gristmill._dataset.model.node import chain_of
+
+# The key of a state that stands for a missing one; its value names the iterable.
+MARK = "no_state_of"
+
+
+def missing_state(name: str, read: int) -> TypeError:
+    """Return the error for a position that cannot be saved or restored."""
+    return TypeError(
+        f"{name} has no state, so a position after {read} elements of it cannot be"
+        " saved or restored. Give the iterable or its iterator the methods"
+        " state_dict() and load_state_dict(state), or pass"
+        " from_iterable(..., replay=True) if each iteration gives the same elements:"
+        " going on then reads again what came before."
+    )
+
+
+def check_saved(state: Any) -> None:
+    """Raise TypeError if a part of a state marks a missing one."""
+    parts = [state]
+    for part in parts:
+        if isinstance(part, Mapping):
+            if MARK in part:
+                raise missing_state(part[MARK], part["elements_read"])
+            parts += part.values()
+        elif isinstance(part, (list, tuple)):
+            parts += part
+
+
+def may_lack_state(dataset: Any) -> bool:
+    """Return True if a chain may have an iterable without a state."""
+    return any(node._may_lack_state for node in chain_of(dataset))
+
+
+def refuse_unsaved(iterator: Any, dataset: Any) -> None:
+    """Let a chain's last iterator raise TypeError in place of returning such a state.
+
+    The iterator gets another class, so that each `next` takes as long as before.
+    """
+    if may_lack_state(dataset):
+        # Some classes allow no other; their states are refused when they are set.
+        with contextlib.suppress(TypeError):
+            kind: Any = type(iterator)
+            iterator.__class__ = _refusing_class(kind)
+
+
+@functools.cache
+def _refusing_class(kind: Any) -> Any:
+    """Return a class of iterators like `kind` with a `get_state` that may refuse."""
+    own = kind.get_state
+
+    @functools.wraps(own)
+    def get_state(self: Any) -> Any:
+        state = own(self)
+        check_saved(state)
+        return state
+
+    names = {
+        "get_state": get_state,
+        "__slots__": (),
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+    }
+    return type(kind)(kind.__name__, (kind,), names)
