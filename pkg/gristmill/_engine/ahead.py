@@ -9,6 +9,7 @@ from typing import Any
 
 from gristmill._base.describing import call_text
 from gristmill._base.types import T
+from gristmill._engine.tracebacks import cut
 from gristmill._hot.place import as_failure
 from gristmill.checkpoint import Checkpointable
 
@@ -48,6 +49,13 @@ class Ahead(Checkpointable, Iterator[T]):
         return placed
 
     def __next__(self) -> T:
+        try:
+            return self._next()
+        except Exception as error:
+            cut(error)
+            raise
+
+    def _next(self) -> T:
         # Nothing is read past a failure until the caller has had it.
         failure = self._queue[-1][2] if self._queue else None
         while len(self._queue) < self._depth and failure is None:

@@ -4,7 +4,7 @@ While calls are timed their iterator has another class, made for the purpose, wh
 ``__next__`` takes the time; else it has its own, since many a call takes less time than
 to find out whether it is to be timed.  A stretch of calls is timed when the iterator is
 new, and again every two seconds, when `Sampling` measures a block; where nothing is
-read by index all of them are.  Where an element fails, Gristmill's own frames are cut
+read by index all of them are.  If an element fails, Gristmill's own frames are cut
 from its traceback, too.
 """
 
@@ -24,10 +24,10 @@ from gristmill import monitoring
 from gristmill._base.sizes import size_of
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.nodes.to_iter import feeds_of
+from gristmill._engine.tracebacks import cut
 from gristmill._observe.kinds import is_long
 from gristmill._observe.passes import Opening
 from gristmill._observe.sampling import Sampling, samplings_of
-from gristmill._observe.tracebacks import cut
 
 AT_ONCE = 128
 KEPT_DURATIONS = 8192
@@ -202,7 +202,6 @@ def timed_class(kind: type, annotates: bool) -> type:
     advance = kind.__next__  # type: ignore[attr-defined]
     if annotates:
         advance = _annotated(kind, advance)
-    cuts = issubclass(kind, DatasetIterator)
     clock = time.perf_counter_ns
 
     def __next__(self: Any) -> Any:
@@ -214,8 +213,7 @@ def timed_class(kind: type, annotates: bool) -> type:
             element = advance(self)
         except BaseException as error:
             watch.count(self)
-            if cuts:
-                cut(error)
+            cut(error)
             raise
         ended = clock()
         watch.times.append(began)
@@ -237,7 +235,11 @@ def resting_class(kind: type) -> type:
         watch.left -= 1
         if watch.left <= 0:
             watch.start(self)
-        return advance(self)
+        try:
+            return advance(self)
+        except BaseException as error:
+            cut(error)
+            raise
 
     return _like(kind, __next__)
 
