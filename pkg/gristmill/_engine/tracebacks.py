@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures._base
-import pathlib
 import sys
 import types
 from collections.abc import Iterator, Sequence
 
+from gristmill._base.user_lines import PACKAGE
 from gristmill.config import config
 
 NOTE = (
@@ -20,7 +20,6 @@ WHOLE = (
 )
 
 
-PACKAGE = str(pathlib.Path(__file__).resolve().parent.parent) + "/"
 # Where Cython says that a compiled function is.
 COMPILED = ("gristmill/_hot/", "gristmill/_core/")
 # Where a frame of Gristmill's waits for its threads.

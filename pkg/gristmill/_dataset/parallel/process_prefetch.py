@@ -29,6 +29,7 @@ from gristmill._dataset.model.iterator import (
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.states import copied
 from gristmill._dataset.nodes.with_options import options_of
+from gristmill._dataset.parallel.no_output import warn_of_no_output
 from gristmill._dataset.parallel.pipeline import (
     FRESH,
     ArithmeticPipeline,
@@ -86,9 +87,11 @@ def multiprocess_prefetch(
             f"`buffer_size` must be greater than 0, got {size}. Set"
             " per_worker_buffer_size to 1 or more."
         )
-    return ProcessPrefetchIterDataset(
+    made = ProcessPrefetchIterDataset(
         dataset, options, worker_init_fn, sequential_slice, streams, workers
     )
+    warn_of_no_output(made._pipeline)
+    return made
 
 
 class ProcessPrefetchIterDataset(IterDataset[T]):

@@ -10,6 +10,7 @@ from gristmill._base.describing import call_text
 from gristmill._observe.watch import Watch
 from gristmill._torch import epochs, private
 from gristmill._torch.indices.draws import as_list, drawn
+from gristmill._torch.iterators.no_output import warn_of_no_output
 from gristmill._torch.workers.trial import TorchTrial, copy_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     def _start(self, loader: Any, torch_class: type) -> None:
         """Complete what torch's base class has set up; profiles name `torch_class`."""
         self._profile_name = f"enumerate(DataLoader)#{torch_class.__name__}.__next__"
+        warn_of_no_output(self._index_sampler)
         # A copy, since a loader with persistent workers keeps its iterator.
         self._of = copy_of(loader)
         self._watch = Watch(self, monitoring.record_get_next, rests=True)
