@@ -86,6 +86,9 @@ def test_an_error_in_a_worker_has_one_traceback(texts):
         assert "During handling" not in text, name
 
 
+@pytest.mark.claim(
+    "Gristmill's own frames are cut from tracebacks, also from the text of a worker's."
+)
 def test_an_error_in_a_worker_shows_no_frame_of_ours(texts):
     for name, text in texts.items():
         assert re.findall(r'File ".*gristmill/_.*"', text) == [], name

@@ -28,6 +28,10 @@ class Growing(list):
     """Has no samples yet when its loader is made."""
 
 
+@pytest.mark.claim(
+    "A loader with drop_last=True and fewer samples than a batch warns when it is "
+    "iterated; torch gives nothing, silently."
+)
 @pytest.mark.parametrize("loader_class", [DataLoader, StatefulDataLoader])
 @pytest.mark.parametrize(
     "arguments",
