@@ -113,7 +113,7 @@ def test_the_error_says_where_a_batch_was_unpickled():
     iterator = iter(loader_of(DataLoader, Samples("state"), sampler=[BAD]))
     with pytest.raises(KeyError) as caught:
         next(iterator)
-    *_, note = caught.value.__notes__
+    [note] = caught.value.__notes__
     assert note == "while unpickling an output of a worker in the loader's process"
 
 

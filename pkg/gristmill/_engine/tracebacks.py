@@ -30,11 +30,11 @@ class FullTraceback(Exception):
     """Keeps the traceback that was cut, as the cause of the exception it is of."""
 
 
-def cut(error: BaseException) -> None:
+def cut(error: BaseException, noted: bool = True) -> None:
     """Cut the traceback of an exception, as the setting `py_traceback_filtering` says.
 
     It was caught in a frame of Gristmill's.  The frame that raised it stays, whosever
-    that is.
+    that is.  With `noted` a note says so.
     """
     mode = config.py_traceback_filtering
     if mode == "auto":
@@ -61,7 +61,7 @@ def cut(error: BaseException) -> None:
             full = FullTraceback(WHOLE.format(error)).with_traceback(whole)
             full.__cause__, full.__context__ = error.__cause__, error.__context__
             error.__cause__ = full
-    elif NOTE not in getattr(error, "__notes__", ()):
+    elif noted and NOTE not in getattr(error, "__notes__", ()):
         # First, since the last note says most of what happened.
         error.__notes__ = [NOTE, *getattr(error, "__notes__", ())]
 

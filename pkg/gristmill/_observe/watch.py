@@ -202,6 +202,7 @@ def timed_class(kind: type, annotates: bool) -> type:
     advance = kind.__next__  # type: ignore[attr-defined]
     if annotates:
         advance = _annotated(kind, advance)
+    noted = getattr(kind, "_CUT_IS_NOTED", True)
     clock = time.perf_counter_ns
 
     def __next__(self: Any) -> Any:
@@ -213,7 +214,7 @@ def timed_class(kind: type, annotates: bool) -> type:
             element = advance(self)
         except BaseException as error:
             watch.count(self)
-            cut(error)
+            cut(error, noted)
             raise
         ended = clock()
         watch.times.append(began)
@@ -229,6 +230,7 @@ def timed_class(kind: type, annotates: bool) -> type:
 def resting_class(kind: type) -> type:
     """A class of iterators that differs from `kind` in that calls are counted."""
     advance = kind.__next__  # type: ignore[attr-defined]
+    noted = getattr(kind, "_CUT_IS_NOTED", True)
 
     def __next__(self: Any) -> Any:
         watch = self._watch
@@ -238,7 +240,7 @@ def resting_class(kind: type) -> type:
         try:
             return advance(self)
         except BaseException as error:
-            cut(error)
+            cut(error, noted)
             raise
 
     return _like(kind, __next__)

@@ -209,6 +209,10 @@ def test_an_error_of_users_code_shows_their_frames_once(name):
     assert error.__context__ is None
 
 
+def test_an_error_of_a_torch_loader_gets_no_note():
+    assert not hasattr(error_of(iter(torch_loader(OneByOne()))), "__notes__")
+
+
 def test_an_error_of_a_loader_at_rest_shows_users_frames():
     iterator = iter(loader(range(5000), Decode()))
     iterator._watch._rest(iterator)
