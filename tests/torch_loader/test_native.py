@@ -82,3 +82,11 @@ def test_rows_that_change_are_seen():
     next(batches)
     rows[2] = 5.0
     assert [batch.tolist() for batch in next(batches)] == [[5.0, 0.0]]
+
+
+@pytest.mark.parametrize("indices", [[1, 2, 99], ["a", "b"], [2**70]])
+def test_rows_that_are_not_there_raise_torchs_error_alone(indices):
+    loader = DataLoader(TensorDataset(torch.arange(8)), sampler=indices, batch_size=3)
+    with pytest.raises((IndexError, TypeError, ValueError)) as caught:
+        next(iter(loader))
+    assert caught.value.__context__ is None

@@ -80,6 +80,8 @@ def _all_warnings() -> Iterator[list[warnings.WarningMessage]]:
             warnings.simplefilter("always")
             # Of NumPy, to torch 2.6 when it collates its bools.
             warnings.filterwarnings("ignore", ".*'np.bool' scalars", DeprecationWarning)
+            # Ours alone: torch says nothing of a loader that gives nothing.
+            warnings.filterwarnings("ignore", "This loader gives no batch", UserWarning)
             yield warned
     finally:
         torch.set_warn_always(always)

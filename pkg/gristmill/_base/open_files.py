@@ -19,6 +19,7 @@ import os
 import stat
 import sys
 import tempfile
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ import cloudpickle
 import numpy as np
 
 from gristmill._base.object_path import path_to
+from gristmill._base.pickled_code import reduce_code
 from gristmill._base.pytree_classes import with_registration
 from gristmill._base.writable_arrays import reduce_array
 
@@ -119,6 +121,7 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {
     io.BufferedRandom: _reduce_buffered,
     io.TextIOWrapper: _reduce_text,
     tempfile._TemporaryFileWrapper: _refuse_temporary,
+    types.CodeType: reduce_code,
 }
 
 

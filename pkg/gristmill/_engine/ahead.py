@@ -9,6 +9,7 @@ from typing import Any
 
 from gristmill._base.describing import call_text
 from gristmill._base.types import T
+from gristmill._engine.tracebacks import cut
 from gristmill._hot.place import as_failure
 from gristmill.checkpoint import Checkpointable
 
@@ -49,29 +50,33 @@ class Ahead(Checkpointable, Iterator[T]):
         return placed
 
     def __next__(self) -> T:
-        # Nothing is read past a failure until the caller has had it.
-        failure = self._queue[-1][2] if self._queue else None
-        while len(self._queue) < self._depth and failure is None:
-            placed = None
-            try:
-                taken = next(self._iterator)
-            except StopIteration:
-                break
-            except Exception as error:
-                failure = error
-            else:
+        try:
+            # Nothing is read past a failure until the caller has had it.
+            failure = self._queue[-1][2] if self._queue else None
+            while len(self._queue) < self._depth and failure is None:
+                placed = None
                 try:
-                    placed = self._place(taken)
+                    taken = next(self._iterator)
+                except StopIteration:
+                    break
                 except Exception as error:
-                    failure = as_failure(error, "placing a batch on its device")
-            self._queue.append((placed, self._state_now(), failure))
-        if not self._queue:
-            raise StopIteration
-        placed, self._state, failure = self._queue.popleft()
-        if failure is not None:
-            raise failure
-        batch: T = self._hand_out(placed)
-        return batch
+                    failure = error
+                else:
+                    try:
+                        placed = self._place(taken)
+                    except Exception as error:
+                        failure = as_failure(error, "placing a batch on its device")
+                self._queue.append((placed, self._state_now(), failure))
+            if not self._queue:
+                raise StopIteration
+            placed, self._state, failure = self._queue.popleft()
+            if failure is not None:
+                raise failure
+            batch: T = self._hand_out(placed)
+            return batch
+        except Exception as error:
+            cut(error)
+            raise
 
     def __repr__(self) -> str:
         return call_text(self, self._iterator, depth=self._depth)

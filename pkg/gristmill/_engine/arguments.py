@@ -21,7 +21,8 @@ from gristmill._base.checks import (
     check_number,
     kind,
 )
-from gristmill._engine.program import SAMPLERS, is_legacy
+from gristmill._engine.program import KNOWN, SAMPLERS, is_legacy
+from gristmill._engine.record_nodes import ADVICE
 from gristmill._hot.block_call import BlockCall
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import check_numbered
@@ -213,6 +214,26 @@ def checked_shard_options(
     return found
 
 
+def _check_callable(op: Any, where: str) -> None:
+    """Refuse what cannot make an iterator of records of another."""
+    if not callable(op):
+        raise TypeError(
+            f"{where} is {kind(op)!r}, which is neither a transformation "
+            "(an instance of Map, BlockMap, RandomMap, MapWithIndex, Filter, "
+            "FlatMap or Batch) nor callable."
+        )
+    if not isinstance(op, type) or hasattr(op, "__next__"):
+        return
+    name = op.__name__
+    if issubclass(op, (*KNOWN, legacy.OneByOne, legacy.BatchOperation)):
+        raise TypeError(
+            f"{where} is the class {name} itself. Pass an instance of it: {name}()."
+        )
+    raise TypeError(
+        f"{where} is the class {name}, whose instances are not iterators. {ADVICE}"
+    )
+
+
 def checked_operations(
     operations: Sequence[Any], name: str = "operations"
 ) -> list[Any]:
@@ -234,13 +255,8 @@ def checked_operations(
                 )
             if op.batch_fn is not None:
                 check_callable(f"batch_fn of {name}[{number}]", op.batch_fn)
-        if is_legacy(op) and (isinstance(op, type) or not callable(op)):
-            what = op.__name__ if isinstance(op, type) else type(op).__name__
-            raise TypeError(
-                f"{name}[{number}] is {what!r}, which is neither a transformation "
-                "(an instance of Map, BlockMap, RandomMap, MapWithIndex, Filter, "
-                "FlatMap or Batch) nor callable."
-            )
+        if is_legacy(op):
+            _check_callable(op, f"{name}[{number}]")
         if isinstance(op, transforms.BlockMap):
             BlockCall(op.block_map, op.block_size)  # It checks the size.
         if isinstance(op, transforms.FlatMap) and not hasattr(op, "max_fan_out"):

@@ -9,6 +9,7 @@ cores, and a table in memory by the caller; if records prove to wait for somethi
 from __future__ import annotations
 
 import collections
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -301,15 +302,15 @@ class BlockReading:
                 return
             except Exception:
                 unread = self._keys.block(position, waits) if waits else keys
-                if len(unread) <= MIN_BLOCK:
-                    self._read_singly(position, unread)
-                    return
+            if len(unread) <= MIN_BLOCK:
+                self._read_singly(position, unread)
+                return
         self._unread = unread[MIN_BLOCK:]
         part = unread[:MIN_BLOCK]
-        try:
+        with contextlib.suppress(Exception):
             self._ready = self._source.read_block(part)
-        except Exception:
-            self._read_singly(position, part)
+            return
+        self._read_singly(position, part)
 
     def _read_singly(self, position: int, keys: Int64Array) -> None:
         """Read the records of a part of a block, of which some record is bad."""

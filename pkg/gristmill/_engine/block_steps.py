@@ -69,16 +69,16 @@ class BlockSteps:
         """
         try:
             return self._together(elements, keys, indices)
-        except _CallFailed as failed:
-            ran = hot_run.run_block(
-                None, keys, indices, self._steps, self._draws, self._at, again()
-            )
-            if ran[3] is None and isinstance(failed.error, WrongNumber):
-                failed.error.add_note(
-                    f"while {failed.name} processed {failed.count} elements"
-                )
-                return [], None, 1, failed.error
-            return ran
+        except _CallFailed as call_failed:
+            failed = call_failed
+        ran = hot_run.run_block(
+            None, keys, indices, self._steps, self._draws, self._at, again()
+        )
+        if ran[3] is None and isinstance(failed.error, WrongNumber):
+            note = f"while {failed.name} processed {failed.count} elements"
+            failed.error.add_note(note)
+            return [], None, 1, failed.error
+        return ran
 
     def _together(
         self, elements: list[Any], keys: Int64Array, indices: Int64Array

@@ -6,28 +6,33 @@ the user's own function, as if it had run there.
 
 from __future__ import annotations
 
+import ast
+import itertools
 import pickle
-import traceback
 import types
-from typing import Any
+from typing import Any, NamedTuple
 
 from gristmill._base import open_files
+from gristmill._engine.tracebacks import entries_of, find_own, shows_own
 from gristmill._hot.place import as_failure
 
-Frame = tuple[str, str, int]
-INTERNAL = (
-    "gristmill/_dataset/",
-    "gristmill/_engine/",
-    "gristmill/_hot/",
-    "gristmill/_workers/launcher.py",
-    "gristmill/_workers/processes.py",
-    "gristmill/_workers/zygote.py",
-)
 # The note on an exception that only the parent can raise, since the worker was able to
 # pickle what it sent.
 RECEIVING = "while unpickling an output of a worker in the loader's process"
 # Causes of causes beyond this many are left out.
 MOST_LINKS = 16
+
+
+class Frame(NamedTuple):
+    """A frame of a traceback; the columns, in bytes, are None if they are not known."""
+
+    filename: str
+    name: str
+    line: int
+    last_line: int | None
+    column: int | None
+    last_column: int | None
+    is_own: bool
 
 
 def pack_failure(error: BaseException, worker: int) -> bytes:
@@ -59,10 +64,16 @@ def unpack_failure(data: bytes) -> BaseException:
 
 
 def _frames(error: BaseException) -> list[Frame]:
-    summary = traceback.extract_tb(error.__traceback__)
-    frames = [(f.filename, f.name, f.lineno or 1) for f in summary]
-    users = [f for f in frames if not any(part in f[0] for part in INTERNAL)]
-    return users or frames
+    entries = list(entries_of(error.__traceback__))
+    own = find_own([entry.tb_frame.f_code.co_filename for entry in entries])
+    return [_frame(*pair) for pair in zip(entries, own, strict=False)]
+
+
+def _frame(entry: types.TracebackType, is_own: bool) -> Frame:
+    code, line = entry.tb_frame.f_code, entry.tb_lineno or 1
+    places = itertools.islice(code.co_positions(), max(entry.tb_lasti, 0) // 2, None)
+    _, last_line, first, last = next(places, (None,) * 4)
+    return Frame(code.co_filename, code.co_name, line, last_line, first, last, is_own)
 
 
 def _text(error: BaseException) -> str:
@@ -126,19 +137,30 @@ def _rebuilt(pickled: bytes | None, text: str) -> BaseException:
 def _traceback(frames: list[Frame]) -> types.TracebackType | None:
     """A traceback that shows `frames`, outermost first.
 
-    A traceback needs real frame objects.  Each is had by running one line of code
-    that raises, compiled under the name, file and line of the frame it stands for.
+    Gristmill's own are left out unless the setting `py_traceback_filtering` shows them,
+    or one of them raised.
     """
     chain: types.TracebackType | None = None
-    for filename, name, line in reversed(frames):
-        code = compile("\n" * (line - 1) + "raise RuntimeError", filename, "exec")
+    for frame in reversed(frames):
+        if frame.is_own and not shows_own():
+            continue
         try:
-            exec(code.replace(co_name=name), {"__name__": name, "__file__": filename})
+            exec(_raising(frame), {"__name__": frame.name, "__file__": frame.filename})
         except RuntimeError as error:
             here = error.__traceback__
             assert here is not None and here.tb_next is not None
-            frame = here.tb_next
-            chain = types.TracebackType(
-                chain, frame.tb_frame, frame.tb_lasti, frame.tb_lineno
-            )
+            real = here.tb_next
+            chain = types.TracebackType(chain, real.tb_frame, real.tb_lasti, frame.line)
     return chain
+
+
+def _raising(frame: Frame) -> types.CodeType:
+    """Code that raises at the place of a frame, since tracebacks need real frames."""
+    tree = ast.parse("raise RuntimeError")
+    known = None not in (frame.last_line, frame.column, frame.last_column)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt | ast.expr):
+            node.lineno, node.end_lineno = frame.line, frame.last_line or frame.line
+            node.col_offset, node.end_col_offset = frame.column or 0, frame.last_column
+    code = compile(tree, frame.filename, "exec").replace(co_name=frame.name)
+    return code if known else code.replace(co_linetable=b"")

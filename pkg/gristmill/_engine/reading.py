@@ -73,10 +73,13 @@ def read_together(
 ) -> tuple[list[Any], Exception | None] | None:
     """As `read_each`, at once where that works; None where the number is wrong."""
     try:
-        elements = list(source.__getitems__(keys))
+        elements: list[Any] | None = list(source.__getitems__(keys))
     except WrongNumber as error:
         return [], error  # None of them alone is bad.
     except Exception:
+        elements = None
+    if elements is None:
+        # Not above, where the exception would be the context of the one raised here.
         return read_each(source, keys)  # It shows which is bad.
     return (elements, None) if len(elements) == len(keys) else None
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching, transforms
+from gristmill._base.checks import kind
+from gristmill._base.describing import value_text
 from gristmill._base.types import Rules
 from gristmill._engine.block_queue import BlockReading
 from gristmill._engine.program import Program, as_number
@@ -20,6 +22,12 @@ from gristmill._engine.stream_keys import StreamKeys
 from gristmill._hot import run as hot_run
 from gristmill._hot.place import Place, as_failure
 from gristmill.records import Record, RecordMetadata
+
+ADVICE = (
+    "A function among the operations gets an iterator of all Records, and returns one."
+    " To call a function with each element, pass an instance of a MapTransform whose"
+    " map(element) calls it."
+)
 
 
 class Node:
@@ -155,35 +163,83 @@ class BatchNode(Node):
 
 
 class LegacyNode(Node):
-    """A callable from an iterator of records to an iterator of records."""
+    """A callable from an iterator of records to an iterator of records.
+
+    Args:
+        number: Its place among the operations, which errors name.
+        wanted: Attributes that its records must have for what comes next.
+    """
 
     keys: Sequence[int] = ()
 
-    def __init__(self, parent: Node, operation: Any) -> None:
+    def __init__(
+        self, parent: Node, operation: Any, number: int, wanted: Sequence[str]
+    ) -> None:
         super().__init__(parent)
-        self._tap = _Tap(parent)
+        self._name = f"operations[{number}] ({value_text(operation)})"
+        self._wanted = wanted
+        self._records = RecordIterator(parent)
         try:
-            self._iterator: Iterator[Record[Any]] = iter(operation(self._tap))
-        except StopIteration as error:
-            raise as_failure(error, type(operation).__name__) from error
+            made = operation(self._records)
+        except Exception as error:
+            failure = as_failure(error, value_text(operation))
+            if failure is not self._records.failure:
+                failure.add_note(f"{self._name} was called with an iterator. {ADVICE}")
+            if failure is error:
+                raise
+            raise failure from error
+        try:
+            self._iterator: Iterator[Record[Any]] = iter(made)
+        except TypeError as error:
+            raise TypeError(
+                f"{self._name} must return an iterator of Records, got {kind(made)}."
+                f" {ADVICE}"
+            ) from error
 
     def __next__(self) -> Record[Any]:
-        self._tap.sources.clear()
-        record = next(self._iterator)
+        self._records.sources.clear()
+        try:
+            record = next(self._iterator)
+        except StopIteration:
+            raise
+        except Exception as error:
+            if error is not self._records.failure:
+                error.add_note(f"{self._name} iterated over Records. {ADVICE}")
+            raise
+        if type(record) is not Record:
+            self._check(record)
         # What it makes of records that it held back counts to the last one read.
-        self.keys = _joined(self._tap.sources) or self.keys[-1:]
+        self.keys = _joined(self._records.sources) or self.keys[-1:]
         return record
 
+    def _check(self, record: Any) -> None:
+        """Refuse an output that lacks what is used of a `Record`."""
+        if not all(hasattr(record, name) for name in self._wanted):
+            raise TypeError(
+                f"{self._name} must give Records, got {kind(record)}. A Record has its"
+                f" element in the attribute `data`. {ADVICE}"
+            )
 
-class _Tap(Node):
-    """Passes records on to a legacy operation, and remembers their keys."""
+
+class RecordIterator(Node):
+    """Passes records on to a legacy operation, and remembers their keys.
+
+    Attributes:
+        failure: What the last record raised; the operation is not to blame for it.
+    """
+
+    failure: Exception | None = None
 
     def __init__(self, parent: Node) -> None:
         super().__init__(parent)
         self.sources: list[Sequence[int]] = []
 
     def __next__(self) -> Record[Any]:
-        record = next(self._parent)
+        try:
+            record = next(self._parent)
+        except Exception as error:
+            self.failure = error
+            raise
         self.sources.append(self._parent.keys)
         return record
 

@@ -14,7 +14,7 @@ from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.record_nodes import Node, ReadNode, place_in
 from gristmill._engine.stream import Vector
 from gristmill._hot import run as hot_run
-from gristmill._hot.place import as_failure
+from gristmill._hot.place import as_failure, without_seed
 from gristmill.records import Record, RecordMetadata
 
 # The position after it, and what a record became there: another or an exception.
@@ -146,7 +146,9 @@ class StepsNode(Node):
                     hot_run.end(type(self._steps[number]).__name__, began)
             except Exception as error:
                 step = self._steps[number]
-                failure = as_failure(error, type(step).__name__)
+                failure: Exception = as_failure(error, type(step).__name__)
+                if isinstance(step, DRAWING) and record.metadata.rng is None:
+                    failure = without_seed(failure, type(step).__name__)
                 failure.add_note(place_in(step, record.metadata, self.keys))
                 yield self._failed(failure, level, after)
                 return

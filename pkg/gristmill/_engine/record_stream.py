@@ -17,6 +17,7 @@ import numpy as np
 
 from gristmill import transforms
 from gristmill._base import log
+from gristmill._base.describing import value_text
 from gristmill._base.types import Alloc
 from gristmill._engine.block_queue import open_reading
 from gristmill._engine.program import Program, holds_back, is_group, is_legacy
@@ -97,7 +98,7 @@ class RecordStream:
             chain.seek(self._made_at)
             if outputs:
                 legacy = filter(is_legacy, self._program.operations)
-                _warn_once(", ".join(type(op).__name__ for op in legacy))
+                _warn_once(", ".join(map(value_text, legacy)))
             deque(itertools.islice(chain, outputs), maxlen=0)
         else:
             chain.seek(self.vector)
@@ -129,7 +130,8 @@ class RecordStream:
                 draws = any(isinstance(op, DRAWING) for op in behind)
                 chain = BatchNode(chain, group, program.rules, splits and draws)
             else:
-                chain = LegacyNode(chain, group)
+                number = len(operations) - len(rest)
+                chain = LegacyNode(chain, group, number, _wanted_by(behind))
             steps, rest = _up_to_a_group(behind)
             if steps:
                 chain = StepsNode(chain, steps)
@@ -142,6 +144,15 @@ def _up_to_a_group(operations: Sequence[Any]) -> tuple[Sequence[Any], Sequence[A
         if is_group(op):
             return operations[:number], operations[number:]
     return operations, ()
+
+
+def _wanted_by(behind: Sequence[Any]) -> Sequence[str]:
+    """Return the attributes of records that operations after a legacy one use."""
+    steps = list(itertools.takewhile(lambda op: not holds_back(op), behind))
+    if behind and not steps:
+        return ()  # The next one takes whatever comes.
+    filters = all(isinstance(op, transforms.Filter) for op in steps)
+    return ("data",) if filters else ("data", "metadata")
 
 
 @functools.cache

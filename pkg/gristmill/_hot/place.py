@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self, TypeVar
 
+import numpy as np
+
 E = TypeVar("E", bound=BaseException)
 
 
@@ -41,6 +43,27 @@ def as_failure(error: E, who: object) -> E | RuntimeError:
     if not isinstance(error, StopIteration):
         return error
     failure = RuntimeError(f"{who} raised StopIteration")
+    failure.__cause__ = error
+    return failure
+
+
+def without_seed(error: Exception, who: object) -> Exception:
+    """Return what to raise for an exception of a random step that got no generator.
+
+    Like Grain, a loader gives None to random steps if its sampler has no seed.  Steps
+    that draw nothing work then, so only the first draw is an error.
+    """
+    tried = error.__cause__ if isinstance(error, ValueError) else error
+    if (
+        not isinstance(tried, AttributeError)
+        or tried.obj is not None
+        or not hasattr(np.random.Generator, tried.name or "")
+    ):
+        return error
+    failure = ValueError(
+        f"`{who}` requires a seed. Its generator `rng` is None, because the sampler has"
+        " no seed. Please pass seed= to the sampler, or to load()."
+    )
     failure.__cause__ = error
     return failure
 

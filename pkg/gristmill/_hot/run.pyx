@@ -19,7 +19,7 @@ from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.draw cimport Draws
 
 from gristmill._base.checks import stands_for
-from gristmill._hot.place import Place, as_failure
+from gristmill._hot.place import Place, as_failure, without_seed
 
 cnp.import_array()
 
@@ -290,7 +290,12 @@ def run_block(
                 kept.append(i)
         i = n - 1
     except Exception as raised:
-        error = raised if step < 0 else as_failure(raised, steps[step][2])
+        error = raised
+        if step >= 0:
+            error = as_failure(raised, steps[step][2])
+            if steps[step][0] == RANDOM_MAP and own is None:
+                if draws is None or draws.at(index_of[i]) is None:
+                    error = without_seed(raised, steps[step][2])
         place = Place(None if step < 0 else steps[step][2], key_of[i], index_of[i])
         # Where all were read together, no record is to blame: what remains is the text.
         error.add_note(str(place) if step == _ALL else place)

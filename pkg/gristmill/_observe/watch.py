@@ -21,8 +21,8 @@ import numpy as np
 
 from gristmill import monitoring
 from gristmill._base.sizes import size_of
+from gristmill._engine.tracebacks import cut
 from gristmill._observe.passes import Opening
-from gristmill._observe.tracebacks import cut
 
 AT_ONCE = 128
 KEPT_DURATIONS = 8192
@@ -99,8 +99,7 @@ class Watch:
         self._due_ns = time.perf_counter_ns() + EVERY_NS
         kind = self._kind or type(iterator)
         try:
-            cuts = self.dataset is not None
-            iterator.__class__ = timed_class(kind, annotates=tracing(), cuts=cuts)
+            iterator.__class__ = timed_class(kind, annotates=tracing())
         except TypeError:  # Its class allows no other: it goes untimed.
             self.complete = False
             return
@@ -185,15 +184,15 @@ def tracing() -> bool:
 
 
 @functools.cache
-def timed_class(kind: type, annotates: bool, cuts: bool) -> type:
+def timed_class(kind: type, annotates: bool) -> type:
     """Return a class of iterators that differs from `kind` in that calls are timed.
 
-    If it `annotates`, calls are named in the trace of jax's profiler, too.  If it
-    `cuts`, Gristmill's own frames are cut from tracebacks.
+    If it `annotates`, calls are named in the trace of jax's profiler, too.
     """
     advance = kind.__next__  # type: ignore[attr-defined]
     if annotates:
         advance = _annotated(kind, advance)
+    noted = getattr(kind, "_CUT_IS_NOTED", True)
     clock = time.perf_counter_ns
 
     def __next__(self: Any) -> Any:
@@ -205,8 +204,7 @@ def timed_class(kind: type, annotates: bool, cuts: bool) -> type:
             element = advance(self)
         except BaseException as error:
             watch.count(self)
-            if cuts:
-                cut(error)
+            cut(error, noted)
             raise
         ended = clock()
         watch.times.append(began)

@@ -17,6 +17,7 @@ from gristmill._base.types import S, T, WorkerInitFn
 from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
+from gristmill._engine.no_output import warn_of_no_output
 from gristmill._engine.record_errors import Tally
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.workers import Place, check_place
@@ -169,6 +170,7 @@ class DataLoader(Epochs, Generic[T]):
             data_source=source,
             widened=compilation.differs_from_grain(sampler),
         )
+        warn_of_no_output(self._program, self._operations)
         self._watch_epochs(self._operations)
 
     @property

@@ -18,6 +18,7 @@ from gristmill._base.types import T
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
 from gristmill._engine.record_errors import Tally
+from gristmill._engine.tracebacks import cut
 from gristmill._engine.trial import NotTriedError
 from gristmill._engine.workers import check_workers
 from gristmill._observe.watch import Watch
@@ -93,6 +94,9 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
                     watch.outputs,
                     watch.next_ns / 1e9,
                 )
+            raise
+        except BaseException as error:
+            cut(error)
             raise
         return output
 

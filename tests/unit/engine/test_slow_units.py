@@ -29,8 +29,9 @@ def test_slow_units_are_reported_if_stalls_are(monkeypatch, stall_timeout, slow_
             stall_timeout=stall_timeout,
         )
     )
-    with pytest.raises(Asked, match=f"^{slow_s}$"):
+    with pytest.raises(Asked) as caught:
         next(iterator)
+    assert caught.value.args == (slow_s,)
 
 
 class Due:

@@ -208,7 +208,7 @@ def test_what_cannot_be_pickled_is_named(name):
     made = g.DataLoader(**(arguments | parts()[name]), worker_count=1)
     with pytest.raises(TypeError, match=r"cannot pickle '_thread.lock'") as caught:
         next(iter(made))
-    [note] = caught.value.__notes__
+    *_, note = caught.value.__notes__
     assert note.startswith(f"The {name} cannot be pickled, so it cannot be sent")
     assert "worker_count=0" in note
 

@@ -108,7 +108,7 @@ BAD_ARGUMENTS = [
     ({"operations": [g.Batch(0)]}, ValueError, "batch_size must be positive, got 0"),
     ({"operations": [g.Batch(2.5)]}, TypeError, r"of operations\[0\] must be an int"),
     ({"operations": [5]}, TypeError, r"operations\[0\] is 'int', which is neither"),
-    ({"operations": [Add]}, TypeError, r"operations\[0\] is 'Add', which is neither"),
+    ({"operations": [Add]}, TypeError, r"operations\[0\] is the class Add itself"),
     ({"source": []}, ValueError, "data_source, a list, has 0 records"),
     ({"source": 7}, TypeError, "data_source is a int, which has no __len__"),
 ]

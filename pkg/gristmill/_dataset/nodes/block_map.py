@@ -138,11 +138,14 @@ class BlockMapDatasetIterator(CountingIterator[T]):
     def _compute(self) -> None:
         """Make what waits ready, up to an element that fails."""
         elements, call = self._waiting, self._node._call
+        failure: Exception | None = None
         try:
             made, used = _made_of(elements, call.of_all), len(elements)
         except Exception as error:
+            failure = error
+        if failure is not None:
             elements = self._taken_again()
-            made, used = self._one_by_one(elements, error)
+            made, used = self._one_by_one(elements, failure)
         self._made = made[::-1]
         self._waiting, self._places = elements[used:], self._places[used:]
 

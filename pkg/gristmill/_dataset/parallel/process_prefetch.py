@@ -31,6 +31,7 @@ from gristmill._dataset.model.states import copied
 from gristmill._dataset.nodes.slicing import check_parts
 from gristmill._dataset.nodes.unsaved import may_lack_state
 from gristmill._dataset.nodes.with_options import options_of
+from gristmill._dataset.parallel.no_output import warn_of_no_output
 from gristmill._dataset.parallel.pipeline import (
     FRESH,
     ArithmeticPipeline,
@@ -88,9 +89,11 @@ def multiprocess_prefetch(
             f"`buffer_size` must be greater than 0, got {size}. Set"
             " per_worker_buffer_size to 1 or more."
         )
-    return ProcessPrefetchIterDataset(
+    made = ProcessPrefetchIterDataset(
         dataset, options, worker_init_fn, sequential_slice, streams, workers
     )
+    warn_of_no_output(made._pipeline)
+    return made
 
 
 class ProcessPrefetchIterDataset(IterDataset[T]):

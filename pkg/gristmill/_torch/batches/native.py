@@ -106,10 +106,10 @@ def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
         try:
             return table.gather(index)
         except (LookupError, TypeError, OverflowError, RuntimeError):
-            return fetch(as_list(batch))
+            changed = False
         except _Changed:
-            table = _table_of_own(dataset)
-        return gather_rows(batch)
+            table, changed = _table_of_own(dataset), True
+        return gather_rows(batch) if changed else fetch(as_list(batch))
 
     return gather_rows
 

@@ -10,6 +10,7 @@ protocol 5.  Where that pickle fails, cloudpickle takes its place, for classes f
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
 import functools
 import io
@@ -171,10 +172,9 @@ def dumps(thing: Any) -> Pickled:
     Raises:
         Exception: Whatever pickling raised.
     """
-    try:
+    with contextlib.suppress(Exception):
         return dumped(thing, _Pickler, _pool_of)
-    except Exception:
-        return dumped(thing, _BatchCloudPickler, _pool_of)
+    return dumped(thing, _BatchCloudPickler, _pool_of)
 
 
 def loads(pickled: Any, blobs: list[Bytes], places: Places) -> Any:

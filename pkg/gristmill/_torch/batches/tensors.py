@@ -16,6 +16,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from gristmill._base.describing import call_text
 from gristmill._base.types import Array, K, N, T
+from gristmill._engine.tracebacks import cut
 from gristmill.checkpoint import Checkpointable
 
 
@@ -38,7 +39,11 @@ class TensorIterator(Checkpointable, Iterator[T]):
         self._iterator = iterator
 
     def __next__(self) -> T:
-        element: T = as_tensor_tree(next(self._iterator))
+        try:
+            element: T = as_tensor_tree(next(self._iterator))
+        except Exception as error:
+            cut(error)
+            raise
         return element
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ successor of a dead worker is asked the same.  See `_core.Scheduler`, kind REQUE
 from __future__ import annotations
 
 import collections
+import contextlib
 import copyreg
 import dataclasses
 import io
@@ -129,11 +130,10 @@ def _pickled(request: Any) -> bytes:
     file = io.BytesIO()
     pickler = pickle.Pickler(file, 5)
     pickler.dispatch_table = _REDUCTIONS
-    try:
+    with contextlib.suppress(Exception):
         pickler.dump(request)
-    except Exception:
-        return open_files.dumps(request)
-    return file.getvalue()
+        return file.getvalue()
+    return open_files.dumps(request)
 
 
 def _reduced(tensor: torch.Tensor) -> Any:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gristmill import monitoring
 from gristmill._base.describing import call_text
+from gristmill._engine.tracebacks import cut
 from gristmill._observe.watch import Watch
 from gristmill._torch import epochs, private
 from gristmill._torch.indices.draws import as_list, drawn
+from gristmill._torch.iterators.no_output import warn_of_no_output
 from gristmill._torch.workers.trial import TorchTrial, copy_of
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     Their functions are called, and what they do to the iterator holds.
     """
 
+    # Torch's errors have no notes, and tests of users may match all of their text.
+    _CUT_IS_NOTED: ClassVar[bool] = False
     # Returns an iterator over a loader; set by the package, which imports this file.
     _iterate: ClassVar[Callable[[Any], LoaderIterator]]
     # Whether batches of indices are lists alone, and no `Drawn`.
@@ -39,6 +43,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     def _start(self, loader: Any, torch_class: type) -> None:
         """Complete what torch's base class has set up; profiles name `torch_class`."""
         self._profile_name = f"enumerate(DataLoader)#{torch_class.__name__}.__next__"
+        warn_of_no_output(self._index_sampler)
         # A copy, since a loader with persistent workers keeps its iterator.
         self._of = copy_of(loader)
         self._watch = Watch(self, monitoring.record_get_next, rests=True)
@@ -126,10 +131,14 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         watch.left -= 1
         if not watch.left:
             watch.start(self)
-        if self._steps_plainly and not (
-            private.profiler_enabled() or private.profiler._is_profiler_enabled
-        ):
-            batch = self._next_data()
-            self._num_yielded += 1
-            return batch
-        return super().__next__()
+        try:
+            if self._steps_plainly and not (
+                private.profiler_enabled() or private.profiler._is_profiler_enabled
+            ):
+                batch = self._next_data()
+                self._num_yielded += 1
+                return batch
+            return super().__next__()
+        except BaseException as error:
+            cut(error, self._CUT_IS_NOTED)
+            raise

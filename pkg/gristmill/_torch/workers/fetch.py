@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import random
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch.utils.data import IterDataPipe, default_collate
 
 from gristmill._base.epochs import here
 from gristmill._base.types import Alloc, Int64Array
-from gristmill._engine import failures
+from gristmill._engine import failures, tracebacks
 from gristmill._engine.stream import first_unpicklable
 from gristmill._torch import layout, private
 from gristmill._torch.batches import encoding, native, slot_collation
@@ -282,7 +283,9 @@ class FetchStream:
 
     def _failure(self) -> ExceptionWrapper:
         """The exception in hand, as torch sends it."""
-        return ExceptionWrapper(where=f"in DataLoader worker process {self._worker}")
+        kind, error, whole = sys.exc_info()
+        where = f"in DataLoader worker process {self._worker}"
+        return ExceptionWrapper((kind, error, tracebacks.shown(whole)), where)
 
 
 def _seeded(dataset: Any, seed: int | None) -> Any:

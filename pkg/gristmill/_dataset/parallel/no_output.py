@@ -1,0 +1,55 @@
+"""Warns of chains in workers that give nothing, as `gristmill._engine.no_output`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gristmill._base.user_lines import warn_user
+from gristmill._dataset.model.node import is_ours
+from gristmill._dataset.nodes.batch import BatchIterDataset
+from gristmill._dataset.nodes.map import (
+    FilterIterDataset,
+    MapWithIndexIterDataset,
+    RandomMapIterDataset,
+)
+from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
+from gristmill._dataset.parallel.pipeline import Pipeline
+from gristmill._engine.no_output import too_few
+
+# Nodes that give at most one element for each that they get.
+_NO_MORE = (FilterIterDataset, MapWithIndexIterDataset, RandomMapIterDataset)
+
+
+def warn_of_no_output(pipeline: Pipeline) -> None:
+    """Warn if no stream of a chain has an element, whatever its functions do."""
+    steps = []
+    node: Any = pipeline.dataset
+    while is_ours(node) and (node._stride is not None or isinstance(node, _NO_MORE)):
+        steps.append(node)
+        node = node._parent
+    if type(node) is not PrefetchIterDataset or pipeline.sequential:
+        return
+    try:
+        elements = len(node._parent)
+    except Exception:
+        return  # What computes the chain raises it in its turn.
+    # Part 0 has the most elements.
+    count = most = -(-elements // pipeline.parts)
+    dropping = None
+    for step in reversed(steps):
+        if isinstance(step, BatchIterDataset):
+            size = step._batch_size
+            full, rest = divmod(count, size)
+            if count and not full and step._drop_remainder:
+                dropping = too_few(count, str(step), size)
+            count = full + (rest > 0 and not step._drop_remainder)
+    if count:
+        return
+    reason = "There are no elements for it."
+    if dropping is not None:
+        reason = (
+            f"Each of its {pipeline.parts} streams has at most {most} of {elements}"
+            f" elements. {dropping} Batch before to_iter_dataset(), or pass streams=1,"
+            " fewer workers, a smaller batch size, or drop_remainder=False."
+        )
+    warn_user(f"This chain gives no element. {reason}")

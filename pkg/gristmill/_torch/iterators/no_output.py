@@ -1,0 +1,38 @@
+"""Warns of torch loaders that give nothing, as `gristmill._engine.no_output`."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import torch.utils.data
+from torch.utils.data import BatchSampler
+
+from gristmill._base.user_lines import warn_user
+
+# Where torch's loader calls `iter` for the user.
+_TORCH = str(pathlib.Path(torch.utils.data.__file__).parent) + "/"
+
+
+def warn_of_no_output(batches: Any) -> None:
+    """Warn if torch's batch sampler drops its only batch, of a known sampler.
+
+    A loader over nothing is meant, and the length of a sampler of the user's may be a
+    guess.
+    """
+    if type(batches) is not BatchSampler or not batches.drop_last:
+        return
+    sampler: Any = batches.sampler
+    if not type(sampler).__module__.startswith(("torch.utils.data.", "gristmill.")):
+        return
+    try:
+        samples = len(sampler)
+    except Exception:
+        return  # Iterating raises it in its turn.
+    if 0 < samples < batches.batch_size:
+        warn_user(
+            f"This loader gives no batch. It has {samples} samples,"
+            f" batch_size={batches.batch_size} and drop_last=True. Pass a smaller"
+            " batch_size, or drop_last=False.",
+            passing=_TORCH,
+        )

@@ -1,0 +1,106 @@
+"""Random steps get None where the sampler has no seed, which is an error once drawn."""
+
+import numpy as np
+import pytest
+
+import gristmill as g
+from gristmill import operations, transforms
+
+COUNT = 4
+
+
+def draw(x, rng):
+    return x + rng.integers(10)
+
+
+class Draw(g.RandomMapTransform):
+    def random_map(self, x, rng):
+        return draw(x, rng)
+
+
+class TfDraw(transforms.TfRandomMap):
+    def np_random_map(self, x, rng):
+        return draw(x, rng)
+
+
+class Helped(g.RandomMapTransform):
+    """Fails because something else than its generator is None."""
+
+    helper = None
+
+    def random_map(self, x, rng):
+        return self.helper.integers(10) if rng is not None else self.helper.lower()
+
+
+class OwnSampler:
+    def __len__(self):
+        return COUNT
+
+    def __getitem__(self, index):
+        return g.RecordMetadata(index=index, record_key=index)
+
+
+def loader(*steps, sampler=None, **arguments):
+    return g.DataLoader(
+        data_source=range(COUNT),
+        sampler=sampler or g.IndexSampler(COUNT, num_epochs=1),
+        operations=steps,
+        shard_options=g.NoSharding(),
+        **arguments,
+    )
+
+
+UNSEEDED = {
+    "a random map": lambda: loader(Draw()),
+    "TF's random map": lambda: loader(TfDraw()),
+    "one after a batch": lambda: loader(g.Batch(2), Draw()),
+    "an old operation": lambda: loader(operations.RandomMapOperation(draw)),
+    "a sequential sampler": lambda: loader(Draw(), sampler=g.SequentialSampler(COUNT)),
+    "a sampler of the user's": lambda: loader(Draw(), sampler=OwnSampler()),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEDED)
+def test_a_draw_without_a_seed_says_where_to_pass_one(name):
+    with pytest.raises(ValueError, match=r"requires a seed\..*Please pass seed="):
+        list(UNSEEDED[name]())
+
+
+@pytest.mark.multiprocess
+def test_a_draw_in_a_worker_says_where_to_pass_a_seed():
+    with pytest.raises(ValueError, match="`Draw` requires a seed"):
+        list(loader(Draw(), worker_count=1))
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_another_none_than_the_generator_is_named_as_it_is(seed):
+    sampler = g.IndexSampler(COUNT, num_epochs=1, seed=seed)
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute"):
+        list(loader(Helped(), sampler=sampler))
+
+
+def careful(library):
+    class Careful(library.RandomMapTransform):
+        def random_map(self, x, rng):
+            return x if rng is None else draw(x, rng)
+
+    return Careful()
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_a_step_that_draws_nothing_gives_what_grain_gives(seed):
+    import grain.python as grain  # Here, so that workers need not import it.
+
+    found, expected = (
+        list(
+            library.DataLoader(
+                data_source=[np.int64(i) for i in range(COUNT)],
+                sampler=library.IndexSampler(
+                    COUNT, library.NoSharding(), num_epochs=1, seed=seed
+                ),
+                operations=[careful(library)],
+            )
+        )
+        for library in (g, grain)
+    )
+    assert found == expected
