@@ -203,6 +203,8 @@ class Measurement:
         datasets: The nodes; none in a worker.
         next_number: The number of the next node's meter.
         updated_ns: When an element was last given out, by `time.perf_counter_ns`.
+        others_ns: Time in which other programs had the processor while the consumer
+            waited, as far as the system can tell.
         own: What this process has measured, as a worker.
         workers: What worker processes said last, by process.
     """
@@ -215,6 +217,7 @@ class Measurement:
         self._lock = threading.Lock()
         self.here = _Here()
         self.updated_ns = time.perf_counter_ns()
+        self.others_ns = 0
         self.own = WorkerNumbers(os.getpid(), self.updated_ns)
         self.workers: dict[tuple[bytes, int], WorkerNumbers] = {}
 
@@ -247,12 +250,13 @@ class Measurement:
         (root, nested_ns, nested_cpu_ns), cpu, began = started
         took: int = now - began
         cpu_took = took
+        others_ns = 0
         meter.asks_cpu = took > ASK_CPU_NS or meter.kind in WAITING
         if cpu is not None:
             cpu_took = min(time.thread_time_ns() - cpu[0], took)
             if sleeps() == cpu[1]:
                 # It never waited: the rest of the time other programs were at work.
-                took = cpu_took
+                others_ns, took = took - cpu_took, cpu_took
         here = self.here
         assert here.root is not None
         own = took - here.nested_ns - self.costs.call
@@ -263,6 +267,7 @@ class Measurement:
             meter.numbers.add_call(own, own_cpu, elements, direct)
             if root is None:
                 meter.numbers.begun += not direct
+                self.others_ns += direct * others_ns
                 self.updated_ns = now
         here.root = root
         here.nested_ns = nested_ns + took + self.costs.of_parent

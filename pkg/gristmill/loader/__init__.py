@@ -258,8 +258,8 @@ class DataLoader(Epochs, Generic[T]):
             seconds: About how long, in s; at most until the data ends.
             consume: Called with each output, as the loop that will use them; by
                 default they are dropped.
-            verify: Whether to try what is predicted, which takes about three times
-                `seconds` more: see `DataLoaderIterator.report`.
+            verify: Whether to try changes, which takes up to five times `seconds`
+                more: see `DataLoaderIterator.report`.
 
         Returns:
             A `Report`; where it is to `verify`, its `checks` are what was tried.

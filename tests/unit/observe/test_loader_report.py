@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import gristmill as grain
 from gristmill._engine import stage_times
 from gristmill._hot import run as hot_run
-from gristmill._observe.report import Check, Report
+from gristmill._observe.report import Change, Check, Report
 
 NO_THREADS = grain.ReadOptions(num_threads=0)
 SECONDS = 0.1
@@ -241,6 +242,39 @@ def test_what_is_no_length_of_time_is_refused(seconds):
 
 
 @pytest.mark.claim("report(verify=True)")
+class Waits:
+    """Waits for something that gives one record at a time, as a lock does."""
+
+    gate = threading.Lock()
+
+    def __len__(self):
+        return 10_000
+
+    def __getitem__(self, index):
+        with self.gate:
+            threading.Event().wait(2e-3)
+        return index
+
+
+def waiting_chain():
+    records = grain.MapDataset.source(Waits()).map(lambda x: x)
+    return records.to_iter_dataset(NO_THREADS).batch(4)
+
+
+@pytest.mark.parametrize(
+    "make", [waiting_chain, lambda: loader_of(Waits(), [Fast()], 0)]
+)
+def test_threads_that_give_nothing_are_tried_and_not_advised(make):
+    made = make()
+    text = "32 threads (ReadOptions.num_threads), not 0"
+    assert text in [change.text for change in made.report(SECONDS).untried]
+    report = made.report(SECONDS, verify=True)
+    check = next(check for check in report.checks if check.text == text)
+    assert check.predicted > 2 > check.found
+    assert not any(advice.text.startswith(text) for advice in report.advice)
+    assert text not in [change.text for change in report.untried]
+
+
 def test_outputs_from_a_cache_are_faster_than_those_that_are_computed():
     loader = loader_of(NUMBERS, [Slow()], 1)
     report = loader.report(SECONDS, verify=True)
@@ -257,12 +291,12 @@ def test_a_dataset_is_verified_from_its_beginning():
     taken(iterator, 3)
     state = iterator.get_state()
     texts = [check.text for check in iterator.report(True, SECONDS).checks]
-    assert texts == ["one more worker (1)"]
+    assert texts[0] == "one more worker (1)"
     assert iterator.get_state() == state
     prefetched = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
     report = prefetched.report(SECONDS, verify=True)
     texts = [check.text for check in report.checks]
-    assert texts == ["outputs from a cache", "one more worker (2)"]
+    assert texts[:2] == ["outputs from a cache", "one more worker (2)"]
 
 
 def work_on(element):
@@ -275,7 +309,7 @@ def test_data_that_ends_early_is_begun_again():
     iterator = iter(loader)
     taken(iterator, 4)
     report = iterator.report(verify=True, seconds=SECONDS)
-    assert [check.text for check in report.checks] == ["one more worker (1)"]
+    assert report.checks[0].text == "one more worker (1)"
 
 
 def test_too_few_outputs_are_said_to_tell_nothing():
@@ -346,8 +380,17 @@ def test_checks_are_shown_as_predicted_against_found():
         p95_s=0.0,
         p99_s=0.0,
         checks=(Check("one more worker (3)", 1.449, 1.38), Check("all", 812.3, None)),
+        untried=(
+            Change("4 workers", 2.0, workers=4),
+            Change("9 threads", 3.0, threads=9),
+            Change("8 actors", 2.0),
+        ),
     )
-    lines = str(report).split("\n")[-2:]
+    *lines, untried, by_hand = str(report).split("\n")[-4:]
+    assert untried == (
+        "Untried: 4 workers; 9 threads. report(verify=True) measures it."
+    )
+    assert by_hand == "Untried: 8 actors."
     assert lines == [
         "Check: one more worker (3): predicted 1.45x, found 1.38x",
         "Check: all: predicted 812x, too few outputs to tell",
