@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from gristmill import batching
 from gristmill._base.sizes import size_of
+from gristmill._dataset.model.names import line_of
 from gristmill._engine.stage_times import sleeps
 
 # A call after one that took less is taken to compute all the time, not to wait: asking
@@ -229,7 +230,7 @@ class Measurement:
         number = self.next_number
         self.next_number += 1
         if number == len(self.meters):
-            self.meters.append(Meter(number, str(dataset), kind))
+            self.meters.append(Meter(number, line_of(dataset), kind))
             self.datasets.append(dataset)
         self.meters[number].inputs.clear()
         return self.meters[number]

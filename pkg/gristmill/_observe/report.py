@@ -7,7 +7,8 @@ import html
 from collections.abc import Sequence
 from typing import Literal
 
-from gristmill._observe.summary import bytes_text, printable, time_text
+from gristmill._base.describing import printable
+from gristmill._observe.summary import bytes_text, time_text
 
 Limit = Literal[
     "read",

@@ -327,7 +327,7 @@ def test_streams_that_are_one_workers_cannot_have_more():
     report = iterator.report(verify=True, seconds=SECONDS)
     iterator.close()
     assert report.notes[-1] == (
-        "Not tried: one more worker, since each of the 1 streams is one worker's."
+        "Not tried: one more worker (2), since each of the 1 streams is one worker's."
     )
 
 

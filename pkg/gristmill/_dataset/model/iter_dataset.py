@@ -35,6 +35,7 @@ from gristmill._base.types import (
     T,
 )
 from gristmill._dataset.model import observer
+from gristmill._dataset.model.counted import Counted
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
@@ -95,7 +96,7 @@ class IterDatasetMeta(abc.ABCMeta):
         return build("IterDataset.zip", datasets, strict=strict)
 
 
-class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
+class IterDataset(Counted, Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
     """A dataset that is iterated over; each ``iter(ds)`` begins anew.
 
     A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which

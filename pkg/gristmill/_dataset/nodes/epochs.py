@@ -15,6 +15,7 @@ from gristmill._dataset.model.iterator import (
     ForwardingIterator,
 )
 from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.names import line_of
 from gristmill._dataset.model.node import ParentSpec, builds
 from gristmill._dataset.model.observer import as_inner
 
@@ -29,8 +30,8 @@ def map_dataset_in_epoch(dataset: MapDataset[T], epoch: int) -> MapDataset[T]:
     first = epoch * length
     if first > sys.maxsize - length:
         raise ValueError(
-            f"{dataset} has {length} elements and no epoch {epoch}. If it has no end,"
-            " leave out repeat(), or iterate over it only once."
+            f"{line_of(dataset)} has {length} elements and no epoch {epoch}. If it has"
+            " no end, leave out repeat(), or iterate over it only once."
         )
     return dataset.repeat().slice(slice(first, first + length))
 
@@ -39,6 +40,7 @@ def map_dataset_in_epoch(dataset: MapDataset[T], epoch: int) -> MapDataset[T]:
 class EpochIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements in one epoch; see `IterDataset.at_epoch`."""
 
+    _KEEPS_COUNT = True
     _KIND = "order"
     _AS_THEY_ARE = True
     _SAID = ("epoch",)

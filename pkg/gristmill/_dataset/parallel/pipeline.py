@@ -19,6 +19,7 @@ from gristmill._base.types import Alloc, WorkerInitFn
 from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.names import line_of
 from gristmill._dataset.model.node import chain_of, is_ours
 from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.model.options import DatasetOptions, MultiprocessingContext
@@ -131,7 +132,9 @@ class Pipeline:
         return FRESH if self.is_start(state) else packed(state)
 
     def unpicklable_note(self) -> str:
-        named = [(f"Dataset: {node}", node) for node in _sources_first(self.dataset)]
+        named = [
+            (f"Dataset: {line_of(node)}", node) for node in _sources_first(self.dataset)
+        ]
         name = first_unpicklable([*named, ("worker_init_fn", self.worker_init_fn)])
         return (
             f"{name or 'The pipeline'} cannot be pickled! Open files, locks and"
@@ -143,7 +146,7 @@ class Pipeline:
         """Iterates over one stream, from its beginning."""
         number = self.numbers[stream]
         with as_inner(), drawing_in(self.epoch):
-            iterator = iter(sliced(self.dataset, number, self.parts, self.sequential))
+            iterator = iter(self.part(number))
         context = getattr(iterator, "_ctx", None)
         if context is not None:
             context.dataset_options = self.options.merge(context.dataset_options)
@@ -151,6 +154,10 @@ class Pipeline:
                 process_index=number, process_count=self.parts
             )
         return iterator
+
+    def part(self, number: int) -> IterDataset[Any]:
+        """The chain of one part."""
+        return sliced(self.dataset, number, self.parts, self.sequential)
 
     def open_stream(self, stream: int, at: int = 0) -> DatasetStream:
         """What computes one stream; `at` is not used: elements have no numbers."""
