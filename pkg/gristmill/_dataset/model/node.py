@@ -12,7 +12,7 @@ import numpy as np
 from gristmill._base.checks import kind
 from gristmill._dataset.model import observer
 from gristmill._dataset.model.chain_text import chain_text
-from gristmill._dataset.model.names import node_text
+from gristmill._dataset.model.names import line_of, node_text
 from gristmill._dataset.model.stats import Stats
 
 S = TypeVar("S")
@@ -141,6 +141,10 @@ class Dataset:
 
     def __str__(self) -> str:
         return chain_text(self)
+
+    def __format__(self, spec: str) -> str:
+        # In a message, a dataset is one line.
+        return format(line_of(self), spec)
 
     def __repr__(self) -> str:
         return node_text(self)

@@ -15,7 +15,6 @@ from gristmill._dataset.model.iterator import (
     ForwardingIterator,
 )
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.names import line_of
 from gristmill._dataset.model.node import ParentSpec, builds
 from gristmill._dataset.model.observer import as_inner
 
@@ -30,8 +29,8 @@ def map_dataset_in_epoch(dataset: MapDataset[T], epoch: int) -> MapDataset[T]:
     first = epoch * length
     if first > sys.maxsize - length:
         raise ValueError(
-            f"{line_of(dataset)} has {length} elements and no epoch {epoch}. If it has"
-            " no end, leave out repeat(), or iterate over it only once."
+            f"{dataset} has {length} elements and no epoch {epoch}. If it has no end,"
+            " leave out repeat(), or iterate over it only once."
         )
     return dataset.repeat().slice(slice(first, first + length))
 

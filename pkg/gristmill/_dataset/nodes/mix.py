@@ -26,7 +26,6 @@ from gristmill._dataset.model.counted import Unknown, count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.names import line_of
 from gristmill._dataset.model.node import ParentSpec, builds, listed
 from gristmill._hot import steps
 from gristmill.batching import tree_rules
@@ -163,7 +162,7 @@ class MixedMapDataset(SelectingMapDataset[T]):
             for parent, proportion in zip(self._parents, self._proportions, strict=True)
         ]
         pairs = enumerate(zip(self._parents, lengths, strict=True))
-        empty = [f"index {i} ({line_of(parent)})" for i, (parent, n) in pairs if n == 0]
+        empty = [f"index {i} ({parent})" for i, (parent, n) in pairs if n == 0]
         if empty:
             raise ValueError(
                 "All datasets must have positive length for mixing, but dataset(s) "
@@ -201,8 +200,7 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
         for parent in self._parents:
             if len(parent) >= sys.maxsize:
                 raise ValueError(
-                    "Cannot concatenate infinite datasets."
-                    f" {line_of(parent)} is infinite."
+                    f"Cannot concatenate infinite datasets. {parent} is infinite."
                 )
         self._measure()
 

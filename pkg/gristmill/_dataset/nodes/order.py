@@ -28,7 +28,6 @@ from gristmill._dataset.model.blocks import (
 )
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.names import line_of
 from gristmill._dataset.model.node import ParentSpec, builds, with_parents
 
 # Indices in the text of a dataset that lists them. If there are more, it has the ends.
@@ -279,7 +278,7 @@ class RepeatMapDataset(IndexMapDataset[T]):
         check_flag("reseed_each_epoch", reseed_each_epoch)
         if len(parent) >= sys.maxsize:
             raise ValueError(
-                f"Repeating already infinite dataset {line_of(parent)} does nothing."
+                f"Repeating already infinite dataset {parent} does nothing."
             )
         self._num_epochs = num_epochs
         self._reseed_each_epoch = reseed_each_epoch

@@ -18,7 +18,6 @@ from gristmill._dataset.model.blocks import (
 )
 from gristmill._dataset.model.failing import note_element, record_of
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.names import line_of
 from gristmill._dataset.model.node import ParentSpec, builds
 from gristmill._dataset.model.spec import ShapeDtypeStruct
 from gristmill.sharding import AnyRemainder, Remainder, ShardOptions
@@ -38,8 +37,7 @@ def shard(
     check_mask_key(mask_key)
     if len(parent) >= sys.maxsize:
         raise ValueError(
-            f"{line_of(parent)} has no end, so it cannot be dealt out epoch by"
-            " epoch. Call shard"
+            f"{parent} has no end, so it cannot be dealt out epoch by epoch. Call shard"
             " before repeat."
         )
     how = Remainder(remainder)

@@ -19,7 +19,6 @@ from gristmill._base.types import Alloc, WorkerInitFn
 from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.names import line_of
 from gristmill._dataset.model.node import chain_of, is_ours
 from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.model.options import DatasetOptions, MultiprocessingContext
@@ -133,7 +132,7 @@ class Pipeline:
 
     def unpicklable_note(self) -> str:
         named = [
-            (f"Dataset: {line_of(node)}", node) for node in _sources_first(self.dataset)
+            (f"Dataset: {node}", node) for node in _sources_first(self.dataset)
         ]
         name = first_unpicklable([*named, ("worker_init_fn", self.worker_init_fn)])
         return (
