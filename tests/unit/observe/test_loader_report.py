@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import json
 import random
-import threading
 
 import numpy as np
 import pytest
@@ -12,7 +11,9 @@ import pytest
 import gristmill as grain
 from gristmill._engine import stage_times
 from gristmill._hot import run as hot_run
+from gristmill._observe import verifying
 from gristmill._observe.report import Change, Check, Report
+from gristmill._observe.running import Took
 
 NO_THREADS = grain.ReadOptions(num_threads=0)
 SECONDS = 0.1
@@ -241,40 +242,62 @@ def test_what_is_no_length_of_time_is_refused(seconds):
         iterator.report(verify=True, seconds=seconds)
 
 
-@pytest.mark.claim("report(verify=True)")
-class Waits:
-    """Waits for something that gives one record at a time, as a lock does."""
-
-    gate = threading.Lock()
-
-    def __len__(self):
-        return 10_000
-
-    def __getitem__(self, index):
-        with self.gate:
-            threading.Event().wait(2e-3)
-        return index
-
-
-def waiting_chain():
-    records = grain.MapDataset.source(Waits()).map(lambda x: x)
-    return records.to_iter_dataset(NO_THREADS).batch(4)
+CHANGES = (
+    Change("2 workers", 2.0, workers=2),
+    Change("32 threads", 8.0, threads=32),
+    Change("8 actors", 3.0),
+)
 
 
 @pytest.mark.parametrize(
-    "make", [waiting_chain, lambda: loader_of(Waits(), [Fast()], 0)]
+    ("of_threads", "of_workers", "advice"),
+    [
+        (102, 50, ["has to become cheaper: the best of what was tried, 32 threads,"]),
+        (150, 190, ["2 workers gave 1.90x", "32 threads gave 1.50x"]),
+    ],
 )
-def test_threads_that_give_nothing_are_tried_and_not_advised(make):
-    made = make()
-    text = "32 threads (ReadOptions.num_threads), not 0"
-    assert text in [change.text for change in made.report(SECONDS).untried]
-    report = made.report(SECONDS, verify=True)
-    check = next(check for check in report.checks if check.text == text)
-    assert check.predicted > 2 > check.found
-    assert not any(advice.text.startswith(text) for advice in report.advice)
-    assert text not in [change.text for change in report.untried]
+def test_changes_are_advised_by_what_trying_them_gave(
+    monkeypatch, of_threads, of_workers, advice
+):
+    def tried(trial, more, seconds, consume, kept=None, threads=None):
+        outputs = {2: of_workers, 1: 90, 0: 100}[more]
+        return Took([0.01], 0.0, 0, of_threads if threads else outputs, 1.0)
+
+    monkeypatch.setattr(verifying, "_tried", tried)
+    loader = loader_of(NUMBERS, [Fast()], 0)
+    report = loader.report(SECONDS)
+    report = dataclasses.replace(report, limit="read", untried=CHANGES)
+    found = verifying.verified(report, loader._trial(), SECONDS, None)
+    checks = [(check.text, check.predicted, check.found) for check in found.checks]
+    assert checks[1:] == [
+        ("2 workers", 2.0, of_workers / 100),
+        ("32 threads", 8.0, of_threads / 100),
+    ]
+    assert found.untried == CHANGES[2:]
+    assert len(found.advice) == len(advice)
+    for each, text in zip(found.advice, advice, strict=True):
+        assert text in each.text
 
 
+def test_a_trial_of_threads_reads_with_as_many_from_the_same_place():
+    ds = grain.MapDataset.range(100).map(float).to_iter_dataset(NO_THREADS)
+    iterator = iter(ds.batch(4))
+    taken(iterator, 3)
+    opened = verifying.ChainTrial(ds.batch(4), iterator).open(0, True, threads=32)
+    assert opened._parent._node._read_options == grain.ReadOptions(32, 500)
+    assert next(opened).tolist() == [12, 13, 14, 15]
+    opened.close()
+    loader = loader_of(NUMBERS, [Fast()], 0)
+    iterator = iter(loader)
+    taken(iterator, 3)
+    opened = iterator._trial().open(0, True, threads=32)
+    assert opened._reading_threads == 32
+    assert next(opened).tolist() == [12, 13, 14, 15]
+    opened.close()
+    assert loader._read_options == NO_THREADS
+
+
+@pytest.mark.claim("report(verify=True)")
 def test_outputs_from_a_cache_are_faster_than_those_that_are_computed():
     loader = loader_of(NUMBERS, [Slow()], 1)
     report = loader.report(SECONDS, verify=True)

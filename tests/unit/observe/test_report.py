@@ -146,7 +146,7 @@ def test_a_slow_decode_in_workers_limits():
 def test_a_slow_consumer_limits(workers):
     ds = grain.MapDataset.range(100_000).map(lambda x: x + 1).to_iter_dataset()
     ds = ds.batch(8).mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
-    report = ds.report(SECONDS, consume=lambda batch: work(20e-3))
+    report = ds.report(SECONDS, consume=lambda batch: work(0.1))
     assert report.limit == "consumer", str(report)
     assert report.stage is None
     assert report.waited < 0.1

@@ -131,9 +131,7 @@ class Pipeline:
         return FRESH if self.is_start(state) else packed(state)
 
     def unpicklable_note(self) -> str:
-        named = [
-            (f"Dataset: {node}", node) for node in _sources_first(self.dataset)
-        ]
+        named = [(f"Dataset: {node}", node) for node in _sources_first(self.dataset)]
         name = first_unpicklable([*named, ("worker_init_fn", self.worker_init_fn)])
         return (
             f"{name or 'The pipeline'} cannot be pickled! Open files, locks and"
