@@ -301,6 +301,7 @@ def test_weights_of_mixed_map_datasets_are_for_their_names():
         g.MapDataset.mix(list(named.values()), {"a": 1, "b": 2})
 
 
+@pytest.mark.claim('MapDataset.mix({"a": a, "b": b}, {"a": 1, "b": 2})')
 @pytest.mark.parametrize("weights", [None, {"b": 1, "a": 3}])
 def test_map_datasets_mixed_by_name_are_those_of_iter_datasets(weights):
     parts = {"b": g.MapDataset.range(5), "a": g.MapDataset.range(10, 30)}

@@ -197,6 +197,7 @@ def test_a_node_of_a_user_is_told_by_its_class_and_what_it_keeps():
     assert str(Third(ELEMENTS, 3).batch(2)).split("\n")[1] == "a Third(every=3)"
 
 
+@pytest.mark.claim("print(ds)")
 def test_a_chain_prints_each_node_above_what_it_reads():
     parts = [RANGE.shuffle(1).map(Half()), RANGE.seed(3)]
     ds = grain.MapDataset.mix(parts).to_iter_dataset(grain.ReadOptions(2, 4)).batch(4)
