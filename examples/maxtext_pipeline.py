@@ -7,6 +7,8 @@ into rows of 128 tokens and turned into inputs and targets. Each of two hosts ta
 share of the documents, with worker processes, and its place is checkpointed by Orbax
 where that is installed. Then the same rows are read elastically: two hosts stop, three
 go on from what one of them saved, and no row is lost or read twice.
+
+    pip install 'gristmill[convert,orbax]' tokenizers
 """
 
 import argparse

@@ -4,6 +4,8 @@ What the examples `train_photographs.py` and `torch_photographs.py` read: twelve
 photographs of scikit-image and scikit-learn are the classes, tiles of them the
 pictures.  Tiles to test with are from the middle quarter of each, tiles to train with
 from the rest, so that no pixel is in both.
+
+    pip install 'gristmill[image]' scikit-image scikit-learn
 """
 
 import argparse

@@ -10,6 +10,8 @@ each way the script prints the time to the first batch, how many rows and tokens
 a second, and how much of its time a training step of one second spends waiting.
 
 The same code runs with Gristmill and with Grain.
+
+    pip install 'gristmill[convert]' tokenizers
 """
 
 import argparse

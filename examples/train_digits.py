@@ -8,6 +8,8 @@ worker processes, and fed to a small network in pure JAX. Then the run stops in 
 middle of an epoch, as a preempted job would, and a new iterator goes on from the
 saved state with the very batch that would have come next.  At the end stands a table
 of how well each digit is told, and a picture of those that were not.
+
+    pip install 'gristmill[demo]'
 """
 
 import argparse

@@ -53,3 +53,63 @@ def test_no_test_imports_tensorflow_by_another_way():
         if imports.search(path.read_text())
     }
     assert found == programs
+
+
+# What code uses, as a pattern, of which extra.
+USES = {
+    "convert": r"\barray_record\.python\b|\bgristmill convert\b",
+    "parquet": r"\bimport pyarrow\b|\bParquetDataSource\(|\bParquetIterDataset\(",
+    "image": r"\bPIL\b|\bDecodeImage\(",
+    "remote": r"\bimport fsspec\b",
+    "torch": r"\bimport torch\b|\bgristmill\.torch\b|\bfrom torch\b",
+    "jax": r"\bimport jax\b|\bgristmill\.jax\b|\bfrom jax\b",
+    "orbax": r"\borbax\b|\bCheckpointSave\(|\bCheckpointRestore\(",
+    "prometheus": r"\bprometheus_client\b",
+    "ray": r"\bimport ray\b|\bgristmill\.ray\b",
+    "beam": r"\bgristmill\.beam\b|\bapache_beam\b",
+}
+BLOCK = re.compile(r"^```(?:python|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PAGES = ["README.md", "docs/images.md", "docs/record-files.md", "docs/torch.md"]
+PAGES += ["docs/convert.md", "docs/checkpointing.md", "docs/quickstart.md"]
+EXAMPLES = sorted(path.name for path in (extras.ROOT / "examples").glob("*.py"))
+
+
+def used(code):
+    return {extra for extra, pattern in USES.items() if re.search(pattern, code)}
+
+
+def named(text):
+    """The extras in each ``pip install`` of Gristmill in a text."""
+    found = re.findall(r"pip install '(?:gristmill|\.)\[([a-z,]+)\]'", text)
+    return [{*extras.split(",")} for extras in found]
+
+
+def test_every_extra_of_users_has_a_pattern():
+    of_developers = {"bench", "demo", "dev", "docs", "lint", "test", "wheel"}
+    assert {*USES} == {*extras.PROJECT["optional-dependencies"]} - of_developers
+
+
+def test_install_lines_of_the_readme_have_what_its_code_uses():
+    text = (extras.ROOT / "README.md").read_text()
+    code = "\n".join(BLOCK.findall(text))
+    lines = [names for names in named(text) if len(names) > 1]
+    assert len(lines) == 2
+    # A record that the README shows how to read may be a picture or a row.
+    needed = used(code) | {"image", "parquet"}
+    assert all(names == needed for names in lines)
+
+
+@pytest.mark.parametrize("page", PAGES[1:])
+def test_a_page_names_the_extras_that_its_code_uses(page):
+    text = (extras.ROOT / page).read_text()
+    names = set(",".join(re.findall(r"(?:gristmill|`)\[([a-z,]+)\]", text)).split(","))
+    assert used("\n".join(BLOCK.findall(text))) - names == set()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_names_the_extras_that_it_uses(name):
+    text = (extras.ROOT / "examples" / name).read_text()
+    needed = used(text.partition('"""\n\n')[2])
+    (line, *_) = named(text) or [set()]
+    # That of the demo has packages that others bring.
+    assert needed - line == set() or line == {"demo"}

@@ -126,6 +126,9 @@ assert_type(kept.shard(rank, "pad", mask_key=None), MapDataset[Any])
 
 # Several datasets.
 assert_type(grain.MapDataset.mix([numbers, kept], [1, 2]), MapDataset[int])
+assert_type(
+    grain.MapDataset.mix({"a": numbers, "b": kept}, {"a": 1, "b": 2}), MapDataset[int]
+)
 assert_type(grain.MapDataset.concatenate([numbers, kept]), MapDataset[int])
 assert_type(grain.MapDataset.zip([numbers, numbers]), MapDataset[tuple[Any, ...]])
 zipped: MapDataset[tuple[int, str]] = ZipMapDataset([numbers, numbers.map(str)])
@@ -134,6 +137,7 @@ assert_type(zipped.map(lambda pair: pair[1]), MapDataset[str])
 # The same after the change to iteration.
 stream = kept.to_iter_dataset(grain.ReadOptions(num_threads=0))
 assert_type(stream, IterDataset[int])
+assert_type(len(stream), int)
 assert_type(stream.map(halve).filter(lambda x: x > 1), IterDataset[float])
 assert_type(stream.block_map(halves, block_size=8), IterDataset[float])
 assert_type(stream.random_map(lambda x, rng: str(rng.random())), IterDataset[str])

@@ -110,7 +110,28 @@ assert_type(grain.load(Rows(), batch_size=2), grain.DataLoader[Any])
 assert_type(
     grain.load([1, 2, 3], transformations=[grain.Batch(2)]), grain.DataLoader[Any]
 )
-assert_type(grain.load({"x": np.zeros((6, 2))}), grain.DataLoader[Any])
+assert_type(grain.load({"x": np.zeros((6, 2))}), grain.DataLoader[dict[str, Any]])
+assert_type(
+    grain.load({"x": np.zeros((6, 2))}, batch_size=2, worker_count=0),
+    grain.DataLoader[dict[str, npt.NDArray[Any]]],
+)
+assert_type(
+    grain.load([1, 2, 3], batch_size=2, drop_remainder=True),
+    grain.DataLoader[npt.NDArray[Any]],
+)
+rows_of_float32 = [np.zeros(2, np.float32)]
+assert_type(
+    grain.load(rows_of_float32, batch_size=2, shuffle=True, seed=1),
+    grain.DataLoader[npt.NDArray[np.float32]],
+)
+assert_type(
+    grain.load([{"x": row} for row in rows_of_float32], batch_size=2),
+    grain.DataLoader[dict[str, npt.NDArray[np.float32]]],
+)
+assert_type(grain.load(np.zeros((6, 2)), batch_size=2), grain.DataLoader[Any])
+anything: list[Any] = [1]
+assert_type(grain.load(anything, batch_size=2), grain.DataLoader[Any])
+assert_type(grain.load(anything), grain.DataLoader[Any])
 for row in grain.load(Rows(), num_epochs=1):
     assert_type(row["key"], int)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import reprlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 # Characters of a value that has a text of its own.
@@ -21,6 +23,8 @@ class _Short(reprlib.Repr):
         shape = getattr(x, "shape", None)
         if isinstance(shape, tuple) and shape and hasattr(x, "dtype"):
             return f"{x.dtype}[{','.join(map(str, shape))}]"
+        if hasattr(type(x), "_shown"):
+            return str(x._shown())
         if isinstance(x, type) or inspect.isroutine(x):
             return x.__qualname__
         kind: Any = type(x)
@@ -42,6 +46,30 @@ def call_text(what: object, *first: Any, **arguments: Any) -> str:
     texts = [value_text(value) for value in first]
     texts += [f"{name}={value_text(value)}" for name, value in arguments.items()]
     return f"{type(what).__name__}({', '.join(texts)})"
+
+
+def printable(text: str, besides: str = "") -> str:
+    """Return a text with a space for each character that cannot be shown.
+
+    Characters in `besides` stay.
+    """
+    return "".join(c if c.isprintable() or c in besides else " " for c in text)
+
+
+def call_html(what: object, arguments: Mapping[str, str | Sequence[str]]) -> str:
+    """Return the call that makes an object as a table, for a notebook.
+
+    Args:
+        what: The object, of which the class is named.
+        arguments: The text of each; of several things that of each, in their order.
+    """
+    rows = []
+    for name, value in arguments.items():
+        texts = [value] if isinstance(value, str) else value
+        shown = "<br>".join(html.escape(printable(text)) for text in texts)
+        rows.append(f"<tr><th>{html.escape(name)}</th><td>{shown}</td></tr>\n")
+    name = html.escape(type(what).__name__)
+    return f"<table>\n<caption>{name}</caption>\n{''.join(rows)}</table>\n"
 
 
 def kept_arguments(what: object) -> dict[str, Any]:

@@ -1,42 +1,57 @@
-"""``gristmill bench``: measures how fast the records of a file are read."""
+"""``gristmill bench``: measures how fast the records of files are read."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from gristmill import _core, loader, samplers, sources, transforms
+from gristmill import _core, loader, samplers, transforms
+from gristmill._base.sizes import size_of
 from gristmill._base.types import Int64Array
-from gristmill._cli.terminal import STYLE, amount, count, number_from, rate, table
-from gristmill._convert import finding
-from gristmill._convert.inputs import TFRecordInput, reading, steps_of
-from gristmill._convert.paths import regular
+from gristmill._cli.opening import Opened, open_files
+from gristmill._cli.terminal import (
+    STYLE,
+    amount,
+    count,
+    number_from,
+    rate,
+    share,
+    table,
+)
+from gristmill._convert.inputs import STEP_BYTES, reading
 from gristmill._convert.problem import Problem
 
 DESCRIPTION = """\
-Measure how fast the records of an ArrayRecord or an uncompressed TFRecord file are
-read: in order, shuffled, and shuffled through a DataLoader.  The same bytes are read
-beside it with bare preads: 1 MiB each in order; shuffled, one for each record, or for
-each chunk of records.  The last column is the speed in parts of that, in records per
-second.  The preads are a loop in Python: in order it is as fast as the system; small
-records shuffled are read by it more slowly than by Gristmill's native code.
+Measure how fast the records of files are read that a source of Gristmill reads:
+ArrayRecord, TFRecord, Parquet, WebDataset's tar files, Bagz, a folder of shards of one
+of these, a folder of TFDS, and a folder of class folders of images.  They are read in
+order, shuffled, and shuffled through a DataLoader.  JSON lines and compressed TFRecord
+files can only be read in order.
 
-The file is read once before, so that it is in memory if it fits there; every record's
-checksum is compared.  The index of a TFRecord file is kept beside it, as a DataLoader
+The same bytes are read with bare preads: 1 MiB each in order; shuffled, if the places
+of records are known (ArrayRecord, TFRecord), one for each record, or for each chunk of
+records.  The last column is the speed in parts of that, in records per second.  The
+preads are a loop in Python: in order it is as fast as the system; small records
+shuffled are read by it more slowly than by Gristmill's native code.
+
+Files are read once before, so that they are in memory if they fit there.  Checksums of
+records are compared.  The index of a TFRecord file is kept next to it, as a DataLoader
 that reads it does.
 """
 
 EPILOG = """\
 examples:
   gristmill bench train.array_record
-  gristmill bench train.array_record --workers 0,4,8 --seconds 5
+  gristmill bench out/train --workers 0,4,8 --seconds 5
+  gristmill bench 'data/*.parquet'
 """
 NOTE = """\
 pread shuffled is a Python loop of one os.preadv a record or chunk: where these are
@@ -65,12 +80,12 @@ class Rate(NamedTuple):
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
-    purpose = "measure how fast a file is read, beside bare preads"
+    purpose = "measure how fast files are read, next to bare preads"
     parser = commands.add_parser(
         "bench", help=purpose, description=DESCRIPTION, epilog=EPILOG, **STYLE
     )
     add = parser.add_argument
-    add("file", metavar="FILE", help="an ArrayRecord or TFRecord file")
+    add("files", nargs="+", metavar="FILE", help="a file, a folder, or a 'pattern*'")
     add(
         "--workers",
         type=_numbers,
@@ -97,73 +112,42 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure a file, and print a table."""
-    (path,) = finding.expand([arguments.file])
-    if not os.path.isdir(path):
-        regular(path)
-    with reading(path):
-        source, reader, places = _open(path)
-        if not len(reader):
-            raise Problem(f"{path}: it has no records, so there is nothing to measure.")
-        with open(path, "rb", buffering=0) as file:
-            while file.read(BLOCK_BYTES):  # So that it is in memory.
-                pass
-        rates = list(_measure(source, reader, places, arguments))
-    print(_as_json(path, rates) if arguments.json else _as_table(path, reader, rates))
+    """Measure files of one format, and print a table."""
+    opened = open_files(arguments.files)
+    with reading(opened.name):
+        if not opened.records:
+            raise Problem(
+                f"{opened.name}: it has no records, so there is nothing to measure."
+            )
+        for path in opened.files:  # So that they are in memory.
+            with open(path, "rb", buffering=0) as file:
+                while file.read(BLOCK_BYTES):
+                    pass
+        rates = list(_measure(opened, arguments))
+    print(_as_json(opened, rates) if arguments.json else _as_table(opened, rates))
     return 0
 
 
-# Where the bytes of some records lie: two arrays, where they begin and end.
-Places = Callable[[Int64Array], tuple[Int64Array, Int64Array]]
-
-
-def _open(path: str) -> tuple[Any, _core.RecordReader, Places]:
-    """Return the file as a source, as a reader, and the places of its records."""
-    form = finding.format_of(path, choices=())
-    if form == "array_record":
-        file = _core.RecordFile(path)
-
-        def limits_of(records: Int64Array) -> tuple[Int64Array, Int64Array]:
-            chunks = (records // file.group_size).tolist()
-            limits = np.array([file.chunk(chunk)[:2] for chunk in chunks], np.int64)
-            return limits[:, 0], limits[:, 1]
-
-        return sources.ArrayRecordDataSource(path), file, limits_of
-    if form == "tfrecord" and not TFRecordInput(path).compression:
-        reader = TFRecordInput(path).open()
-        # Each record has 12 bytes before and 4 behind it.
-        ends = np.cumsum(reader.sizes(np.arange(len(reader))) + 16)
-        begins = np.concatenate([[0], ends[:-1]])
-        source = sources.TFRecordDataSource(path)
-        return source, reader, lambda records: (begins[records], ends[records])
-    raise Problem(
-        f"{path}: only ArrayRecord and uncompressed TFRecord files can be read in any"
-        f" order. Convert it with: gristmill convert {path} OUT"
-    )
-
-
-def _measure(
-    source: Any,
-    reader: _core.RecordReader,
-    places: Places,
-    arguments: argparse.Namespace,
-) -> Iterator[Rate]:
+def _measure(opened: Opened, arguments: argparse.Namespace) -> Iterator[Rate]:
     batch_size, seconds = arguments.batch_size, arguments.seconds
-    order = np.empty(min(len(reader), MOST_RECORDS), np.int64)
-    _core.KeyPlan.range(len(reader)).shuffle(SEED).fill(0, 1, order)
-    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    bare = _total("pread in order", _preads_in_order(reader), seconds)
-    yield bare
-    in_order = list(itertools.islice(steps_of(reader), MOST_STEPS))
-    reads = _reads(reader, in_order)
-    yield _total("read in order", reads, seconds, bare.records_per_s)
-    bare = _total("pread shuffled", _preads(reader, places, batches), seconds)
+    bare = _total("pread in order", _preads_in_order(opened), seconds)
     yield bare
     limit = bare.records_per_s
-    yield _total("read shuffled", _reads(reader, batches), seconds, limit)
+    yield _total("read in order", _in_order(opened), seconds, limit)
+    if opened.source is None:
+        return
+    order = np.empty(min(opened.records, MOST_RECORDS), np.int64)
+    _core.KeyPlan.range(opened.records).shuffle(SEED).fill(0, 1, order)
+    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    limit = 0.0
+    if opened.places is not None:
+        bare = _total("pread shuffled", _preads(opened, batches), seconds)
+        yield bare
+        limit = bare.records_per_s
+    yield _total("read shuffled", _reads(opened, batches), seconds, limit)
     for number in arguments.workers:
         name = f"DataLoader, {count(number, 'worker')}"
-        yield _total(name, _loads(source, number, batch_size), seconds, limit)
+        yield _total(name, _loads(opened, number, batch_size), seconds, limit)
 
 
 # Records, their bytes, and the time that these took, in s.
@@ -183,45 +167,77 @@ def _total(
     return Rate(name, records, done, elapsed, limit)
 
 
-def _preads_in_order(reader: _core.RecordReader) -> Iterator[Step]:
-    size = os.path.getsize(reader.path)
+def _preads_in_order(opened: Opened) -> Iterator[Step]:
     buffer = bytearray(BLOCK_BYTES)
-    at = 0
-    with open(reader.path, "rb", buffering=0) as file:
-        while True:
-            start = time.perf_counter()
-            done = os.preadv(file.fileno(), [buffer], at)
-            yield done / size * len(reader), done, time.perf_counter() - start
-            at = (at + done) % size
+    per_byte = opened.records / max(opened.bytes, 1)
+    for path in itertools.cycle(opened.files):
+        with open(path, "rb", buffering=0) as file:
+            at = 0
+            while True:
+                start = time.perf_counter()
+                done = os.preadv(file.fileno(), [buffer], at)
+                took = time.perf_counter() - start
+                if not done:
+                    break
+                yield done * per_byte, done, took
+                at += done
 
 
-def _preads(
-    reader: _core.RecordReader, places: Places, batches: list[Int64Array]
-) -> Iterator[Step]:
-    with open(reader.path, "rb", buffering=0) as file:
-        number = file.fileno()
+def _preads(opened: Opened, batches: list[Int64Array]) -> Iterator[Step]:
+    assert opened.places is not None
+    with contextlib.ExitStack() as stack:
+        files = [
+            stack.enter_context(open(path, "rb", buffering=0)).fileno()
+            for path in opened.files
+        ]
         for batch in itertools.cycle(batches):
             # Records of one chunk are read by one pread.
-            begins, ends = np.unique(places(batch), axis=1)
+            parts, begins, ends = np.unique(opened.places(batch), axis=1)
             buffer = memoryview(bytearray(int((ends - begins).max())))
             sizes = (ends - begins).tolist()
-            wanted = list(zip(begins.tolist(), sizes, strict=True))
+            numbers = [files[part] for part in parts.tolist()]
+            wanted = list(zip(numbers, begins.tolist(), sizes, strict=True))
             done = 0
             start = time.perf_counter()
-            for offset, size in wanted:
+            for number, offset, size in wanted:
                 done += os.preadv(number, [buffer[:size]], offset)
             yield len(batch), done, time.perf_counter() - start
 
 
-def _reads(reader: _core.RecordReader, batches: list[Int64Array]) -> Iterator[Step]:
+def _in_order(opened: Opened) -> Iterator[Step]:
+    """Read in steps of about 4 MiB; what has no numbers from its beginning on."""
+    each = max(1, STEP_BYTES // max(1, opened.bytes // opened.records))
+    if opened.source is not None:
+        begins = range(0, opened.records, each)
+        steps = [np.arange(i, min(i + each, opened.records)) for i in begins]
+        yield from _reads(opened, steps)
+    while True:
+        records = opened.stream()
+        start = time.perf_counter()
+        while some := list(itertools.islice(records, each)):
+            took = time.perf_counter() - start
+            yield len(some), size_of(some), took
+            start = time.perf_counter()
+
+
+def _reads(opened: Opened, batches: list[Int64Array]) -> Iterator[Step]:
+    reader, source = opened.reader, opened.source
+    together = getattr(source, "__getitems__", None)
     for batch in itertools.cycle(batches):
         start = time.perf_counter()
-        contents, _ = reader.read_many(batch, packed=True)
-        yield len(batch), len(contents), time.perf_counter() - start
+        if reader is not None:
+            contents, _ = reader.read_many(batch, packed=True)
+            yield len(batch), len(contents), time.perf_counter() - start
+            continue
+        keys = batch.tolist()
+        found = [source[key] for key in keys] if together is None else together(keys)
+        took = time.perf_counter() - start
+        yield len(batch), size_of(found), took
 
 
-def _loads(source: Any, workers: int, batch_size: int) -> Iterator[Step]:
+def _loads(opened: Opened, workers: int, batch_size: int) -> Iterator[Step]:
     """Take batches of a DataLoader after its first, when its workers are there."""
+    source: Any = opened.source
     batches: Any = iter(
         loader.DataLoader(
             data_source=source,
@@ -233,23 +249,27 @@ def _loads(source: Any, workers: int, batch_size: int) -> Iterator[Step]:
     next(batches)
     start = time.perf_counter()
     for batch in batches:
-        size = sum(map(len, batch))
-        yield len(batch), size, time.perf_counter() - start
+        took = time.perf_counter() - start
+        yield len(batch), size_of(batch), took
         start = time.perf_counter()
 
 
-def _as_table(path: str, reader: _core.RecordReader, rates: list[Rate]) -> str:
+def _as_table(opened: Opened, rates: list[Rate]) -> str:
     rows = [("", "records/s", "MB/s", "of pread")]
     for each in rates:
-        share = f"{each.records_per_s / each.limit:.2f}" if each.limit else ""
+        part = share(each.records_per_s / each.limit) if each.limit else ""
         megabytes = each.record_bytes / each.seconds / 1e6
-        rows.append((each.name, rate(each.records_per_s), rate(megabytes), share))
-    size = amount(os.path.getsize(path))
-    title = f"{path}: {count(len(reader), 'record')}, {size}"
-    return f"{title}\n\n{table(rows)}\n\n{NOTE.rstrip()}"
+        rows.append((each.name, rate(each.records_per_s), rate(megabytes), part))
+    files = "" if len(opened.files) == 1 else f"{count(len(opened.files), 'file')}, "
+    size = amount(opened.bytes)
+    title = f"{opened.name}: {files}{count(opened.records, 'record')}, {size}"
+    notes = [opened.note] if opened.note else []
+    if opened.places is not None:
+        notes.append(NOTE.rstrip())
+    return "\n\n".join([title, table(rows), *notes])
 
 
-def _as_json(path: str, rates: list[Rate]) -> str:
+def _as_json(opened: Opened, rates: list[Rate]) -> str:
     rows = [
         {
             "name": each.name,
@@ -259,7 +279,7 @@ def _as_json(path: str, rates: list[Rate]) -> str:
         }
         for each in rates
     ]
-    return json.dumps({"path": path, "rates": rows})
+    return json.dumps({"path": opened.name, "rates": rows})
 
 
 def _numbers(text: str) -> list[int]:

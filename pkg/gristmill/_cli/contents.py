@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gristmill import _core, errors
+from gristmill import _core, errors, sources
 from gristmill._base.progress import Progress
 from gristmill._base.types import Int64Array
+from gristmill._cli.forms import Form
 from gristmill._convert.finding import Format
 from gristmill._convert.inputs import (
     Input,
@@ -46,7 +47,8 @@ class Sizes:
     exact: bool
     total: int
     least: int
-    median: int
+    # None of several files: their sizes are not kept.
+    median: int | None
     mean: float
     most: int
     histogram: list[tuple[int, int]]
@@ -79,7 +81,7 @@ class Contents:
 
 
 def examine(
-    path: str, form: Format, head: int, verify: bool, progress: Progress
+    path: str, form: Form, head: int, verify: bool, progress: Progress
 ) -> Contents:
     """Find out what a file holds.
 
@@ -98,6 +100,10 @@ def examine(
     with reading(path):
         if form == "parquet":
             found = _parquet(ParquetInput(path, "json"), head, verify, progress)
+        elif form in ("tar", "bag"):
+            made = sources.TarDataSource if form == "tar" else sources.BagDataSource
+            found = _file(made(path).reader, head, verify, progress)
+            found |= {"format": "tar" if form == "tar" else "Bagz"}
         elif form == "jsonl":
             found = _stream(JsonLinesInput(path, "json"), head, verify)
             found["format"] = "JSON lines"
@@ -156,12 +162,13 @@ def _sizes_of_file(file: _core.RecordReader) -> Sizes | None:
         starts = np.linspace(0, total - length, runs).astype(np.int64)
         wanted = (starts[:, None] + np.arange(length)).reshape(-1)
     try:
-        return _sizes(file.sizes(wanted), total)
+        return sizes_of(file.sizes(wanted), total)
     except errors.CorruptRecord:
         return None  # What can be read is told nevertheless.
 
 
-def _sizes(sizes: Int64Array, total: int) -> Sizes | None:
+def sizes_of(sizes: Int64Array, total: int) -> Sizes | None:
+    """Return how large some records are, of `total` ones; None if there are none."""
     if not len(sizes):
         return None
     exponents = np.ceil(np.log2(sizes + 1)).astype(np.int64)
@@ -235,7 +242,7 @@ def _stream(source: Input, head: int, verify: bool) -> dict[str, Any]:
         damaged.append(Damage(len(sizes), 1, f"{problem} Nothing after it was read."))
     return {
         "records": len(sizes),
-        "sizes": _sizes(np.array(sizes, dtype=np.int64), len(sizes)),
+        "sizes": sizes_of(np.array(sizes, dtype=np.int64), len(sizes)),
         "damaged": damaged,
         "head": first,
     }

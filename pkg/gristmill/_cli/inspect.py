@@ -12,16 +12,19 @@ from typing import Any
 
 from gristmill._base.progress import shown
 from gristmill._cli import contents
+from gristmill._cli.forms import files_by_form, form_of
 from gristmill._cli.records import show
 from gristmill._cli.terminal import STYLE, amount, bar, count, number_from, table
+from gristmill._cli.totals import Totals, totals, totals_of_plain
 from gristmill._convert import finding
 from gristmill._convert.paths import files_below, regular
 from gristmill._convert.problem import Problem
 
 DESCRIPTION = """\
-Tell what files hold: how many records in how many chunks, how they were written, how
+Show what files hold: how many records in how many chunks, how they were written, how
 large they are, and the first ones.  Works for ArrayRecord, TFRecord (plain, gzip or
-zlib), Parquet and JSON lines.
+zlib), Parquet, JSON lines, tar and Bagz.  The files of a folder are added up: one
+summary for each format, or, of other files, such as images, one of all of them.
 
 With --verify every record is read and its checksum compared: all damaged records are
 listed with their places, and the command ends with 1 if there are any.
@@ -30,6 +33,7 @@ listed with their places, and the command ends with 1 if there are any.
 EPILOG = """\
 examples:
   gristmill inspect train.array_record
+  gristmill inspect out/
   gristmill inspect out/train-* --verify --head 0
   gristmill inspect 'data/*.tfrecord' --json | jq .records
 """
@@ -67,50 +71,89 @@ def add_to(commands: Any) -> None:
     add(
         "--json",
         action="store_true",
-        help="print a JSON object in one line for each file",
+        help="print a JSON object in one line for each file or folder",
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what each file holds; return 1 if one is not as it should be."""
-    wrong = False
-    for number, path in enumerate(_files(arguments.files)):
-        if number and not arguments.json:
-            print()
-        progress = shown()
-        try:
-            regular(path)
-            form = arguments.form or finding.format_of(path, contents.FORMATS)
-            found = contents.examine(
-                path, form, arguments.head, arguments.verify, progress
-            )
-        except Problem as problem:
-            wrong = True
-            sys.stdout.flush()
-            if arguments.json:
-                print(json.dumps({"path": path, "error": str(problem)}))
-            else:
-                print(f"gristmill: {problem}", file=sys.stderr)
-            continue
-        finally:
-            progress.end()
-        wrong |= bool(found.damaged)
-        print(_as_json(found) if arguments.json else _as_text(found))
-    return 1 if wrong else 0
-
-
-def _files(names: list[str]) -> list[str]:
-    found = []
-    for path in finding.expand(names):
+    """Print what each file and folder holds; return 1 if one is not as it should be."""
+    report = _Printer(arguments.json)
+    for path in finding.expand(arguments.files):
         if os.path.isdir(path):
-            below = files_below(path, follow_links=True)
-            if not below:
-                raise Problem(f"{path}: this folder holds no files.")
-            found += [os.path.join(path, name) for name in below]
+            _inspect_folder(path, arguments, report)
+        elif found := _examined(path, arguments, report):
+            report.show(found)
+    return 1 if report.wrong else 0
+
+
+class _Printer:
+    """Prints what is found, and problems.
+
+    Attributes:
+        wrong: Whether a file is not as it should be.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._shown = 0
+        self.wrong = False
+
+    def show(self, found: contents.Contents) -> None:
+        if self._shown and not self._as_json:
+            print()
+        self._shown += 1
+        self.wrong |= bool(found.damaged)
+        print(_as_json(found) if self._as_json else _as_text(found))
+
+    def show_problem(self, path: str, problem: Problem) -> None:
+        self.wrong = True
+        sys.stdout.flush()
+        if self._as_json:
+            print(json.dumps({"path": path, "error": str(problem)}))
         else:
-            found.append(path)
-    return found
+            print(f"gristmill: {problem}", file=sys.stderr)
+
+
+def _examined(
+    path: str, arguments: argparse.Namespace, report: _Printer
+) -> contents.Contents | None:
+    """Return what a file holds, or show the problem with it."""
+    progress = shown()
+    try:
+        regular(path)
+        form = arguments.form or form_of(path, contents.FORMATS)
+        return contents.examine(path, form, arguments.head, arguments.verify, progress)
+    except Problem as problem:
+        report.show_problem(path, problem)
+        return None
+    finally:
+        progress.end()
+
+
+def _inspect_folder(
+    folder: str, arguments: argparse.Namespace, report: _Printer
+) -> None:
+    """Show what the files of each format below a folder hold together."""
+    if arguments.form:
+        below = files_below(folder, follow_links=True)
+        if not below:
+            raise Problem(f"{folder}: this folder holds no files.")
+        forms = {arguments.form: [os.path.join(folder, name) for name in below]}
+        others: list[str] = []
+    else:
+        forms, others = files_by_form(folder)
+    for paths in forms.values():
+        examined = (_examined(path, arguments, report) for path in paths)
+        found = [each for each in examined if each is not None]
+        if found:
+            report.show(totals(folder, found, arguments.head, len(others)))
+    if forms:
+        return
+    try:
+        report.show(totals_of_plain(folder, others, arguments.head))
+    except Problem as problem:
+        report.show_problem(folder, problem)
 
 
 def _as_json(found: contents.Contents) -> str:
@@ -122,8 +165,11 @@ def _as_json(found: contents.Contents) -> str:
 
 
 def _as_text(found: contents.Contents) -> str:
-    rows = [
-        ("format", found.format),
+    rows = [("format", found.format)]
+    if isinstance(found, Totals):
+        others = f" (and {found.other_files:,} others)" if found.other_files else ""
+        rows.append(("files", f"{found.files:,}{others}"))
+    rows += [
         ("size", amount(found.file_bytes)),
         ("records", f"{found.records:,}"),
     ]
@@ -159,9 +205,10 @@ def _chunks(found: contents.Contents) -> str:
 def _histogram(sizes: contents.Sizes) -> list[str]:
     """Return the lines that show how large the records are."""
     of = "" if sizes.exact else f", of {sizes.counted:,} looked at"
+    median = "" if sizes.median is None else f" median {amount(sizes.median)},"
     lines = [
-        f"  record sizes{of}: least {amount(sizes.least)}, median"
-        f" {amount(sizes.median)}, mean {amount(sizes.mean)}, most {amount(sizes.most)}"
+        f"  record sizes{of}: least {amount(sizes.least)},{median} mean"
+        f" {amount(sizes.mean)}, most {amount(sizes.most)}"
     ]
     most = max(number for _, number in sizes.histogram)
     rows = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,6 +59,17 @@ def rate(number: float) -> str:
         ('12.3', '1,234,567')
     """
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def share(part: float) -> str:
+    """Return a ratio with at least two digits that are not leading zeros.
+
+    Example:
+        >>> share(1.234), share(0.5), share(0.00123), share(0.0)
+        ('1.23', '0.50', '0.0012', '0.00')
+    """
+    digits = 2 if part >= 0.1 or part <= 0 else 1 - math.floor(math.log10(part))
+    return f"{part:.{digits}f}"
 
 
 def bar(share: float, width: int) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 
-from gristmill._observe.report import SENDING, Advice, Limit, Report, Stage
+from gristmill._observe.report import SENDING, Advice, Change, Limit, Report, Stage
+from gristmill._observe.summary import bytes_text
 
 # A consumer that waits less than this part of the time is the one that limits.
 KEPT_UP = 0.1
@@ -13,6 +15,7 @@ KEPT_UP = 0.1
 # has; less is enough where the first one has not half of all.
 CLOSE = 0.65
 NEAR = 0.4
+# A change that gives less is not worth it.
 WORTH = 1.1
 # To move an output from a worker: a call, and its bytes once.
 CALL_S = 50e-6
@@ -20,6 +23,7 @@ BYTES_PER_S = 4e9
 MANY_THREADS = 32
 MANY_WORKERS = 16
 MOSTLY = 0.5
+NO_CHANGE = Advice("The consumer limits: nothing to gain from faster data.", 1.0)
 
 
 def diagnose(report: Report) -> Report:
@@ -31,8 +35,34 @@ def diagnose(report: Report) -> Report:
         report,
         limit=limit,
         stage=None if stage is None else stage.name,
-        advice=tuple(_advice(report, limit, stage)),
+        advice=(NO_CHANGE,) if limit == "consumer" else (),
+        untried=tuple(_changes(report, limit, stage)),
+        notes=(*report.notes, *_size_notes(report, limit)),
     )
+
+
+def advised(report: Report, found: Sequence[tuple[Change, float]]) -> Report:
+    """Add what changes gave that were tried, as how many times as many outputs."""
+    tried = {change for change, _ in found}
+    left = tuple(change for change in report.untried if change not in tried)
+    report = dataclasses.replace(report, untried=left)
+    if report.limit == "consumer" or not found:
+        return report
+    found = sorted(found, key=lambda each: -each[1])
+    advice = [
+        Advice(f"{change.text} gave {gain:.2f}x as many outputs a second.", gain)
+        for change, gain in found
+        if gain >= WORTH
+    ]
+    if not advice:
+        what = f"What {report.stage} does" if report.stage else "What the stages do"
+        change, gain = found[0]
+        text = (
+            f"{what} has to become cheaper: the best of what was tried, {change.text},"
+            f" gave {gain:.2f}x as many outputs a second."
+        )
+        advice = [Advice(text, 1.0)]
+    return dataclasses.replace(report, advice=tuple(advice))
 
 
 def predicted_gain(report: Report, workers: int) -> float:
@@ -121,34 +151,24 @@ def _limit(report: Report) -> tuple[Limit, Stage | None]:
     return kind, top
 
 
-def _advice(report: Report, limit: Limit, stage: Stage | None) -> list[Advice]:
-    """What to change, the best first."""
-    if limit == "unknown":
+def _changes(report: Report, limit: Limit, stage: Stage | None) -> list[Change]:
+    """Return what may help, the best by prediction first."""
+    if limit in ("unknown", "consumer"):
         return []
-    if limit == "consumer":
-        text = "The consumer limits: nothing to gain from faster data."
-        return [Advice(text, 1.0)]
     if limit == "transport":
-        found = _of_transport(report)
+        found = [_without_workers(report)]
     elif report.workers:
-        found = _of_workers(report, stage)
+        found = _more_workers(report, stage)
     else:
-        found = _of_waiting(report, stage)
+        found = _more_threads(report, stage)
         if not _threads_wait(stage):
-            found += _of_workers(report, stage)
-    found = [advice for advice in found if advice.gain >= WORTH]
-    if not found:
-        what = "What the stages do" if stage is None else f"What {stage.name} does"
-        text = (
-            f"{what} has to become cheaper: neither threads nor more worker processes"
-            f" would give more on this machine's {_cores()} cores."
-        )
-        found = [Advice(text, 1.0)]
-    return sorted(found, key=lambda advice: -advice.gain)
+            found += _more_workers(report, stage)
+    found = [change for change in found if change.predicted >= WORTH]
+    return sorted(found, key=lambda change: -change.predicted)
 
 
-def _of_workers(report: Report, stage: Stage | None) -> list[Advice]:
-    """The fewest worker processes that give nearly the most, if more than there are."""
+def _more_workers(report: Report, stage: Stage | None) -> list[Change]:
+    """Return the fewest workers of which nearly the most is predicted, if more."""
     have = len(report.workers)
     counts = range(1, _useful_workers(report, stage) + 1)
     gains = [predicted_gain(report, count) for count in counts]
@@ -156,15 +176,12 @@ def _of_workers(report: Report, stage: Stage | None) -> list[Advice]:
     count, gain = next((i, gain) for i, gain in enumerate(gains, 1) if gain >= enough)
     if count <= have:
         return []
-    what = "No stage stands out"
-    if stage is not None and have:
-        what = f"{stage.name} takes most of the workers' time"
-    elif stage is not None:
-        what = f"{stage.name} takes {stage.share:.0%} of the time in this process"
-    many = f"{count} workers, not {have}," if have else f"{count} worker"
-    plural = "s" if count > 1 and not have else ""
-    text = f"{what}: {many}{plural} should give about {gain:.1f}x."
-    return [Advice(text, gain)]
+    return [Change(workers_text(count, have), gain, workers=count)]
+
+
+def workers_text(count: int, have: int) -> str:
+    """A number of worker processes that is not the one there is."""
+    return f"{count} worker{'s' if count > 1 else ''}{f', not {have}' if have else ''}"
 
 
 def _useful_workers(report: Report, stage: Stage | None) -> int:
@@ -178,22 +195,21 @@ def _useful_workers(report: Report, stage: Stage | None) -> int:
     return max(_cores(), min(round(_cores() / busy), MANY_WORKERS))
 
 
-def _of_waiting(report: Report, stage: Stage | None) -> list[Advice]:
-    """Threads for a stage that waits, rather than computes, where some can be had."""
+def _more_threads(report: Report, stage: Stage | None) -> list[Change]:
+    """Return threads for a stage that waits, rather than computes, if it can have any.
+
+    It may wait for threads of its own that compute, or for a disk that gives no more.
+    """
     if stage is None or stage.threads is None or stage.cpu_share > MOSTLY:
         return []
     waited, consumer = _each(report)
     waiting = waited * stage.share * (1 - stage.cpu_share)
-    threads = 2 if stage.threads else MANY_THREADS
+    factor = 2 if stage.threads else MANY_THREADS
     now = waited + consumer
-    gain = now / (now - waiting * (1 - 1 / threads))
-    how = f"{2 * stage.threads or MANY_THREADS} threads"
-    text = (
-        f"{stage.name} takes {stage.share:.0%} of the time and waits for"
-        f" {1 - stage.cpu_share:.0%} of that: {how}"
-        f" (ReadOptions.num_threads) should give about {gain:.1f}x."
-    )
-    return [Advice(text, gain)]
+    gain = now / (now - waiting * (1 - 1 / factor))
+    threads = 2 * stage.threads or MANY_THREADS
+    text = f"{threads} threads (ReadOptions.num_threads), not {stage.threads}"
+    return [Change(text, gain, threads=threads)]
 
 
 def _threads_wait(stage: Stage | None) -> bool:
@@ -201,27 +217,20 @@ def _threads_wait(stage: Stage | None) -> bool:
     return stage is not None and bool(stage.threads) and stage.cpu_share <= MOSTLY
 
 
-def _of_transport(report: Report) -> list[Advice]:
-    """What to do where moving outputs between processes takes longest."""
+def _without_workers(report: Report) -> Change:
     waited, consumer = _each(report)
-    now = waited + consumer
     alone = _working_s(report) + consumer
-    here = now / alone if alone else 1.0
-    moving = min(_moving_s(report), now)
-    smaller = now / (now - moving / 2)
+    gain = (waited + consumer) / alone if alone else 1.0
+    return Change("no workers (num_workers=0)", gain, workers=0)
+
+
+def _size_notes(report: Report, limit: Limit) -> list[str]:
+    if limit != "transport":
+        return []
     return [
-        Advice(
-            "Moving elements from the workers takes longest: without workers"
-            f" (num_workers=0) this should give about {here:.1f}x.",
-            here,
-        ),
-        Advice(
-            "Moving elements from the workers takes longest: an output has about"
-            f" {_bytes_each(report) / 1e6:.3g} MB. Half as much (smaller dtypes, fewer"
-            " Python objects, arrays in place of lists) should give about"
-            f" {smaller:.1f}x.",
-            smaller,
-        ),
+        f"An output that workers send has about {bytes_text(_bytes_each(report))}."
+        " Smaller dtypes, fewer Python objects and arrays in place of lists are cheaper"
+        " to send."
     ]
 
 

@@ -16,10 +16,10 @@ import textwrap
 from typing import Any
 
 from gristmill._base import log
+from gristmill._base.describing import printable
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._observe.kinds import is_long, kind_of, parents_of
 from gristmill._observe.meter import Measurement
-from gristmill._observe.summary import printable
 
 UNSEEN = "(no element yet)"
 # Two box-drawing lines that look like slashes: the head of an arrow.

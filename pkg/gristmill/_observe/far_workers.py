@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from gristmill._engine.remote import RemoteRun
 from gristmill._engine.usage import Usage
 from gristmill._observe.diagnosis import KEPT_UP, WORTH
-from gristmill._observe.report import Advice, Report, Stage, WorkerLoad
+from gristmill._observe.report import Advice, Change, Report, Stage, WorkerLoad
 
 COMPUTING = "what actors compute"
 MOVING = "calls of actors, and the network"
@@ -36,6 +36,8 @@ FORESEEN = 4
 CALL_S = 1e-3
 # A call that brings less takes long because it is one.
 LARGE_CALL_BYTES = 1 << 20
+# What is certain, and what may help.
+_Found: TypeAlias = tuple[Advice | None, Change | None]
 
 
 def usage_of(iterator: Any) -> Usage | None:
@@ -68,19 +70,21 @@ def with_usage(report: Report, usage: Usage) -> Report:
         return report
     stages = sorted(report.stages, key=lambda stage: -stage.share)
     limit, stage = "consumer", None
-    advice = _of_consumer(each, len(usage.workers))
+    found: _Found = _of_consumer(each, len(usage.workers)), None
     if report.waited >= KEPT_UP:
         moves = each.busy < BUSY or each.receiving > each.whole / 2
         stage = next(s for s in stages if (s.kind == "transport") == moves)
         limit = stage.kind
         made = _of_moving if moves else _of_computing
-        advice = made(each, len(usage.workers))
+        found = made(each, len(usage.workers))
+    advice, untried = found
     return dataclasses.replace(
         report,
         stages=tuple(stages),
         limit=limit,  # type: ignore[arg-type]
         stage=None if stage is None else stage.name,
-        advice=(advice,),
+        advice=() if advice is None else (advice,),
+        untried=() if untried is None else (untried,),
     )
 
 
@@ -153,8 +157,8 @@ def _of_consumer(each: _Each, have: int) -> Advice:
     return Advice(text, 1.0)
 
 
-def _of_computing(each: _Each, have: int) -> Advice:
-    """The fewest actors that give nearly the most, of those that can be foreseen."""
+def _of_computing(each: _Each, have: int) -> _Found:
+    """The fewest actors of which nearly the most is predicted, of those near enough."""
     # Answers may come one after the other, if the network is what they share.
     least = each.consumer + each.moving + each.receiving + each.calls * CALL_S
     counts = range(have, FORESEEN * have + 1)
@@ -165,17 +169,16 @@ def _of_computing(each: _Each, have: int) -> Advice:
     )
     busy = f"Actors compute {each.busy:.0%} of the time"
     if count > have and gain >= WORTH:
-        text = f"more actors help: {count}, not {have}, should give about {gain:.1f}x."
-        return Advice(f"{busy}: {text}", gain)
-    return Advice(
+        return None, Change(f"{count} actors, not {have}", gain)
+    text = (
         f"{busy}, but more of them would not help: to bring what they make here takes"
         f" {least - each.consumer:.2g} s for each output. What it holds has to become"
-        " less.",
-        1.0,
+        " less."
     )
+    return Advice(text, 1.0), None
 
 
-def _of_moving(each: _Each, have: int) -> Advice:
+def _of_moving(each: _Each, have: int) -> _Found:
     """Fewer calls, or fewer bytes."""
     idle = (
         f"Actors compute {each.busy:.0%} of the time and wait for the rest, so more of"
@@ -183,25 +186,21 @@ def _of_moving(each: _Each, have: int) -> Advice:
     )
     call_bytes = each.bytes / each.calls if each.calls else 0.0
     work = each.consumer + max(each.computing / have, each.receiving)
+    change = None
     if each.receiving > each.whole / 2:
         what = (
             f"this process takes {each.receiving:.2g} s to make an output of what came."
             " Arrays in place of Python objects are views."
         )
-        return Advice(f"{idle} {what}", 1.0)
-    if call_bytes < LARGE_CALL_BYTES:
+    elif call_bytes < LARGE_CALL_BYTES:
         times = min(64, math.ceil(LARGE_CALL_BYTES / max(call_bytes, 1.0)))
         gain = each.whole / (work + max(each.whole - work, 0.0) / times)
+        what = f"a call brings {call_bytes / 1e3:.3g} kB."
+        change = Change(f"{times} times as many batches_per_call", gain)
+    else:
         what = (
-            f"a call brings {call_bytes / 1e3:.3g} kB, and {times} times as many"
-            f" batches_per_call should give up to {gain:.1f}x."
+            f"the network brings {each.bytes / 1e6:.3g} MB for each output. Smaller"
+            " dtypes make that less. Beyond that it takes consumers on more machines,"
+            " each with its shard."
         )
-        return Advice(f"{idle} {what}", gain)
-    gain = each.whole / (work + max(each.whole - work, 0.0) / 2)
-    what = (
-        f"the network brings {each.bytes / 1e6:.3g} MB for each output, and half as"
-        " much (smaller dtypes) should give up to"
-        f" {gain:.1f}x. Beyond that it takes consumers on more machines, each with its"
-        " shard."
-    )
-    return Advice(f"{idle} {what}", gain)
+    return Advice(f"{idle} {what}", 1.0), change

@@ -14,6 +14,7 @@ from gristmill._dataset.model.iterator import (
     DatasetIterator,
     ForwardingIterator,
 )
+from gristmill._dataset.model.names import line_of
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwatch
 
@@ -38,8 +39,8 @@ class _Measured(ParentSpec):
         self._measurement = measurement
         self._meter = meter
 
-    def __str__(self) -> str:
-        return str(self._parent)
+    def _line(self) -> str:
+        return line_of(self._parent)
 
 
 class MeasuredMapDataset(_Measured, BlockMapDataset[T]):
@@ -199,8 +200,8 @@ class PassingIterDataset(IterDataset[T]):
     def __iter__(self) -> DatasetIterator[Any]:
         return self._kind(iter(self._parent), self._measurement)
 
-    def __str__(self) -> str:
-        return str(self._parent)
+    def _line(self) -> str:
+        return line_of(self._parent)
 
 
 class SendingIterator(PassingIterator[Any]):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from gristmill import batching
 from gristmill._base.sizes import size_of
+from gristmill._dataset.model.names import line_of
 from gristmill._engine.stage_times import sleeps
 
 # A call after one that took less is taken to compute all the time, not to wait: asking
@@ -203,6 +204,8 @@ class Measurement:
         datasets: The nodes; none in a worker.
         next_number: The number of the next node's meter.
         updated_ns: When an element was last given out, by `time.perf_counter_ns`.
+        others_ns: Time in which other programs had the processor while the consumer
+            waited, as far as the system can tell.
         own: What this process has measured, as a worker.
         workers: What worker processes said last, by process.
     """
@@ -215,6 +218,7 @@ class Measurement:
         self._lock = threading.Lock()
         self.here = _Here()
         self.updated_ns = time.perf_counter_ns()
+        self.others_ns = 0
         self.own = WorkerNumbers(os.getpid(), self.updated_ns)
         self.workers: dict[tuple[bytes, int], WorkerNumbers] = {}
 
@@ -226,7 +230,7 @@ class Measurement:
         number = self.next_number
         self.next_number += 1
         if number == len(self.meters):
-            self.meters.append(Meter(number, str(dataset), kind))
+            self.meters.append(Meter(number, line_of(dataset), kind))
             self.datasets.append(dataset)
         self.meters[number].inputs.clear()
         return self.meters[number]
@@ -247,12 +251,13 @@ class Measurement:
         (root, nested_ns, nested_cpu_ns), cpu, began = started
         took: int = now - began
         cpu_took = took
+        others_ns = 0
         meter.asks_cpu = took > ASK_CPU_NS or meter.kind in WAITING
         if cpu is not None:
             cpu_took = min(time.thread_time_ns() - cpu[0], took)
             if sleeps() == cpu[1]:
                 # It never waited: the rest of the time other programs were at work.
-                took = cpu_took
+                others_ns, took = took - cpu_took, cpu_took
         here = self.here
         assert here.root is not None
         own = took - here.nested_ns - self.costs.call
@@ -263,6 +268,7 @@ class Measurement:
             meter.numbers.add_call(own, own_cpu, elements, direct)
             if root is None:
                 meter.numbers.begun += not direct
+                self.others_ns += direct * others_ns
                 self.updated_ns = now
         here.root = root
         here.nested_ns = nested_ns + took + self.costs.of_parent

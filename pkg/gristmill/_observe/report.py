@@ -7,7 +7,8 @@ import html
 from collections.abc import Sequence
 from typing import Literal
 
-from gristmill._observe.summary import bytes_text, printable, time_text
+from gristmill._base.describing import printable
+from gristmill._observe.summary import bytes_text, time_text
 
 Limit = Literal[
     "read",
@@ -25,6 +26,8 @@ SENDING = "writing outputs in workers"
 NAME_WIDTH = 60
 # So many times as fast need no digits behind the point.
 MANY_TIMES = 10
+# A stage that takes less for an output takes less than to measure it.
+LEAST_S = 1e-7
 # Lines of the text above the stages.
 HEADLINES = 3
 
@@ -91,15 +94,39 @@ class WorkerLoad:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advice:
-    """Something to change.
+    """What follows from what was measured, or what a change gave that was tried.
 
     Attributes:
         text: What.
-        gain: How many times as many elements a second that should give.
+        gain: How many times as many outputs a second the change gave; 1 if the advice
+            is not to change anything.
     """
 
     text: str
     gain: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """A change that may help, and that was not tried.
+
+    Attributes:
+        text: What to change.
+        predicted: How many times as many outputs a second it gives if stages take the
+            time that was measured, and if what they wait for has no limit of its own.
+        workers: How many worker processes there are then; None for as many as now.
+        threads: `ReadOptions.num_threads` then; None for as many as now.
+    """
+
+    text: str
+    predicted: float
+    workers: int | None = None
+    threads: int | None = None
+
+    @property
+    def can_be_tried(self) -> bool:
+        """Whether ``report(verify=True)`` tries it."""
+        return self.workers is not None or self.threads is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,7 +150,7 @@ class Check:
         return f"{self.text}: predicted {_times(self.predicted)}, {found}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Report:
     """Which stage of a chain limits how fast it gives elements out.
 
@@ -136,7 +163,7 @@ class Report:
         stage: The name of the stage that limits; None where none does.
         seconds: How long was measured, in s.
         outputs: How many were given out in that time.
-        outputs_per_s: Outputs a second.
+        outputs_per_s: Outputs per second of the wall clock.
         bytes_per_s: Their size a second, about.
         waited: The part of the time that the consumer spent in ``next``, 0 to 1.
         p50_s: Half of the calls of ``next`` took at most so long, in s.
@@ -145,7 +172,9 @@ class Report:
         stages: The nodes; those that are waited for longest come first.
         buffers: Elements that were ready.
         workers: Worker processes.
-        advice: What to change, the best first.
+        advice: What is certain, and what helped of the changes that were tried, the
+            best first.
+        untried: Changes that may help, and that were not tried.
         notes: What was not measured, or not tried.
         checks: What was tried, where that was asked for.
     """
@@ -164,6 +193,7 @@ class Report:
     buffers: tuple[Buffer, ...] = ()
     workers: tuple[WorkerLoad, ...] = ()
     advice: tuple[Advice, ...] = ()
+    untried: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
 
@@ -195,8 +225,11 @@ class Report:
         ]
         lines += [f"Advice: {advice.text}" for advice in self.advice]
         lines += [f"Check: {check}" for check in self.checks]
+        lines += _untried_lines(self.untried)
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join(map(printable, lines))
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         lines = str(dataclasses.replace(self, stages=())).split("\n")
@@ -209,7 +242,7 @@ class Report:
         return [
             (
                 f"{stage.share:.1%}",
-                time_text(stage.seconds * 1e9),
+                _stage_time(stage.seconds),
                 f"{stage.cpu_share:.0%}",
                 stage.kind,
                 stage.name,
@@ -226,6 +259,18 @@ class Report:
             f"<table>\n<thead>\n{_row('th', heads)}</thead>\n"
             f"<tbody>\n{body}</tbody>\n</table>\n"
         )
+
+
+def _untried_lines(changes: Sequence[Change]) -> list[str]:
+    tried = "; ".join(change.text for change in changes if change.can_be_tried)
+    lines = [f"Untried: {tried}. report(verify=True) measures it."] if tried else []
+    rest = [change.text for change in changes if not change.can_be_tried]
+    return lines + [f"Untried: {text}." for text in rest]
+
+
+def _stage_time(seconds: float) -> str:
+    """A duration; what is less than measuring can tell is not written as a number."""
+    return time_text(seconds * 1e9) if seconds >= LEAST_S else "<0.1us"
 
 
 def _times(gain: float) -> str:

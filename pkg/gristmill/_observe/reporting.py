@@ -30,6 +30,12 @@ NOT_TOLD_APART = (
     " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING), or"
     " see dataset.report()."
 )
+# From this part of the time on, a report says that other programs had the processor.
+MANY_OTHERS = 0.1
+OTHERS = (
+    "Other threads and programs had the processor for {:.0%} of the time. The rate"
+    " counts that; the times of stages do not."
+)
 END_OF_THREADS_S = 1.0
 SAMPLED = "Some calls of next() were timed, not all of them."
 
@@ -68,10 +74,12 @@ def _known(iterator: Any) -> Report:
     # The first output of workers came when they had started.
     begins = usage is not None or bool(near and near.workers)
     first = min(watch.outputs, int(begins))
+    next_s = (watch.next_ns - first * watch.first_ns) / 1e9
+    seconds = next_s + watch.gap_ns / 1e9
     report = _measured_report(
         watch.outputs - first,
-        (watch.next_ns - first * watch.first_ns) / 1e9,
-        watch.gap_ns / 1e9,
+        seconds,
+        next_s / seconds if seconds else 0.0,
         [ns / 1e9 for ns in list(watch.durations_ns)],
         watch.bytes / max(watch.sized, 1),
     )
@@ -108,21 +116,20 @@ def _diagnosed(report: Report, usage: Usage | None) -> Report:
 
 def _measured_report(
     outputs: int,
-    next_s: float,
-    consumer_s: float,
+    seconds: float,
+    waited: float,
     durations_s: list[float],
     bytes_each: float,
 ) -> Report:
-    """What calls of ``next`` tell.
+    """Return what calls of ``next`` say.
 
     Args:
         outputs: Outputs of which the time was taken.
-        next_s: How long their consumer waited for them, in s.
-        consumer_s: How long it was away, in s.
-        durations_s: How long some of the waits were.
+        seconds: How long they took by the wall clock, in s.
+        waited: The part of that in which their consumer waited, from 0 to 1.
+        durations_s: How long some of the waits were, in s.
         bytes_each: About the size of an output.
     """
-    seconds = next_s + consumer_s
     rate = outputs / seconds if seconds else 0.0
     p50, p95, p99 = np.quantile(durations_s or [0.0], [0.5, 0.95, 0.99]).tolist()
     return Report(
@@ -132,7 +139,7 @@ def _measured_report(
         outputs=outputs,
         outputs_per_s=rate,
         bytes_per_s=rate * bytes_each,
-        waited=next_s / seconds if seconds else 0.0,
+        waited=waited,
         p50_s=p50,
         p95_s=p95,
         p99_s=p99,
@@ -204,8 +211,9 @@ def _run(iterator: Any, seconds: float, consume: Callable[[Any], Any] | None) ->
 
 
 def _report_of(took: Took) -> Report:
-    waits = took.waits_s
-    return _measured_report(len(waits), sum(waits), took.away_s, waits, took.bytes_each)
+    return _measured_report(
+        took.outputs, took.seconds, took.waited, took.waits_s, took.bytes_each
+    )
 
 
 def _with_nodes(report: Report, measurement: Measurement) -> Report:
@@ -225,7 +233,14 @@ def _with_nodes(report: Report, measurement: Measurement) -> Report:
         )
         for said in measurement.workers.values()
     ]
-    return dataclasses.replace(report, stages=tuple(stages), workers=tuple(workers))
+    others_s = measurement.others_ns / 1e9
+    taken_s = sum(stage.seconds for stage in stages) * outputs + others_s
+    notes = report.notes
+    if taken_s and others_s / taken_s >= MANY_OTHERS:
+        notes = (*notes, OTHERS.format(others_s / taken_s))
+    return dataclasses.replace(
+        report, stages=tuple(stages), workers=tuple(workers), notes=notes
+    )
 
 
 def _reading_threads(measurement: Measurement) -> dict[int, int]:

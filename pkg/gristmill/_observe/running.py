@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from gristmill._base.sizes import size_of
-from gristmill._observe.meter import Stopwatch
+
+# Calls after one that took less, its output's use included, are not timed.
+SHORT_S = 20e-6
+UNTIMED = 63
 
 
 class Took(NamedTuple):
-    """What calls of ``next`` took, the first of each iterator left out, in s."""
+    """What a run took by the wall clock; the first output of each iterator left out.
+
+    Attributes:
+        waits_s: How long the calls of ``next`` took that were timed, in s.
+        away_s: How long the consumer was away between these, in s.
+        bytes_each: About the size of an output, in bytes.
+        outputs: How many came, those of calls that were not timed included.
+        seconds: How long that took, in s.
+    """
 
     waits_s: list[float]
     away_s: float
     bytes_each: int
+    outputs: int
+    seconds: float
 
     @property
     def rate(self) -> float:
-        """Outputs a second."""
-        whole = sum(self.waits_s) + self.away_s
-        return len(self.waits_s) / whole if whole else 0.0
+        """Outputs per second."""
+        return self.outputs / self.seconds if self.seconds else 0.0
+
+    @property
+    def waited(self) -> float:
+        """The part of the time that was spent in ``next``, from 0 to 1."""
+        waited_s = sum(self.waits_s)
+        return waited_s / (waited_s + self.away_s) if waited_s else 0.0
 
 
 def check_seconds(seconds: float) -> None:
@@ -37,27 +56,44 @@ def run_for(
     consume: Callable[[Any], Any] | None,
     close: Callable[[Any], None],
 ) -> Took:
-    """Take outputs for about so long; the first one, and what begins then, aside."""
+    """Take outputs for about so long; the first one, and what begins then, aside.
+
+    After a call that was short, some are not timed one by one: to take the time would
+    make the loop slower than one that does not.
+    """
     waits: list[float] = []
-    away = 0.0
-    size = 0
+    away = seconds_taken = 0.0
+    outputs = size = 0
     end = object()
+    clock = time.perf_counter
+    consume_all = consume or _drop
     try:
         output = next(iterator, end)
-        until = time.perf_counter() + seconds
-        while output is not end and time.perf_counter() < until:
-            consumed = Stopwatch()
-            if consume is not None:
-                consume(output)
-            consumed_ns = consumed.read_ns()
-            waited = Stopwatch()
+        if output is not end:
+            consume_all(output)
+        start = clock()
+        while output is not end and seconds_taken < seconds:
+            began = clock()
             output = next(iterator, end)
+            got = clock()
             if output is end:
                 break
-            waits.append(waited.read_ns() / 1e9)
-            away += consumed_ns / 1e9
+            waits.append(got - began)
+            if consume is not None:
+                consume(output)
+                away += clock() - got
+            outputs += 1
             if len(waits) & (len(waits) - 1) == 0:
                 size = size_of(output)
+            if clock() - began < SHORT_S:
+                for output in itertools.islice(iterator, UNTIMED):
+                    consume_all(output)
+                    outputs += 1
+            seconds_taken = clock() - start
     finally:
         close(iterator)
-    return Took(waits, away, size)
+    return Took(waits, away, size, outputs, seconds_taken)
+
+
+def _drop(output: Any) -> None:
+    """Do nothing with an output."""

@@ -20,11 +20,6 @@ SOURCE_LIMITS = (
 )
 
 
-def printable(text: str, besides: str = "") -> str:
-    """A text with a space for each character that cannot be shown, but for some."""
-    return "".join(c if c.isprintable() or c in besides else " " for c in text)
-
-
 def summarize(measurement: Measurement) -> list[Meter]:
     """What all processes measured of each node, in the order of their numbers."""
     meters = measurement.totals()

@@ -7,6 +7,7 @@ Those of their own are closed afterwards; whoever asked keeps their position.
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import itertools
 import time
@@ -14,16 +15,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.node import chain_of
+from gristmill._dataset.model.node import chain_of, with_parents
 from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.model.states import copied
+from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
 from gristmill._engine.trial import NotTriedError, cached_run
 from gristmill._observe import generators
-from gristmill._observe.diagnosis import predicted_gain, ready_gain
-from gristmill._observe.report import Check, Report
+from gristmill._observe.diagnosis import advised, predicted_gain, ready_gain
+from gristmill._observe.report import Change, Check, Report
 from gristmill._observe.running import Took, check_seconds, run_for
-from gristmill.options import MultiprocessingOptions
+from gristmill.options import MultiprocessingOptions, ReadOptions
 
 # Outputs that are kept for a cache, and their size in all.
 KEPT = 4
@@ -45,12 +47,14 @@ class Trial(Protocol):
 
     workers: int
 
-    def open(self, more: int, here: bool) -> Iterator[Any]:
-        """A fresh iterator.
+    def open(self, more: int, here: bool, threads: int | None = None) -> Iterator[Any]:
+        """Return a fresh iterator.
 
         Args:
-            more: So many workers more than there are compute.
+            more: How many more workers compute than there are; negative for fewer.
             here: Whether it begins where the user's iterator stands, if it can.
+            threads: How many threads read ahead in this process; None for as many as
+                there are.
 
         Raises:
             NotTriedError: There can be none; its text says why.
@@ -78,7 +82,8 @@ def verified(
     Args:
         report: Of the pipeline as it is.
         trial: Makes iterators over it.
-        seconds: How long each of at most three runs takes, in s.
+        seconds: How long each run takes, in s: one of the pipeline as it is, one from
+            a cache, one with one more worker, and one for each change that may help.
         consume: What is done with each output; None to wait as long as was measured.
     """
     check_seconds(seconds)
@@ -93,14 +98,25 @@ def verified(
         checks = [*_ready(report, trial, seconds, consume, now, kept)]
     except Exception as error:  # Data may fail that nobody has asked for yet.
         return _told(report, _reason(error))
-    try:
-        more = _tried(trial, 1, seconds, consume)
-    except Exception as error:  # Whatever keeps it from running there.
-        report = _told(report, f"one more worker, since {_reason(error)}")
-    else:
-        text = f"one more worker ({have + 1})"
-        checks.append(_check(text, predicted_gain(report, have + 1), now, more))
-    return dataclasses.replace(report, checks=tuple(checks))
+    one_more = Change(
+        f"one more worker ({have + 1})", predicted_gain(report, have + 1), have + 1
+    )
+    found = []
+    for change in (one_more, *report.untried):
+        same = (change.workers, change.threads) == (one_more.workers, one_more.threads)
+        if not change.can_be_tried or (same and change is not one_more):
+            continue
+        more = 0 if change.workers is None else change.workers - have
+        try:
+            took = _tried(trial, more, seconds, consume, threads=change.threads)
+        except Exception as error:  # Whatever keeps it from running there.
+            report = _told(report, f"{change.text}, since {_reason(error)}")
+            continue
+        check = _check(change.text, change.predicted, now, took)
+        checks.append(check)
+        if check.found is not None:
+            found.append((change, check.found))
+    return advised(dataclasses.replace(report, checks=tuple(checks)), found)
 
 
 def _reason(error: Exception) -> str:
@@ -116,8 +132,9 @@ def _tried(
     seconds: float,
     consume: Callable[[Any], Any] | None,
     kept: list[Any] | None = None,
+    threads: int | None = None,
 ) -> Took:
-    """What a run takes with more workers; the first outputs are kept, if wanted."""
+    """Run with more workers or other threads; keep the first outputs, if wanted."""
 
     def use(output: Any) -> None:
         if kept is not None and len(kept) < KEPT:
@@ -125,19 +142,21 @@ def _tried(
         if consume is not None:
             consume(output)
 
-    took = Took([], 0.0, 0)
+    took = Took([], 0.0, 0, 0, 0.0)
     for number in range(MOST_ROUNDS):
-        left = seconds - sum(took.waits_s) - took.away_s
+        left = seconds - took.seconds
         if left <= 0:
             break
-        iterator = trial.open(more, number == 0)
+        iterator = trial.open(more, number == 0, threads)
         found = run_for(iterator, left, use, trial.close)
         took = Took(
             took.waits_s + found.waits_s,
             took.away_s + found.away_s,
             found.bytes_each or took.bytes_each,
+            took.outputs + found.outputs,
+            took.seconds + found.seconds,
         )
-        if number and not found.waits_s:
+        if number and not found.outputs:
             break
     return took
 
@@ -165,7 +184,7 @@ def _ready(
 
 
 def _check(text: str, predicted: float, before: Took, after: Took) -> Check:
-    enough = min(len(before.waits_s), len(after.waits_s)) >= ENOUGH
+    enough = min(before.outputs, after.outputs) >= ENOUGH
     found = after.rate / before.rate if enough and before.rate else None
     return Check(text, predicted, found)
 
@@ -201,8 +220,10 @@ class ChainTrial:
             node._KIND == "transport" for node in chain_of(dataset)
         )
 
-    def open(self, more: int, here: bool) -> Iterator[Any]:
+    def open(self, more: int, here: bool, threads: int | None = None) -> Iterator[Any]:
         dataset, state = self._dataset, self._state if here else None
+        if threads is not None:
+            dataset = _with_threads(dataset, threads)
         if more and self._nested:
             raise NotTriedError("`mp_prefetch` is not the last node of the chain.")
         if more and self.workers:
@@ -225,3 +246,19 @@ class ChainTrial:
 
     def unpacked(self, sent: Any) -> Any:
         return sent
+
+
+def _with_threads(dataset: Any, threads: int) -> Any:
+    """A copy of a chain in which so many threads of this process read by index."""
+    if isinstance(dataset, PrefetchIterDataset):
+        made = copy.copy(dataset)
+        options = dataset._read_options
+        made._read_options = ReadOptions(
+            num_threads=threads,
+            prefetch_buffer_size=max(options.prefetch_buffer_size, threads),
+        )
+        return made
+    if dataset._KIND == "transport" or not dataset._parents:
+        return dataset
+    parents = [_with_threads(parent, threads) for parent in dataset._parents]
+    return with_parents(dataset, parents)

@@ -11,7 +11,7 @@ import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from gristmill._base.checks import check_integer
-from gristmill._base.describing import call_text
+from gristmill._base.describing import call_html, call_text, value_text
 from gristmill._base.types import T
 from gristmill._engine.arguments import check_restarts
 from gristmill._torch import epochs, private
@@ -164,6 +164,13 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
                 raise ValueError(f"overlap_epochs needs {name}=True, got {name}=False.")
 
     def __repr__(self) -> str:
+        return call_text(self, **self._shown_arguments())
+
+    def _repr_html_(self) -> str:
+        shown = self._shown_arguments().items()
+        return call_html(self, {name: value_text(value) for name, value in shown})
+
+    def _shown_arguments(self) -> dict[str, Any]:
         arguments: dict[str, Any] = {"dataset": self.dataset}
         if self.batch_size is None and self.batch_sampler is not None:
             arguments["batch_sampler"] = self.batch_sampler
@@ -173,7 +180,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         for name in ("drop_last", "pin_memory", "persistent_workers", "overlap_epochs"):
             if getattr(self, name):
                 arguments[name] = True
-        return call_text(self, **arguments)
+        return arguments
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next ``iter()``, by default the one after the last.
@@ -218,8 +225,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
             seconds: About how long, in s; at most until the data ends.
             consume: Called with each output, as the loop that will use them; by
                 default they are dropped.
-            verify: Whether to try what is predicted, which takes about three times
-                `seconds` more: see `gristmill.DataLoaderIterator.report`.
+            verify: Whether to try changes, which takes up to five times `seconds`
+                more: see `gristmill.DataLoaderIterator.report`.
 
         Returns:
             A `Report`; where it is to `verify`, its `checks` are what was tried.

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, overload
+from collections.abc import Sequence
+from typing import Any, Never, Required, TypedDict, Unpack, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from gristmill import samplers, sharding, sources, transforms
 from gristmill._base.checks import check_flag
 from gristmill._base.listing import listed
 from gristmill._base.torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
-from gristmill._base.types import S, T, WorkerInitFn
+from gristmill._base.types import Array, D, K, S, Scalar, T, WorkerInitFn
 from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
@@ -23,22 +24,20 @@ from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.workers import Place, check_place
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.loader._epochs import Epochs
-from gristmill.loader._iterator import DataLoaderIterator, LoaderTrial
-from gristmill.loader._text import text_of
+from gristmill.loader._iterator import DataLoaderIterator
+from gristmill.loader._shown import Shown
 from gristmill.operations import Operation
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sources import Columns, RandomAccessDataSource
 from gristmill.sources._checks import length_of
-
-if TYPE_CHECKING:
-    from gristmill._observe.report import Report
+from gristmill.sources._folder import without_place
 
 __all__ = ["DataLoader", "DataLoaderIterator", "load"]
 
 _NO_SHARDING = sharding.NoSharding()
 
 
-class DataLoader(Epochs, Generic[T]):
+class DataLoader(Epochs, Shown[T]):
     """Reads records in the sampler's order and runs operations on them.
 
     Iterating gives the elements that leave the last operation.  With ``Batch(B)``
@@ -163,7 +162,9 @@ class DataLoader(Epochs, Generic[T]):
         self._program = self._compile(made)
         arguments.check_records(sampler, self._program.source)
         in_memory = isinstance(data_source, (list, tuple, np.ndarray))
-        source = str(type(data_source)) if in_memory else repr(self._program.source)
+        source = str(type(data_source))
+        if not in_memory:
+            source = without_place(repr(self._program.source))
         self._pipeline = states.Pipeline(
             program=self._program,
             sampler=repr(sampler),
@@ -196,9 +197,6 @@ class DataLoader(Epochs, Generic[T]):
     def __bool__(self) -> bool:
         # Grain's loader is true, whatever it gives, and not every length is known.
         return True
-
-    def __repr__(self) -> str:
-        return text_of(self)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iterators give another epoch: its order and its random draws.
@@ -246,41 +244,6 @@ class DataLoader(Epochs, Generic[T]):
             run.close()
         return output
 
-    def report(
-        self,
-        seconds: float = 3.0,
-        consume: Callable[[T], Any] | None = None,
-        verify: bool = False,
-    ) -> Report:
-        """Iterate for a short time, and find out what limits how fast.
-
-        The first output, with which workers start, does not count.
-
-        Args:
-            seconds: About how long, in s; at most until the data ends.
-            consume: Called with each output, as the loop that will use them; by
-                default they are dropped.
-            verify: Whether to try what is predicted, which takes about three times
-                `seconds` more: see `DataLoaderIterator.report`.
-
-        Returns:
-            A `Report`; where it is to `verify`, its `checks` are what was tried.
-
-        Raises:
-            ValueError: `seconds` is not positive.
-
-        Example:
-            >>> loader = load(range(1000), batch_size=10)
-            >>> loader.report(seconds=0.1).outputs > 0
-            True
-        """
-        from gristmill._observe.reporting import report_of_loader
-
-        return report_of_loader(self, seconds, consume, verify)
-
-    def _trial(self) -> LoaderTrial:
-        return LoaderTrial(self, None)
-
     def _compile(self, streams: int) -> compilation.LoaderProgram:
         return compilation.compile_program(
             source=self._data_source,
@@ -310,21 +273,77 @@ class DataLoader(Epochs, Generic[T]):
         return RemoteRun(program, position, self._remote, tally)
 
 
+class Loading(TypedDict, total=False):
+    """Arguments of `load` that say nothing of what its elements are."""
+
+    num_epochs: int | None
+    shuffle: bool
+    seed: int | None
+    shard_options: sharding.ShardOptions
+    transformations: tuple[()]
+    worker_count: int | None
+    read_options: ReadOptions | None
+    workers: Place | None
+    worker_init_fn: WorkerInitFn | None
+
+
+class Batching(Loading, total=False):
+    """Arguments of `load` for batches of a source's elements."""
+
+    batch_size: Required[int]
+    drop_remainder: bool
+
+
+@overload
+def load(
+    source: Columns, *, batch_size: None = None, **how: Unpack[Loading]
+) -> DataLoader[dict[str, Any]]: ...
+
+
+@overload
+def load(
+    source: Columns, **how: Unpack[Batching]
+) -> DataLoader[dict[str, npt.NDArray[Any]]]: ...
+
+
+# Any alone is Never, too: a source of which nothing is known comes here.
+@overload
+def load(
+    source: RandomAccessDataSource[Never], **how: Unpack[Batching]
+) -> DataLoader[Any]: ...
+
+
 @overload
 def load(
     source: RandomAccessDataSource[S],
     *,
-    num_epochs: int | None = None,
-    shuffle: bool = False,
-    seed: int | None = None,
-    shard_options: sharding.ShardOptions = ...,
-    transformations: tuple[()] = (),
     batch_size: None = None,
-    worker_count: int | None = 0,
-    read_options: ReadOptions | None = None,
-    workers: Place | None = None,
-    worker_init_fn: WorkerInitFn | None = None,
+    **how: Unpack[Loading],
 ) -> DataLoader[S]: ...
+
+
+@overload
+def load(
+    source: RandomAccessDataSource[Array[D]], **how: Unpack[Batching]
+) -> DataLoader[npt.NDArray[D]]: ...
+
+
+@overload
+def load(
+    source: RandomAccessDataSource[Scalar], **how: Unpack[Batching]
+) -> DataLoader[npt.NDArray[Any]]: ...
+
+
+@overload
+def load(
+    source: RandomAccessDataSource[dict[K, Never]], **how: Unpack[Batching]
+) -> DataLoader[dict[K, Any]]: ...
+
+
+@overload
+def load(
+    source: RandomAccessDataSource[dict[K, Array[D]]], **how: Unpack[Batching]
+) -> DataLoader[dict[K, npt.NDArray[D]]]: ...
 
 
 @overload

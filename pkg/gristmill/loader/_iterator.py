@@ -23,6 +23,7 @@ from gristmill._engine.trial import NotTriedError
 from gristmill._engine.workers import check_workers
 from gristmill._observe.watch import Watch
 from gristmill.bad_records import BadRecords, ErrorPolicy
+from gristmill.options import ReadOptions
 
 if TYPE_CHECKING:
     from gristmill._observe.report import Report
@@ -166,13 +167,15 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         operation by name, batching, and moving outputs from workers.
 
         Args:
-            verify: Whether to try what is predicted, for about three times `seconds`:
-                fresh iterators over the same loader run as it is, from a cache of
-                outputs, and with one more worker.  This one stays where it is.
+            verify: Whether to try changes, for up to five times `seconds`: on
+                fresh iterators, the pipeline as it is, with outputs from a cache, with
+                one more worker, and with each change that `Report.untried` names
+                otherwise.  This iterator stays where it is.
             seconds: How long each of these runs takes, in s.
 
         Returns:
-            A `Report`; its `checks` are what was tried.
+            A `Report`; its `checks` are what was tried, and its
+            `advice` what helped.
 
         Raises:
             ValueError: `seconds` is not positive.
@@ -233,8 +236,14 @@ class LoaderTrial:
         made._error_policy = ErrorPolicy(policy.on_error, policy.max_errors, None)
         self._loader = made
 
-    def open(self, more: int, here: bool) -> DataLoaderIterator[Any]:
+    def open(
+        self, more: int, here: bool, threads: int | None = None
+    ) -> DataLoaderIterator[Any]:
         made = copy.copy(self._loader)
+        if threads is not None:
+            size = max(made._read_options.prefetch_buffer_size, threads)
+            made._read_options = ReadOptions(threads, size)
+            made._program = made._compile(made._program.streams)
         if made._remote.place is not None and more:
             raise NotTriedError("actors of a cluster compute.")
         workers = self.workers + more

@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import operator
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex, TypedDict
@@ -23,6 +24,14 @@ __all__ = ["FolderDataSource"]
 EXTENSIONS = (
     *(".jpg", ".jpeg", ".png", ".ppm", ".bmp"),
     *(".pgm", ".tif", ".tiff", ".webp"),
+)
+
+
+# What the text of a source says of a folder's place, also within another's text.
+_PLACE = re.compile(
+    r"(?<=FolderDataSource\()"
+    r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"), """
+    r"(?=hash_of_names)"
 )
 
 
@@ -135,19 +144,27 @@ class FolderDataSource:
         return os.path.join(self._path, self.classes[label], name), label
 
     def __repr__(self) -> str:
-        # Of names alone, so that states are good wherever the folder lies.
+        return f"FolderDataSource({self._path!r}, {self._described()})"
+
+    def _described(self) -> str:
+        """The text of names alone, so that states are good wherever the folder lies."""
         classes = os.fsencode("\0".join(self.classes))
         content = hashlib.sha256(classes + str(self._class_ends).encode())
         content.update(self._ends.tobytes())
         content.update(self._names)
         return (
-            f"FolderDataSource(hash_of_names={content.hexdigest()[:16]},"
-            f" files={len(self)}, classes={len(self.classes)})"
+            f"hash_of_names={content.hexdigest()[:16]}, files={len(self)},"
+            f" classes={len(self.classes)}"
         )
 
     def __getstate__(self) -> dict[str, Any]:
         made = ("targets", "samples")
         return {name: value for name, value in vars(self).items() if name not in made}
+
+
+def without_place(text: str) -> str:
+    """Return a source's ``repr`` as states have it: good wherever a folder lies."""
+    return _PLACE.sub("", text)
 
 
 def _filter(

@@ -18,6 +18,7 @@ from gristmill import _core
 from gristmill._base import log
 from gristmill._base.checks import check_integer
 from gristmill._base.closing import Closing
+from gristmill._base.describing import call_text
 from gristmill._base.types import Alloc, Int64Array
 from gristmill.errors import CorruptRecord
 from gristmill.sources._columns import Columns, ColumnSource, Gathered, gather
@@ -228,6 +229,13 @@ class ParquetDataSource(Closing, ColumnSource):
             self._cached_bytes = 0
             self._damaged.clear()
             self._files.close()
+
+    def _shown(self) -> str:
+        shown = {"rows": self._length, "columns": list(self.columns)}
+        return call_text(self, paths=[*self.paths[:7]], **shown)
+
+    def __str__(self) -> str:
+        return self._shown()
 
     def __repr__(self) -> str:
         # Each state has it: ten thousand paths are hashed once.

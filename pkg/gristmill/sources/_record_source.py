@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._base.closing import Closing
+from gristmill._base.describing import call_text
 from gristmill._base.types import Int64Array, T
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import FAR_THREADS, LOCAL_THREADS, in_threads
@@ -132,6 +133,13 @@ class RecordSource(Closing, Generic[T]):
             sha1 = hashlib.sha1(text, usedforsecurity=False)
             self._text = f"{self._named}(hash_of_paths={sha1.hexdigest()})"
         return self._text
+
+    def _shown(self) -> str:
+        # What a report, a drawing and print() show: a hash means nothing to a reader.
+        return call_text(self, paths=[*self._paths[:7]], records=self._length)
+
+    def __str__(self) -> str:
+        return self._shown()
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex
 
 from gristmill._base.closing import Closing
+from gristmill._base.describing import call_text
 from gristmill.sources._array_record import ArrayRecordDataSource
 from gristmill.sources._record_files import find_file
 from gristmill.sources._remote import RemoteFile
@@ -128,6 +129,13 @@ class TFDSDataSource(Closing):
     def close(self) -> None:
         """Close the files.  They are opened again when they are read again."""
         self._records.close()
+
+    def _shown(self) -> str:
+        paths = self._records.paths
+        return call_text(self, name=self._name, split=self._split, paths=paths)
+
+    def __str__(self) -> str:
+        return self._shown()
 
     def __repr__(self) -> str:
         return (

@@ -2,8 +2,11 @@
 
 import json
 import os
+import re
+import struct
 import subprocess
 import sys
+import tarfile
 
 import numpy as np
 import pyarrow as pa
@@ -131,6 +134,95 @@ def test_tells_of_parquet_and_json_lines(tmp_path):
     assert [each["kind"] for each in lines["head"]] == ["json", "json"]
 
 
+# Folders
+
+
+def write_shards(folder):
+    """Write three shards of ten records, and texts that belong to none."""
+    for number in range(3):
+        records = [b"x" * (10 * number + i) for i in range(10)]
+        write_array_record(folder / f"train-{number}.array_record", records)
+    (folder / "dataset_info.json").write_text('{"name":\n "x"}')
+    (folder / "README").write_text("text")
+
+
+def test_a_folder_of_shards_has_one_summary(tmp_path):
+    write_shards(tmp_path)
+    status, (found,) = inspected(tmp_path)
+    assert status == 0
+    assert (found["path"], found["format"]) == (str(tmp_path), "ArrayRecord")
+    assert (found["files"], found["other_files"], found["records"]) == (3, 2, 30)
+    assert (found["chunks"], found["group_size"]) == (30, 1)
+    assert found["file_bytes"] == sum(
+        path.stat().st_size for path in tmp_path.glob("*.array_record")
+    )
+    assert len(found["head"]) == 3
+    sizes = found["sizes"]
+    assert (sizes["counted"], sizes["exact"], sizes["total"]) == (30, True, 435)
+    assert (sizes["least"], sizes["median"], sizes["most"]) == (0, None, 29)
+    assert sizes["mean"] == 14.5
+    assert sizes["histogram"] == [[1, 1], [2, 1], [4, 2], [8, 4], [16, 8], [32, 14]]
+    text = run("inspect", tmp_path).out
+    assert text.count("format") == 1
+    assert "  files    3 (and 2 others)\n" in text
+    assert "  records  30\n" in text
+
+
+def test_a_folder_of_one_format_has_one_schema(tmp_path):
+    for number, name in enumerate("aab"):
+        table = pa.table({name: [1, 2]})
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    _, (found,) = inspected(tmp_path)
+    assert (found["files"], found["records"]) == (3, 6)
+    assert found["details"]["columns"] == "2 different: a: int64; b: int64"
+    (tmp_path / "2.parquet").unlink()
+    _, (found,) = inspected(tmp_path)
+    assert found["details"]["columns"] == "a: int64"
+
+
+def test_a_folder_of_several_formats_has_a_summary_of_each(tmp_path):
+    write_shards(tmp_path)
+    write_tf_record(tmp_path / "x.tfrecord", [b"abc"])
+    _, found = inspected(tmp_path)
+    assert [(each["format"], each["records"]) for each in found] == [
+        ("ArrayRecord", 30),
+        ("TFRecord", 1),
+    ]
+
+
+def test_a_folder_of_images_is_counted(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.jpg").write_bytes(b"\xff\xd8\xff" + bytes(61))
+    _, (found,) = inspected(tmp_path)
+    assert (found["format"], found["records"]) == ("files, each a record", 2)
+    assert found["details"] == {"folders": "2 different: cat; dog"}
+    assert found["sizes"]["mean"] == 64
+    assert found["head"][0]["text"] == "JPEG image, 64 B"
+
+
+def test_a_damaged_shard_of_a_folder_is_named(tmp_path):
+    write_shards(tmp_path)
+    os.truncate(tmp_path / "train-1.array_record", 100)
+    done = run("inspect", tmp_path)
+    assert done.status == 1
+    assert f"{tmp_path}/train-1.array_record" in done.err
+    assert "  files    2 (and 2 others)\n" in done.out
+
+
+def test_tar_and_bagz_files_are_counted(tmp_path):
+    (tmp_path / "0.txt").write_text("abc")
+    with tarfile.open(tmp_path / "x.tar", "w") as file:
+        file.add(tmp_path / "0.txt", "0.txt")
+    os.rename(tmp_path / "x.tar", tmp_path / "unnamed")
+    (tmp_path / "x.bag").write_bytes(b"onetwo" + struct.pack("<QQ", 3, 6))
+    _, found = inspected(tmp_path / "unnamed", tmp_path / "x.bag", "--verify")
+    assert [(each["format"], each["records"]) for each in found] == [
+        ("tar", 1),
+        ("Bagz", 2),
+    ]
+
+
 # Damage
 
 
@@ -205,7 +297,7 @@ def test_pipes_do_not_hide_files(tmp_path, options):
     done = run("inspect", tmp_path, *options)
     assert done.status == 1
     assert done.err == f"gristmill: {pipe}: not a regular file.\n"
-    assert f"{tmp_path}/b.jsonl" in done.out
+    assert re.search(r"\n  files +1\n", done.out)
     done = run("inspect", pipe, "/dev/zero", *options)
     assert done.err.count(": not a regular file.\n") == 2
 

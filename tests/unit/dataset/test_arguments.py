@@ -291,6 +291,26 @@ def test_weights_of_a_mixture_by_name_are_for_its_names():
         g.IterDataset.mix(named, [1, 2])
 
 
+def test_weights_of_mixed_map_datasets_are_for_their_names():
+    named = {"a": g.MapDataset.range(3), "b": g.MapDataset.range(3)}
+    with pytest.raises(ValueError, match=r"for \['a', 'c'\], but the .* \['a', 'b'\]"):
+        g.MapDataset.mix(named, {"a": 1, "c": 2})
+    with pytest.raises(TypeError, match="both be mappings, or both be sequences"):
+        g.MapDataset.mix(named, [1, 2])
+    with pytest.raises(TypeError, match="both be mappings, or both be sequences"):
+        g.MapDataset.mix(list(named.values()), {"a": 1, "b": 2})
+
+
+@pytest.mark.claim('MapDataset.mix({"a": a, "b": b}, {"a": 1, "b": 2})')
+@pytest.mark.parametrize("weights", [None, {"b": 1, "a": 3}])
+def test_map_datasets_mixed_by_name_are_those_of_iter_datasets(weights):
+    parts = {"b": g.MapDataset.range(5), "a": g.MapDataset.range(10, 30)}
+    mixed = g.MapDataset.mix(parts, weights)
+    streams = {name: part.to_iter_dataset() for name, part in parts.items()}
+    assert list(mixed) == list(g.IterDataset.mix(streams, weights))[: len(mixed)]
+    assert len(mixed) >= 10
+
+
 ACCEPTED = {
     "NumPy's integers": lambda lib: (
         lib.MapDataset.range(6).seed(np.int32(3)).shuffle().repeat(np.int64(2))

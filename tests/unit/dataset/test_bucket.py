@@ -223,7 +223,7 @@ def test_what_batches_look_like_is_known_without_reading():
 def test_the_text_says_the_buckets():
     ds = stream([1]).bucket_by_sequence_length(len, [3, 9], max_tokens=20)
     expected = "(boundaries=(3, 9), sizes=(10, 2), drop_remainder=False)"
-    assert str(ds) == "BucketIterDataset" + expected
+    assert f"{ds}" == "BucketIterDataset" + expected
     assert str(iter(ds)) == "BucketDatasetIterator" + expected
 
 

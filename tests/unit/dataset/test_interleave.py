@@ -286,5 +286,5 @@ def test_prefetch_starts_on_a_fresh_iterator():
 
 def test_names():
     ds = InterleaveIterDataset(parts(gristmill, 2, 2, 2), cycle_length=2)
-    assert str(ds) == "InterleaveIterDataset([3 datasets], cycle_length=2)"
+    assert f"{ds}" == "InterleaveIterDataset([3 datasets], cycle_length=2)"
     assert str(iter(ds)) == "InterleaveDatasetIterator([3 datasets], cycle_length=2)"

@@ -34,4 +34,4 @@ def test_a_limit_has_an_index():
 
 def test_names():
     ds = LimitIterDataset(gristmill.MapDataset.range(9).to_iter_dataset(), 5)
-    assert str(ds) == "LimitIterDataset(count=5)"
+    assert f"{ds}" == "LimitIterDataset(count=5)"

@@ -408,5 +408,5 @@ def test_datasets_are_pickled():
 
 def test_names_are_grains():
     dataset = packed([])
-    assert str(dataset) == "FirstFitPackIterDataset"
+    assert f"{dataset}" == "FirstFitPackIterDataset"
     assert str(iter(dataset)) == "PackingDatasetIterator"

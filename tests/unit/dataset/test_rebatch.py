@@ -83,4 +83,4 @@ def test_batches_must_have_one_structure():
 
 def test_names():
     ds = RebatchIterDataset(batches(gristmill, 4, 2), 3)
-    assert str(ds) == "RebatchIterDataset(batch_size=3, drop_remainder=False)"
+    assert f"{ds}" == "RebatchIterDataset(batch_size=3, drop_remainder=False)"

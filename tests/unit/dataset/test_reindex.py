@@ -105,9 +105,9 @@ def test_the_spec_and_the_text_are_grains():
     ds = MapDataset.range(100)
     spec = gristmill.experimental.get_element_spec(ds.slice([1, 2]))
     assert (spec.shape, spec.dtype) == ((), np.int64)
-    assert str(ds.slice([1, 2, 3])) == "ReindexMapDataset(indices=[1, 2, 3], len=3)"
+    assert f"{ds.slice([1, 2, 3])}" == "ReindexMapDataset(indices=[1, 2, 3], len=3)"
     expected = "ReindexMapDataset(indices=[0, 1, ..., 8, 9], len=10)"
-    assert str(ds.slice(np.arange(10))) == expected
+    assert f"{ds.slice(np.arange(10))}" == expected
 
 
 @pytest.mark.parametrize(

@@ -87,5 +87,5 @@ def test_states_are_small_json():
 
 def test_names():
     ds = RepeatIterDataset(numbers(gristmill, 3), 2)
-    assert str(ds) == "RepeatIterDataset(num_epochs=2)"
+    assert f"{ds}" == "RepeatIterDataset(num_epochs=2)"
     assert str(iter(ds)) == "_RepeatDatasetIterator(num_epochs=2)"

@@ -137,9 +137,9 @@ def test_what_keeps_its_place_is_a_slice_of_the_formula():
 def test_the_text_says_which_part_it_is():
     ds = g.MapDataset.range(5)
     wrapped = ds.shard(ShardOptions(1, 2), "wrap", batch_size=2)
-    assert str(wrapped) == "WrapMapDataset(rank=1, ranks=2, length=4)"
+    assert f"{wrapped}" == "WrapMapDataset(rank=1, ranks=2, length=4)"
     padded = ds.shard(ShardOptions(1, 2), "pad", mask_key=None)
-    assert str(padded) == "PadMapDataset(rank=1, ranks=2, length=3, mask_key=None)"
+    assert f"{padded}" == "PadMapDataset(rank=1, ranks=2, length=3, mask_key=None)"
 
 
 class Sized(g.MapTransform):

@@ -246,7 +246,7 @@ def test_the_end_of_the_interpreter_is_silent():
 
 def test_names():
     ds = ThreadPrefetchIterDataset(numbers(3), prefetch_buffer_size=2)
-    assert str(ds) == "ThreadPrefetchIterDataset(prefetch_buffer_size=2)"
+    assert f"{ds}" == "ThreadPrefetchIterDataset(prefetch_buffer_size=2)"
     assert str(iter(ds)) == "ThreadPrefetchDatasetIterator(prefetch_buffer_size=2)"
 
 

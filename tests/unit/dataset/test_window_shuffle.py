@@ -118,5 +118,5 @@ def test_arrays_are_not_copied():
 def test_names():
     numbers = gristmill.MapDataset.range(4)
     ds = WindowShuffleIterDataset(numbers.to_iter_dataset(), window_size=2, seed=1)
-    assert str(ds) == "WindowShuffleIterDataset"
+    assert f"{ds}" == "WindowShuffleIterDataset"
     assert str(iter(ds)) == "WindowShuffleDatasetIterator"

@@ -1,5 +1,7 @@
 """What a report advises follows from what was measured, and from nothing else."""
 
+import dataclasses
+
 import pytest
 
 from gristmill._observe import diagnosis
@@ -36,42 +38,76 @@ def stage_of(cpu_share, threads=None, seconds=0.01):
     return Stage("Step", "transform", 1.0, seconds, cpu_share, 100, threads)
 
 
-def advised(report):
-    return [advice.text for advice in diagnosis.diagnose(report).advice]
+def untried(report):
+    """The changes that may help: their texts and predicted gains."""
+    found = diagnosis.diagnose(report)
+    assert found.advice == ()
+    return [(change.text, round(change.predicted, 2)) for change in found.untried]
 
 
-def test_what_computes_is_advised_as_many_workers_as_cores():
-    (text,) = advised(report_of(stage_of(1.0)))
-    assert text == (
-        "Step takes 100% of the time in this process: 2 workers should give about 2.0x."
-    )
-    (text,) = advised(report_of(stage_of(1.0), workers=2))
-    assert text.startswith("What Step does has to become cheaper")
+def test_what_computes_may_want_as_many_workers_as_cores():
+    assert untried(report_of(stage_of(1.0))) == [("2 workers", 2.0)]
+    assert untried(report_of(stage_of(1.0), workers=2)) == []
 
 
-def test_what_waits_is_advised_more_workers_than_cores():
-    (text,) = advised(report_of(stage_of(0.02), workers=2))
-    assert text == (
-        "Step takes most of the workers' time: 16 workers, not 2, should give about"
-        " 8.0x."
-    )
+def test_what_waits_may_want_more_workers_than_cores():
+    found = untried(report_of(stage_of(0.02), workers=2))
+    assert found == [("16 workers, not 2", 8.0)]
 
 
-def test_what_half_waits_is_advised_what_keeps_the_cores_busy():
-    (text,) = advised(report_of(stage_of(0.5)))
-    assert "4 workers should give about 4.0x" in text
+def test_what_half_waits_may_want_workers_for_all_cores():
+    assert untried(report_of(stage_of(0.5))) == [("4 workers", 4.0)]
 
 
-def test_threads_are_advised_where_some_can_be_had_and_only_there():
-    assert not any("thread" in text for text in advised(report_of(stage_of(0.0))))
-    threads, workers = advised(report_of(stage_of(0.0, threads=0)))
-    assert "32 threads (ReadOptions.num_threads) should give about 32.0x" in threads
-    assert "2 workers should give about 2.0x" in workers
+def test_threads_are_named_only_if_the_stage_can_have_some():
+    assert not any("thread" in text for text, _ in untried(report_of(stage_of(0.0))))
+    assert untried(report_of(stage_of(0.0, threads=0))) == [
+        ("32 threads (ReadOptions.num_threads), not 0", 32.0),
+        ("2 workers", 2.0),
+    ]
 
 
-def test_threads_that_wait_side_by_side_are_doubled_and_no_workers_advised():
-    (text,) = advised(report_of(stage_of(0.0, threads=32, seconds=0.32)))
-    assert "64 threads (ReadOptions.num_threads) should give about 2.0x" in text
+def test_threads_that_wait_are_doubled_and_get_no_workers():
+    found = untried(report_of(stage_of(0.0, threads=32, seconds=0.32)))
+    assert found == [("64 threads (ReadOptions.num_threads), not 32", 2.0)]
+
+
+def test_a_consumer_that_limits_needs_no_change():
+    report = dataclasses.replace(report_of(stage_of(1.0)), waited=0.05)
+    found = diagnosis.diagnose(report)
+    assert (found.advice, found.untried) == ((diagnosis.NO_CHANGE,), ())
+
+
+def tried(gains):
+    """What a report says after its changes gave this much."""
+    report = diagnosis.diagnose(report_of(stage_of(0.0, threads=0)))
+    found = diagnosis.advised(report, list(zip(report.untried, gains, strict=True)))
+    assert found.untried == ()
+    return [(advice.text, advice.gain) for advice in found.advice]
+
+
+def test_a_change_that_helped_is_advised_with_what_it_gave():
+    threads, workers = tried([1.5, 1.9])
+    assert threads == ("2 workers gave 1.90x as many outputs a second.", 1.9)
+    assert workers[0].startswith("32 threads (ReadOptions.num_threads), not 0 gave 1.5")
+    assert [gain for _, gain in tried([1.02, 1.9])] == [1.9]
+
+
+def test_changes_that_gave_nothing_are_not_advised():
+    assert tried([1.02, 0.9]) == [
+        (
+            "What Step does has to become cheaper: the best of what was tried, 32"
+            " threads (ReadOptions.num_threads), not 0, gave 1.02x as many outputs a"
+            " second.",
+            1.0,
+        )
+    ]
+
+
+def test_a_change_that_was_not_tried_is_still_untried():
+    report = diagnosis.diagnose(report_of(stage_of(0.0, threads=0)))
+    found = diagnosis.advised(report, [])
+    assert (found.untried, found.advice) == (report.untried, ())
 
 
 def test_one_worker_in_place_of_many_threads_is_predicted_to_be_slower():

@@ -11,7 +11,9 @@ import pytest
 import gristmill as grain
 from gristmill._engine import stage_times
 from gristmill._hot import run as hot_run
-from gristmill._observe.report import Check, Report
+from gristmill._observe import verifying
+from gristmill._observe.report import Change, Check, Report
+from gristmill._observe.running import Took
 
 NO_THREADS = grain.ReadOptions(num_threads=0)
 SECONDS = 0.1
@@ -240,6 +242,61 @@ def test_what_is_no_length_of_time_is_refused(seconds):
         iterator.report(verify=True, seconds=seconds)
 
 
+CHANGES = (
+    Change("2 workers", 2.0, workers=2),
+    Change("32 threads", 8.0, threads=32),
+    Change("8 actors", 3.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("of_threads", "of_workers", "advice"),
+    [
+        (102, 50, ["has to become cheaper: the best of what was tried, 32 threads,"]),
+        (150, 190, ["2 workers gave 1.90x", "32 threads gave 1.50x"]),
+    ],
+)
+def test_changes_are_advised_by_what_trying_them_gave(
+    monkeypatch, of_threads, of_workers, advice
+):
+    def tried(trial, more, seconds, consume, kept=None, threads=None):
+        outputs = {2: of_workers, 1: 90, 0: 100}[more]
+        return Took([0.01], 0.0, 0, of_threads if threads else outputs, 1.0)
+
+    monkeypatch.setattr(verifying, "_tried", tried)
+    loader = loader_of(NUMBERS, [Fast()], 0)
+    report = loader.report(SECONDS)
+    report = dataclasses.replace(report, limit="read", untried=CHANGES)
+    found = verifying.verified(report, loader._trial(), SECONDS, None)
+    checks = [(check.text, check.predicted, check.found) for check in found.checks]
+    assert checks[1:] == [
+        ("2 workers", 2.0, of_workers / 100),
+        ("32 threads", 8.0, of_threads / 100),
+    ]
+    assert found.untried == CHANGES[2:]
+    assert len(found.advice) == len(advice)
+    for each, text in zip(found.advice, advice, strict=True):
+        assert text in each.text
+
+
+def test_a_trial_of_threads_reads_with_as_many_from_the_same_place():
+    ds = grain.MapDataset.range(100).map(float).to_iter_dataset(NO_THREADS)
+    iterator = iter(ds.batch(4))
+    taken(iterator, 3)
+    opened = verifying.ChainTrial(ds.batch(4), iterator).open(0, True, threads=32)
+    assert opened._parent._node._read_options == grain.ReadOptions(32, 500)
+    assert next(opened).tolist() == [12, 13, 14, 15]
+    opened.close()
+    loader = loader_of(NUMBERS, [Fast()], 0)
+    iterator = iter(loader)
+    taken(iterator, 3)
+    opened = iterator._trial().open(0, True, threads=32)
+    assert opened._reading_threads == 32
+    assert next(opened).tolist() == [12, 13, 14, 15]
+    opened.close()
+    assert loader._read_options == NO_THREADS
+
+
 @pytest.mark.claim("report(verify=True)")
 def test_outputs_from_a_cache_are_faster_than_those_that_are_computed():
     loader = loader_of(NUMBERS, [Slow()], 1)
@@ -257,12 +314,12 @@ def test_a_dataset_is_verified_from_its_beginning():
     taken(iterator, 3)
     state = iterator.get_state()
     texts = [check.text for check in iterator.report(True, SECONDS).checks]
-    assert texts == ["one more worker (1)"]
+    assert texts[0] == "one more worker (1)"
     assert iterator.get_state() == state
     prefetched = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
     report = prefetched.report(SECONDS, verify=True)
     texts = [check.text for check in report.checks]
-    assert texts == ["outputs from a cache", "one more worker (2)"]
+    assert texts[:2] == ["outputs from a cache", "one more worker (2)"]
 
 
 def work_on(element):
@@ -275,7 +332,7 @@ def test_data_that_ends_early_is_begun_again():
     iterator = iter(loader)
     taken(iterator, 4)
     report = iterator.report(verify=True, seconds=SECONDS)
-    assert [check.text for check in report.checks] == ["one more worker (1)"]
+    assert report.checks[0].text == "one more worker (1)"
 
 
 def test_too_few_outputs_are_said_to_tell_nothing():
@@ -293,7 +350,7 @@ def test_streams_that_are_one_workers_cannot_have_more():
     report = iterator.report(verify=True, seconds=SECONDS)
     iterator.close()
     assert report.notes[-1] == (
-        "Not tried: one more worker, since each of the 1 streams is one worker's."
+        "Not tried: one more worker (2), since each of the 1 streams is one worker's."
     )
 
 
@@ -346,8 +403,17 @@ def test_checks_are_shown_as_predicted_against_found():
         p95_s=0.0,
         p99_s=0.0,
         checks=(Check("one more worker (3)", 1.449, 1.38), Check("all", 812.3, None)),
+        untried=(
+            Change("4 workers", 2.0, workers=4),
+            Change("9 threads", 3.0, threads=9),
+            Change("8 actors", 2.0),
+        ),
     )
-    lines = str(report).split("\n")[-2:]
+    *lines, untried, by_hand = str(report).split("\n")[-4:]
+    assert untried == (
+        "Untried: 4 workers; 9 threads. report(verify=True) measures it."
+    )
+    assert by_hand == "Untried: 8 actors."
     assert lines == [
         "Check: one more worker (3): predicted 1.45x, found 1.38x",
         "Check: all: predicted 812x, too few outputs to tell",

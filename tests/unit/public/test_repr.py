@@ -192,7 +192,63 @@ class Third(grain.IterDataset):
 
 def test_a_node_of_a_user_is_told_by_its_class_and_what_it_keeps():
     assert repr(Third(ELEMENTS, 3)) == "Third(every=3)"
-    assert str(Third(ELEMENTS, 3)) == "a Third(every=3)"
+    printed = str(Third(ELEMENTS, 3)).split("\n")
+    assert printed == ["a Third(every=3)"]
+    assert str(Third(ELEMENTS, 3).batch(2)).split("\n")[1] == "a Third(every=3)"
+
+
+@pytest.mark.claim("print(ds)")
+def test_a_chain_prints_each_node_above_what_it_reads():
+    parts = [RANGE.shuffle(1).map(Half()), RANGE.seed(3)]
+    ds = grain.MapDataset.mix(parts).to_iter_dataset(grain.ReadOptions(2, 4)).batch(4)
+    ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=2)).map(str)
+    assert str(ds).split("\n") == [
+        "MapIterDataset(transform=str)",
+        "ProcessPrefetchIterDataset(num_workers=2, streams=2)",
+        "BatchIterDataset(batch_size=4, drop_remainder=False)",
+        "PrefetchIterDataset(read_options=ReadOptions(num_threads=2,"
+        " prefetch_buffer_size=4), allow_nones=False)",
+        "MixedMapDataset(parent_lengths=[10, 10], selection_map="
+        "SelectionWithProportionsMap(proportions=(1, 1), length=20))",
+        "- MapMapDataset(transform=Half)",
+        "  ShuffleMapDataset(seed=1)",
+        "  RangeMapDataset(start=0, stop=10, step=1)",
+        "- WithSeedMapDataset(seed=3)",
+        "  RangeMapDataset(start=0, stop=10, step=1)",
+    ]
+
+
+def test_a_chain_of_very_many_nodes_prints_the_first_ones():
+    lines = str(grain.MapDataset.concatenate([RANGE] * 1000)).split("\n")
+    assert len(lines) == 101
+    assert lines[-1] == "..."
+    assert len(lines[0]) < 200
+
+
+def test_a_node_whose_repr_is_its_str_can_be_printed():
+    class Circular(grain.MapDataset):
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, index):
+            return index
+
+        def __repr__(self):
+            return f"<{self}>"
+
+    assert str(Circular()) == "Circular"
+    assert repr(Circular()) == "<Circular>"
+
+
+def test_a_name_of_a_user_adds_no_line_to_a_chain():
+    class Lines(grain.MapTransform):
+        def map(self, element):
+            return element
+
+        def __repr__(self):
+            return "a\nb"
+
+    assert str(RANGE.map(Lines())).split("\n")[0] == "MapMapDataset(transform=a b)"
 
 
 def test_a_node_without_our_constructor_is_told_by_its_class():
@@ -292,6 +348,48 @@ def test_a_chain_in_workers_is_drawn():
     texts = "".join(Checker(shown(ds)["text/html"]).texts)
     assert "ProcessPrefetchIterDataset" in texts
     assert "RangeMapDataset" in texts
+
+
+LOADERS = [
+    (
+        loader(streams=2),
+        [
+            ("data_source", "float64[10,3]"),
+            ("operations", "Half"),
+            ("operations", "Batch(batch_size=4, drop_remainder=False, batch_fn=None)"),
+            ("worker_count", "0"),
+            ("streams", "2"),
+        ],
+    ),
+    (
+        gristmill.torch.DataLoader(Squares(), 4, shuffle=True),
+        [
+            ("dataset", "Squares"),
+            ("batch_size", "4"),
+            ("sampler", "RandomSampler"),
+            ("num_workers", "0"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("made", "cells"), LOADERS, ids=["grain", "torch"])
+def test_a_loader_is_a_table_of_its_arguments(made, cells):
+    formats = shown(made)
+    assert formats["text/plain"] == repr(made)
+    found = Checker(formats["text/html"].replace("<br>", "\n"))
+    assert {*found.tags} == {"table", "caption", "tr", "th", "td"}
+    texts = "".join(found.texts)
+    for name, value in cells:
+        assert name in found.texts
+        assert value in texts
+
+
+def test_what_a_loader_shows_of_a_user_is_escaped():
+    made = grain.load([1], transformations=[Hostile()])
+    found = Checker(shown(made)["text/html"])
+    assert "script" not in found.tags
+    assert "<script>alert('&')</script> " in found.texts
 
 
 def test_a_chain_of_very_many_nodes_is_not_drawn():

@@ -1,5 +1,6 @@
 """Class folders are counted as torchvision's ImageFolder does, and read as records."""
 
+import json
 import os
 import pickle
 
@@ -205,15 +206,49 @@ def test_a_pickle_has_names_and_no_lists_made_of_them(folder):
     assert repr(other) == repr(source)
 
 
-def test_a_repr_tells_the_files_and_not_where_they_lie(folder, tmp_path_factory):
-    moved = tmp_path_factory.mktemp("moved") / "train"
+class Around:
+    """A source of a user, whose text has that of the one in it."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __len__(self):
+        return len(self.source)
+
+    def __getitem__(self, index):
+        return self.source[index]["label"]
+
+    def __repr__(self):
+        return f"Around({self.source!r}, quotes='\"')"
+
+
+def source_in_state(source):
+    state = iter(grain.load(source, num_epochs=1)).get_state()
+    return json.loads(state)["data_source"]
+
+
+def test_a_repr_shows_the_path_and_the_number_of_files(folder):
     shown = repr(FolderDataSource(folder))
+    assert shown.startswith(f"FolderDataSource({str(folder)!r}, hash_of_names=")
     assert shown.endswith(", files=8, classes=3)")
+
+
+@pytest.mark.parametrize("name", ["train", "it's", 'a"b', "a\\', hash_of_names=1"])
+def test_a_state_has_files_and_not_their_place(folder, tmp_path_factory, name):
+    def texts(path):
+        source = FolderDataSource(path)
+        return source_in_state(source), source_in_state(Around(source))
+
+    before = texts(folder)
+    # What 0.2.0 wrote.
+    assert before[0].startswith("FolderDataSource(hash_of_names=")
+    assert before[1] == f"Around({before[0]}, quotes='\"')"
     os.rename(folder / "dog/in", folder / "dog/on")
-    assert repr(FolderDataSource(folder)) != shown
+    assert texts(folder)[0] != before[0]
     os.rename(folder / "dog/on", folder / "dog/in")
+    moved = tmp_path_factory.mktemp("moved") / name
     os.rename(folder, moved)
-    assert repr(FolderDataSource(moved)) == shown
+    assert texts(moved) == before
 
 
 def labels(batches):

@@ -23,6 +23,7 @@ from gristmill import (
     SequentialSampler,
     sources,
 )
+from gristmill._cli.opening import open_files
 from gristmill.sources import _tfds_images
 from gristmill.sources._tfds_nested import NestedSource
 from support import extras
@@ -354,3 +355,12 @@ def test_records_of_other_features_are_noticed(everything, tmp_path):
         with pytest.raises(CorruptRecord, match=name):
             source[0]
     assert np.isscalar(sources.TFDSDataSource(tmp_path, features=["int"])[0]["int"])
+
+
+def test_a_folder_of_tfds_is_opened_to_be_measured(everything):
+    opened = open_files([str(everything)])
+    source = sources.TFDSDataSource(everything)
+    assert opened.records == len(source) == len(opened.source)
+    assert opened.files == source.records.paths
+    assert str(source).startswith("TFDSDataSource(name='everything', split=")
+    assert str(everything) in str(source)

@@ -35,6 +35,7 @@ from gristmill._base.types import (
     T,
 )
 from gristmill._dataset.model import observer
+from gristmill._dataset.model.counted import Counted
 
 # Old pickles of users' classes look for it here.
 from gristmill._dataset.model.iter_factories import IterDatasetMeta as IterDatasetMeta
@@ -66,7 +67,7 @@ class Bucketing(TypedDict, total=False):
     batch_fn: Callable[[list[Any]], Any] | None
 
 
-class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
+class IterDataset(Counted, Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
     """A dataset that is iterated over; each ``iter(ds)`` begins anew.
 
     A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which
@@ -330,8 +331,8 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
             seconds: About how long, in s; at most until the data ends.
             consume: Called with each element, as the loop that will use them; by
                 default they are dropped.
-            verify: Whether to try what is predicted, which takes about three times
-                `seconds` more: see `DatasetIterator.report`.
+            verify: Whether to try changes, which takes up to five times `seconds`
+                more: see `DatasetIterator.report`.
 
         Returns:
             A `Report`; where it is to `verify`, its `checks` are what was tried.

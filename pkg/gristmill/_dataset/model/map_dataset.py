@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, Never, Unpack, overload
 
 import numpy.typing as npt
@@ -71,16 +71,16 @@ class MapDatasetMeta(abc.ABCMeta):
 
     def mix(
         cls,
-        datasets: Sequence[MapDataset[S]],
-        weights: Sequence[float] | None = None,
+        datasets: Sequence[MapDataset[S]] | Mapping[str, MapDataset[S]],
+        weights: Sequence[float] | Mapping[str, float] | None = None,
     ) -> MapDataset[S]:
         """A dataset that takes from several in turn, in proportion to weights.
 
         It ends with the first part that would run out.  Shuffle and repeat the parts.
 
         Args:
-            datasets: The parts, at least 1.
-            weights: One positive number for each; None for equal ones.
+            datasets: The parts, at least 1, or a mapping of names to them.
+            weights: As many positive numbers, with the same names; None for equal ones.
 
         Example:
             >>> MapDataset = gristmill.MapDataset

@@ -39,6 +39,15 @@ def transform_name(transform: Any) -> str:
     return f"{name} @ {where}:{line}"
 
 
+def line_of(node: Any) -> str:
+    """Return the ``str`` of a dataset or an iterator, without the rest of its chain."""
+    home = getattr(type(node).__str__, "__module__", "")
+    if home.startswith("gristmill.") and hasattr(node, "_line"):
+        line: str = node._line()
+        return line
+    return str(node)
+
+
 def node_text(node: Any) -> str:
     """What a dataset or an iterator is, with its main arguments.
 
@@ -46,8 +55,8 @@ def node_text(node: Any) -> str:
     of its `repr`.
     """
     home = getattr(type(node).__str__, "__module__", "")
-    if home.startswith("gristmill.") and (said := str(node)).endswith((")", "]")):
-        return said
+    if home.startswith("gristmill.") and (line := line_of(node)).endswith((")", "]")):
+        return line
     parents = ("parent", "parents", "ds")
     arguments = kept_arguments(getattr(node, "_node", node))
     return call_text(node, **{k: v for k, v in arguments.items() if k not in parents})

@@ -11,7 +11,8 @@ import numpy as np
 
 from gristmill._base.checks import kind
 from gristmill._dataset.model import observer
-from gristmill._dataset.model.names import node_text
+from gristmill._dataset.model.chain_text import chain_text
+from gristmill._dataset.model.names import line_of, node_text
 from gristmill._dataset.model.stats import Stats
 
 S = TypeVar("S")
@@ -136,8 +137,16 @@ class Dataset:
         said = [f"{name}={getattr(self, '_' + name)}" for name in self._SAID]
         return f"({', '.join(said)})" if said else ""
 
-    def __str__(self) -> str:
+    def _line(self) -> str:
+        """The text of this node alone, in Grain's words."""
         return type(self).__name__ + self._arguments_text()
+
+    def __str__(self) -> str:
+        return chain_text(self)
+
+    def __format__(self, spec: str) -> str:
+        # In a message, a dataset is one line.
+        return format(line_of(self), spec)
 
     def __repr__(self) -> str:
         return node_text(self)

@@ -25,6 +25,7 @@ from gristmill._dataset.model.blocks import (
     indices_from,
     is_built_in,
 )
+from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.failing import note_element, note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
@@ -214,6 +215,10 @@ class BatchIterDataset(Batching, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return BatchDatasetIterator(self)
+
+    def _count_elements(self) -> float:
+        full, rest = divmod(count_of(self._parent), self._batch_size)
+        return full + (rest > 0 and not self._drop_remainder)
 
 
 class BatchDatasetIterator(NodeIterator[T]):

@@ -67,6 +67,8 @@ class BlockMapMapDataset(BlockMapping, StepMapDataset[T]):
 class BlockMapIterDataset(BlockMapping, IterDataset[T]):
     """What a function makes of the parent's elements, called with several of them."""
 
+    _KEEPS_COUNT = True
+
     def __iter__(self) -> DatasetIterator[T]:
         return BlockMapDatasetIterator(self)
 

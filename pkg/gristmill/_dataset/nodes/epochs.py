@@ -39,6 +39,7 @@ def map_dataset_in_epoch(dataset: MapDataset[T], epoch: int) -> MapDataset[T]:
 class EpochIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements in one epoch; see `IterDataset.at_epoch`."""
 
+    _KEEPS_COUNT = True
     _KIND = "order"
     _AS_THEY_ARE = True
     _SAID = ("epoch",)

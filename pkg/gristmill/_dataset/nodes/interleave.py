@@ -11,6 +11,7 @@ from gristmill._base.checks import kind, whole_number
 from gristmill._base.epochs import drawing_in, here
 from gristmill._base.types import T
 from gristmill._dataset.model import states
+from gristmill._dataset.model.counted import Unknown, count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
@@ -113,6 +114,11 @@ class InterleaveIterDataset(IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return InterleaveDatasetIterator(self)
+
+    def _count_elements(self) -> float:
+        if isinstance(self.datasets, MapDataset):
+            raise Unknown("its datasets are made when they are needed.")
+        return sum(map(count_of, self.datasets))
 
     def _arguments_text(self) -> str:
         return f"([{len(self.datasets)} datasets], cycle_length={self._cycle_length})"

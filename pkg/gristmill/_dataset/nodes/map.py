@@ -163,6 +163,7 @@ class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
 class MapIterDataset(Mapping, IterDataset[T]):
     """``f(x)`` for each x of the parent."""
 
+    _KEEPS_COUNT = True
     _stride = 1
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -173,6 +174,8 @@ class MapIterDataset(Mapping, IterDataset[T]):
 class MapWithIndexIterDataset(IndexMapping, IterDataset[T]):
     """``f(n, x)`` for each x of the parent, n counting them."""
 
+    _KEEPS_COUNT = True
+
     def __iter__(self) -> DatasetIterator[T]:
         return MapWithIndexDatasetIterator(self)
 
@@ -181,6 +184,7 @@ class MapWithIndexIterDataset(IndexMapping, IterDataset[T]):
 class RandomMapIterDataset(RandomMapping, IterDataset[T]):
     """``f(x, rng)`` for each x of the parent."""
 
+    _KEEPS_COUNT = True
     _epoch = 0
 
     def __iter__(self) -> DatasetIterator[T]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from gristmill import _core, transforms
 from gristmill._base.checks import check_finite, kind
+from gristmill._base.describing import call_text
 from gristmill._base.types import Indices, Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (
@@ -21,6 +22,7 @@ from gristmill._dataset.model.blocks import (
     block_of,
     epochs_and_offsets,
 )
+from gristmill._dataset.model.counted import Unknown, count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
@@ -29,13 +31,16 @@ from gristmill._hot import steps
 from gristmill.batching import tree_rules
 from gristmill.errors import StateMismatch
 
+# A longer order of turns is not searched for the turn with which a mixture ends.
+MOST_TURNS = 1 << 20
+
 
 class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
     """Each index is an index of one of the parents."""
 
     _KIND = "order"
 
-    def __str__(self) -> str:
+    def _line(self) -> str:
         return f"MixedMapDataset[{len(self._parents)} parents]"
 
     def __repr__(self) -> str:
@@ -81,8 +86,9 @@ class MixedMapDataset(SelectingMapDataset[T]):
     """Takes from each parent in proportion to its weight, or by a selection map.
 
     Args:
-        parents: The datasets.
-        proportions: A weight for each; by default all have the same.
+        parents: The datasets, or a mapping of names to them.
+        proportions: A weight for each, with the same names; by default all have the
+            same.
         selection_map: The user's own map, in place of weights.
 
     Raises:
@@ -92,11 +98,12 @@ class MixedMapDataset(SelectingMapDataset[T]):
 
     def __init__(
         self,
-        parents: Sequence[MapDataset[T]],
-        proportions: Sequence[float] | None = None,
+        parents: Sequence[MapDataset[T]] | Mapping[str, MapDataset[T]],
+        proportions: Sequence[float] | Mapping[str, float] | None = None,
         selection_map: transforms.DatasetSelectionMap | None = None,
     ) -> None:
-        super().__init__(listed(parents, "mix"))
+        check_names(parents, proportions)
+        super().__init__(listed(_in_order(parents, _ordered_names(parents)), "mix"))
         if not self._parents:
             raise ValueError("There are no datasets to mix. Pass at least one.")
         if proportions is not None and selection_map is not None:
@@ -110,7 +117,8 @@ class MixedMapDataset(SelectingMapDataset[T]):
             return
         whole = [1] * len(self._parents)
         if proportions is not None:
-            whole = integer_proportions(proportions, len(self._parents))
+            given = _in_order(proportions, _ordered_names(proportions))
+            whole = integer_proportions(given, len(self._parents))
         self._proportions = tuple(whole)
         self._mixture = _core.Mixture(whole)
         self._measure()
@@ -204,7 +212,7 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
         return int(self._begins[-1])
 
     def __repr__(self) -> str:
-        return f"ConcatenateMapDataset(parent_lengths={self._lengths.tolist()})"
+        return call_text(self, parent_lengths=self._lengths.tolist())
 
     def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
         epochs, offsets = epochs_and_offsets(indices, len(self))
@@ -235,6 +243,24 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return MixedDatasetIterator(self)
+
+    def _count_elements(self) -> float:
+        # The parts take turns in the same order again and again.
+        shares = np.array(self._proportions) // math.gcd(*self._proportions)
+        turns = int(shares.sum())
+        if turns > MOST_TURNS:
+            raise Unknown("its proportions repeat too late to count its elements.")
+        order, _ = _core.Mixture(list(self._proportions)).take(np.arange(turns))
+        counts: list[float] = []
+        for part, share in zip(self._parents, shares.tolist(), strict=True):
+            count = count_of(part)
+            if count < math.inf:
+                # It ends at the turn of a part that has ended.
+                rounds, rest = divmod(int(count), share)
+                place = np.flatnonzero(order == len(counts))[rest]
+                count = rounds * turns + int(place)
+            counts.append(count)
+        return min(counts)
 
     def _arguments_text(self) -> str:
         return f"([{len(self._parents)} parents], proportions={self._proportions})"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gristmill._base.checks import whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model import states
+from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
@@ -47,6 +49,9 @@ class LimitIterDataset(ParentSpec, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return LimitDatasetIterator(self)
+
+    def _count_elements(self) -> float:
+        return min(self._count, count_of(self._parent))
 
 
 class LimitDatasetIterator(ElementCountingIterator[T]):
@@ -95,6 +100,10 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return RepeatDatasetIterator(self)
+
+    def _count_elements(self) -> float:
+        count = count_of(self._parent)
+        return math.inf if self._num_epochs is None else count * self._num_epochs
 
 
 class RepeatDatasetIterator(CountingIterator[T]):
@@ -163,6 +172,8 @@ class CacheIterDataset(ParentSpec, IterDataset[T]):
         >>> list(ds.pipe(gristmill.experimental.RepeatIterDataset, 2))
         [0, 1, 0, 1]
     """
+
+    _KEEPS_COUNT = True
 
     _SAID = ("parent",)
 

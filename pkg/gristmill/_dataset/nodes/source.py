@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core, monitoring
+from gristmill._base.describing import call_text
 from gristmill._base.types import Indices
 from gristmill._dataset.model.blocks import BlockMapDataset, epochs_and_offsets
 from gristmill._dataset.model.node import builds
@@ -51,6 +52,9 @@ class SourceMapDataset(BlockMapDataset[Any]):
 
     def _arguments_text(self) -> str:
         return f"(source={type(self._source).__name__})"
+
+    def __repr__(self) -> str:
+        return call_text(self, source=self._source)
 
     def _record(self, index: int) -> int:
         return index % (known_length(self._reader) or sys.maxsize)

@@ -59,6 +59,7 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         [0, 1, 2]
     """
 
+    _KEEPS_COUNT = True
     _KIND = "prefetch"
     _SAID = ("prefetch_buffer_size",)
     # Whether elements are computed ahead however fast they are.

@@ -115,6 +115,8 @@ class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
         [0, 3, 2, 1, 6, 5, 7, 4]
     """
 
+    _KEEPS_COUNT = True
+
     def __init__(self, parent: IterDataset[T], *, window_size: int, seed: int) -> None:
         super().__init__(parent, window_size=window_size, seed=seed)
 

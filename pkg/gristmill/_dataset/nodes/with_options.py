@@ -55,6 +55,7 @@ class WithOptionsIterDataset(WithOptions, IterDataset[T]):
         9
     """
 
+    _KEEPS_COUNT = True
     _stride = 1
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -84,7 +85,7 @@ class Seeding(ParentSpec):
         check_seed_of_draws("seed", seed, mixed=[0])
         self._seed_rng_seed = seed
 
-    def __str__(self) -> str:
+    def _line(self) -> str:
         # Grain's names.
         return type(self).__name__.replace("Seed", "Options")
 
@@ -101,6 +102,7 @@ class WithSeedMapDataset(Seeding, IndexMapDataset[T]):
 class WithSeedIterDataset(Seeding, IterDataset[T]):
     """The parent's elements, and a seed."""
 
+    _KEEPS_COUNT = True
     _stride = 1
 
     def __iter__(self) -> DatasetIterator[T]:

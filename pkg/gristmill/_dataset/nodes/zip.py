@@ -10,6 +10,7 @@ from gristmill._base.checks import check_flag
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
+from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
@@ -99,6 +100,9 @@ class ZipIterDataset(Zipping, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return ZipDatasetIterator(self)
+
+    def _count_elements(self) -> float:
+        return min(map(count_of, self._parents))
 
 
 class ZipDatasetIterator(NodeIterator[T]):

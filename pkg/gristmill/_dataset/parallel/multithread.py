@@ -65,6 +65,8 @@ def multithread_prefetch(
 class PlacedIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements, computed as those of one process of several."""
 
+    _KEEPS_COUNT = True
+
     def __init__(self, parent: IterDataset[T], place: MultiprocessingContext) -> None:
         super().__init__(parent)
         self._place = place

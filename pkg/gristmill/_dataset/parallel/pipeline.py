@@ -143,7 +143,7 @@ class Pipeline:
         """Iterates over one stream, from its beginning."""
         number = self.numbers[stream]
         with as_inner(), drawing_in(self.epoch):
-            iterator = iter(sliced(self.dataset, number, self.parts, self.sequential))
+            iterator = iter(self.part(number))
         context = getattr(iterator, "_ctx", None)
         if context is not None:
             context.dataset_options = self.options.merge(context.dataset_options)
@@ -151,6 +151,10 @@ class Pipeline:
                 process_index=number, process_count=self.parts
             )
         return iterator
+
+    def part(self, number: int) -> IterDataset[Any]:
+        """The chain of one part."""
+        return sliced(self.dataset, number, self.parts, self.sequential)
 
     def open_stream(self, stream: int, at: int = 0) -> DatasetStream:
         """What computes one stream; `at` is not used: elements have no numbers."""

@@ -19,6 +19,7 @@ from gristmill._base.checks import (
 )
 from gristmill._base.epochs import here
 from gristmill._base.types import T, WorkerInitFn
+from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CheckedIterator,
@@ -201,6 +202,9 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         """Leave this dataset the streams of a slice of all."""
         numbers = self._pipeline.numbers[sl]
         self._pipeline = dataclasses.replace(self._pipeline, numbers=numbers)
+
+    def _count_elements(self) -> float:
+        return sum(count_of(self._pipeline.part(n)) for n in self._pipeline.numbers)
 
     def _arguments_text(self) -> str:
         workers, streams = self._options.num_workers, self._pipeline.streams

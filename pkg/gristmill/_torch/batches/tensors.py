@@ -25,6 +25,7 @@ class TensorIterator(Checkpointable, Iterator[T]):
 
     Args:
         iterator: Gives trees of dicts, lists and tuples with array leaves.
+        whole: What it iterates over, which may have a length.
 
     Example:
         >>> ds = gristmill.MapDataset.range(6).batch(3).to_iter_dataset()
@@ -35,8 +36,21 @@ class TensorIterator(Checkpointable, Iterator[T]):
         {'next_index': 1}
     """
 
-    def __init__(self, iterator: Iterator[Any]) -> None:
+    def __init__(self, iterator: Iterator[Any], whole: Any = None) -> None:
         self._iterator = iterator
+        self._whole: Any = iterator if whole is None else whole
+
+    def __len__(self) -> int:
+        """Return how many elements there are from the beginning, as torch counts them.
+
+        Raises:
+            TypeError: That is not known: `as_tensors` was given an iterator, or what it
+                was given has no length.
+        """
+        return len(self._whole)
+
+    def __bool__(self) -> bool:
+        return True
 
     def __next__(self) -> T:
         try:
@@ -106,7 +120,7 @@ def as_tensors(iterator: Any) -> TensorIterator[Any]:
         >>> list(as_tensors(ds))
         [tensor([0, 1, 2]), tensor([3, 4, 5])]
     """
-    return TensorIterator(iter(iterator))
+    return TensorIterator(iter(iterator), iterator)
 
 
 class AsIterable(IterableDataset[Any]):  # type: ignore[misc]

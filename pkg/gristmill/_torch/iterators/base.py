@@ -90,13 +90,15 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         not tried, since that would read from it.
 
         Args:
-            verify: Whether to try what is predicted, for about three times `seconds`:
-                fresh iterators over the same loader run as it is, from a cache of
-                outputs, and with one more worker.  This one stays where it is.
+            verify: Whether to try changes, for up to five times `seconds`: on
+                fresh iterators, the pipeline as it is, with outputs from a cache, with
+                one more worker, and with each change that `Report.untried` names
+                otherwise.  This iterator stays where it is.
             seconds: How long each of these runs takes, in s.
 
         Returns:
-            A `Report`; its `checks` are what was tried.
+            A `Report`; its `checks` are what was tried, and its
+            `advice` what helped.
 
         Raises:
             ValueError: `seconds` is not positive.

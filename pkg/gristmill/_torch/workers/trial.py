@@ -34,7 +34,9 @@ class TorchTrial:
         self.workers = workers
         self._drawn: list[tuple[torch.Generator, torch.Tensor]] = []
 
-    def open(self, more: int, here: bool) -> Any:
+    def open(self, more: int, here: bool, threads: int | None = None) -> Any:
+        if threads is not None:
+            raise NotTriedError("torch's loaders have no threads that read.")
         loader = copy_of(self._loader)
         if isinstance(loader.dataset, IterableDataset):
             raise NotTriedError("an IterableDataset is consumed by reading.")

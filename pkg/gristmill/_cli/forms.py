@@ -1,0 +1,77 @@
+"""Says of what format the files are that `bench` and `inspect` are given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from gristmill._convert import finding
+from gristmill._convert.inputs import reading
+from gristmill._convert.paths import files_below
+from gristmill._convert.problem import Problem
+
+# Those that can be converted, and those that only sources read.
+Form: TypeAlias = finding.Format | Literal["tar", "bag"]
+NAMES: dict[str, Form] = {".tar": "tar", ".bagz": "bag", ".bag": "bag"}
+# What a tar file has at this offset.
+TAR_OFFSET, TAR_MARK = 257, b"ustar"
+
+
+def form_of_name(path: str) -> Form | None:
+    """Return the format that a file's name says, or None."""
+    return NAMES.get(os.path.splitext(path)[1]) or finding.name_format_of(path)
+
+
+def form_of(path: str, choices: Sequence[finding.Format] = ()) -> Form:
+    """Return the format of a file, by its name or else its content.
+
+    Args:
+        path: The file.
+        choices: What the command's --from takes; empty if it has no such option.
+
+    Raises:
+        Problem: Neither says it.
+    """
+    form = form_of_name(path)
+    if form is not None:
+        return form
+    with reading(path), open(path, "rb") as file:
+        file.seek(TAR_OFFSET)
+        if file.read(len(TAR_MARK)) == TAR_MARK:
+            return "tar"
+    return finding.format_of(path, choices)
+
+
+def files_by_form(folder: str) -> tuple[dict[Form, list[str]], list[str]]:
+    """Return the files below a folder by their formats, and the others.
+
+    Content decides only if no name does: a shard comes with texts that begin like
+    JSON lines.
+
+    Raises:
+        Problem: There are no files, or the folder cannot be read.
+    """
+    below = files_below(folder, follow_links=True)
+    if not below:
+        raise Problem(f"{folder}: this folder holds no files.")
+    paths = [os.path.join(folder, name) for name in below]
+    found: dict[Form, list[str]] = {}
+    others = []
+    by_name = any(map(form_of_name, paths))
+    for path in paths:
+        form = form_of_name(path) if by_name else _form_of_content(path)
+        if form is None:
+            others.append(path)
+        else:
+            found.setdefault(form, []).append(path)
+    return found, others
+
+
+def _form_of_content(path: str) -> Form | None:
+    if not os.path.isfile(path):
+        return None
+    try:
+        return form_of(path)
+    except Problem:
+        return None
