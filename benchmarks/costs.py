@@ -212,6 +212,8 @@ def main() -> int:
 
     if unknown := set(arguments.paths) - set(PATHS):
         parser.error(f"no such path: {', '.join(sorted(unknown))}")
+    if not (arguments.update or BUDGETS.exists()):
+        parser.error(f"there is no {BUDGETS}: make it with --update")
     budgets = read() if BUDGETS.exists() else {}
     counts = counted(arguments.paths or list(PATHS))
     for name, count in counts.items():

@@ -21,8 +21,8 @@ _EAGER = ("map", "random_map", "decode")
 class Deferred:
     """A leaf that is computed where its batch is made.
 
-    A subclass implements `stack`.  This is no ABC, because batches check each of their
-    leaves for it.
+    A subclass implements `stack`.  This is not an ABC, because batches check the type
+    of each leaf, and such checks of ABCs are slow.
     """
 
     __slots__ = ()

@@ -23,8 +23,8 @@ class _Short(reprlib.Repr):
         shape = getattr(x, "shape", None)
         if isinstance(shape, tuple) and shape and hasattr(x, "dtype"):
             return f"{x.dtype}[{','.join(map(str, shape))}]"
-        if hasattr(type(x), "_shown"):
-            return str(x._shown())
+        if isinstance(x, FileSource):
+            return x._shown()
         if isinstance(x, type) or inspect.isroutine(x):
             return x.__qualname__
         kind: Any = type(x)
@@ -46,6 +46,21 @@ def call_text(what: object, *first: Any, **arguments: Any) -> str:
     texts = [value_text(value) for value in first]
     texts += [f"{name}={value_text(value)}" for name, value in arguments.items()]
     return f"{type(what).__name__}({', '.join(texts)})"
+
+
+class FileSource:
+    """A source of files whose `repr`, which is in states, is a hash of the paths."""
+
+    def _shown(self) -> str:
+        """Return the text with paths that `print`, loaders and reports show."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self._shown()
+
+    def __format__(self, spec: str) -> str:
+        # The `__repr__` of a user's source, which is in states, may contain f"{self}".
+        return format(repr(self), spec)
 
 
 def printable(text: str, besides: str = "") -> str:

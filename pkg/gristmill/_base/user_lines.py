@@ -6,7 +6,7 @@ import pathlib
 import sys
 import warnings
 
-# Where the files of Gristmill lie.
+# The folder of Gristmill's files.
 PACKAGE = str(pathlib.Path(__file__).resolve().parent.parent) + "/"
 
 

@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure files of one format, and print a table."""
     opened = open_files(arguments.files)
     with reading(opened.name):
-        if not opened.records:
+        if not opened.records or not any(map(os.path.getsize, opened.files)):
             raise Problem(
                 f"{opened.name}: it has no records, so there is nothing to measure."
             )
@@ -205,7 +205,7 @@ def _preads(opened: Opened, batches: list[Int64Array]) -> Iterator[Step]:
 
 
 def _in_order(opened: Opened) -> Iterator[Step]:
-    """Read in steps of about 4 MiB; what has no numbers from its beginning on."""
+    """Read in steps of about 4 MiB, again and again from the first record."""
     each = max(1, STEP_BYTES // max(1, opened.bytes // opened.records))
     if opened.source is not None:
         begins = range(0, opened.records, each)

@@ -1,4 +1,4 @@
-"""Says of what format the files are that `bench` and `inspect` are given."""
+"""Finds the format of the files that `bench` and `inspect` are given."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class DeferringStream(NativeStream):
         try:
             return super().next(alloc)
         finally:
-            self._pending = None  # It would be no deferred elements.
+            self._pending = None  # Its elements were made without deferring.
 
     def _go_back(self, consumed: int) -> None:
         """Forget what was made of the records from a position on."""

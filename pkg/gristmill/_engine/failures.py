@@ -157,10 +157,14 @@ def _traceback(frames: list[Frame]) -> types.TracebackType | None:
 def _raising(frame: Frame) -> types.CodeType:
     """Code that raises at the place of a frame, since tracebacks need real frames."""
     tree = ast.parse("raise RuntimeError")
-    known = None not in (frame.last_line, frame.column, frame.last_column)
+    # Code made at columns -1 has none, so that nothing is marked below its line.
+    last_line, column, last_column = frame.line, -1, -1
+    if frame.last_line and frame.column is not None and frame.last_column is not None:
+        end = frame.last_line, frame.last_column
+        if (frame.line, frame.column) <= end:
+            last_line, column, last_column = end[0], frame.column, end[1]
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt | ast.expr):
-            node.lineno, node.end_lineno = frame.line, frame.last_line or frame.line
-            node.col_offset, node.end_col_offset = frame.column or 0, frame.last_column
-    code = compile(tree, frame.filename, "exec").replace(co_name=frame.name)
-    return code if known else code.replace(co_linetable=b"")
+            node.lineno, node.end_lineno = frame.line, last_line
+            node.col_offset, node.end_col_offset = column, last_column
+    return compile(tree, frame.filename, "exec").replace(co_name=frame.name)

@@ -37,9 +37,9 @@ from gristmill._engine.stream import Runnable
 
 OUT_OF_BAND_BYTES = 4096
 LONG_LIST = 4096
-# Bytes per element from which on objects that elements have in common are large.
+# Objects that elements share are large from this many bytes per element on.
 SHARED_BYTES = 1024
-# How many elements in a row are looked at, at how many places of a long list.
+# The sample of a long list: ROW elements at each of ROWS evenly spaced places.
 ROW = 8
 ROWS = 8
 CHUNK_BYTES = 4 << 20

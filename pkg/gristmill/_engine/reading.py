@@ -235,8 +235,8 @@ class Reading:
     ) -> tuple[Read, float | None] | None:
         """Read the first `count` records, and find out how long that waited, in s.
 
-        None for a time that is not known: the read before it was quick, so nothing but
-        its own time was measured.
+        The time is None if it is unknown: after a quick read, only the duration of the
+        next one is measured.
         """
         following: _Records | None = None
         if self._waited_s is None:
@@ -284,6 +284,7 @@ class Reading:
         if self._trial is not None:
             return True
         if waited_s is None:
+            self._fast_reads = 0  # The next read is measured.
             return False
         if self._waited_s is not None:
             self._waited_s.append(waited_s)

@@ -204,7 +204,10 @@ class LegacyNode(Node):
             raise
         except Exception as error:
             if error is not self._records.failure:
-                error.add_note(f"{self._name} iterated over Records. {ADVICE}")
+                # Who has given records knows what it gets.
+                advice = "" if self.keys else f" {ADVICE}"
+                error.add_note(f"{self._name} iterated over Records.{advice}")
+            self._records.failure = None  # It refers to this frame.
             raise
         if type(record) is not Record:
             self._check(record)
@@ -237,6 +240,8 @@ class RecordIterator(Node):
     def __next__(self) -> Record[Any]:
         try:
             record = next(self._parent)
+        except StopIteration:
+            raise
         except Exception as error:
             self.failure = error
             raise

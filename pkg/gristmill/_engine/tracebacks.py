@@ -33,8 +33,8 @@ class FullTraceback(Exception):
 def cut(error: BaseException, noted: bool = True) -> None:
     """Cut the traceback of an exception, as the setting `py_traceback_filtering` says.
 
-    It was caught in a frame of Gristmill's.  The frame that raised it stays, whosever
-    that is.  With `noted` a note says so.
+    It was caught in a frame of Gristmill's.  The frame that raised it stays, even if
+    it is Gristmill's.  With `noted`, a note says that frames were cut.
     """
     mode = config.py_traceback_filtering
     if mode == "auto":
@@ -67,7 +67,7 @@ def cut(error: BaseException, noted: bool = True) -> None:
 
 
 def shown(whole: types.TracebackType | None) -> types.TracebackType | None:
-    """Return what a worker shows of a traceback: its text is made there."""
+    """Return the traceback of which a worker makes a text."""
     entries = list(entries_of(whole))
     return whole if shows_own() else _without(_own(entries), entries)
 
@@ -80,7 +80,7 @@ def shows_own() -> bool:
 def find_own(filenames: Sequence[str]) -> list[bool]:
     """Return for each file of a traceback's frames whether its code is Gristmill's.
 
-    The last one is not: it raised, whosever it is.
+    The last frame raised, so it counts as the user's.
     """
     found: list[bool] = []
     for filename in filenames[:-1]:

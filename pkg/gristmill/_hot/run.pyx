@@ -295,7 +295,7 @@ def run_block(
             error = as_failure(raised, steps[step][2])
             if steps[step][0] == RANDOM_MAP and own is None:
                 if draws is None or draws.at(index_of[i]) is None:
-                    error = without_seed(raised, steps[step][2])
+                    error = without_seed(error, steps[step][2])
         place = Place(None if step < 0 else steps[step][2], key_of[i], index_of[i])
         # Where all were read together, no record is to blame: what remains is the text.
         error.add_note(str(place) if step == _ALL else place)

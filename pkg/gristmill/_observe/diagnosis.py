@@ -43,8 +43,8 @@ def diagnose(report: Report) -> Report:
 
 def advised(report: Report, found: Sequence[tuple[Change, float]]) -> Report:
     """Add what changes gave that were tried, as how many times as many outputs."""
-    tried = {change for change, _ in found}
-    left = tuple(change for change in report.untried if change not in tried)
+    tried = {(change.workers, change.threads) for change, _ in found}
+    left = tuple(c for c in report.untried if (c.workers, c.threads) not in tried)
     report = dataclasses.replace(report, untried=left)
     if report.limit == "consumer" or not found:
         return report
@@ -180,7 +180,7 @@ def _more_workers(report: Report, stage: Stage | None) -> list[Change]:
 
 
 def workers_text(count: int, have: int) -> str:
-    """A number of worker processes that is not the one there is."""
+    """Return a text such as "3 workers, not 2"."""
     return f"{count} worker{'s' if count > 1 else ''}{f', not {have}' if have else ''}"
 
 

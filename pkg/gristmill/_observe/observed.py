@@ -30,7 +30,7 @@ class ObservedDatasetIterator(PassingIterator[T]):
         dataset: Its last node.
         logs: Whether to log the table of nodes every minute.
         folder: Where a drawing goes: a folder, "" for the log alone, None for nowhere.
-        refuses: Whether a state is refused that nobody could go on from.
+        refuses: Whether `get_state` raises TypeError if a part of the state is missing.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ObservedDatasetIterator(PassingIterator[T]):
     ) -> None:
         chain, self.measurement = measured(dataset)
         super().__init__(iter(chain))
-        if refuses:  # Before its class is another for a while.
+        if refuses:  # First, because timing changes the class for a while.
             refuse_unsaved(self, dataset)
         self._folder = folder
         self._draws = folder is not None

@@ -26,7 +26,7 @@ SENDING = "writing outputs in workers"
 NAME_WIDTH = 60
 # So many times as fast need no digits behind the point.
 MANY_TIMES = 10
-# A stage that takes less for an output takes less than to measure it.
+# A stage that takes less than this for an output is too short to be measured.
 LEAST_S = 1e-7
 # Lines of the text above the stages.
 HEADLINES = 3
@@ -269,7 +269,7 @@ def _untried_lines(changes: Sequence[Change]) -> list[str]:
 
 
 def _stage_time(seconds: float) -> str:
-    """A duration; what is less than measuring can tell is not written as a number."""
+    """Return a duration as text, "<0.1us" if it is too short to be measured."""
     return time_text(seconds * 1e9) if seconds >= LEAST_S else "<0.1us"
 
 

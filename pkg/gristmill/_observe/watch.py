@@ -28,6 +28,8 @@ AT_ONCE = 128
 KEPT_DURATIONS = 8192
 # Two blocks of short elements, so that how they are made is timed as well.
 STRETCH_CALLS = 1024
+# More calls than a stretch has.
+MANY = 1 << 29
 # From the beginning of a stretch to that of the next one.
 EVERY_NS = 2_000_000_000
 
@@ -50,8 +52,8 @@ class Watch:
             them; by default nothing does.
 
     Attributes:
-        left: Calls up to the next stretch, if calls are timed in stretches; negative
-            while they are timed.
+        left: Calls up to the next stretch, if calls are timed in stretches; `MANY`
+            at the beginning of one.
         times: Beginnings and ends of calls that are not yet counted, in ns.
         enough: So many of these are worth counting.
         complete: Whether all calls were timed.
@@ -77,7 +79,7 @@ class Watch:
         self.dataset = dataset
         self.opening: Opening | None = None
         self._rests = rests
-        self.left = -1
+        self.left = MANY
         self.times: list[int] = []
         self.enough = 2 if monitoring.is_on() else 2 * AT_ONCE
         self.complete = True
@@ -95,6 +97,7 @@ class Watch:
 
     def start(self, iterator: Any) -> None:
         """Time the next calls."""
+        self.left = MANY
         self._until = self.outputs + STRETCH_CALLS
         self._due_ns = time.perf_counter_ns() + EVERY_NS
         kind = self._kind or type(iterator)
@@ -142,7 +145,6 @@ class Watch:
         took = time.perf_counter_ns() - began_ns
         self.left = STRETCH_CALLS * (EVERY_NS - took) // took
         if self.left < STRETCH_CALLS:
-            self.left = -1
             self.start(iterator)
             return
         iterator.__class__ = self._kind

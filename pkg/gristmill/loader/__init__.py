@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any, Never, Required, TypedDict, Unpack, overload
 
@@ -161,14 +162,10 @@ class DataLoader(Epochs, Shown[T]):
         arguments.check_ranks(sampler, self._shard_options, self._operations, made)
         self._program = self._compile(made)
         arguments.check_records(sampler, self._program.source)
-        in_memory = isinstance(data_source, (list, tuple, np.ndarray))
-        source = str(type(data_source))
-        if not in_memory:
-            source = without_place(repr(self._program.source))
         self._pipeline = states.Pipeline(
             program=self._program,
             sampler=repr(sampler),
-            data_source=source,
+            data_source=_text_in_states(data_source, self._program.source),
             widened=compilation.differs_from_grain(sampler),
         )
         warn_of_no_output(self._program, self._operations)
@@ -271,6 +268,22 @@ class DataLoader(Epochs, Shown[T]):
         if self._remote.workers == 0 and self._remote.place is None:
             return LocalRun(program, position, tally, program.computes_ahead)
         return RemoteRun(program, position, self._remote, tally)
+
+
+def _text_in_states(given: Any, source: Any) -> str:
+    """Return what states call a source, the same as in earlier releases.
+
+    Args:
+        given: What the user passed.
+        source: What stands for it.
+    """
+    if isinstance(given, (list, tuple, np.ndarray)):
+        return str(type(given))
+    # The `repr` of this node shows elements or paths.  Its module is imported if the
+    # program has made one.
+    nodes = sys.modules.get("gristmill._dataset.nodes.source")
+    is_node = nodes is not None and type(source) is nodes.SourceMapDataset
+    return without_place(f"{source}" if is_node else repr(source))
 
 
 class Loading(TypedDict, total=False):

@@ -83,7 +83,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     def __next__(self) -> T:
         watch = self._watch
         watch.left -= 1
-        if not watch.left:
+        if watch.left <= 0:
             watch.start(self)
         try:
             output: T = self._run.next()

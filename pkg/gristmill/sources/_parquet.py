@@ -18,7 +18,7 @@ from gristmill import _core
 from gristmill._base import log
 from gristmill._base.checks import check_integer
 from gristmill._base.closing import Closing
-from gristmill._base.describing import call_text
+from gristmill._base.describing import FileSource, call_text
 from gristmill._base.types import Alloc, Int64Array
 from gristmill.errors import CorruptRecord
 from gristmill.sources._columns import Columns, ColumnSource, Gathered, gather
@@ -36,7 +36,7 @@ REPEATED_ROWS = 4
 _in_use: weakref.WeakSet[ParquetDataSource] = weakref.WeakSet()
 
 
-class ParquetDataSource(Closing, ColumnSource):
+class ParquetDataSource(FileSource, Closing, ColumnSource):
     """Serve the rows of Parquet files, in the order of the files.
 
     Args:
@@ -233,9 +233,6 @@ class ParquetDataSource(Closing, ColumnSource):
     def _shown(self) -> str:
         shown = {"rows": self._length, "columns": list(self.columns)}
         return call_text(self, paths=[*self.paths[:7]], **shown)
-
-    def __str__(self) -> str:
-        return self._shown()
 
     def __repr__(self) -> str:
         # Each state has it: ten thousand paths are hashed once.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._base.closing import Closing
-from gristmill._base.describing import call_text
+from gristmill._base.describing import FileSource, call_text
 from gristmill._base.types import Int64Array, T
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import FAR_THREADS, LOCAL_THREADS, in_threads
@@ -22,7 +22,7 @@ from gristmill.sources._urls import is_local
 ITER_BLOCK = 256
 
 
-class RecordSource(Closing, Generic[T]):
+class RecordSource(FileSource, Closing, Generic[T]):
     """Serve the records of several files as one list; see the classes made of it.
 
     An element is the bytes of a record, unless the class has `_to_element`.
@@ -135,11 +135,7 @@ class RecordSource(Closing, Generic[T]):
         return self._text
 
     def _shown(self) -> str:
-        # What a report, a drawing and print() show: a hash means nothing to a reader.
         return call_text(self, paths=[*self._paths[:7]], records=self._length)
-
-    def __str__(self) -> str:
-        return self._shown()
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex
 
 from gristmill._base.closing import Closing
-from gristmill._base.describing import call_text
+from gristmill._base.describing import FileSource, call_text
 from gristmill.sources._array_record import ArrayRecordDataSource
 from gristmill.sources._record_files import find_file
 from gristmill.sources._remote import RemoteFile
@@ -24,7 +24,7 @@ SPLIT = re.compile(r"(?P<name>[^\[\]+]+)(?:\[(?P<first>[^:]*):(?P<last>[^:]*)\])
 BOUND = re.compile(r"(-?\d+)(%?)")
 
 
-class TFDSDataSource(Closing):
+class TFDSDataSource(FileSource, Closing):
     """Serve the elements of a TFDS dataset, without TFDS or TensorFlow.
 
     Args:
@@ -133,9 +133,6 @@ class TFDSDataSource(Closing):
     def _shown(self) -> str:
         paths = self._records.paths
         return call_text(self, name=self._name, split=self._split, paths=paths)
-
-    def __str__(self) -> str:
-        return self._shown()
 
     def __repr__(self) -> str:
         return (

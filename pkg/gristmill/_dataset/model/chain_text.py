@@ -35,7 +35,7 @@ def _lines(dataset: Any) -> Iterator[str]:
 
 
 def _text_of(node: Any) -> str:
-    """A node in one line, whatever a user's class writes."""
+    """Return a node as one line, even if a user's class writes several."""
     made = type(node).__str__, type(node).__repr__
     ours = all(getattr(f, "__module__", "").startswith("gristmill.") for f in made)
     # A user's __repr__ may be made of the str that this is part of.

@@ -10,7 +10,7 @@ ENDLESS = 1 << 45
 
 
 class Counted:
-    """What has a length if each node of its chain says how many elements it gives."""
+    """Has a length if each node of its chain says how many elements it gives."""
 
     # Whether a node with one parent gives as many elements as that.
     _KEEPS_COUNT: ClassVar[bool] = False
@@ -40,7 +40,7 @@ class Counted:
         return int(count)
 
     def __bool__(self) -> bool:
-        # As before there was a length, and as iterables of unknown length are.
+        # As in Grain, where no IterDataset has a length.
         return True
 
     def _count_elements(self) -> float:

@@ -1,4 +1,4 @@
-"""What makes an IterDataset of several datasets, or of something that is none."""
+"""Makes an IterDataset of several datasets, or of an iterable."""
 
 # mypy: disable-error-code="no-any-return"
 # `build` gives what is registered, of any class.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class IterDatasetMeta(abc.ABCMeta):
-    """Holds what makes an `IterDataset` of something else."""
+    """Has the methods that make an `IterDataset` of other objects."""
 
     def from_iterable(
         cls,
@@ -30,8 +30,8 @@ class IterDatasetMeta(abc.ABCMeta):
         Each iterator over the dataset begins a new iteration.  A state has what
         `state_dict` of the iterable and of its iterator return, as in torchdata and in
         Hugging Face's datasets; `get_state` of either will do.  An iterable with a
-        state is copied for each iterator.  At the epoch of `at_epoch` its `set_epoch`
-        is called, if it has that method.
+        state is copied for each iterator.  `at_epoch` calls the iterable's `set_epoch`,
+        if it has that method.
 
         Workers need a share each: a function with the parameters `shard_index` and
         `shard_count` returns one, an iterable may have ``shard(num_shards, index)``.
@@ -39,8 +39,8 @@ class IterDatasetMeta(abc.ABCMeta):
         Args:
             iterable: An iterable that can be iterated over again, or a function that
                 returns a new iterable, such as a generator function.
-            replay: Whether going on from a state reads again what came before, and
-                uses no state of the iterable: each iteration must give the same
+            replay: Whether restoring a state reads the earlier elements again, and
+                uses no state of the iterable.  Each iteration must then give the same
                 elements.
 
         Raises:

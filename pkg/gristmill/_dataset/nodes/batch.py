@@ -217,7 +217,10 @@ class BatchIterDataset(Batching, IterDataset[T]):
         return BatchDatasetIterator(self)
 
     def _count_elements(self) -> float:
-        full, rest = divmod(count_of(self._parent), self._batch_size)
+        count = count_of(self._parent)
+        if count == math.inf:
+            return count
+        full, rest = divmod(count, self._batch_size)
         return full + (rest > 0 and not self._drop_remainder)
 
 

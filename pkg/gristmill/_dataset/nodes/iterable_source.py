@@ -1,4 +1,4 @@
-"""A dataset of what an iterable gives, which may be known only in order."""
+"""A dataset of the elements of an iterable."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class IterableSourceIterator(CheckedIterator[T]):
         return element
 
     def get_state(self) -> Any:
-        """How many elements were read, whether there are more, and the states."""
+        """Return the number of elements read, whether they ended, and the states."""
         if self._restored is not None:
             return copied(self._restored)
         state: dict[str, Any] = {"elements_read": self._read, "ended": self._ended}

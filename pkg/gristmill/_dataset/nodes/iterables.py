@@ -59,7 +59,7 @@ class OpenIterable:
         return {name: copied(get()) for name, get in self._getters.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go to where `state` was taken.
+        """Go to the position that `state` describes.
 
         Raises:
             KeyError: The state of a part is missing.

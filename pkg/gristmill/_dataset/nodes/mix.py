@@ -13,7 +13,6 @@ import numpy as np
 
 from gristmill import _core, transforms
 from gristmill._base.checks import check_finite, kind
-from gristmill._base.describing import call_text
 from gristmill._base.types import Indices, Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (
@@ -212,7 +211,8 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
         return int(self._begins[-1])
 
     def __repr__(self) -> str:
-        return call_text(self, parent_lengths=self._lengths.tolist())
+        # States of a loader that reads this have it, so it has every length.
+        return f"ConcatenateMapDataset(parent_lengths={self._lengths.tolist()})"
 
     def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
         epochs, offsets = epochs_and_offsets(indices, len(self))

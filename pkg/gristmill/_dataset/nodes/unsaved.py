@@ -46,7 +46,7 @@ def may_lack_state(dataset: Any) -> bool:
 
 
 def refuse_unsaved(iterator: Any, dataset: Any) -> None:
-    """Let a chain's last iterator raise TypeError in place of returning such a state.
+    """Let a chain's last iterator raise TypeError if a part of its state is missing.
 
     The iterator gets another class, so that each `next` takes as long as before.
     """

@@ -41,7 +41,7 @@ def warn_of_no_output(pipeline: Pipeline) -> None:
             size = step._batch_size
             full, rest = divmod(count, size)
             if count and not full and step._drop_remainder:
-                dropping = too_few(count, str(step), size)
+                dropping = too_few(count, f"{step}", size)
             count = full + (rest > 0 and not step._drop_remainder)
     if count:
         return

@@ -49,7 +49,7 @@ def is_torchs(collate_fn: Any) -> bool:
 def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
     """Return a fetch of batches that reads samples one by one, and stacks ints faster.
 
-    It takes lists of indices, and no `Drawn`.
+    It takes lists of indices, not a `Drawn`.
 
     Args:
         dataset: A map-style dataset, read in batches by a `collate_fn` that

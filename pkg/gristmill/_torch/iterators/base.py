@@ -32,7 +32,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     _CUT_IS_NOTED: ClassVar[bool] = False
     # Returns an iterator over a loader; set by the package, which imports this file.
     _iterate: ClassVar[Callable[[Any], LoaderIterator]]
-    # Whether batches of indices are lists alone, and no `Drawn`.
+    # Whether all batches of indices are lists, and none is a `Drawn`.
     _lists = False
     # What the sampler gives.
     _indices: Iterator[Any]
@@ -131,7 +131,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     def __next__(self) -> Any:
         watch = self._watch
         watch.left -= 1
-        if not watch.left:
+        if watch.left <= 0:
             watch.start(self)
         try:
             if self._steps_plainly and not (

@@ -51,7 +51,7 @@ class Position:
     Args:
         index_sampler: The loader's: torch's `BatchSampler`, or anything else.
         iteration: What a library has made of ``iter(index_sampler)``.
-        lists: Whether batches of indices are lists alone, and no `Drawn`.
+        lists: Whether all batches of indices are lists, and none is a `Drawn`.
     """
 
     def __init__(
