@@ -220,8 +220,11 @@ class TestAsSource:
         [
             (5, "is a int, which has no __len__ and no __getitem__"),
             (None, "is a NoneType"),
-            ({1, 2}, r"no __getitem__.*pass list\(...\)"),
-            ((i for i in range(3)), r"is a generator.*pass list\(...\)"),
+            ({1, 2}, r"no __getitem__.*IterDataset.from_iterable\(...\)"),
+            (
+                (i for i in range(3)),
+                r"is a generator.*IterDataset.from_iterable\(...\)",
+            ),
             (sources.RangeDataSource, "is the class RangeDataSource itself"),
             ({"x": np.zeros(2), "y": [1, 2]}, r"data_source\['y'\] is a list"),
         ],

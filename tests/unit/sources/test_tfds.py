@@ -362,5 +362,5 @@ def test_a_folder_of_tfds_is_opened_to_be_measured(everything):
     source = sources.TFDSDataSource(everything)
     assert opened.records == len(source) == len(opened.source)
     assert opened.files == source.records.paths
-    assert str(source).startswith("TFDSDataSource(name='everything', split=")
+    assert str(source).startswith("TFDSDataSource(name='everything:1.0.0', split=")
     assert str(everything) in str(source)
