@@ -1,12 +1,15 @@
 # cython: boundscheck=False, wraparound=False
 """Packs elements into the rows of one batch after another."""
 cimport numpy as cnp
+from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError
 from cpython.list cimport PyList_GET_ITEM
+from cpython.object cimport PyObject
 from cpython.sequence cimport PySequence_GetItem
 from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
+from gristmill._hot.calls cimport PyErr_Occurred, owned, raise_pending, try_next
 from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.row_matrix cimport (
     RowMatrix, add_note, blank, length_of, make_matrix, matrix_of, write,
@@ -15,8 +18,6 @@ from gristmill._hot.row_matrix cimport (
 import numpy as np
 
 cnp.import_array()
-
-cdef object _END = object()
 
 cdef extern from "core/batches/packing.hpp" namespace "gristmill" nogil:
     cdef enum class Fit:
@@ -42,6 +43,11 @@ cdef extern from "core/batches/packing.hpp" namespace "gristmill" nogil:
 
 
 cdef object _item_of(object element, object key):
+    cdef PyObject* found
+    if PyDict_CheckExact(element):
+        found = PyDict_GetItemWithError(element, key)
+        if found is not NULL:
+            return <object>found
     try:
         return element[key]
     except KeyError:
@@ -83,10 +89,17 @@ cdef class PackedRows:
 
     def row(self, Py_ssize_t index):
         """Return one row, whose arrays are views."""
-        items = [PySequence_GetItem(column, index) for column in self._columns]
+        cdef Py_ssize_t i = 0
+        cdef dict row
         if self._keys is None:
-            return self._layout.assemble(items)
-        return dict(zip(self._keys, items))
+            return self._layout.assemble(
+                [PySequence_GetItem(column, index) for column in self._columns]
+            )
+        row = {}
+        for key in self._keys:
+            row[key] = PySequence_GetItem(<object>PyList_GET_ITEM(self._columns, i), index)
+            i += 1
+        return row
 
 
 cdef class Packer:
@@ -123,13 +136,16 @@ cdef class Packer:
         """How many rows of the batch hold an element."""
         return self._placer.get().rows_in_use()
 
-    cpdef bint add(self, element) except -1:
+    def add(self, element):
         """Pack an element; return False, without a change, where no row has room.
 
         The first element of a batch gives it its dtypes and trailing shapes.
 
         Where it raises, the batch is as it was.
         """
+        return self._add(element)
+
+    cdef bint _add(self, object element) except -1:
         cdef list leaves
         cdef list metas = None
         cdef Py_ssize_t i, row
@@ -178,15 +194,19 @@ cdef class Packer:
         None for the end.  An element that the iterator or `add` fails with is dropped:
         another call goes on with the next.
         """
+        cdef PyObject* found
         get_state = parent.get_state
         while True:
             if cancelled_threads:
                 check_thread()
             state = get_state()
-            element = next(parent, _END)
-            if element is _END:
+            found = try_next(parent)
+            if found is NULL:
+                if PyErr_Occurred() is not NULL:
+                    raise_pending()
                 return state, None
-            if not self.add(element):
+            element = owned(found)
+            if not self._add(element):
                 return state, (element,)
 
     cdef int _allocate(self, list leaves) except -1:

@@ -121,8 +121,6 @@ def test_threads_leave_a_source_that_waited_only_once(machine, face, what):
     source = Source(machine, WAITS)
     source.later = BUSY[what]
     assert list(FACES[face](source)) == list(range(50))
-    own = source.threads.count(threading.current_thread())
-    assert 50 - own <= 2 * g.ReadOptions().num_threads
     assert set(source.threads[-10:]) == {threading.current_thread()}
 
 
