@@ -1,4 +1,4 @@
-"""The hot paths of which costs.py counts the instructions.
+"""The hot paths whose instructions costs.py counts.
 
     python cost_paths.py REQUESTS.so PATH ...
 
@@ -294,7 +294,7 @@ def torch_dict() -> Run:
 
 
 def torch_answered(dataset: Any, *requests: Any) -> Run:
-    """What a worker does with requests, and the parent with its answers."""
+    """Answer requests as a worker does, and decode the answers as its parent does."""
     import torch
     from torch.utils.data import default_collate
 

@@ -31,9 +31,9 @@ from importlib.metadata import version
 
 HERE = pathlib.Path(__file__).parent
 BUDGETS = HERE / "costs.json"
-# What a path may cost above its budget.
+# The share of its budget by which a path may exceed it.
 TOLERANCE = 0.03
-# The same where other versions are found than budgets were counted with.
+# The same if the versions here differ from those of the budgets.
 TOLERANCE_ELSEWHERE = 0.1
 TIMEOUT_S = 600
 # So that counts are the same on processors of other makers: glibc, NumPy and torch
@@ -50,11 +50,11 @@ FIXED = {
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """What a path may cost.
+    """The most instructions that a path may take.
 
     Attributes:
-        instructions: Of an item.
-        bought: What each raise of the budget was for.
+        instructions: The number for one item.
+        bought: The reason for each raise of the budget.
     """
 
     instructions: int

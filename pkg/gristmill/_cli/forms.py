@@ -14,7 +14,7 @@ from gristmill._convert.problem import Problem
 # Those that can be converted, and those that only sources read.
 Form: TypeAlias = finding.Format | Literal["tar", "bag"]
 NAMES: dict[str, Form] = {".tar": "tar", ".bagz": "bag", ".bag": "bag"}
-# What a tar file has at this offset.
+# The offset of the mark of a tar file, and the mark.
 TAR_OFFSET, TAR_MARK = 257, b"ustar"
 
 

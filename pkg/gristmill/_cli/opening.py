@@ -17,7 +17,7 @@ from gristmill._convert.inputs import Input, JsonLinesInput, TFRecordInput, read
 from gristmill._convert.paths import regular
 from gristmill._convert.problem import Problem, imported
 
-# What a folder of TFDS has next to its shards.
+# The file that TFDS writes next to its shards.
 TFDS_FILE = "features.json"
 IN_ORDER = (
     "{} can only be read in order. To read in any order, convert: gristmill convert {}"

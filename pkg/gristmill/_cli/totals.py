@@ -13,13 +13,13 @@ from gristmill._cli.contents import Contents, Sizes, sizes_of
 from gristmill._convert.inputs import reading, top_folder
 from gristmill._convert.paths import regular
 
-# Texts that differ between files, of which the first ones are shown.
+# If a text differs between files, this many are shown.
 MOST_TEXTS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Totals(Contents):
-    """What the files of one format below a folder hold together.
+    """The totals of all files of one format below a folder.
 
     Attributes:
         files: How many there are.

@@ -24,10 +24,9 @@ def warn_of_no_output(program: Program, operations: Sequence[Any]) -> None:
         if holds_back(op) or (count and isinstance(op, transforms.FlatMap)):
             return  # It may give any number.
         if isinstance(op, transforms.Batch):
-            full, rest = divmod(count, int(op.batch_size))
-            if count and not full and op.drop_remainder:
-                dropping = too_few(count, value_text(op), op.batch_size)
-            count = full + (rest > 0 and not op.drop_remainder)
+            who, size = value_text(op), int(op.batch_size)
+            count, too_few = batches_of(count, who, size, op.drop_remainder)
+            dropping = too_few or dropping
     if count:
         return
     streams, shard = program.streams, program.shard
@@ -46,6 +45,14 @@ def warn_of_no_output(program: Program, operations: Sequence[Any]) -> None:
     warn_user(f"This loader gives no output. {reason}")
 
 
-def too_few(count: int, who: str, size: int) -> str:
-    """Return a sentence on a batch that is never full."""
-    return f"{who} gets at most {count} elements, and makes a batch of {size}."
+def batches_of(
+    count: int, who: str, size: int, drop_remainder: bool
+) -> tuple[int, str | None]:
+    """Return how many batches `who` makes of elements, and why there are none.
+
+    The reason is None if there are batches, or no elements.
+    """
+    full, rest = divmod(count, size)
+    if count and not full and drop_remainder:
+        return 0, f"{who} gets at most {count} elements, and makes a batch of {size}."
+    return full + (rest > 0 and not drop_remainder), None

@@ -138,7 +138,7 @@ def _unpacked(fd: int) -> Runnable:
 
 def _write(writer: BinaryIO, program: Any) -> None:
     source: Any = getattr(program, "source", None)
-    if type(source) in (list, tuple) and _is_long(source):
+    if type(source) in (list, tuple) and _is_split(source):
         snapshot = Snapshot(_write_elements(writer, source))
         program = dataclasses.replace(program, source=snapshot)
     table: list[tuple[int, int]] = []
@@ -171,7 +171,7 @@ def _place(writer: BinaryIO, data: memoryview) -> tuple[int, int]:
     return begin, len(data)
 
 
-def _is_long(elements: Sequence[Any]) -> bool:
+def _is_split(elements: Sequence[Any]) -> bool:
     """Return whether a list is written element by element."""
     count = len(elements)
     if count < LONG_LIST:

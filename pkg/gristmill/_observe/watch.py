@@ -47,7 +47,7 @@ class Watch:
         dataset: What a chain's iterator iterates over.
         rests: Whether calls are timed in stretches, as those of chains that are read by
             index.  The iterator's ``__next__`` then counts `left` down, and calls
-            `start` when it is 0.
+            `start` when that is 0 or less.
         samplings_of: Returns what measures blocks for an iterator, each with who reads
             them; by default nothing does.
 

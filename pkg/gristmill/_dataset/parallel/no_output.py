@@ -14,7 +14,7 @@ from gristmill._dataset.nodes.map import (
 )
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._dataset.parallel.pipeline import Pipeline
-from gristmill._engine.no_output import too_few
+from gristmill._engine.no_output import batches_of
 
 # Nodes that give at most one element for each that they get.
 _NO_MORE = (FilterIterDataset, MapWithIndexIterDataset, RandomMapIterDataset)
@@ -38,11 +38,9 @@ def warn_of_no_output(pipeline: Pipeline) -> None:
     dropping = None
     for step in reversed(steps):
         if isinstance(step, BatchIterDataset):
-            size = step._batch_size
-            full, rest = divmod(count, size)
-            if count and not full and step._drop_remainder:
-                dropping = too_few(count, f"{step}", size)
-            count = full + (rest > 0 and not step._drop_remainder)
+            size, drops = step._batch_size, step._drop_remainder
+            count, too_few = batches_of(count, f"{step}", size, drops)
+            dropping = too_few or dropping
     if count:
         return
     reason = "There are no elements for it."
