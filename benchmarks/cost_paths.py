@@ -216,7 +216,7 @@ def pack_first_fit() -> Run:
     )
 
 
-@path(64)
+@path(256)
 def pack_concat_split() -> Run:
     return taken(
         iter(

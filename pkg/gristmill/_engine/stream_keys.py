@@ -64,17 +64,28 @@ class StreamKeys:
         if not self._in_blocks:
             return self._by_metadata(first, count)
         keys, indices = self._cached
+        # Without a call of `_place_of`, since most are cached.
         begin = first - self._cached_at
         if not 0 <= begin <= len(keys) - count:
-            size = min(max(count, KEY_BLOCK), self.length - first)
-            keys, indices = self._cached = self._block(first, size)
-            self._cached_at, begin = first, 0
+            begin = self._place_of(first, count)
+            keys, indices = self._cached
         end = begin + count
         return keys[begin:end], indices[begin:end], None
 
     def block(self, first: int, count: int) -> Int64Array:
         """The keys of `records`, where they come in blocks."""
-        return self.records(first, count)[0]
+        begin = self._place_of(first, count)
+        return self._cached[0][begin : begin + count]
+
+    def _place_of(self, first: int, count: int) -> int:
+        """Return where `count` positions from `first` on begin in `_cached`."""
+        begin = first - self._cached_at
+        if 0 <= begin <= len(self._cached[0]) - count:
+            return begin
+        size = min(max(count, KEY_BLOCK), self.length - first)
+        self._cached = self._block(first, size)
+        self._cached_at = first
+        return 0
 
     def window_left(self, position: int) -> int:
         """How many records from a position on share a window of the sampler.
