@@ -21,12 +21,8 @@ from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwat
 T = TypeVar("T")
 # How often a worker sends what it has measured.
 SEND_EVERY_NS = 50_000_000
-# The size of an element of one call of 16 that are timed is taken.
+# The size of an element of one call of 16 is taken.
 _SIZED_MASK = 15
-# One of 17 short calls is timed, since that takes longer than they do.  17 has no
-# divisor in common with the sizes of blocks and batches.
-SHORT_NS = 20_000
-UNTIMED = 16
 
 
 class _Measured(ParentSpec):
@@ -95,11 +91,7 @@ class PassingIterator(ForwardingIterator[T]):
 
 
 class MeasuredDatasetIterator(PassingIterator[T]):
-    """Iterates over a node's elements and measures how long they take.
-
-    Of calls that are short one of 17 is timed; the others are counted, and taken to
-    have been as long.
-    """
+    """Iterates over a node's elements and measures how long they take."""
 
     def __init__(
         self, inner: DatasetIterator[T], measurement: Measurement, meter: Meter
@@ -108,40 +100,22 @@ class MeasuredDatasetIterator(PassingIterator[T]):
         self._inner = inner
         self.measurement = measurement
         self._meter = meter
-        # Calls that come before the next one that is timed.
-        self._untimed = 0
-        self._timed = self._took_ns = self._mean_ns = 0
         # Whether the next call starts workers, which is left out.
         self._starts = meter.kind == "transport"
 
     def __next__(self) -> T:
         measurement, meter = self.measurement, self._meter
-        if self._untimed:
-            here = measurement.here
-            if here.root is not None:
-                self._untimed -= 1
-                before = here.nested_ns
-                element = next(self._inner)
-                # What nodes further up took is in the mean.
-                here.nested_ns = before + self._mean_ns
-                meter.numbers.elements += 1
-                return element
         started = measurement.start(meter)
         made = 0
         try:
             element = next(self._inner)
             made = 1
         finally:
-            took = measurement.stop(meter, started, made)
+            measurement.stop(meter, started, made)
         if self._starts:
             self._starts = False
             known = meter.numbers
             meter.numbers = Numbers(known.elements, calls=known.calls)
-        self._took_ns += took
-        self._timed += 1
-        self._mean_ns = self._took_ns // self._timed + measurement.costs.untimed
-        if took < SHORT_NS:
-            self._untimed = UNTIMED
         if meter.numbers.calls & _SIZED_MASK == 1:
             measurement.look_at(meter, element)
         return element
@@ -155,20 +129,19 @@ def costs() -> Costs:
     inner: Any = MeasuredDatasetIterator(_Nothing(), measurement, parent)
     outer: Any = MeasuredDatasetIterator(inner, measurement, node)
 
-    def medians(untimed: int) -> tuple[int, int]:
+    def medians(asking: bool) -> tuple[int, int]:
         times = []
         for _ in range(301):
             node.numbers, parent.numbers = Numbers(), Numbers()
-            inner._untimed, outer._untimed = untimed, 0
+            node.asks_cpu, parent.asks_cpu = False, asking
             next(outer)
             times.append((node.numbers.direct_ns, parent.numbers.direct_ns))
         of_node, of_parent = zip(*times, strict=True)
         return sorted(of_node)[150], sorted(of_parent)[150]
 
-    of_node, call = medians(0)
-    inner._took_ns = inner._mean_ns = 0
-    untimed, _ = medians(1)
-    return Costs(call, max(of_node - call, 0), max(untimed - call, 0))
+    of_node, call = medians(asking=False)
+    asking, _ = medians(asking=True)
+    return Costs(call, max(of_node - call, 0), max(asking - of_node, 0))
 
 
 class _Nothing(DatasetIterator[int]):

@@ -30,8 +30,7 @@ class Numbers:
 
     Attributes:
         elements: How many it made.
-        timed: How many of them in calls that were timed.
-        calls: How many calls were timed.
+        calls: How many calls made them.
         direct_ns: Its own time in these, while the consumer of the chain waited.
         background_ns: As well, in other threads and processes.
         cpu_ns: Its own processor time, in all threads.
@@ -42,7 +41,6 @@ class Numbers:
     """
 
     elements: int = 0
-    timed: int = 0
     calls: int = 0
     direct_ns: int = 0
     background_ns: int = 0
@@ -55,7 +53,7 @@ class Numbers:
     begun: int = 0
 
     def add_call(self, own_ns: int, cpu_ns: int, elements: int, direct: bool) -> None:
-        """Count a call that was timed."""
+        """Count a call."""
         self.calls += 1
         self.cpu_ns += cpu_ns
         if direct:
@@ -67,34 +65,33 @@ class Numbers:
             each = max(own_ns // elements, 0)
             self._take_extent(each, each)
             self.elements += elements
-            self.timed += elements
 
     def add_worker(self, sent: Numbers) -> None:
         """Count what a worker measured: all of it is in the background."""
-        if sent.timed:
+        if sent.elements:
             self._take_extent(sent.least_ns, sent.most_ns)
         self.background_ns += sent.direct_ns + sent.background_ns
-        for name in ("elements", "timed", "calls", "cpu_ns", "sized", "bytes", "begun"):
+        for name in ("elements", "calls", "cpu_ns", "sized", "bytes", "begun"):
             setattr(self, name, getattr(self, name) + getattr(sent, name))
 
     def _take_extent(self, least_ns: int, most_ns: int) -> None:
-        self.least_ns = min(self.least_ns, least_ns) if self.timed else least_ns
+        self.least_ns = min(self.least_ns, least_ns) if self.elements else least_ns
         self.most_ns = max(self.most_ns, most_ns)
 
     @property
-    def direct(self) -> float:
-        """Its own time, in ns, while the consumer waited, of all calls."""
-        return max(self.direct_ns, 0) * self._scale
+    def direct(self) -> int:
+        """Its own time, in ns, while the consumer waited."""
+        return max(self.direct_ns, 0)
 
     @property
-    def background(self) -> float:
-        """Its own time, in ns, in other threads and processes, of all calls."""
-        return max(self.background_ns, 0) * self._scale
+    def background(self) -> int:
+        """Its own time, in ns, in other threads and processes."""
+        return max(self.background_ns, 0)
 
     @property
     def total_ns(self) -> int:
-        """Its own time, of all calls."""
-        return int(self.direct + self.background)
+        """Its own time, in ns, in all threads and processes."""
+        return self.direct + self.background
 
     @property
     def computes(self) -> float:
@@ -112,10 +109,6 @@ class Numbers:
     def bytes_each(self) -> float:
         """Bytes of an element, on the average."""
         return self.bytes / self.sized if self.sized else 0.0
-
-    @property
-    def _scale(self) -> float:
-        return self.elements / self.timed if self.timed else 1.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -186,14 +179,15 @@ class Costs(NamedTuple):
     """What measuring adds to the times that are measured, in ns.
 
     Attributes:
-        call: To a node's own time, for each call that is timed.
-        of_parent: For each such call that it makes itself.
-        untimed: For each that it makes and that is not timed.
+        call: To a node's own time, for each call to it.
+        of_parent: To a node's own time, for each call that it makes to a parent.
+        asking: To a node's own time, for each such call whose processor time is asked
+            for as well.
     """
 
     call: int = 0
     of_parent: int = 0
-    untimed: int = 0
+    asking: int = 0
 
 
 class Measurement:
@@ -245,11 +239,11 @@ class Measurement:
         cpu = (time.thread_time_ns(), sleeps()) if meter.asks_cpu else None
         return outer, cpu, time.perf_counter_ns()
 
-    def stop(self, meter: Meter, started: tuple[Any, ...], elements: int) -> int:
-        """End the call, which made so many elements; returns how long it took."""
+    def stop(self, meter: Meter, started: tuple[Any, ...], elements: int) -> None:
+        """End a call that `start` began and that made this many elements."""
         now = time.perf_counter_ns()
         (root, nested_ns, nested_cpu_ns), cpu, began = started
-        took: int = now - began
+        took = now - began
         cpu_took = took
         others_ns = 0
         meter.asks_cpu = took > ASK_CPU_NS or meter.kind in WAITING
@@ -271,9 +265,9 @@ class Measurement:
                 self.others_ns += direct * others_ns
                 self.updated_ns = now
         here.root = root
-        here.nested_ns = nested_ns + took + self.costs.of_parent
-        here.nested_cpu_ns = nested_cpu_ns + cpu_took + self.costs.of_parent
-        return took
+        added = self.costs.of_parent + (self.costs.asking if cpu is not None else 0)
+        here.nested_ns = nested_ns + took + added
+        here.nested_cpu_ns = nested_cpu_ns + cpu_took + added
 
     def look_at(self, meter: Meter, element: Any) -> None:
         """Take the looks and the size of an element into account."""

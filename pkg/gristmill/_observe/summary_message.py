@@ -132,7 +132,6 @@ def _node_of(node: Any) -> Meter:
         list(node.inputs),
         numbers=Numbers(
             elements=made,
-            timed=made,
             direct_ns=node.total_processing_time_ns,
             least_ns=node.min_processing_time_ns,
             most_ns=node.max_processing_time_ns,
