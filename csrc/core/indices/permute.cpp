@@ -46,16 +46,23 @@ Permutation::Permutation(std::int64_t max_index, std::uint32_t seed,
                          std::uint32_t rounds, Block block)
     : max_index_(static_cast<std::uint64_t>(max_index)),
       half_bits_(block_bits(max_index, block) / 2),
-      keys_(rounds) {
+      rounds_(rounds) {
   assert(max_index >= 0 && rounds > 0 && rounds % 2 == 0);
+  assert(rounds <= kMostRounds);
   std::seed_seq sequence{seed};
-  sequence.generate(keys_.begin(), keys_.end());
+  const std::span used(keys_.data(), rounds_);
+  sequence.generate(used.begin(), used.end());
   const auto mask = low_bits<std::uint32_t>(half_bits_);
-  for (auto& key : keys_) key &= mask;
+  for (auto& key : used) key &= mask;
 }
 
 void Permutation::apply(std::span<std::int64_t> indices) const noexcept {
   if (max_index_ == 0) return;
+  if (indices.size() == 1) {
+    indices[0] =
+        static_cast<std::int64_t>(of(static_cast<std::uint64_t>(indices[0])));
+    return;
+  }
   while (!indices.empty()) {
     const auto chunk = indices.first(std::min(kChunk, indices.size()));
     if (half_bits_ <= 16) {
@@ -65,6 +72,22 @@ void Permutation::apply(std::span<std::int64_t> indices) const noexcept {
     }
     indices = indices.subspan(chunk.size());
   }
+}
+
+std::uint64_t Permutation::of(std::uint64_t index) const noexcept {
+  const auto mask = low_bits<std::uint64_t>(half_bits_);
+  // A block of Grain's width may be one value short of max_index.
+  const auto last = std::min(max_index_, (mask << half_bits_) | mask);
+  do {
+    auto left = (index >> half_bits_) & mask;
+    auto right = index & mask;
+    for (std::size_t round = 0; round < rounds_; round += 2) {
+      left ^= (mix(right, half_bits_) & mask) ^ keys_[round];
+      right ^= (mix(left, half_bits_) & mask) ^ keys_[round + 1];
+    }
+    index = (left << half_bits_) | right;
+  } while (index > last);
+  return index;
 }
 
 // Keeps the halves of every unfinished index in two arrays.  After each pass
@@ -89,7 +112,7 @@ void Permutation::apply_to_chunk(
     place[i] = static_cast<std::uint16_t>(i);
   }
   while (open > 0) {
-    for (std::size_t round = 0; round < keys_.size(); round += 2) {
+    for (std::size_t round = 0; round < rounds_; round += 2) {
       const Word key0 = keys_[round];
       const Word key1 = keys_[round + 1];
       for (std::size_t i = 0; i < open; ++i) {
@@ -112,7 +135,7 @@ void Permutation::apply_to_chunk(
 
 Result<std::int64_t> index_shuffle(std::int64_t index, std::int64_t max_index,
                                    std::uint32_t seed, std::uint32_t rounds) {
-  if (rounds < 4 || rounds > 1024 || rounds % 2 != 0) {
+  if (rounds < 4 || rounds > Permutation::kMostRounds || rounds % 2 != 0) {
     return Status(Code::kInvalidArgument,
                   "rounds must be an even integer between 4 and 1024, but "
                   "got rounds = ",

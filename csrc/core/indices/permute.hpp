@@ -9,9 +9,10 @@
 // Thread safety: immutable after construction, any thread may call.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "core/base/status.hpp"
 
@@ -29,8 +30,9 @@ class Permutation {
  public:
   // The number of rounds that Grain's datasets and samplers use.
   static constexpr std::uint32_t kRounds = 4;
+  static constexpr std::uint32_t kMostRounds = 1024;
 
-  // REQUIRES: max_index >= 0; rounds is even and positive.
+  // REQUIRES: max_index >= 0; rounds is even, positive and at most kMostRounds.
   Permutation(std::int64_t max_index, std::uint32_t seed,
               std::uint32_t rounds = kRounds, Block block = Block::kWhole);
 
@@ -39,12 +41,16 @@ class Permutation {
   void apply(std::span<std::int64_t> indices) const noexcept;
 
  private:
+  [[nodiscard]] std::uint64_t of(std::uint64_t index) const noexcept;
   template <class Word>
   void apply_to_chunk(std::span<std::int64_t> indices) const noexcept;
 
   std::uint64_t max_index_;
-  unsigned half_bits_;               // W: the block has 2 * W bits.
-  std::vector<std::uint32_t> keys_;  // One per round, each below 2**W.
+  unsigned half_bits_;  // W: the block has 2 * W bits.
+  std::size_t rounds_;
+  // One per round, each below 2**W.  An array, because one index costs less
+  // than a vector; those of no round are not set.
+  std::array<std::uint32_t, kMostRounds> keys_;
 };
 
 // Returns the position of `index` as grain.experimental.index_shuffle does,

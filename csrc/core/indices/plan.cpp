@@ -135,7 +135,11 @@ KeyPlan KeyPlan::with(const Op& op) const {
 }
 
 Result<std::int64_t> KeyPlan::key(std::int64_t position) const {
-  TRY(keys({&position, 1}));
+  if (length() == 0) return empty();
+  EpochCursor cursor(length());
+  cursor.move_to(position);
+  position = cursor.offset(position);
+  TRY(resolve(ops_.size(), cursor.epoch(), {&position, 1}));
   return position;
 }
 

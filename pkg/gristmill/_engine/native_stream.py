@@ -64,8 +64,8 @@ class NativeStream:
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._read_natively = isinstance(program.source, TableSource)
         self._together = block_steps(self._steps, self._draws, at)
-        # Whether each record becomes an output, and nothing else is told of it.
-        self._gives_records = (
+        # True if each record becomes an output, and nothing else is sent with it.
+        self.computes_runs = (
             len(self._levels) == 1
             and self._levels[0].batch is None
             and not (self._tolerant or program.owned)
@@ -118,7 +118,7 @@ class NativeStream:
         Fewer, or none, before what fails or is no single record: that is for `next`.
         """
         want = min(want, self._length - self._consumed)
-        if want <= 0 or self._careful or not self._gives_records:
+        if want <= 0 or self._careful or not self.computes_runs:
             return []
         self._run_done = []
         try:

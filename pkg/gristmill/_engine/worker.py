@@ -123,6 +123,7 @@ class Server:
     ) -> None:
         self._program = program
         self._end = end
+        self._cursor_capacity = end.cursor_capacity
         self._worker = worker
         self._streams: dict[int, Stream] = {}
         # Where the last unit of each stream that was computed here ended, and the
@@ -133,6 +134,8 @@ class Server:
         self._parts: UnitParts | None = None
         if program.many_outputs and self._IN_PARTS:
             self._parts = UnitParts(end, self._write_part)
+        # The kind of every unit. `Work.kind` makes an enum member for each call.
+        self._kind: _core.UnitKind | None = None
         # Raised in the place of every output.
         self._refusal: Exception | None = None
         try:
@@ -160,7 +163,9 @@ class Server:
         """
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
         before, compute = ANYWHERE, self._answer
-        kind = unit.kind
+        if self._kind is None:
+            self._kind = unit.kind
+        kind = self._kind
         if kind is _core.UnitKind.RANGE:
             before, compute = (unit.first,), self._records
         elif kind is _core.UnitKind.SEQUENTIAL:
@@ -194,9 +199,10 @@ class Server:
     def _records(self, unit: _core.Work, before: Vector, alloc: Alloc | None) -> Result:
         """All outputs of the records [first, first + count)."""
         stream: Any = self._at(unit.stream, before)
-        _be_careful_where(unit, stream)
+        if unit.attempt:
+            _be_careful(stream)
         result = Result([], before)
-        runs = hasattr(stream, "next_run")
+        runs = getattr(stream, "computes_runs", False)
         if self._parts is not None:
             # Outputs must not lie in the slot: the parent reads it for a part.
             alloc = None
@@ -219,7 +225,8 @@ class Server:
         """What comes next in a stream that this worker owns."""
         goes_on = unit.proceed and unit.stream in self._ready
         stream = self._at(unit.stream, None if goes_on else before)
-        _be_careful_where(unit, stream)
+        if unit.attempt:
+            _be_careful(stream)
         result = Result([], before)
         self._extend(result, unit.stream, alloc)
         return result
@@ -236,7 +243,7 @@ class Server:
         instead: Exception | NoOutput | None = None
         try:
             element = stream.next(alloc)
-            length, most = len(stream.vector), self._end.cursor_capacity
+            length, most = len(stream.vector), self._cursor_capacity
             if length > most:
                 raise ValueError(
                     f"The position of stream {number} takes {8 * length} bytes after "
@@ -257,7 +264,7 @@ class Server:
             instead = error
         if instead is not None:
             result.failure = self._pack(instead, stream)
-        if len(stream.vector) <= self._end.cursor_capacity:
+        if len(stream.vector) <= self._cursor_capacity:
             result.vector = stream.vector
         return instead is None
 
@@ -350,10 +357,10 @@ class Server:
             result.failure = pickle.dumps((result.failure, told), 5)
 
 
-def _be_careful_where(unit: _core.Work, stream: Any) -> None:
-    """Compute an output alone, record by record, where one has killed a worker."""
-    if unit.attempt and hasattr(stream, "be_careful"):
-        # What did may lie behind this output.
+def _be_careful(stream: Any) -> None:
+    """Compute the next output alone, record by record: a worker has died."""
+    if hasattr(stream, "be_careful"):
+        # What killed it may lie behind this output.
         stream.be_careful()
 
 

@@ -12,6 +12,10 @@ cdef extern from "Python.h":
     object call_one "PyObject_CallOneArg"(object callable, object argument)
     # A new reference; NULL if it has raised, for `raise_pending`.
     PyObject* try_call_one "PyObject_CallOneArg"(object callable, object argument) noexcept
+    # As above, without a reference to the callable or the argument.
+    PyObject* try_call "PyObject_CallOneArg"(
+        PyObject* callable, PyObject* argument
+    ) noexcept
     # A new reference; NULL at the end, or if it has raised, for `raise_pending`.
     PyObject* try_next "PyIter_Next"(object iterator) noexcept
     # -1 if it has raised, for `raise_pending`.
@@ -21,6 +25,7 @@ cdef extern from "Python.h":
         object callable, PyObject* const* arguments, size_t count, PyObject* names
     )
     size_t PY_VECTORCALL_ARGUMENTS_OFFSET
+    void Py_INCREF(PyObject* reference) noexcept
     void Py_DECREF(PyObject* reference) noexcept
 
 

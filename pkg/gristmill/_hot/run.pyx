@@ -240,6 +240,7 @@ def run_block(
     cdef Py_ssize_t i = 0, step = _ALL
     cdef int64_t* told = <int64_t*>at
     cdef bint kept_all = True, as_sequence = _takes_integers(source)
+    cdef bint has_steps = len(steps) > 0
     cdef Draws own = draws if type(draws) is Draws else None
     cdef int64_t times[_TIMED_STEPS + 1]
     cdef int64_t* spent = NULL
@@ -279,7 +280,8 @@ def run_block(
                 element = PyObject_GetItem(source, key_of[i])
             if spent is not NULL:
                 _lap(began, &spent[_TIMED_STEPS])
-            element = _run(element, index_of[i], decoded, own, draws, &step, spent)
+            if has_steps:
+                element = _run(element, index_of[i], decoded, own, draws, &step, spent)
             if element is _DROPPED:
                 if kept_all:
                     kept_all = False

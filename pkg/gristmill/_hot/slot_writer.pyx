@@ -257,15 +257,19 @@ cdef int _finish_row(
     SlotWriter writer, Py_ssize_t offset, Row* row, object vector, Py_ssize_t room
 ) except -1:
     """Stores a row and its position, if the slot reaches so far."""
-    cdef Py_ssize_t n = len(vector)
+    cdef Py_ssize_t i, n = len(vector)
     cdef char* to = writer._at(offset, sizeof(Row) + 8 * room)
     cdef int64_t* numbers = <int64_t*>(to + sizeof(Row))
     if to is NULL:
         return 0
     row.vector_len = <uint32_t>n
     memcpy(to, row, sizeof(Row))
-    vector = np.ascontiguousarray(vector, np.int64)
-    memcpy(numbers, cnp.PyArray_DATA(<cnp.ndarray>vector), 8 * n)
+    if type(vector) is tuple:
+        for i in range(n):
+            numbers[i] = (<tuple>vector)[i]
+    else:
+        vector = np.ascontiguousarray(vector, np.int64)
+        memcpy(numbers, cnp.PyArray_DATA(<cnp.ndarray>vector), 8 * n)
     memset(numbers + n, 0, 8 * (room - n))
     return 0
 

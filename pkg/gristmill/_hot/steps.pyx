@@ -7,14 +7,14 @@ sees it.  What the user's code raises goes on; before, whoever runs the step is 
 note where it came from.
 """
 cimport numpy as cnp
-from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_SetItem
-from cpython.ref cimport Py_INCREF, PyObject
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_SET_ITEM
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from gristmill._hot.calls cimport (
-    Py_DECREF, PyErr_Occurred, call_one, call_two, owned, raise_pending, try_call_one,
-    try_is_true, try_next,
+    Py_DECREF, Py_INCREF, PyErr_Occurred, call_one, call_two, owned, raise_pending,
+    try_call, try_call_one, try_is_true, try_next,
 )
 from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.draw cimport OpDraws
@@ -57,13 +57,18 @@ cpdef enum:
     RANDOM_MAP
 
 
+cdef struct DecodedCall:
+    int kind
+    PyObject* function
+
+
 def apply(list calls not None, list elements not None, indices, list out=None):
     """Return what calls make of each element, one after another; absent ones stay so.
 
     Args:
         calls: Tuples (kind, call, failed, draws or None).  MAP is
             ``call(x)``, MAP_WITH_INDEX ``call(i, x)``, RANDOM_MAP ``call(x, rng)`` with
-            the generator of its index, of the draws; FILTER makes elements absent where
+            the generator of its index, of the draws; FILTER makes elements absent if
             ``call(x)`` is false.  ``failed`` is called with what an element raised and
             its index, before that goes on.
         elements: The elements.
@@ -74,47 +79,63 @@ def apply(list calls not None, list elements not None, indices, list out=None):
     cdef Py_ssize_t i, k, count = PyList_GET_SIZE(calls), n = PyList_GET_SIZE(elements)
     cdef list wide = _wide_of(indices, n)
     cdef const int64_t* index_of = NULL
-    cdef object element, kind, call, draws, generator
+    cdef PyObject* element
+    cdef PyObject* made
+    cdef object kept
+    cdef tuple step
     # Decoded once, not for each element.
-    cdef vector[int] kinds
-    cdef vector[PyObject*] functions
+    cdef vector[DecodedCall] decoded
+    cdef DecodedCall* call
     if wide is None:
         index_of = _indices_of(indices, n)
     if out is None:
         out = []
-    for kind, call, _, draws in calls:
-        if kind == RANDOM_MAP and draws is None:
+    decoded.resize(count)
+    for k in range(count):
+        step = calls[k]
+        decoded[k].kind = step[0]
+        decoded[k].function = <PyObject*>step[1]
+        if decoded[k].kind == RANDOM_MAP and step[3] is None:
             raise TypeError("a random map needs draws")
-        kinds.push_back(kind)
-        functions.push_back(<PyObject*>call)
     k = 0
     try:
         for i in range(n):
             if cancelled_threads:
                 check_thread()
-            element = <object>PyList_GET_ITEM(elements, i)
+            element = PyList_GET_ITEM(elements, i)
+            Py_INCREF(element)
             for k in range(count):
-                if element is None:
+                if element is <PyObject*>None:
                     break
-                if kinds[k] == MAP:
-                    element = call_one(<object>functions[k], element)
-                elif kinds[k] == FILTER:
-                    if not call_one(<object>functions[k], element):
-                        element = None
-                elif kinds[k] == MAP_WITH_INDEX:
-                    element = call_two(
-                        <object>functions[k],
-                        index_of[i] if wide is None else wide[i],
-                        element,
-                    )
+                call = &decoded[k]
+                if call.kind == MAP:
+                    made = try_call(call.function, element)
+                    Py_DECREF(element)
+                    element = made
+                    if made is NULL:
+                        raise_pending()
                 else:
-                    generator = _generator(calls[k][3], index_of, i, wide)
-                    element = call_two(<object>functions[k], element, generator)
-            out.append(element)
+                    kept = owned(element)
+                    kept = _made_of(kept, call, calls[k][3], index_of, i, wide)
+                    element = <PyObject*>kept
+                    Py_INCREF(element)
+            out.append(owned(element))
     except Exception as error:
         calls[k][2](error, index_of[i] if wide is None else wide[i])
         raise
     return out
+
+
+cdef object _made_of(
+    element, DecodedCall* call, draws, const int64_t* index_of, Py_ssize_t i, list wide
+):
+    """Return what a step other than MAP makes of an element."""
+    function = <object>call.function
+    if call.kind == FILTER:
+        return element if call_one(function, element) else None
+    if call.kind == MAP_WITH_INDEX:
+        return call_two(function, index_of[i] if wide is None else wide[i], element)
+    return call_two(function, element, _generator(draws, index_of, i, wide))
 
 
 cdef object _generator(OpDraws draws, const int64_t* index_of, Py_ssize_t i, list wide):
@@ -397,7 +418,7 @@ cdef class Feed(Stage):
         self._block = []
 
     def __next__(self):
-        cdef object element
+        cdef PyObject* found
         while True:
             if self._at == PyList_GET_SIZE(self._block):
                 self.seek(self.given)
@@ -406,17 +427,21 @@ cdef class Feed(Stage):
                 self._block = (<object>self)._refill(self.given)
                 if not self._block:
                     raise StopIteration
-            element = <object>PyList_GET_ITEM(self._block, self._at)
-            # The block keeps it no longer.
-            Py_INCREF(None)
-            PyList_SetItem(self._block, self._at, None)
+            # The reference of the block goes to the caller.
+            found = PyList_GET_ITEM(self._block, self._at)
+            Py_INCREF(<PyObject*>None)
+            PyList_SET_ITEM(self._block, self._at, None)
             self._at += 1
             self.given += 1
-            if self.keeps_absent:
-                return element
-            self._count(element is not None)
-            if element is not None:
-                return element
+            if not self.keeps_absent:
+                if self._seen + 1 < WINDOW and found is not <PyObject*>None:
+                    self._seen += 1
+                else:
+                    self._count(found is not <PyObject*>None)
+                if found is <PyObject*>None:
+                    Py_DECREF(found)
+                    continue
+            return owned(found)
 
     def offer(self, list block not None):
         """Have the next elements, which need not be fetched."""

@@ -91,7 +91,12 @@ cdef int _kind(object tree):
 
 
 cdef tuple _keys(dict tree, bint jax):
-    return sort_keys(tuple(tree)) if jax else tuple(tree)
+    if not jax:
+        return tuple(tree)
+    try:
+        return tuple(sorted(tree))
+    except Exception:
+        return sort_keys(tuple(tree))  # Raises the error of keys without an order.
 
 
 cdef TreeDef _flatten(object tree, bint jax, list leaves):
@@ -135,6 +140,10 @@ cdef object _unflatten(TreeDef node, object leaves):
             items.append(_unflatten(child, leaves))
     finally:
         Py_LeaveRecursiveCall()
+    if node.kind == LIST:
+        return items
+    if node.kind == DICT and node.cls is None:
+        return dict(zip(<tuple>node.aux, items))
     return assemble(node.kind, node.cls, node.aux, items)
 
 

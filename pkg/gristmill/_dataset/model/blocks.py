@@ -23,6 +23,10 @@ StepCall: TypeAlias = tuple[
 ]
 
 
+# Returns a dataset's elements at indices, as `block_of` does.
+ReadBlock: TypeAlias = Callable[[Indices], list[Any]]
+
+
 class BlockMapDataset(MapDataset[T]):
     """A dataset whose elements are made in blocks; one is a block of one.
 
@@ -94,18 +98,18 @@ class StepMapDataset(BlockMapDataset[T]):
         raise NotImplementedError
 
     @functools.cached_property
-    def _plan(self) -> tuple[MapDataset[Any], list[StepMapDataset[Any]]]:
-        """The dataset above the run, and the steps of the run but this one."""
+    def _plan(self) -> tuple[ReadBlock, list[StepMapDataset[Any]]]:
+        """Return what reads the dataset above the run, and the run but for this one."""
         run: list[StepMapDataset[Any]] = []
         node = self._parent
         while isinstance(node, StepMapDataset) and is_built_in(type(node)):
             run.append(node)
             node = node._parent
-        return node, run[::-1]
+        return reader_of(node), run[::-1]
 
     def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
-        base, run = self._plan
-        elements = block_of(base, indices)
+        read, run = self._plan
+        elements = read(indices)
         calls: list[StepCall] = []
         for step in (*run, self):
             call = step._call_of_each()
@@ -206,6 +210,15 @@ def block_of(
                 note(error, dataset, f"read element {index}")
             raise
     return made
+
+
+def reader_of(dataset: MapDataset[Any]) -> ReadBlock:
+    """Return `block_of` of a dataset, without its choice of a method for each block."""
+    if is_built_in(type(dataset)):
+        block: Any = dataset
+        read: ReadBlock = block._block
+        return read
+    return functools.partial(block_of, dataset)
 
 
 def is_built_in(kind: type) -> bool:

@@ -85,12 +85,11 @@ class IndexMapDataset(OrderMapDataset[T]):
     def of_base(self, indices: Indices) -> Indices:
         """Return the indices that the elements at `indices` have in `base`."""
         plan, base = self._plan
-        if not indices.dtype.hasobject:
-            try:
-                return plan.keys(indices)
-            except OverflowError:
-                # An epoch of a slice of an endless dataset takes 2**63 - 1 indices.
-                indices = indices.astype(np.object_)
+        try:
+            return plan.keys(indices)
+        except (OverflowError, TypeError):
+            # Some index, or epoch of a slice of an endless dataset, exceeds 64 bits.
+            indices = indices.astype(np.object_)
         node: Any = self
         while node is not base:
             indices = node._above(indices)

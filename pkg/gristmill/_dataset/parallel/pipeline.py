@@ -342,6 +342,8 @@ class ArithmeticStream(ChainStream):
     The int64 at the address `at` is told the index in work.
     """
 
+    computes_runs = True
+
     def __init__(self, pipeline: ArithmeticPipeline, stream: int, at: int) -> None:
         super().__init__(pipeline, stream)
         self._at = ctypes.c_int64.from_address(at)
