@@ -103,7 +103,7 @@ def pytest_runtest_call(item):
 def pytest_configure():
     """Have the launcher import what the modules of tests import, for all of them."""
     configure = launcher.configure
-    launcher.configure = lambda entry: configure("support.worker_entry")
+    launcher.configure = lambda entry, also=(): configure("support.worker_entry", also)
 
 
 def pytest_collection():

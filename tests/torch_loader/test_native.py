@@ -90,3 +90,20 @@ def test_rows_that_are_not_there_raise_torchs_error_alone(indices):
     with pytest.raises((IndexError, TypeError, ValueError)) as caught:
         next(iter(loader))
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("value", [7, -(1 << 63), (1 << 63) - 1, 1 << 63, 1 << 64])
+def test_batches_of_few_ints_are_torchs(value, size):
+    """One int is made by another function than several."""
+
+    def outcome(loader):
+        try:
+            (batch,) = loader
+        except Exception as error:
+            return type(error), str(error).splitlines()[0]
+        return batch.dtype, batch.tolist(), batch.untyped_storage().resizable()
+
+    samples = [value] * size
+    expected = outcome(torch.utils.data.DataLoader(samples, size))
+    assert outcome(DataLoader(samples, size)) == expected

@@ -24,12 +24,13 @@ from gristmill._engine.program import (
     level_of,
 )
 from gristmill._engine.record_stream import RecordStream
-from gristmill._engine.stream import Stream
+from gristmill._engine.stream import PROGRAM_MODULES, Stream
 from gristmill.bad_records import ErrorPolicy
 from gristmill.batching import tree_rules
 from gristmill.options import ReadOptions
 from gristmill.sharding import ShardOptions
 
+PROGRAM_MODULES.append(__name__)
 # Indices that leave room in 64 bits for those of one more epoch.
 MOST_INDICES = 1 << 62
 

@@ -18,6 +18,9 @@ Vector = tuple[int, ...]
 # An element, the keys of its records, and the stream's position behind it.
 Output = tuple[Any, Int64Array, Vector]
 NO_KEYS: Int64Array = np.empty(0, np.int64)
+# Modules that make a `Runnable`.  Each adds itself, and launchers that start later
+# import it.
+PROGRAM_MODULES: list[str] = []
 
 
 class Stream(Protocol):

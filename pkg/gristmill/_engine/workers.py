@@ -136,11 +136,12 @@ class LauncherWorkers:
     def start(self) -> None:
         # Imported here because `import gristmill` should take no time for workers.
         from gristmill._engine import packing
+        from gristmill._engine.stream import PROGRAM_MODULES
         from gristmill._workers import launcher, main_module
 
         blob_fd = packing.pack(self._program)
         try:
-            launcher.configure(ENTRY)
+            launcher.configure(ENTRY, PROGRAM_MODULES)
             main = main_module.description()
             setup = launcher.setup(ENTRY, main, name=self._name)
             modules = (*main, *self._imported)

@@ -50,7 +50,7 @@ _RUN_BY_EACH = "main program for each worker"
 # In the user's process.
 
 
-def configure(entry: str) -> None:
+def configure(entry: str, also: Sequence[str] = ()) -> None:
     """Tell the supervisor how to start the launcher of this process.
 
     The launcher is this interpreter with this one's options, ``sys.path`` and
@@ -58,6 +58,8 @@ def configure(entry: str) -> None:
 
     Args:
         entry: A module that it imports once for all zygotes; see `setup`.
+        also: More modules that it imports.  In a zygote an import takes up to three
+            times as long, since a fork copies each page that it changes.
 
     Raises:
         RuntimeError: ``sys.executable`` names no interpreter, as in programs that
@@ -73,7 +75,7 @@ def configure(entry: str) -> None:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     bootstrap = (
         f"import gc, sys; gc.disable(); sys.path[:] = {_search_path()!r}; "
-        f"from gristmill._workers.launcher import main; main({entry!r})"
+        f"from gristmill._workers.launcher import main; main({entry!r}, {[*also]!r})"
     )
     environ = [name + b"=" + value for name, value in os.environb.items()]
     environ.append(f"{nesting.IMPORTING}=1".encode())  # Until `main` has imported all.
@@ -127,7 +129,7 @@ def _search_path() -> list[str]:
 # In the launcher.
 
 
-def main(entry: str) -> None:
+def main(entry: str, also: Sequence[str]) -> None:
     """Run the launcher: fork zygotes until the supervisor is gone."""
     *wanted, fd, parent = sys.argv[1:]
     _core.die_with_parent(int(parent))
@@ -136,6 +138,8 @@ def main(entry: str) -> None:
     leave_signals_to_parent()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     module = importlib.import_module(entry)  # Once, and not again in every zygote.
+    for name in also:
+        importlib.import_module(name)
     outcome = _import_all(module, wanted)
     os.environ.pop(nesting.IMPORTING, None)
     gc.freeze()  # What is never looked at is never copied.

@@ -11,6 +11,7 @@ import pytest
 
 from faults.scripts import command, environment
 from gristmill import _core
+from gristmill._workers import launcher
 from support.toy_pools import (
     DEADLINE_S,
     FOLDER,
@@ -293,3 +294,12 @@ def test_interpreter_options_reach_the_launcher(make_pool):
         command = file.read().decode().split("\0")
     flags = subprocess._args_from_interpreter_flags()
     assert command[: 1 + len(flags)] == [sys.executable, *flags]
+
+
+def test_the_launcher_imports_modules_for_its_zygotes(monkeypatch):
+    commands = []
+    monkeypatch.setattr(
+        _core, "configure_supervisor", lambda command, environ: commands.append(command)
+    )
+    launcher.configure("entry", ["json", "os"])
+    assert commands[0][-1].endswith("main('support.worker_entry', ['json', 'os'])")

@@ -36,6 +36,7 @@ from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stage_times import REST
 from gristmill._engine.stream import (
     NO_KEYS,
+    PROGRAM_MODULES,
     Output,
     Vector,
     first_unpicklable,
@@ -43,6 +44,7 @@ from gristmill._engine.stream import (
     unpack_int64,
 )
 
+PROGRAM_MODULES.append(__name__)
 # Bytes that the state of one stream may take on its way from a worker.
 MOST_STATE_BYTES = 64 << 10
 # The position of a stream before its first output.
