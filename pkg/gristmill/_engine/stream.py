@@ -29,10 +29,10 @@ class Stream(Protocol):
     One that may compute more than its next output needs has ``be_careful()``, which
     keeps it from that.  One whose ``computes_runs`` is true computes several outputs
     together: it has ``next_run(want)``, which gives as many as it can, and
-    ``finished()``, which gives another thread those that are done meanwhile.  One whose outputs are what its
-    caller asks for has only ``answer(request, alloc)``, see `_core.Scheduler.ask`, and
-    ``leave_slot()``, which lets go of the memory that `alloc` gave when the output is
-    written.
+    ``finished()``, which gives another thread those that are done meanwhile.  One whose
+    outputs are what its caller asks for has only ``answer(request, alloc)``, see
+    `_core.Scheduler.ask`, and ``leave_slot()``, which lets go of the memory that
+    `alloc` gave when the output is written.
 
     Attributes:
         vector: Position after the last output; what a checkpoint stores.

@@ -227,7 +227,9 @@ def test_calls_of_a_parent_are_counted_where_few_of_them_are_long():
         work(10e-3)
         return len(elements)
 
-    ds = grain.MapDataset.range(5000).to_iter_dataset().batch(250, batch_fn=batch_slowly)
+    ds = (
+        grain.MapDataset.range(5000).to_iter_dataset().batch(250, batch_fn=batch_slowly)
+    )
     iterator = observe(ds)
     list(iterator)
     assert node_of(iterator, "PrefetchDatasetIterator").numbers.elements == 5000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import itertools
 import math
 import operator
 import sys
@@ -188,11 +187,12 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
             with contextlib.suppress(Exception):
                 return [self._make_of_deferred(*pair) for pair in pairs]
         ranges = [indices_from(first, size) for first, size in pairs]
-        elements = iter(block_of(self._parent, np.concatenate(ranges)))
-        return [
-            self._make(list(itertools.islice(elements, size)), first + size - 1)
-            for first, size in pairs
-        ]
+        elements = block_of(self._parent, np.concatenate(ranges))
+        made, at = [], 0
+        for first, size in pairs:
+            made.append(self._make(elements[at : at + size], first + size - 1))
+            at += size
+        return made
 
     def _make_of_deferred(self, first: int, size: int) -> Any:
         elements = block_of(self._deferred, indices_from(first, size))
