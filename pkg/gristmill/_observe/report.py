@@ -164,7 +164,7 @@ class Report:
         seconds: How long was measured, in s.
         outputs: How many were given out in that time.
         outputs_per_s: Outputs per second of the wall clock.
-        bytes_per_s: Their size a second, about.
+        bytes_per_s: Their size a second, about; 0 before a size was taken.
         waited: The part of the time that the consumer spent in ``next``, 0 to 1.
         p50_s: Half of the calls of ``next`` took at most so long, in s.
         p95_s: As well, 95 %.
@@ -201,10 +201,11 @@ class Report:
         p50, p95, p99 = (
             time_text(s * 1e9) for s in (self.p50_s, self.p95_s, self.p99_s)
         )
+        size = f", {bytes_text(self.bytes_per_s)}/s" if self.bytes_per_s else ""
         lines = [
             f"Limit: {self.limit}{f', {self.stage}' if self.stage else ''}",
             f"{self.outputs} outputs in {self.seconds:.2f} s:"
-            f" {self.outputs_per_s:.1f}/s, {bytes_text(self.bytes_per_s)}/s",
+            f" {self.outputs_per_s:.1f}/s{size}",
             f"The consumer waited {self.waited:.0%} of the time. next() took {p50}"
             f" (half of the calls), {p95} (95 %), {p99} (99 %).",
         ]

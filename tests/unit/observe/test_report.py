@@ -256,6 +256,16 @@ def test_a_stage_too_short_to_measure_has_no_number():
     assert "1.00us" in lines[-1]
 
 
+def test_a_size_that_was_not_taken_is_left_out():
+    iterator = iter(grain.load(np.zeros((1000, 100)), batch_size=8))
+    for _ in zip(range(10), iterator, strict=False):
+        pass
+    rate = str(iterator.report()).split("\n")[1]
+    assert rate.startswith("10 outputs in ")
+    assert rate.endswith("/s")
+    assert "bytes" not in rate
+
+
 def test_a_short_stretch_of_fast_calls_is_timed(never_measured):
     iterator = iter(grain.MapDataset.range(200_000).to_iter_dataset())
     assert sum(1 for _ in iterator) == 200_000
