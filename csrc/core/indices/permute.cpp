@@ -40,12 +40,19 @@ inline Word low_bits(unsigned half_bits) noexcept {
   return static_cast<Word>((std::uint64_t{1} << half_bits) - 1);
 }
 
+// The largest value of a block of two halves.
+inline std::uint64_t block_last(unsigned half_bits) noexcept {
+  const auto mask = low_bits<std::uint64_t>(half_bits);
+  return (mask << half_bits) | mask;
+}
+
 }  // namespace
 
 Permutation::Permutation(std::int64_t max_index, std::uint32_t seed,
                          std::uint32_t rounds, Block block)
-    : max_index_(static_cast<std::uint64_t>(max_index)),
-      half_bits_(block_bits(max_index, block) / 2),
+    : half_bits_(block_bits(max_index, block) / 2),
+      last_(std::min(static_cast<std::uint64_t>(max_index),
+                     block_last(half_bits_))),
       rounds_(rounds) {
   assert(max_index >= 0 && rounds > 0 && rounds % 2 == 0);
   assert(rounds <= kMostRounds);
@@ -57,7 +64,7 @@ Permutation::Permutation(std::int64_t max_index, std::uint32_t seed,
 }
 
 void Permutation::apply(std::span<std::int64_t> indices) const noexcept {
-  if (max_index_ == 0) return;
+  if (last_ == 0) return;
   if (indices.size() == 1) {
     indices[0] =
         static_cast<std::int64_t>(of(static_cast<std::uint64_t>(indices[0])));
@@ -76,8 +83,6 @@ void Permutation::apply(std::span<std::int64_t> indices) const noexcept {
 
 std::uint64_t Permutation::of(std::uint64_t index) const noexcept {
   const auto mask = low_bits<std::uint64_t>(half_bits_);
-  // A block of Grain's width may be one value short of max_index.
-  const auto last = std::min(max_index_, (mask << half_bits_) | mask);
   do {
     auto left = (index >> half_bits_) & mask;
     auto right = index & mask;
@@ -86,7 +91,7 @@ std::uint64_t Permutation::of(std::uint64_t index) const noexcept {
       right ^= (mix(left, half_bits_) & mask) ^ keys_[round + 1];
     }
     index = (left << half_bits_) | right;
-  } while (index > last);
+  } while (index > last_);
   return index;
 }
 
@@ -101,9 +106,7 @@ void Permutation::apply_to_chunk(
   std::array<std::uint16_t, kChunk> place;
   const unsigned half = half_bits_;
   const auto mask = low_bits<Word>(half);
-  // A block of Grain's width may be one value short of max_index.
-  const auto block_last = (std::uint64_t{mask} << half) | mask;
-  const auto last = static_cast<Word>(std::min(max_index_, block_last));
+  const auto last = static_cast<Word>(last_);
   std::size_t open = indices.size();
   for (std::size_t i = 0; i < open; ++i) {
     const auto value = static_cast<std::uint64_t>(indices[i]);

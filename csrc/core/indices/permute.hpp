@@ -45,11 +45,12 @@ class Permutation {
   template <class Word>
   void apply_to_chunk(std::span<std::int64_t> indices) const noexcept;
 
-  std::uint64_t max_index_;
   unsigned half_bits_;  // W: the block has 2 * W bits.
+  // The largest index, less one if a block of Grain's width lacks it.
+  std::uint64_t last_;
   std::size_t rounds_;
-  // One per round, each below 2**W.  An array, because one index costs less
-  // than a vector; those of no round are not set.
+  // One per round, each below 2**W; the others are not set.  Not a vector: its
+  // allocation takes longer than an index.
   std::array<std::uint32_t, kMostRounds> keys_;
 };
 

@@ -115,10 +115,10 @@ class NativeStream:
     def next_run(self, want: int) -> list[Output]:
         """As many outputs as `want` calls of `next` would give, in one call.
 
-        Fewer, or none, before what fails or is no single record: that is for `next`.
+        Fewer, or none, before what fails: that is for `next`.  Only if `computes_runs`.
         """
         want = min(want, self._length - self._consumed)
-        if want <= 0 or self._careful or not self.computes_runs:
+        if want <= 0 or self._careful:
             return []
         self._run_done = []
         try:

@@ -99,7 +99,7 @@ class StepMapDataset(BlockMapDataset[T]):
 
     @functools.cached_property
     def _plan(self) -> tuple[ReadBlock, list[StepMapDataset[Any]]]:
-        """Return what reads the dataset above the run, and the run but for this one."""
+        """Return the reader of the dataset above the run, and the run's other steps."""
         run: list[StepMapDataset[Any]] = []
         node = self._parent
         while isinstance(node, StepMapDataset) and is_built_in(type(node)):

@@ -32,7 +32,7 @@ from gristmill._torch.indices.draws import Block, Drawn, as_list
 from gristmill._torch.private import is_own
 
 Fetch: TypeAlias = Callable[[Any], Any]
-# Torch makes a tensor of fewer ints faster than NumPy.
+# Torch makes a tensor of fewer ints, but for one alone, faster than NumPy.
 _MANY = 16
 
 
@@ -65,9 +65,7 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
         # Not bools, nor NumPy's ints: torch has other rules for those.
         if set(map(type, samples)) != {int}:
             made = default_collate(samples)
-        elif len(samples) == 1:
-            made = _stacked_one(samples)
-        elif len(samples) < _MANY:
+        elif 1 < len(samples) < _MANY:
             made = torch.tensor(samples)
         else:
             made = _stacked(samples)
@@ -78,18 +76,15 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
     return fetch_samples
 
 
-def _stacked_one(ints: list[int]) -> torch.Tensor:
-    """Return ``torch.tensor(ints)`` of one int, in a third of its time."""
-    try:
-        return torch.full((1,), ints[0])
-    except (OverflowError, RuntimeError):
-        return torch.tensor(ints)  # Too large: this raises torch's own error.
-
-
 def _stacked(ints: list[int]) -> torch.Tensor:
-    """Return ``torch.tensor(ints)``; NumPy takes a tenth of the time for each int."""
-    made = torch.empty(len(ints), dtype=torch.int64)
+    """Return ``torch.tensor(ints)`` of one int, or of many, in less time.
+
+    For one it takes a third of the time; for many, NumPy takes a tenth for each.
+    """
     try:
+        if len(ints) == 1:
+            return torch.full((1,), ints[0])
+        made = torch.empty(len(ints), dtype=torch.int64)
         made.numpy()[:] = ints
     except (OverflowError, RuntimeError, TypeError):
         return torch.tensor(ints)  # Of another device, or too large.
