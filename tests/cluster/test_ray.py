@@ -17,6 +17,7 @@ import gristmill
 from gristmill._ray import actor_pool
 from gristmill.errors import WorkerDied
 from gristmill.ray import RayWorkers
+from support.waiting import started_since
 
 pytestmark = pytest.mark.usefixtures("cluster")
 RECORDS = 600
@@ -413,12 +414,12 @@ def test_an_iterator_that_is_dropped_leaves_no_actor_thread_or_descriptor():
     kept = arenas()  # By errors of other tests.
     iterator = iter(loader(OPERATIONS["batches"], workers=RayWorkers(2)))
     batch = next(iterator)
-    threads = set(threading.enumerate()) - before
+    threads = started_since(before)
     del iterator
     gc.collect()
     for thread in threads:
         thread.join(20)
-    assert not set(threading.enumerate()) - before
+    assert not started_since(before)
     del batch
     gc.collect()  # What the threads waited for ended with exceptions.
     assert arenas() <= kept

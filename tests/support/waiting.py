@@ -22,6 +22,19 @@ def wait_for(condition, found=lambda: ""):
         never.wait(0.005)
 
 
+def started_since(before):
+    """The threads that run and were not in the set `before`.
+
+    Without those of C++ code: Python lists one from when it first asks for its thread
+    object, which the garbage collector may do at any time, until the process ends.
+    """
+    return {
+        thread
+        for thread in set(threading.enumerate()) - set(before)
+        if not isinstance(thread, threading._DummyThread)
+    }
+
+
 def wait_until_ended(threads):
     """Return when none of these threads runs. Fail after 30 s.
 

@@ -10,6 +10,7 @@ import pytest
 
 from faults.scripts import environment
 from gristmill._base import progress
+from support.waiting import started_since
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_rich_draws_on_a_terminal_without_a_thread(terminal, capsys):
     bar.begin("inputs counted", 3)
     bar.begin("records", 2000, 500)
     bar.advance(500)
-    assert not set(threading.enumerate()) - before
+    assert not started_since(before)
     bar.end()
     assert type(bar) is progress.RichBar
     assert "1,000/2,000 records" in capsys.readouterr().err

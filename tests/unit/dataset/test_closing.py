@@ -10,7 +10,7 @@ import pytest
 import gristmill as g
 from faults.scripts import command, environment
 from gristmill import experimental
-from support.waiting import wait_until_ended
+from support.waiting import started_since, wait_until_ended
 
 # A test that fails should say so, and not wait forever.
 GIVE_UP_S = 30
@@ -49,7 +49,7 @@ def gate():
 def threads():
     """The threads that a test has started, and not those of others."""
     before = set(threading.enumerate())
-    return lambda: set(threading.enumerate()) - before
+    return lambda: started_since(before)
 
 
 class Own(g.IterDataset):
@@ -87,7 +87,7 @@ class OwnIterator(g.DatasetIterator):
         self.given = state["given"]
 
     def close(self):
-        self.dataset.closed.append(threading.current_thread())
+        self.dataset.closed.append(threading.get_ident())
         super().close()
 
 
@@ -242,7 +242,7 @@ def test_own_iterator_is_closed_by_the_thread_that_uses_it(gate, threads):
     assert dataset.closed == []
     gate.opened.set()
     wait_until_ended(left)
-    assert dataset.closed == [*left]
+    assert dataset.closed == [thread.ident for thread in left]
 
 
 def test_interleave_closes_while_a_dataset_is_opened_ahead(gate, threads):

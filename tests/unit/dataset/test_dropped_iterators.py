@@ -12,7 +12,7 @@ from faults.toolbox import wait_until
 from gristmill import experimental
 from gristmill._dataset.model.node import chain_of
 from gristmill._engine import reading
-from support.waiting import wait_until_ended
+from support.waiting import started_since, wait_until_ended
 
 CHAINS = {
     "map": lambda ds: ds,
@@ -74,7 +74,7 @@ def test_threads_that_read_ahead_end_with_a_loop_that_was_left():
     gc.disable()
     try:
         for _ in gristmill.MapDataset.range(5000).map(slow):
-            started = set(threading.enumerate()) - before
+            started = started_since(before)
             if started:
                 break
         go_on.set()

@@ -16,7 +16,7 @@ from gristmill.experimental import (
     set_next_index,
 )
 from support.twins import assert_twins, by_json, grain
-from support.waiting import wait_until_ended
+from support.waiting import started_since, wait_until_ended
 
 
 def parts(lib, *lengths, iterated=False):
@@ -255,19 +255,19 @@ def test_closing_ends_all_threads():
             InterleaveIterDataset(datasets, cycle_length=3, iter_buffer_size=2)
         )
         next(iterator)
-        assert set(threading.enumerate()) - before
+        assert started_since(before)
         return iterator
 
     iterator = make()
     iterator.close()
-    wait_until_ended(set(threading.enumerate()) - before)
+    wait_until_ended(started_since(before))
     with pytest.raises(ValueError, match="Trying to advance a closed iterator"):
         next(iterator)
     gc.disable()
     try:
         iterator = make()
         del iterator
-        wait_until_ended(set(threading.enumerate()) - before)
+        wait_until_ended(started_since(before))
     finally:
         gc.enable()
 

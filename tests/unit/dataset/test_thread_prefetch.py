@@ -17,7 +17,7 @@ from gristmill.experimental import (
     set_next_index,
 )
 from support.twins import assert_twins, grain
-from support.waiting import wait_until_ended
+from support.waiting import started_since, wait_until_ended
 
 SLOW_S = 2e-4
 
@@ -199,7 +199,7 @@ def test_a_dropped_iterator_ends_its_thread():
             ThreadPrefetchIterDataset(numbers(9, slowly), prefetch_buffer_size=2)
         )
         next(iterator)
-        (thread,) = set(threading.enumerate()) - before
+        (thread,) = started_since(before)
         del iterator
         wait_until_ended([thread])
     finally:
@@ -217,7 +217,7 @@ def test_the_thread_ends_with_the_elements():
         ThreadPrefetchIterDataset(numbers(5, slowly), prefetch_buffer_size=2)
     )
     assert list(iterator) == [0, 1, 2, 3, 4]
-    assert not set(threading.enumerate()) - before
+    assert not started_since(before)
 
 
 @pytest.mark.filterwarnings(

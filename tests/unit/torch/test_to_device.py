@@ -17,6 +17,7 @@ import gristmill.torch as adapter
 from gristmill._torch.device.cuda import Cuda, CudaCopies
 from support.fake_cuda import FakeCuda
 from support.labelling import FailsAt, Labelled
+from support.waiting import started_since
 
 # torchdata calls what torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
@@ -52,7 +53,7 @@ def test_on_the_cpu_nothing_is_copied_and_no_thread_starts():
     before = set(threading.enumerate())
     batches = adapter.to_device([{"a": array, "t": tensor}], "cpu")
     [batch] = batches
-    assert not set(threading.enumerate()) - before
+    assert not started_since(before)
     assert batch["a"].data_ptr() == array.ctypes.data
     assert batch["t"] is tensor
 
