@@ -13,7 +13,7 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gristmill._workers import launcher
+from gristmill._workers import parent
 
 # A shell without job control has what it starts with `&` ignore Ctrl-C, and so would
 # all programs that the tests start, and interrupt.
@@ -102,8 +102,8 @@ def pytest_runtest_call(item):
 
 def pytest_configure():
     """Have the launcher import what the modules of tests import, for all of them."""
-    configure = launcher.configure
-    launcher.configure = lambda entry, also=(): configure("support.worker_entry", also)
+    configure = parent.configure
+    parent.configure = lambda entry, also=(): configure("support.worker_entry", also)
 
 
 def pytest_collection():

@@ -7,7 +7,7 @@ import time
 
 from faults.scripts import PROGRAMS
 from gristmill import _core
-from gristmill._workers import launcher
+from gristmill._workers import parent
 
 DEADLINE_S = 20
 
@@ -17,14 +17,14 @@ FOLDER = PROGRAMS / "launcher"
 
 class ToyPool:
     def __init__(self, program="run", *, entry="gristmill_toy", modules=()):
-        launcher.configure("gristmill._engine.worker")
+        parent.configure("gristmill._engine.worker")
         self.blob = os.memfd_create("blob")
         os.write(self.blob, program.encode())
         self.arena = os.memfd_create("arena")
         # Several processes append; a position that they share loses lines.
         self.appending = os.open(f"/proc/self/fd/{self.arena}", os.O_RDWR | os.O_APPEND)
         self.seen = []
-        setup = launcher.setup(entry)
+        setup = parent.setup(entry)
         self.core = _core.WorkerLog(self.appending, self.blob, setup, modules)
 
     def close(self):

@@ -79,7 +79,7 @@ void worker_log(py::module_& m) {
       "tool, which computes nothing.")
       .def(py::init<int, int, const py::bytes&, Modules>(), "arena_fd"_a,
            "blob_fd"_a, "setup"_a, "modules"_a = Modules(),
-           "Open a group of workers; setup comes from _launcher.setup().")
+           "Open a group of workers; setup comes from _workers.parent.setup().")
       .def("fileno", &WorkerLog::fileno,
            "A descriptor that is readable while events wait.")
       .def("events", &WorkerLog::events,
@@ -124,6 +124,9 @@ void supervise(py::module_& m) {
       "argv"_a, "environ"_a,
       "Say how the launcher starts: its command, to which two arguments are\n"
       "added, and its environment as b'NAME=value'.");
+  m.def("start_launcher", &start_launcher, "modules"_a,
+        py::call_guard<Unlocked>(),
+        "Start the launcher of workers that want these modules imported.");
   m.def("shutdown_supervisor", &shutdown_supervisor, py::call_guard<Unlocked>(),
         "Kill all workers, end the launcher and join the supervisor's thread.");
   m.def(

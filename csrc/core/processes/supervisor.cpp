@@ -30,6 +30,16 @@ Supervisor::Supervisor(std::function<Command()> command)
     : command_(std::move(command)),
       loop_([this] { end_all(); }, [this] { lose_all(); }) {}
 
+void Supervisor::start_launcher(const Modules& modules) {
+  loop_.post([this, modules] {
+    try {
+      launcher_for(modules);
+    } catch (const std::system_error&) {
+      // The group that needs it tries again, and fails with the reason.
+    }
+  });
+}
+
 std::unique_ptr<WorkerGroup> Supervisor::open_group(WorkerEvents* events,
                                                     const GroupSpec& spec) {
   // Shared, since a task can be copied.

@@ -32,7 +32,8 @@ class Supervisor {
   // `command` says how to start the next launcher.
   explicit Supervisor(std::function<Command()> command);
 
-  // As the function of worker_group.hpp.
+  // As the functions of worker_group.hpp.
+  void start_launcher(const Modules& modules);
   std::unique_ptr<WorkerGroup> open_group(WorkerEvents* events,
                                           const GroupSpec& spec);
 

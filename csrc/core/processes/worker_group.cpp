@@ -44,6 +44,17 @@ Command command() {
   return *supervisors().command;
 }
 
+// Returns the supervisor of this process, which it starts if there is none.
+Supervisor& running_supervisor() REQUIRES(mutex) {
+  Supervisors& all = supervisors();
+  if (!all.command) {
+    throw std::logic_error("configure_supervisor() comes first");
+  }
+  if (all.running != nullptr && !all.running->is_running()) all.retire();
+  if (all.running == nullptr) all.running = new Supervisor(command);
+  return *all.running;
+}
+
 }  // namespace
 
 void configure_supervisor(Command command) {
@@ -51,16 +62,15 @@ void configure_supervisor(Command command) {
   supervisors().command = std::move(command);
 }
 
+void start_launcher(const Modules& modules) {
+  const MutexLock lock(mutex);
+  running_supervisor().start_launcher(modules);
+}
+
 std::unique_ptr<WorkerGroup> open_group(WorkerEvents* events,
                                         const GroupSpec& spec) {
   const MutexLock lock(mutex);
-  Supervisors& all = supervisors();
-  if (!all.command) {
-    throw std::logic_error("configure_supervisor() comes first");
-  }
-  if (all.running != nullptr && !all.running->is_running()) all.retire();
-  if (all.running == nullptr) all.running = new Supervisor(command);
-  return all.running->open_group(events, spec);
+  return running_supervisor().open_group(events, spec);
 }
 
 void shutdown_supervisor() {

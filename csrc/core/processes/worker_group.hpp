@@ -21,7 +21,7 @@ using Modules = std::vector<std::string>;
 struct GroupSpec {
   int arena_fd = -1;
   int blob_fd = -1;
-  std::string setup;  // A pickled dict; _launcher.py says of what.
+  std::string setup;  // A pickled dict; see _workers/parent.py.
   // What the zygote should find imported.  A group that wants nothing takes
   // any launcher that is ready.
   Modules modules = {};
@@ -73,6 +73,11 @@ class WorkerGroup final : public WorkerStarter {
 // How the next launcher of this process is started.  Cheap: nothing starts
 // before the first open_group().
 void configure_supervisor(Command command);
+
+// Starts the launcher of a group with these modules if there is none, so that
+// it imports them while the caller makes the group's program.  Throws as
+// open_group() does.
+void start_launcher(const Modules& modules);
 
 // Starts the supervisor of this process and its launcher if there is none.
 // Throws std::system_error for want of descriptors or threads, and

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import inspect
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -78,6 +77,8 @@ def call_html(what: object, arguments: Mapping[str, str | Sequence[str]]) -> str
         what: The object, of which the class is named.
         arguments: The text of each; of several things that of each, in their order.
     """
+    import html  # Slow to import.
+
     rows = []
     for name, value in arguments.items():
         texts = [value] if isinstance(value, str) else value

@@ -7,7 +7,6 @@ modules are made when they are imported, and their names are Gristmill's own obj
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Sequence
@@ -213,8 +212,11 @@ def worker_name(buffer: int) -> str:
     return f"grain-process-prefetch-{iterator}"
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds Grain's internal modules here, and refuses those that are not."""
+class _Finder:
+    """Finds Grain's internal modules here, and refuses those that are not.
+
+    It has no base class, since importlib.abc is slow to import.
+    """
 
     def find_spec(
         self,
@@ -232,8 +234,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         if not _has_module(name):
             raise _missing(fullname)
+        loader: Any = self
         return importlib.machinery.ModuleSpec(
-            fullname, self, origin=__name__, is_package=True
+            fullname, loader, origin=__name__, is_package=True
         )
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:

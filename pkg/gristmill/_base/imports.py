@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.abc
+import importlib
 import importlib.machinery
-import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import importlib.abc  # Slow to import.
 
 Act: TypeAlias = str | Callable[[ModuleType], None]
 
@@ -38,10 +40,14 @@ def when_imported(name: str, act: Act) -> Callable[[], None]:
 
 
 def _call(act: Act, module: ModuleType) -> None:
-    (pkgutil.resolve_name(act) if isinstance(act, str) else act)(module)
+    if isinstance(act, str):
+        place, _, name = act.partition(":")
+        getattr(importlib.import_module(place), name)(module)
+    else:
+        act(module)
 
 
-class _Waiting(importlib.abc.MetaPathFinder):
+class _Waiting:
     """Finds one module as the others do, and acts when it has been executed."""
 
     def __init__(self, name: str, act: Act) -> None:
@@ -61,12 +67,16 @@ class _Waiting(importlib.abc.MetaPathFinder):
         specs = (finder.find_spec(fullname, path, target) for finder in others)
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Acting(spec.loader, self._act)
+            loader: Any = _Acting(spec.loader, self._act)
+            spec.loader = loader
         return spec
 
 
-class _Acting(importlib.abc.Loader):
-    """A module's own loader, after which something is done with the module."""
+class _Acting:
+    """A module's own loader, after which something is done with the module.
+
+    It has no base class, since importlib.abc is slow to import.
+    """
 
     def __init__(self, loader: importlib.abc.Loader, act: Act) -> None:
         self._loader = loader

@@ -7,12 +7,12 @@ those modules lay one folder higher.
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 # The folders in which a module of a package may be.
 _FOLDERS = {
@@ -41,8 +41,11 @@ def find_moved_modules() -> None:
         sys.meta_path.append(_Finder())  # Last: asked for what nobody has.
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports a module where it is, and gives it the old name as well."""
+class _Finder:
+    """Imports a module where it is, and gives it the old name as well.
+
+    It has no base class, since importlib.abc is slow to import.
+    """
 
     def find_spec(
         self,
@@ -57,7 +60,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         for folder in _FOLDERS.get(package.removeprefix("gristmill"), ()):
             place = f"{package}.{folder}.{_TAKEN_IN.get(name, name)}"
             if importlib.util.find_spec(place) is not None:
-                return importlib.machinery.ModuleSpec(fullname, self, origin=place)
+                loader: Any = self
+                return importlib.machinery.ModuleSpec(fullname, loader, origin=place)
         return None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:

@@ -18,7 +18,6 @@ import itertools
 import os
 import stat
 import sys
-import tempfile
 import types
 from collections.abc import Callable
 from typing import Any
@@ -73,6 +72,9 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         Raises:
             TypeError: There is an open file in it that cannot be opened again.
         """
+        # Slow to import; a program that has not imported it has no temporary file.
+        if (tempfile := sys.modules.get("tempfile")) is not None:
+            _REDUCERS[tempfile._TemporaryFileWrapper] = _refuse_temporary
         try:
             super().dump(thing)
         except _CannotReopen as error:
@@ -120,7 +122,6 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {
     io.BufferedWriter: _reduce_buffered,
     io.BufferedRandom: _reduce_buffered,
     io.TextIOWrapper: _reduce_text,
-    tempfile._TemporaryFileWrapper: _refuse_temporary,
     types.CodeType: reduce_code,
 }
 

@@ -5,7 +5,6 @@ It is drawn by who does the work, in between: there is no thread.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from typing import Any, TextIO
@@ -29,6 +28,12 @@ class Progress:
 def on_terminal() -> bool:
     """Whether standard error is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _columns() -> int:
+    import shutil  # Slow to import.
+
+    return shutil.get_terminal_size().columns
 
 
 def watched() -> bool:
@@ -62,7 +67,7 @@ class Line:
 
     def show(self, text: str) -> None:
         """Let it be this text, as far as there is room."""
-        text = text[: shutil.get_terminal_size().columns - 1]
+        text = text[: _columns() - 1]
         # Notebooks do not know the terminals' way to erase a line.
         self._out.write(f"\r{text:<{self._length}}")
         self._out.flush()
@@ -112,7 +117,7 @@ class Bar(Progress):
         if speed > 0:
             left = (self._total - self._done) / speed
             text += f", {_rate(speed)}/s, {_clock(left)} left"
-        columns = shutil.get_terminal_size().columns - 1
+        columns = _columns() - 1
         width = max(0, min(30, columns - len(text) - 3))
         bar = "#" * round(min(1.0, share) * width)
         self._line.show(f"[{bar:<{width}}] {text}" if width > 5 else text)

@@ -105,7 +105,8 @@ class Splits(Protocol[In, Out]):
 AnyMap: TypeAlias = Maps[In, Out] | Callable[[In], Out]
 AnyBlockMap: TypeAlias = MapsBlocks[K, Out] | Callable[[list[K]], Sequence[Out]]
 AnyRandomMap: TypeAlias = (
-    MapsRandomly[In, Out] | Callable[[In, np.random.Generator], Out]
+    # As a text, since numpy.random is slow to import.
+    MapsRandomly[In, Out] | Callable[[In, "np.random.Generator"], Out]
 )
 AnyMapWithIndex: TypeAlias = MapsWithIndex[In, Out] | Callable[[int, In], Out]
 AnyFilter: TypeAlias = Filters[In] | Callable[[In], bool | np.bool_]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pathlib
+import os
 import sys
 import warnings
 
 # The folder of Gristmill's files.
-PACKAGE = str(pathlib.Path(__file__).resolve().parent.parent) + "/"
+PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + "/"
 
 
 def warn_user(text: str, *, passing: str = PACKAGE) -> None:

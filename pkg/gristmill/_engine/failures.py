@@ -12,7 +12,6 @@ import pickle
 import types
 from typing import Any, NamedTuple
 
-from gristmill._base import open_files
 from gristmill._engine.tracebacks import entries_of, find_own, shows_own
 from gristmill._hot.place import as_failure
 
@@ -85,6 +84,8 @@ def _text(error: BaseException) -> str:
 
 def _portable(error: BaseException) -> bytes | None:
     """A pickle of the exception that is known to load as the same, or None."""
+    from gristmill._base import open_files  # Slow to import.
+
     kind, arguments = type(error), error.args
     attributes = {k: v for k, v in vars(error).items() if k != "__notes__"}
     # Its own way first: some keep more than their arguments and attributes.  It

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import glob
 import os
 import select
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 STACK_SIGNAL = signal.SIGRTMIN + 9
 # A busy machine may not run the worker for a while.
@@ -31,12 +29,14 @@ def answer_to_signal(arena_inode: int, worker: int) -> None:
 
 def stack_of(arena_inode: int, worker: int) -> str:
     """In the parent: the Python stacks of a worker, or why there are none."""
+    import glob  # Slow to import.
+
     wanted = f"/memfd:{_name(arena_inode, worker)} "
     for pid in _descendants(os.getpid()):
         for link in glob.iglob(f"/proc/{pid}/fd/*"):
             with contextlib.suppress(OSError):
                 if os.readlink(link).startswith(wanted):
-                    return _ask(pid, Path(link))
+                    return _ask(pid, link)
     return "(the worker's process was not found)"
 
 
@@ -44,20 +44,21 @@ def _name(arena_inode: int, worker: int) -> str:
     return f"gristmill-stack-{arena_inode}-{worker}"
 
 
-def _ask(pid: int, path: Path) -> str:
+def _ask(pid: int, path: str) -> str:
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return "(the worker has ended)"
     try:
-        before = path.stat().st_size
+        before = os.stat(path).st_size
         signal.pidfd_send_signal(pidfd, STACK_SIGNAL)
         dead = select.poll()
         dead.register(pidfd, select.POLLIN)
         for _ in range(ANSWER_MS // STEP_MS):
             if dead.poll(STEP_MS):
                 break
-            text = path.read_bytes()[before:]
+            with open(path, "rb") as file:
+                text = file.read()[before:]
             if text.endswith(b"\n") and b"File " in text:
                 return text.decode(errors="replace").strip()
     except OSError as error:
@@ -68,8 +69,12 @@ def _ask(pid: int, path: Path) -> str:
 
 
 def _descendants(pid: int) -> Iterator[int]:
+    import glob
+
     for children in glob.iglob(f"/proc/{pid}/task/*/children"):
         with contextlib.suppress(OSError):
-            for child in Path(children).read_text().split():
+            with open(children) as file:
+                numbers = file.read().split()
+            for child in numbers:
                 yield int(child)
                 yield from _descendants(int(child))

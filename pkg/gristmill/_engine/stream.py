@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gristmill._base import open_files
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.record_errors import RecordErrors
 
@@ -121,6 +120,8 @@ class Runnable(Protocol):
 
 def first_unpicklable(parts: Iterable[tuple[str, Any]]) -> str | None:
     """The name of the first of some named parts that cannot be sent to workers."""
+    from gristmill._base import open_files  # Slow to import.
+
     for name, part in parts:
         try:
             open_files.dumps(part)

@@ -18,7 +18,8 @@ from gristmill.records import RecordMetadata
 KEY_BLOCK = 4096
 
 
-class SamplerDraws(dict[int, np.random.Generator | None]):
+# The type is a text, since numpy.random is slow to import.
+class SamplerDraws(dict[int, "np.random.Generator | None"]):
     """Generators of a sampler that makes its own, by global index."""
 
     at = dict.get

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures._base
 import sys
 import types
 from collections.abc import Iterator, Sequence
@@ -22,8 +21,8 @@ WHOLE = (
 
 # Where Cython says that a compiled function is.
 COMPILED = ("gristmill/_hot/", "gristmill/_core/")
-# Where a frame of Gristmill's waits for its threads.
-FUTURES = concurrent.futures._base.__file__
+# The end of the file whose frames wait for threads of Gristmill's.
+FUTURES = "/concurrent/futures/_base.py"
 
 
 class FullTraceback(Exception):
@@ -84,7 +83,7 @@ def find_own(filenames: Sequence[str]) -> list[bool]:
     """
     found: list[bool] = []
     for filename in filenames[:-1]:
-        waits = filename == FUTURES and bool(found) and found[-1]
+        waits = filename.endswith(FUTURES) and bool(found) and found[-1]
         found.append(waits or filename.startswith((PACKAGE, *COMPILED)))
     return [*found, False]
 

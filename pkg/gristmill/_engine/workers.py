@@ -135,16 +135,19 @@ class LauncherWorkers:
 
     def start(self) -> None:
         # Imported here because `import gristmill` should take no time for workers.
-        from gristmill._engine import packing
         from gristmill._engine.stream import PROGRAM_MODULES
-        from gristmill._workers import launcher, main_module
+        from gristmill._workers import main_module, parent
+
+        main = main_module.description()
+        modules = (*main, *self._imported)
+        parent.configure(ENTRY, PROGRAM_MODULES)
+        _core.start_launcher(modules)
+
+        from gristmill._engine import packing  # While the launcher starts.
 
         blob_fd = packing.pack(self._program)
         try:
-            launcher.configure(ENTRY, PROGRAM_MODULES)
-            main = main_module.description()
-            setup = launcher.setup(ENTRY, main, name=self._name)
-            modules = (*main, *self._imported)
+            setup = parent.setup(ENTRY, main, name=self._name)
             self._scheduler.start(blob_fd, setup, modules, self._inherited)
         finally:
             os.close(blob_fd)

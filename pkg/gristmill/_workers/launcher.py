@@ -1,4 +1,4 @@
-"""Starts workers: the user's side, and the launcher that forks zygotes.
+"""The launcher: forks zygotes, which fork workers.
 
 The supervisor (``csrc/core/processes/supervisor.hpp``) starts one launcher per user
 process, and another for loaders whose workers want modules that take long to import. A
@@ -7,12 +7,10 @@ pipeline. A zygote imports and unpickles the pipeline once, then forks its worke
 (`gristmill._workers.zygote`). Each ends with its parent, whatever ends that one.
 """
 
-import atexit
 import contextlib
 import gc
 import importlib
 import os
-import pickle
 import signal
 import socket
 import sys
@@ -20,12 +18,10 @@ import traceback
 import types
 import warnings
 from collections.abc import Sequence
-from multiprocessing import process
 
 from gristmill import _core
 from gristmill._base import log
-from gristmill._base.grain_names import WORKER_NAME
-from gristmill._workers import main_module, nesting, settings
+from gristmill._workers import main_module, nesting
 from gristmill._workers.processes import (
     FORGET,
     GONE,
@@ -38,6 +34,7 @@ from gristmill._workers.processes import (
     lasting_threads,
     leave_signals_to_parent,
     look_like_worker,
+    other_threads,
     receive,
     send,
     send_failure,
@@ -46,87 +43,6 @@ from gristmill._workers.zygote import Zygote
 
 # What a launcher gets in place of a main program whose top level starts threads.
 _RUN_BY_EACH = "main program for each worker"
-
-# In the user's process.
-
-
-def configure(entry: str, also: Sequence[str] = ()) -> None:
-    """Tell the supervisor how to start the launcher of this process.
-
-    The launcher is this interpreter with this one's options, ``sys.path`` and
-    environment. To be called before workers are wanted; it costs microseconds.
-
-    Args:
-        entry: A module that it imports once for all zygotes; see `setup`.
-        also: More modules that it imports.  In a zygote an import takes up to three
-            times as long, since a fork copies each page that it changes.
-
-    Raises:
-        RuntimeError: ``sys.executable`` names no interpreter, as in programs that
-            embed Python.
-    """
-    import subprocess  # The launcher itself does without it.
-
-    if not sys.executable:
-        raise RuntimeError(
-            "worker processes need a Python interpreter, but sys.executable is "
-            "empty: set it, or use no workers"
-        )
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    bootstrap = (
-        f"import gc, sys; gc.disable(); sys.path[:] = {_search_path()!r}; "
-        f"from gristmill._workers.launcher import main; main({entry!r}, {[*also]!r})"
-    )
-    environ = [name + b"=" + value for name, value in os.environb.items()]
-    environ.append(f"{nesting.IMPORTING}=1".encode())  # Until `main` has imported all.
-    _core.configure_supervisor([sys.executable, *flags, "-c", bootstrap], environ)
-    atexit.unregister(_core.shutdown_supervisor)
-    atexit.register(_core.shutdown_supervisor)
-
-
-def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> bytes:
-    """Pickle what makes a zygote resemble this process.
-
-    Args:
-        entry: The module whose ``load`` and ``serve`` the workers call.
-            ``load(blob_fd)`` returns the program. It is called once in the zygote,
-            or, where it starts threads, once in each worker, on a descriptor that
-            all share: it must not use the file position. ``serve(program, arena_fd,
-            slot_request_fd, begun_fd, worker, generation)`` runs a worker until it
-            returns, and closes begun_fd after the first output: more may begin.
-            ``run_main(text)`` runs the main program again.
-        main: The `main_module.description` of the main program. Workers get the
-            `settings` of this process if it is empty.
-        name: Name of the worker processes; ``{}`` is the worker's number.
-    """
-    like_parent = {
-        "entry": entry,
-        "name": name,
-        "pid": os.getpid(),
-        "authkey": bytes(process.current_process().authkey),
-        "sys_path": _search_path(),
-        "cwd": _working_directory(),
-        "environ": dict(os.environ),
-        "argv": list(getattr(sys, "argv", [""])),
-        "affinity": os.sched_getaffinity(0),
-        "main": main_module.parted(main)[0],
-        "settings": [] if main else settings.present(),
-    }
-    return pickle.dumps(like_parent)
-
-
-def _working_directory() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # It was removed; imports by full path still work.
-        return "/"
-
-
-def _search_path() -> list[str]:
-    return [str(part) for part in sys.path]  # Some programs insert Paths.
-
-
-# In the launcher.
 
 
 def main(entry: str, also: Sequence[str]) -> None:
@@ -155,6 +71,7 @@ def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.O
     if wanted == [_RUN_BY_EACH]:
         return main_module.Outcome(by_each=True)
     main, modules = main_module.parted(wanted)
+    of_numpy = other_threads()
     failure = ""
     if main:
         try:
@@ -167,7 +84,7 @@ def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.O
             # The zygote that needs it tries again, and says why it cannot.
             with contextlib.suppress(Exception):
                 importlib.import_module(module)
-    if wanted and (threads := lasting_threads()):
+    if wanted and (threads := lasting_threads(of_numpy)):
         if main:
             log.warning(
                 "the top level of the main program starts %d thread(s), which no fork"

@@ -13,12 +13,9 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from multiprocessing import process, spawn
-from pathlib import Path
+from multiprocessing import process
 from types import FrameType
 from typing import NamedTuple
-
-from gristmill._workers.processes import leave_signals_to_parent
 
 # Programs that run the user's code.  Their own top level sets nothing of the user's.
 _RUNNERS = {"cProfile", "default_worker", "ipykernel_launcher", "ipython", "pytest"}
@@ -44,7 +41,7 @@ def description() -> tuple[str, ...]:
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     path = getattr(main, "__file__", None)
-    if not isinstance(path, str) or Path(path).stem in _RUNNERS:
+    if not isinstance(path, str) or _stem(path) in _RUNNERS:
         return ()
     if name is not None and name.rpartition(".")[2] == "__main__":
         return ()  # Of a folder, a package or an archive.  Spawn leaves it out, too.
@@ -64,6 +61,10 @@ def description() -> tuple[str, ...]:
     return tuple(_MARK + text[at : at + _PART_CHARACTERS] for at in starts)
 
 
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
+
+
 def _line_within(names: dict[str, object]) -> int | None:
     """Return the line that a module of these names executes in this thread, if any."""
     frame: FrameType | None = sys._getframe()
@@ -78,7 +79,8 @@ def _line_within(names: dict[str, object]) -> int | None:
 def _guarded_lines(path: str) -> tuple[range, ...]:
     """Return the lines of a file that run only in the main program."""
     try:
-        tree = ast.parse(Path(path).read_bytes())
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read())
     except (OSError, SyntaxError, ValueError):
         return ()
     return tuple(_guarded_in(tree.body))
@@ -129,6 +131,11 @@ def run(text: str) -> None:
     Raises:
         BaseException: Whatever the program raised, with a note.
     """
+    # Slow to import.
+    from multiprocessing import spawn
+
+    from gristmill._workers.processes import leave_signals_to_parent
+
     method, place, arguments = json.loads(text)
     sys.argv[:] = arguments
     try:

@@ -15,10 +15,11 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from multiprocessing import process
 from typing import NamedTuple
 
@@ -192,35 +193,39 @@ def send_failure(peer: socket.socket, group: int, why: str) -> None:
     os.close(text)
 
 
-def lasting_threads() -> int:
+def lasting_threads(harmless: Set[str] = frozenset()) -> int:
     """Count the threads, besides this one, that a fork would lose.
+
+    Those with a number in `harmless` do not count.
 
     Those of OpenBLAS do not count: it ends them before a fork and starts new ones
     on both sides. So a fork that does nothing shows which are left. Nor does that of
     jemalloc, which pyarrow brings: a fork takes its locks, and the child frees memory
     without it.
     """
-    if _other_threads():
+    if other_threads() - harmless:
         pid = _quiet_fork()
         if pid == 0:
             os._exit(0)
         os.waitpid(pid, 0)
     # A thread that was joined may be listed for a moment longer.
     deadline = time.monotonic() + 0.05
-    while (count := _other_threads()) and time.monotonic() < deadline:
+    while (lasting := other_threads() - harmless) and time.monotonic() < deadline:
         time.sleep(0.001)
-    return count
+    return len(lasting)
 
 
-def _other_threads() -> int:
-    count = -1
+def other_threads() -> set[str]:
+    """Return the numbers of this process's threads but this one and jemalloc's."""
+    found = set()
     for thread in os.listdir("/proc/self/task"):
         try:
             with open(f"/proc/self/task/{thread}/comm") as name:
-                count += name.read() != "jemalloc_bg_thd\n"
+                if name.read() != "jemalloc_bg_thd\n":
+                    found.add(thread)
         except OSError:
             continue  # It has ended.
-    return count
+    return found - {str(threading.get_native_id())}
 
 
 def look_like_worker(name: str, parent_pid: int) -> None:

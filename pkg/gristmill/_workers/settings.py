@@ -8,7 +8,6 @@ for ``worker_init_fn``.
 from __future__ import annotations
 
 import builtins
-import logging
 import pickle
 import sys
 from collections.abc import Callable, Sequence
@@ -105,7 +104,7 @@ def _read_levels(module: Any) -> tuple[int, dict[str, int]]:
     levels = {
         name: logger.level
         for name, logger in root.manager.loggerDict.items()
-        if type(logger) is logging.Logger and logger.level
+        if type(logger) is module.Logger and logger.level
     }
     return root.manager.disable, {"": root.level, **levels}
 

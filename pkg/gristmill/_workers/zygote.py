@@ -194,7 +194,7 @@ class Zygote:
 
 
 def become_like_parent(wanted: dict[str, Any]) -> types.ModuleType:
-    """Make this process what `launcher.setup` has told; returns the module to enter."""
+    """Make this process what `parent.setup` has told; returns the module to enter."""
     look_like_worker("GristmillWorker", wanted["pid"])
     process.current_process().authkey = wanted["authkey"]
     os.environ.clear()

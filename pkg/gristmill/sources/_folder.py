@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import bisect
 import functools
-import hashlib
 import itertools
 import operator
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, SupportsIndex, TypedDict
 
 import numpy as np
@@ -148,6 +146,8 @@ class FolderDataSource:
 
     def _described(self) -> str:
         """The text of names alone, so that states are good wherever the folder lies."""
+        import hashlib  # Slow to import.
+
         classes = os.fsencode("\0".join(self.classes))
         content = hashlib.sha256(classes + str(self._class_ends).encode())
         content.update(self._ends.tobytes())
@@ -247,4 +247,6 @@ def _walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def _is_above(link: str) -> bool:
+    from pathlib import Path  # Slow to import.
+
     return any(os.path.samefile(link, parent) for parent in Path(link).parents)

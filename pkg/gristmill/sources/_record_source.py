@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, SupportsIndex
@@ -129,6 +128,8 @@ class RecordSource(FileSource, Closing, Generic[T]):
     def __repr__(self) -> str:
         # Of paths alone, as Grain's. Each state has it, so it is kept.
         if not self._text:
+            import hashlib  # Slow to import.
+
             text = self._separator.join(self._paths).encode()
             sha1 = hashlib.sha1(text, usedforsecurity=False)
             self._text = f"{self._named}(hash_of_paths={sha1.hexdigest()})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 
@@ -23,6 +22,8 @@ def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[st
         kind: What it is: ``"array_record"``, ``"tf_record"`` or ``"tar"``.
         index_dir: If not None, the only folder to consider.
     """
+    import hashlib  # Slow to import.
+
     here = is_local(path)
     whole = os.path.abspath(local_path(path)) if here else path
     folder, name = os.path.split(whole)

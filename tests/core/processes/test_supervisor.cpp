@@ -300,6 +300,17 @@ void a_launcher_serves_the_groups_that_want_its_modules() {
   CHECK_EQ(other.log.exits, 0);
 }
 
+void a_launcher_started_before_its_group_serves_it() {
+  shutdown_supervisor();
+  start_launcher({"a"});
+  while (children_of(getpid()).empty()) std::this_thread::yield();
+  const pid_t early = launcher();
+  Group group("ok", {"a"});
+  group.workers->start_worker(0, 1);
+  group.log.await([&] { return group.log.starts == 1; });
+  CHECK(children_of(getpid()) == std::vector{early});
+}
+
 void a_request_that_started_no_worker_is_sent_again() {
   Group group("end once");
   group.workers->start_worker(0, 1);
@@ -383,6 +394,7 @@ void shutdown_ends_everything_and_open_group_starts_again() {
 void a_command_that_cannot_run_is_a_failure(const Command& good) {
   shutdown_supervisor();
   configure_supervisor({{"/no/such/program"}, {}});
+  start_launcher({});
   {
     Group group("ok");
     group.log.await([&] { return !group.log.failure.empty(); });
@@ -450,6 +462,7 @@ int main(int count, char** arguments) {
   a_zygote_that_ends_is_replaced();
   a_launcher_that_ends_is_replaced_for_all_groups();
   a_launcher_serves_the_groups_that_want_its_modules();
+  a_launcher_started_before_its_group_serves_it();
   a_request_that_started_no_worker_is_sent_again();
   three_zygotes_without_a_worker_are_a_failure();
   a_failed_load_is_reported_once();

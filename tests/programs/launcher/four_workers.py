@@ -3,12 +3,12 @@ import sys
 import time
 
 from gristmill import _core
-from gristmill._workers import launcher
+from gristmill._workers import parent
 
-launcher.configure("gristmill._engine.worker")
+parent.configure("gristmill._engine.worker")
 blob, arena = os.memfd_create("blob"), os.memfd_create("arena")
 arena = os.open(f"/proc/self/fd/{arena}", os.O_RDWR | os.O_APPEND)
-pool = _core.WorkerLog(arena, blob, launcher.setup("gristmill_toy"))
+pool = _core.WorkerLog(arena, blob, parent.setup("gristmill_toy"))
 for worker in range(4):
     pool.start_worker(worker, 1)
 while os.pread(arena, 1 << 16, 0).count(b"\n") < 4:

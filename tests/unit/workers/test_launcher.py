@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from faults.scripts import command, environment
+from faults.scripts import command, environment, run
 from gristmill import _core
-from gristmill._workers import launcher
+from gristmill._workers import parent
 from support.toy_pools import (
     DEADLINE_S,
     FOLDER,
@@ -301,5 +301,9 @@ def test_the_launcher_imports_modules_for_its_zygotes(monkeypatch):
     monkeypatch.setattr(
         _core, "configure_supervisor", lambda command, environ: commands.append(command)
     )
-    launcher.configure("entry", ["json", "os"])
+    parent.configure("entry", ["json", "os"])
     assert commands[0][-1].endswith("main('support.worker_entry', ['json', 'os'])")
+
+
+def test_launcher_starts_before_the_program_is_pickled():
+    assert run("launcher/started_while_pickling") == "[0, 1, 2, 3]\n"

@@ -1,0 +1,92 @@
+"""Starts the launcher of the user's process, and describes that process to workers.
+
+Nothing that only the launcher needs is imported here: the sooner it is started, the
+more of its imports take place while the user's process does other things.
+"""
+
+import atexit
+import os
+import pickle
+import sys
+from collections.abc import Sequence
+from multiprocessing import process
+
+from gristmill import _core
+from gristmill._base.grain_names import WORKER_NAME
+from gristmill._workers import main_module, nesting, settings
+
+
+def configure(entry: str, also: Sequence[str] = ()) -> None:
+    """Tell the supervisor how to start the launcher of this process.
+
+    The launcher is this interpreter with this one's options, ``sys.path`` and
+    environment. To be called before workers are wanted; it costs microseconds.
+
+    Args:
+        entry: A module that it imports once for all zygotes; see `setup`.
+        also: More modules that it imports.  In a zygote an import takes up to three
+            times as long, since a fork copies each page that it changes.
+
+    Raises:
+        RuntimeError: ``sys.executable`` names no interpreter, as in programs that
+            embed Python.
+    """
+    import subprocess  # The launcher itself does without it.
+
+    if not sys.executable:
+        raise RuntimeError(
+            "worker processes need a Python interpreter, but sys.executable is "
+            "empty: set it, or use no workers"
+        )
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    bootstrap = (
+        f"import gc, sys; gc.disable(); sys.path[:] = {_search_path()!r}; "
+        f"from gristmill._workers.launcher import main; main({entry!r}, {[*also]!r})"
+    )
+    environ = [name + b"=" + value for name, value in os.environb.items()]
+    environ.append(f"{nesting.IMPORTING}=1".encode())  # Until `main` has imported all.
+    _core.configure_supervisor([sys.executable, *flags, "-c", bootstrap], environ)
+    atexit.unregister(_core.shutdown_supervisor)
+    atexit.register(_core.shutdown_supervisor)
+
+
+def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> bytes:
+    """Pickle what makes a zygote resemble this process.
+
+    Args:
+        entry: The module whose ``load`` and ``serve`` the workers call.
+            ``load(blob_fd)`` returns the program. It is called once in the zygote,
+            or, where it starts threads, once in each worker, on a descriptor that
+            all share: it must not use the file position. ``serve(program, arena_fd,
+            slot_request_fd, begun_fd, worker, generation)`` runs a worker until it
+            returns, and closes begun_fd after the first output: more may begin.
+            ``run_main(text)`` runs the main program again.
+        main: The `main_module.description` of the main program. Workers get the
+            `settings` of this process if it is empty.
+        name: Name of the worker processes; ``{}`` is the worker's number.
+    """
+    like_parent = {
+        "entry": entry,
+        "name": name,
+        "pid": os.getpid(),
+        "authkey": bytes(process.current_process().authkey),
+        "sys_path": _search_path(),
+        "cwd": _working_directory(),
+        "environ": dict(os.environ),
+        "argv": list(getattr(sys, "argv", [""])),
+        "affinity": os.sched_getaffinity(0),
+        "main": main_module.parted(main)[0],
+        "settings": [] if main else settings.present(),
+    }
+    return pickle.dumps(like_parent)
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # It was removed; imports by full path still work.
+        return "/"
+
+
+def _search_path() -> list[str]:
+    return [str(part) for part in sys.path]  # Some programs insert Paths.
