@@ -1,5 +1,7 @@
 #include "core/schedule/lease.hpp"
 
+#include <utility>
+
 #include "core/base/futex.hpp"
 
 namespace gristmill {
@@ -41,8 +43,9 @@ std::uint64_t LeaseTable::publish(Lease lease, const Cursor& cursor_in) {
   unit(lease).task = lease;
   set_slot(lease, lease.slot);
   set_word(lease, UnitState::kFree, lease.owner);
-  leases_.emplace(lease.id, lease);
-  return lease.id;
+  const std::uint64_t id = lease.id;
+  leases_.emplace(id, std::move(lease));
+  return id;
 }
 
 Commit LeaseTable::commit_of(const Lease& lease) const {

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <vector>
 
@@ -35,7 +34,7 @@ struct Lease : Task {
   bool withdrawn = false;  // its commit is awaited only to get the slot back
   bool waits_for_memory = false;  // needs a larger slot than there is room for
   bool poisoned = false;          // never leased again
-  std::deque<Part> parts = {};    // taken, and not yet opened
+  std::vector<Part> parts = {};   // taken, and not yet opened
 };
 
 // What a holder committed.

@@ -248,10 +248,10 @@ bool Schedule::open_part(std::uint32_t s, Part part) {
 // False if it is corrupt.
 bool Schedule::open(std::uint32_t s) {
   Stream& stream = order_.stream(s);
-  std::deque<Part>& parts = leases_.at(stream.pending.front()).parts;
+  std::vector<Part>& parts = leases_.at(stream.pending.front()).parts;
   if (!parts.empty()) {
     Part part = std::move(parts.front());
-    parts.pop_front();
+    parts.erase(parts.begin());
     return open_part(s, std::move(part));
   }
   const Lease lease = leases_.at(stream.pending.front());

@@ -70,6 +70,10 @@ class NativeStream:
             and self._levels[0].batch is None
             and not (self._tolerant or program.owned)
         )
+        # True if a block gives fewer outputs than it has records, so that one with more
+        # records than outputs are wanted saves others.  Each record is read by itself.
+        filters = any(step[0] == hot_run.FILTER for step in self._steps)
+        self._reads_on = filters and program.in_blocks
         explicit = self._tolerant or self._together is not None
         self._reads_together = explicit and hot_run.reads_together(type(program.source))
         # What is read of a block behind a record that failed, and what a block became
@@ -290,7 +294,12 @@ class NativeStream:
                 hot_run.end(READ, began)
                 if read is not None and read[1] is None:
                     records = first_of(records, len(read[0]))
-            block = records, read, self._run(records, read)
+            if read is None and self._reads_on:
+                records = self._keys.at_hand(self._consumed)
+                ran = self._run(records, None, want)
+                block = first_of(records, ran[2]), None, ran
+            else:
+                block = records, read, self._run(records, read)
         if self._together is None:
             return block
         block, left = cut(block, want)
@@ -315,14 +324,15 @@ class NativeStream:
             read = read_each(self._program.source, keys.tolist())
         return read
 
-    def _run(self, records: Records, read: Read | None) -> Ran:
+    def _run(self, records: Records, read: Read | None, most: int = -1) -> Ran:
         keys, indices, _ = records
         self._run_records = records
         if read is None:
             source, out = self._program.source, self._run_done
             return hot_run.run_block(
-                source, keys, indices, self._steps, self._draws, self._at, None, out
-            )
+                source, keys, indices, self._steps, self._draws, self._at, None, out,
+                most,
+            )  # fmt: skip
         elements, failure = read
         count = len(elements)
         keys, own_indices = keys[:count], indices[:count]

@@ -127,7 +127,10 @@ class RemoteRun:
             if self._successor is not None:
                 self._change_over()
             running = self._running or self._begin()
-            due = self._due(running, timeout_s)
+            if self._begun:
+                due = running.scheduler.next(timeout_s)
+            else:
+                due = self._first_due(running, timeout_s)
             if due.kind == "slow":
                 self._slow(running.workers, due)
                 timeout_s = max(0.0, timeout_s - due.waited_s)
@@ -205,10 +208,11 @@ class RemoteRun:
             self._running.workers.close()
             self._running = None
 
-    def _due(self, running: _Running, timeout_s: float) -> _core.Due:
-        if self._begun or self._options.place is not None:
-            return running.scheduler.next(timeout_s)
-        due = starting.first_due(running.scheduler, timeout_s)
+    def _first_due(self, running: _Running, timeout_s: float) -> _core.Due:
+        if self._options.place is None:
+            due = starting.first_due(running.scheduler, timeout_s)
+        else:
+            due = running.scheduler.next(timeout_s)
         self._begun = True
         return due
 
@@ -263,16 +267,23 @@ class RemoteRun:
         return _Running(scheduler, workers)
 
     def _deliver(self, running: _Running, due: _core.Due) -> Any:
+        times = self._times
+        times.left -= 1
+        received = running.workers.received
         try:
-            element, keys = self._received(running.workers, due)
+            if times.left:
+                element, keys = received(due)
+            else:
+                element, keys = times.measured(RECEIVE, received, due)
         except Exception as error:
             running.scheduler.advance()  # Its bytes stay what they are.
             error.add_note(failures.RECEIVING)
             raise
         failure = told = None
+        is_error = due.error
         if self._tally is not None:
-            element, told = pickle.loads(element) if due.error else element
-        if due.error:
+            element, told = pickle.loads(element) if is_error else element
+        if is_error:
             packed = isinstance(element, bytes)
             failure = failures.unpack_failure(element) if packed else element
         if self._tally is not None and told is not None:
@@ -284,14 +295,6 @@ class RemoteRun:
         if isinstance(failure, BaseException):
             raise failure
         return element
-
-    def _received(self, workers: Workers, due: _core.Due) -> tuple[Any, Int64Array]:
-        """See `Workers.received`; measured now and then."""
-        times = self._times
-        times.left -= 1
-        if times.left:
-            return workers.received(due)
-        return times.measured(RECEIVE, workers.received, due)
 
     def _slow(self, workers: Workers, due: _core.Due) -> None:
         log.warning(

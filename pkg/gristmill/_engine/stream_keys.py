@@ -73,6 +73,12 @@ class StreamKeys:
         end = begin + count
         return keys[begin:end], indices[begin:end], None
 
+    def at_hand(self, first: int) -> Records:
+        """The records from `first` on that `records` need not be asked for again."""
+        begin = first - self._cached_at
+        keys, indices = self._cached
+        return keys[begin:], indices[begin:], None
+
     def block(self, first: int, count: int) -> Int64Array:
         """The keys of `records`, where they come in blocks."""
         begin = self._place_of(first, count)

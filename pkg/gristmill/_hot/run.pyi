@@ -28,4 +28,5 @@ def run_block(
     at: int,
     elements: list[Any] | None = None,
     out: list[Any] | None = None,
+    most: int = -1,
 ) -> tuple[list[Any], list[int] | None, int, Exception | None]: ...

@@ -217,7 +217,7 @@ cdef _add(int64_t* spent, tuple steps):
 
 def run_block(
     source, keys, indices, tuple steps not None, draws, uintptr_t at, list elements=None,
-    list out=None,
+    list out=None, Py_ssize_t most=-1,
 ):
     """Return ``(elements, kept, consumed, error)`` for a block of n records.
 
@@ -226,7 +226,8 @@ def run_block(
     ``map_with_index`` and to the random generator.  With ``source`` None the
     records are ``elements``.  ``draws`` has ``at(index)``, or is None where there is
     no seed.  ``at`` is the address of an int64 that gets each key before its record
-    is processed, or 0.  ``out``, if it is given, gets the outputs as they come.
+    is processed, or 0.  ``out``, if it is given, gets the outputs as they come.  The
+    block ends after ``most`` outputs, unless that is -1.
 
     ``elements`` are the outputs, ``kept`` their positions in the block or None if no
     record was dropped.  An exception of the source or of a step ends the block: it
@@ -246,6 +247,7 @@ def run_block(
     cdef int64_t* spent = NULL
     cdef int64_t began = 0
     cdef list kept = [], records = elements
+    cdef Py_ssize_t left = most  # Outputs up to the end.
     cdef object element, error = None
     cdef vector[Step] decoded
     if out is None:
@@ -261,7 +263,9 @@ def run_block(
         if records is None and not as_sequence:
             if told is not NULL and n > 0:
                 told[0] = key_of[0]
-            records = _read_all(source, key_of, n)
+            records = _read_all(source, key_of, n if most < 0 else min(n, most))
+            if records is not None:
+                n = PyList_GET_SIZE(records)
         if spent is not NULL:
             began = _lap(began, &spent[_TIMED_STEPS])
         for i in range(n):
@@ -290,7 +294,11 @@ def run_block(
             out.append(element)
             if not kept_all:
                 kept.append(i)
-        i = n - 1
+            left -= 1
+            if left == 0:
+                break
+        else:
+            i = n - 1
     except Exception as raised:
         error = raised
         if step >= 0:

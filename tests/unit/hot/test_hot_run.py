@@ -104,6 +104,30 @@ def test_generator_is_none_without_a_seed() -> None:
     assert run.run_block([0], int64s(0), int64s(0), steps, None, 0)[0] == [None]
 
 
+def test_block_ends_after_the_outputs_that_are_wanted() -> None:
+    seen: list[int] = []
+    steps = ((run.FILTER, lambda x: seen.append(x) or x % 2, "odd"),)
+    nine = int64s(*range(9))
+    result = run.run_block(range(9), nine, nine, steps, None, 0, most=2)
+    assert result == ([1, 3], [1, 3], 4, None)
+    assert seen == [0, 1, 2, 3]
+    whole = run.run_block(range(9), nine, nine, steps, None, 0, most=5)
+    assert whole == ([1, 3, 5, 7], [1, 3, 5, 7], 9, None)
+
+
+def test_records_are_read_together_up_to_the_outputs_that_are_wanted() -> None:
+    class Source:
+        def __getitem__(self, key: int) -> int:
+            raise AssertionError
+
+        def __getitems__(self, keys: list[int]) -> list[int]:
+            return [10 * key for key in keys]
+
+    nine = int64s(*range(9))
+    result = run.run_block(Source(), nine, nine, NO_STEPS, None, 0, most=3)
+    assert result == ([0, 10, 20], None, 3, None)
+
+
 def test_filter_says_which_records_are_kept() -> None:
     seen: list[int] = []
     steps = (
