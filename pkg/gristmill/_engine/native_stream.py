@@ -291,7 +291,8 @@ class NativeStream:
                 records = self._keys.records(self._consumed, count)
                 began = hot_run.begin()
                 read = self._read(records)
-                hot_run.end(READ, began)
+                if began >= 0:
+                    hot_run.end(READ, began)
                 if read is not None and read[1] is None:
                     records = first_of(records, len(read[0]))
             if read is None and self._reads_on:

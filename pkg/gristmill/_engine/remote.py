@@ -131,27 +131,29 @@ class RemoteRun:
                 due = running.scheduler.next(timeout_s)
             else:
                 due = self._first_due(running, timeout_s)
-            if due.kind == "slow":
-                self._slow(running.workers, due)
-                timeout_s = max(0.0, timeout_s - due.waited_s)
-                continue
-            timeout_s = self._options.stall_timeout
-            if due.kind == "output":
+            kind = due.kind
+            if kind == "output":
                 try:
                     output = self._deliver(running, due)
                 except StopIteration as error:
                     raise as_failure(error, "unpickling an output") from error
                 if not isinstance(output, NoOutput):
                     return output
+                timeout_s = self._options.stall_timeout
                 continue
-            if due.kind == "end":
+            if kind == "slow":
+                self._slow(running.workers, due)
+                timeout_s = max(0.0, timeout_s - due.waited_s)
+                continue
+            timeout_s = self._options.stall_timeout
+            if kind == "end":
                 raise StopIteration
-            if due.kind == "timeout":
+            if kind == "timeout":
                 self._stalled(running.workers, due)
                 continue
-            if due.kind == "full":
+            if kind == "full":
                 raise too_full(due, "An output", "outputs", "copy")
-            if due.kind == "exited":
+            if kind == "exited":
                 death = _death(due, self._options.max_restarts, self._program)
                 raise WorkerDied(f"{death}\n{running.workers.told(due.worker)}".strip())
             raise gone(self._owner)
@@ -279,8 +281,21 @@ class RemoteRun:
             running.scheduler.advance()  # Its bytes stay what they are.
             error.add_note(failures.RECEIVING)
             raise
+        if self._tally is None and not due.error:
+            self.keys = keys
+            running.scheduler.advance()
+            return element
+        element, failure = self._settled(element, due.error)
+        if failure is None:
+            self.keys = keys
+        running.scheduler.advance()
+        if isinstance(failure, BaseException):
+            raise failure
+        return element
+
+    def _settled(self, element: Any, is_error: bool) -> tuple[Any, Any]:
+        """Account for bad records; returns the element, and what it failed with."""
         failure = told = None
-        is_error = due.error
         if self._tally is not None:
             element, told = pickle.loads(element) if is_error else element
         if is_error:
@@ -289,12 +304,7 @@ class RemoteRun:
         if self._tally is not None and told is not None:
             records, last = pickle.loads(told)
             self._tally.account((records, failures.unpack_failure(last)), failure)
-        if failure is None:
-            self.keys = keys
-        running.scheduler.advance()
-        if isinstance(failure, BaseException):
-            raise failure
-        return element
+        return element, failure
 
     def _slow(self, workers: Workers, due: _core.Due) -> None:
         log.warning(

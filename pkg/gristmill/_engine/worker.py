@@ -36,6 +36,8 @@ from gristmill.sources._share import share_among
 ALIGNMENT = 64
 # The position of a stream that has none: what it gives depends on requests alone.
 ANYWHERE: Vector = (0,)
+# Each look at a member of the enum would be two more attributes.
+_RANGE, _SEQUENTIAL = _core.UnitKind.RANGE, _core.UnitKind.SEQUENTIAL
 
 
 def run_main(text: str) -> None:
@@ -166,9 +168,9 @@ class Server:
         if self._kind is None:
             self._kind = unit.kind
         kind = self._kind
-        if kind is _core.UnitKind.RANGE:
+        if kind is _RANGE:
             before, compute = (unit.first,), self._records
-        elif kind is _core.UnitKind.SEQUENTIAL:
+        elif kind is _SEQUENTIAL:
             if not unit.proceed:
                 self._reached[unit.stream] = tuple(unit.cursor_in.tolist())
             before, compute = self._reached[unit.stream], self._next_output
