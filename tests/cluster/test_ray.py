@@ -17,7 +17,6 @@ import gristmill
 from gristmill._ray import actor_pool
 from gristmill.errors import WorkerDied
 from gristmill.ray import RayWorkers
-from support.waiting import started_since
 
 pytestmark = pytest.mark.usefixtures("cluster")
 RECORDS = 600
@@ -408,6 +407,9 @@ def test_actors_that_end_whenever_they_start_are_an_error(monkeypatch):
 
 
 def test_an_iterator_that_is_dropped_leaves_no_actor_thread_or_descriptor():
+    # Actors import this module, and do not find `support`.
+    from support.waiting import started_since
+
     gc.collect()
     before = set(threading.enumerate())
     gc.collect()
