@@ -49,9 +49,17 @@ class Look(gristmill.MapTransform):
         return np.geterr()["divide"]
 
 
+class Keep(gristmill.FilterTransform):
+    """Gives each worker a stream that no other may compute, so that both must start."""
+
+    def filter(self, _):
+        return True
+
+
 def found():
+    steps = [Look(), Keep()]
     loader = gristmill.load(
-        range(8), num_epochs=1, transformations=[Look()], worker_count=2
+        range(8), num_epochs=1, transformations=steps, worker_count=2
     )
     return " ".join(sorted(set(loader)))
 
