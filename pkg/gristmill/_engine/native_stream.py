@@ -291,8 +291,7 @@ class NativeStream:
                 records = self._keys.records(self._consumed, count)
                 began = hot_run.begin()
                 read = self._read(records)
-                if began >= 0:
-                    hot_run.end(READ, began)
+                hot_run.end(READ, began)
                 if read is not None and read[1] is None:
                     records = first_of(records, len(read[0]))
             if read is None and self._reads_on:

@@ -139,24 +139,22 @@ class RemoteRun:
                     raise as_failure(error, "unpickling an output") from error
                 if not isinstance(output, NoOutput):
                     return output
-                timeout_s = self._options.stall_timeout
-                continue
-            if kind == "slow":
+            elif kind == "slow":
                 self._slow(running.workers, due)
                 timeout_s = max(0.0, timeout_s - due.waited_s)
                 continue
-            timeout_s = self._options.stall_timeout
-            if kind == "end":
-                raise StopIteration
-            if kind == "timeout":
+            elif kind == "timeout":
                 self._stalled(running.workers, due)
-                continue
-            if kind == "full":
+            elif kind == "end":
+                raise StopIteration
+            elif kind == "full":
                 raise too_full(due, "An output", "outputs", "copy")
-            if kind == "exited":
+            elif kind == "exited":
                 death = _death(due, self._options.max_restarts, self._program)
                 raise WorkerDied(f"{death}\n{running.workers.told(due.worker)}".strip())
-            raise gone(self._owner)
+            else:
+                raise gone(self._owner)
+            timeout_s = self._options.stall_timeout
 
     def start_prefetch(self) -> None:
         if self._running is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import glob
 import os
 import select
 import signal
@@ -29,8 +30,6 @@ def answer_to_signal(arena_inode: int, worker: int) -> None:
 
 def stack_of(arena_inode: int, worker: int) -> str:
     """In the parent: the Python stacks of a worker, or why there are none."""
-    import glob  # Slow to import.
-
     wanted = f"/memfd:{_name(arena_inode, worker)} "
     for pid in _descendants(os.getpid()):
         for link in glob.iglob(f"/proc/{pid}/fd/*"):
@@ -69,8 +68,6 @@ def _ask(pid: int, path: str) -> str:
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    import glob
-
     for children in glob.iglob(f"/proc/{pid}/task/*/children"):
         with contextlib.suppress(OSError):
             with open(children) as file:

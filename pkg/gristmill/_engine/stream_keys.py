@@ -74,7 +74,10 @@ class StreamKeys:
         return keys[begin:end], indices[begin:end], None
 
     def at_hand(self, first: int) -> Records:
-        """The records from `first` on that `records` need not be asked for again."""
+        """Return the records from `first` on whose keys are computed already.
+
+        REQUIRES: `records` was called last with this `first`, and keys come in blocks.
+        """
         begin = first - self._cached_at
         keys, indices = self._cached
         return keys[begin:], indices[begin:], None

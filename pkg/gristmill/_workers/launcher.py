@@ -71,6 +71,7 @@ def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.O
     if wanted == [_RUN_BY_EACH]:
         return main_module.Outcome(by_each=True)
     main, modules = main_module.parted(wanted)
+    # NumPy has started them, by OpenBLAS: no fork has to show that they are harmless.
     of_numpy = other_threads()
     failure = ""
     if main:

@@ -7,6 +7,7 @@ more of its imports take place while the user's process does other things.
 import atexit
 import os
 import pickle
+import subprocess
 import sys
 from collections.abc import Sequence
 from multiprocessing import process
@@ -31,8 +32,6 @@ def configure(entry: str, also: Sequence[str] = ()) -> None:
         RuntimeError: ``sys.executable`` names no interpreter, as in programs that
             embed Python.
     """
-    import subprocess  # The launcher itself does without it.
-
     if not sys.executable:
         raise RuntimeError(
             "worker processes need a Python interpreter, but sys.executable is "

@@ -32,7 +32,7 @@ from gristmill._torch.indices.draws import Block, Drawn, as_list
 from gristmill._torch.private import is_own
 
 Fetch: TypeAlias = Callable[[Any], Any]
-# Torch makes a tensor of fewer ints, but for one alone, faster than NumPy.
+# `torch.tensor` is fastest for 2 ints or more, and fewer than this.
 _MANY = 16
 
 
