@@ -80,9 +80,8 @@ class NativeStream:
         # that was not given out; each with its position.
         self._rest: tuple[int, Records, Read | None] | None = None
         self._pending: tuple[int, RanBlock] | None = None
-        # During `next_run`: the elements so far, and the records.
-        self._run_done: list[Any] | None = None
-        self._run_records: Records = (NO_KEYS, NO_KEYS, None)
+        # During `next_run`: its first record, the records, and the elements so far.
+        self._current_run: tuple[int, Records, list[Any]] | None = None
         # Whether elements are alone in each step until there is an output.
         self._careful = False
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
@@ -124,15 +123,15 @@ class NativeStream:
         want = min(want, self._length - self._consumed)
         if want <= 0 or self._careful:
             return []
-        self._run_done = []
+        first = self._consumed
         try:
-            block = self._next_block(want)
+            block = self._next_block(want, [])
         except Exception:
             return []
         finally:
-            self._run_done = None
+            self._current_run = None
         block, left = cut(block, len(block[2][0]))
-        outputs = self._outputs_of(block[2][0], block[0])
+        outputs = _outputs_of(first, block[0], block[2][0])
         self._consumed += len(outputs)
         if left is not None:
             self._pending = self._consumed, left
@@ -140,16 +139,9 @@ class NativeStream:
         return outputs
 
     def finished(self) -> list[Output]:
-        """The outputs so far of a `next_run` that another thread is in."""
-        done = self._run_done
-        return self._outputs_of(done[:], self._run_records) if done else []
-
-    def _outputs_of(self, elements: list[Any], records: Records) -> list[Output]:
-        keys, first = records[0], self._consumed
-        return [
-            (element, keys[place : place + 1], (first + place + 1,))
-            for place, element in enumerate(elements)
-        ]
+        """Return the outputs so far of a `next_run` that another thread is in."""
+        run = self._current_run
+        return [] if run is None else _outputs_of(run[0], run[1], run[2][:])
 
     def be_careful(self) -> None:
         """Run the steps over one element at a time until there is another output."""
@@ -273,8 +265,11 @@ class NativeStream:
             self.record_errors.alone = False
         return elements
 
-    def _next_block(self, want: int) -> RanBlock:
-        """A block of the next records, which gives at most `want` elements."""
+    def _next_block(self, want: int, made: list[Any] | None = None) -> RanBlock:
+        """Run the steps over the next records, for at most `want` elements.
+
+        `made` gets the elements one by one, for another thread to read.
+        """
         rest, pending = self._rest, self._pending
         self._rest = self._pending = None
         if pending is not None and pending[0] == self._consumed:
@@ -296,10 +291,10 @@ class NativeStream:
                     records = first_of(records, len(read[0]))
             if read is None and self._reads_on:
                 records = self._keys.at_hand(self._consumed)
-                ran = self._run(records, None, want)
+                ran = self._run(records, None, made, want)
                 block = first_of(records, ran[2]), None, ran
             else:
-                block = records, read, self._run(records, read)
+                block = records, read, self._run(records, read, made)
         if self._together is None:
             return block
         block, left = cut(block, want)
@@ -324,13 +319,20 @@ class NativeStream:
             read = read_each(self._program.source, keys.tolist())
         return read
 
-    def _run(self, records: Records, read: Read | None, most: int = -1) -> Ran:
+    def _run(
+        self,
+        records: Records,
+        read: Read | None,
+        made: list[Any] | None,
+        most: int = -1,
+    ) -> Ran:
         keys, indices, _ = records
-        self._run_records = records
+        if made is not None:
+            self._current_run = self._consumed, records, made
         if read is None:
-            source, out = self._program.source, self._run_done
+            source = self._program.source
             return hot_run.run_block(
-                source, keys, indices, self._steps, self._draws, self._at, None, out,
+                source, keys, indices, self._steps, self._draws, self._at, None, made,
                 most,
             )  # fmt: skip
         elements, failure = read
@@ -339,7 +341,7 @@ class NativeStream:
         if self._together is None or self._careful:
             done, kept, consumed, error = hot_run.run_block(
                 None, keys, own_indices, self._steps, self._draws, self._at, elements,
-                self._run_done,
+                made,
             )  # fmt: skip
         else:
             done, kept, consumed, error = self._together.run(
@@ -392,3 +394,12 @@ class NativeStream:
 
         name, others = name_of(records, number), self._keys.stand_ins(position)
         return self.record_errors.resolve(error, name, others, become)
+
+
+def _outputs_of(first: int, records: Records, elements: list[Any]) -> list[Output]:
+    """Return one output for each element; they are of `records`, from `first` on."""
+    keys = records[0]
+    return [
+        (element, keys[place : place + 1], (first + place + 1,))
+        for place, element in enumerate(elements)
+    ]

@@ -80,8 +80,6 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
 
     Attributes:
         dataset: The dataset of indices.
-        made: The elements so far of a block that another thread makes; it begins with
-            number `given`.
     """
 
     def __init__(self, node: PrefetchIterDataset[T]) -> None:
@@ -103,7 +101,8 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         self._limit = self._length
         self._look_ahead = True
         self._elements = _Elements(dataset)
-        self.made: list[Any] = []
+        # Gets the elements of a block as they are made, during `take_block`.
+        self._made_so_far: list[Any] | None = None
         self._reading = self._new_reading()
 
     def get_state(self) -> Any:
@@ -212,19 +211,26 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
             least=self._least_at_once,
         )
 
-    def take_block(self) -> list[Any]:
-        """The next elements, as many as are made at once; absent ones are None.
+    def take_block(self, made: list[Any]) -> list[Any]:
+        """Return the next elements, as many as are made at once; absent ones are None.
 
-        Fewer, or none, before one that fails: `next` raises what that raised.  They
-        count as given when the caller goes there, see `seek`.
+        If one fails, return those before it, and let `next` raise its error. `seek`
+        marks the elements as given.
+
+        Args:
+            made: Empty. Gets the elements one by one as they are made, for another
+                thread to read; stays empty if they are made all at once.
         """
         first = self.given
+        self._made_so_far = made
         try:
             return self._refill(first)
         except Exception as error:
             self._failure = first, error
             self.given = first
             return []
+        finally:
+            self._made_so_far = None
 
     def _judge(self, skipped: int) -> None:
         check_dropped(skipped, str(self), self._ctx.dataset_options)
@@ -268,14 +274,16 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         indices = np.arange(first, first + most, dtype=np.int64)
         read = self._reading.read(first, indices)
         if read is None:
-            made: list[Any] = []
-            self.made = made
+            made = self._made_so_far
+            if made is None:
+                made = []
             indices = indices[: self._at_once]
             try:
                 return self._elements.read(indices, now_ns, made)
             except Exception as error:
-                # No element alone is to blame for a wrong number of them.
-                if len(indices) == 1 or isinstance(error, WrongNumber):
+                # If a block step returned a wrong number, no one element failed. Once
+                # some elements are made, the error is of the next one.
+                if not made and (len(indices) == 1 or isinstance(error, WrongNumber)):
                     raise
             rest, failure = read_each(self._elements, indices[len(made) :].tolist())
             read = made + rest, failure

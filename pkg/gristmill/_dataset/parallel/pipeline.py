@@ -344,12 +344,14 @@ class ArithmeticStream(ChainStream):
     The int64 at the address `at` is told the index in work.
     """
 
-    computes_runs = True
-
     def __init__(self, pipeline: ArithmeticPipeline, stream: int, at: int) -> None:
         super().__init__(pipeline, stream)
         self._at = ctypes.c_int64.from_address(at)
         (self._feed,) = feeds_of(self._iterator)
+        # If a node follows, the feed's elements are not yet outputs.
+        self.computes_runs = self._iterator is self._feed
+        # During `next_run`: the index of the first element, and the elements so far.
+        self._current_run: tuple[int, list[Any]] | None = None
 
     def _here(self) -> Vector:
         return (self._feed.given,)
@@ -366,25 +368,28 @@ class ArithmeticStream(ChainStream):
     def next_run(self, want: int) -> list[Output]:
         """Return some of the next `want` outputs; none if `next` has to be called."""
         feed = self._feed
-        if self._iterator is not feed or feed.ahead():
+        if feed.ahead():
             return []
-        self._at.value = feed.given
-        block = feed.take_block()
-        outputs = self._outputs_of(block[:want])
-        feed.made = []
-        feed.seek(feed.given + len(outputs))
+        first = self._at.value = feed.given
+        made: list[Any] = []
+        self._current_run = first, made
+        block = feed.take_block(made)
+        self._current_run = None
+        outputs = self._outputs_of(block[:want], first)
+        feed.seek(first + len(outputs))
         feed.offer(block[len(outputs) :])
         self.vector = self._here()
         return outputs
 
     def finished(self) -> list[Output]:
-        """The outputs so far of a `next_run` that another thread is in."""
-        return self._outputs_of(self._feed.made[:])
+        """Return the outputs so far of a `next_run` that another thread is in."""
+        run = self._current_run
+        return [] if run is None else self._outputs_of(run[1][:], run[0])
 
-    def _outputs_of(self, elements: list[Any]) -> list[Output]:
-        """Outputs of the next elements, up to one that is absent."""
+    def _outputs_of(self, elements: list[Any], first: int) -> list[Output]:
+        """Return the outputs of elements from index `first` on, up to an absent one."""
         outputs: list[Output] = []
-        for given, element in enumerate(elements, self._feed.given + 1):
+        for given, element in enumerate(elements, first + 1):
             if element is None and not self._feed.keeps_absent:
                 break
             outputs.append((element, NO_KEYS, (given,)))
