@@ -68,7 +68,7 @@ class Slot:
         used = slot_writer.encode(self.writer, [(element, NO_KEYS, (1,))], None)
         del element
         got, _, _ = slot_reader.decode(self.address, used, 0, self._view, COPIED_BYTES)
-        return encoding.decoded(got)
+        return encoding.decoded(got)[0]
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor's memory lies in the slot."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import os
 import pickle
 import traceback
@@ -36,8 +35,6 @@ from gristmill.sources._share import share_among
 ALIGNMENT = 64
 # The position of a stream that has none: what it gives depends on requests alone.
 ANYWHERE: Vector = (0,)
-# Read for each unit: a global costs less than two attributes.
-_RANGE, _SEQUENTIAL = _core.UnitKind.RANGE, _core.UnitKind.SEQUENTIAL
 
 
 def run_main(text: str) -> None:
@@ -79,7 +76,7 @@ def serve(
             server.compute(unit)
         else:
             with times.measuring() as measured:
-                measured.outputs += server.compute(unit)
+                measured.outputs += server.compute(unit, is_measured=True)
             end.tell(times.text())
         if begun_fd >= 0:
             os.close(begun_fd)
@@ -87,22 +84,32 @@ def serve(
     server.close()
 
 
-@dataclasses.dataclass
 class Result:
-    """What a unit came to: outputs, and perhaps an exception or the end after them."""
+    """What a unit came to: outputs, and perhaps an exception or the end after them.
 
-    outputs: list[Output]
-    vector: Vector
+    Attributes:
+        outputs: The outputs that are not handed over yet.
+        vector: The position after them.
+        failure: The packed exception after them; None if there is none.
+        ended: Whether the stream ends after them.
+        moved: Whether more records were taken than the unit has. If so, the next unit
+            begins later.
+        handed: How many outputs before these were handed over.
+        is_part: Whether other outputs of the unit are still computed.
+        leave: Called when all is written, before the slot is handed over.
+    """
+
+    # Not a dataclass: each unit makes one, and few set more than two attributes.
     failure: bytes | None = None
-    ended: bool = False
-    # Whether more records were taken than the unit has: the next ones begin later.
-    moved: bool = False
-    # Outputs before these that were handed over.
-    handed: int = 0
-    # True if others follow that are still computed.
-    is_part: bool = False
-    # Called when all is written, before the slot is handed over.
-    leave: Callable[[], None] = lambda: None
+    ended = False
+    moved = False
+    handed = 0
+    is_part = False
+    leave: Callable[[], None] | None = None
+
+    def __init__(self, outputs: list[Output], vector: Vector) -> None:
+        self.outputs = outputs
+        self.vector = vector
 
     @property
     def status(self) -> int:
@@ -136,8 +143,8 @@ class Server:
         self._parts: UnitParts | None = None
         if program.many_outputs and self._IN_PARTS:
             self._parts = UnitParts(end, self._write_part)
-        # The kind of every unit. `Work.kind` makes an enum member for each call.
-        self._kind: _core.UnitKind | None = None
+        # Computes each unit: all are of one kind.
+        self._outputs_of: Callable[[_core.Work, Alloc], Result] | None = None
         # Raised in the place of every output.
         self._refusal: Exception | None = None
         try:
@@ -158,86 +165,110 @@ class Server:
         """Whether the last unit of a stream that was computed here ended there."""
         return self._reached.get(stream) == vector
 
-    def compute(self, unit: _core.Work) -> int:
+    def compute(self, unit: _core.Work, is_measured: bool = False) -> int:
         """Compute one unit and commit it, whatever the user's code does.
 
         Returns how many outputs it came to.
+
+        Args:
+            unit: The unit.
+            is_measured: Whether the times of stages are measured.
         """
+        began = hot_run.begin() if is_measured else -1
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
-        before, compute = ANYWHERE, self._answer
-        if self._kind is None:
-            self._kind = unit.kind
-        kind = self._kind
-        if kind is _RANGE:
-            before, compute = (unit.first,), self._records
-        elif kind is _SEQUENTIAL:
-            if not unit.proceed:
-                self._reached[unit.stream] = tuple(unit.cursor_in.tolist())
-            before, compute = self._reached[unit.stream], self._next_output
-        began = hot_run.begin()
+        stream = unit.stream
         try:
-            result = compute(unit, before, writer.empty)
+            outputs_of = self._outputs_of
+            if outputs_of is None:
+                outputs_of = self._outputs_of = self._method_for(unit.kind)
+            result = outputs_of(unit, writer.empty)
         except Exception as error:  # The stream cannot even begin.
             if self._program.tolerant:
                 raise
-            result = Result([], before, failures.pack_failure(error, self._worker))
-        hot_run.end(REST, began)
+            result = Result([], self._before(unit))
+            result.failure = failures.pack_failure(error, self._worker)
+        if is_measured:
+            hot_run.end(REST, began)
         rest: _core.Work | None = unit
         if self._parts is not None:
             rest = self._parts.end(unit)
         outputs = result.handed + len(result.outputs)
-        began = hot_run.begin()
+        if is_measured:
+            began = hot_run.begin()
         written = None
         if rest is not None:
             if rest is not unit:
                 writer = slot_writer.SlotWriter(rest.address, rest.capacity)
             written = self._write(writer, result)
-        hot_run.end(SEND, began)
-        self._reached[unit.stream] = result.vector
+        if is_measured:
+            hot_run.end(SEND, began)
+        self._reached[stream] = result.vector
         if written is not None:
             self._end.commit(result.status, *written, result.vector)
         return outputs
 
-    def _records(self, unit: _core.Work, before: Vector, alloc: Alloc | None) -> Result:
-        """All outputs of the records [first, first + count)."""
-        stream: Any = self._at(unit.stream, before)
+    def _method_for(
+        self, kind: _core.UnitKind
+    ) -> Callable[[_core.Work, Alloc], Result]:
+        if kind is _core.UnitKind.RANGE:
+            return self._records
+        sequential = kind is _core.UnitKind.SEQUENTIAL
+        return self._next_output if sequential else self._answer
+
+    def _before(self, unit: _core.Work) -> Vector:
+        """Return the position at which a unit begins."""
+        if unit.kind is _core.UnitKind.RANGE:
+            return (unit.first,)
+        return self._reached.get(unit.stream, ANYWHERE)
+
+    def _records(self, unit: _core.Work, alloc: Alloc | None) -> Result:
+        """Compute all outputs of the records [first, first + count)."""
+        number, first = unit.stream, unit.first
+        stream: Any = self._at(number, (first,))
         if unit.attempt:
             _be_careful(stream)
-        result = Result([], before)
+        result = Result([], (first,))
         runs = getattr(stream, "computes_runs", False)
         if self._parts is not None:
             # Outputs must not lie in the slot: the parent reads it for a part.
             alloc = None
             self._parts.begin(unit, result, stream if runs else None)
-        last = unit.first + unit.count
+        last = first + unit.count
         going_on = True
         while going_on and stream.vector[0] < last:
             run = stream.next_run(last - stream.vector[0]) if runs else []
             result.vector = stream.vector
             if not run:
-                going_on = self._extend(result, unit.stream, alloc)
+                going_on = self._extend(result, number, alloc)
             elif self._parts is None:
                 result.outputs += run
             else:
                 self._parts.add(run)
-        result.moved = result.vector[0] > last
+        if result.vector[0] > last:
+            result.moved = True
         return result
 
-    def _next_output(self, unit: _core.Work, before: Vector, alloc: Alloc) -> Result:
-        """What comes next in a stream that this worker owns."""
-        goes_on = unit.proceed and unit.stream in self._ready
-        stream = self._at(unit.stream, None if goes_on else before)
+    def _next_output(self, unit: _core.Work, alloc: Alloc) -> Result:
+        """Compute what comes next in a stream that this worker owns."""
+        number, proceed = unit.stream, unit.proceed
+        if not proceed:
+            self._reached[number] = tuple(unit.cursor_in.tolist())
+        before = self._reached[number]
+        goes_on = proceed and number in self._ready
+        stream = self._at(number, None if goes_on else before)
         if unit.attempt:
             _be_careful(stream)
         result = Result([], before)
-        self._extend(result, unit.stream, alloc)
+        self._extend(result, number, alloc)
         return result
 
-    def _answer(self, unit: _core.Work, before: Vector, alloc: Alloc) -> Result:
-        """What a request asks for; the position means nothing."""
+    def _answer(self, unit: _core.Work, alloc: Alloc) -> Result:
+        """Compute what a request asks for; the position means nothing."""
         stream: Any = self._at(unit.stream, None)
         element = stream.answer(unit.cursor_in, alloc)
-        return Result([(element, NO_KEYS, before)], before, leave=stream.leave_slot)
+        result = Result([(element, NO_KEYS, ANYWHERE)], ANYWHERE)
+        result.leave = stream.leave_slot
+        return result
 
     def _extend(self, result: Result, number: int, alloc: Alloc | None) -> bool:
         """Add what comes next in a stream; returns whether that is an output."""
@@ -306,7 +337,9 @@ class Server:
     ) -> tuple[int, int] | None:
         """Write the first outputs of a unit, see `UnitParts`."""
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
-        return self._write(writer, Result(outputs, outputs[-1][2], is_part=True))
+        part = Result(outputs, outputs[-1][2])
+        part.is_part = True
+        return self._write(writer, part)
 
     def _write(
         self,
@@ -339,7 +372,8 @@ class Server:
         written = len(result.outputs) + (failure is not None)
         # Nothing may lie in the slot when it is handed over.
         result.outputs = []
-        result.leave()
+        if result.leave is not None:
+            result.leave()
         if memory is not None:
             address = self._end.need(used)
             if address is None:

@@ -3,17 +3,17 @@
 A worker turns its batch into an element that `gristmill._hot.slot_writer` writes
 without pickling its arrays; the parent turns what it reads into a batch again:
 
-    element = encoded(batch)      # in the worker
-    batch = decoded(element)     # in the parent
+    element = encoded(batch, state)        # in the worker
+    batch, state = decoded(element)        # in the parent
 
 What arrives is what torch's own queue would give: the same types, dtypes, shapes and
 strides.  Large tensors view the slot, small ones their own memory; all are writable
 and none ``is_shared()``.
 
 A plain batch, dicts, lists and tuples of ordinary tensors, becomes ``(tree,)`` with
-an array for each tensor.  Any other batch is pickled, as torch would do it but with
-the memory of its tensors and arrays beside the pickle, and becomes ``(buffers,
-places)``.  A batch in which tensors share memory, or are the same, is not plain,
+an array for each tensor, or ``(tree, state)``.  Any other batch is pickled, as torch
+would do it but with the memory of its tensors and arrays beside the pickle, and becomes
+``(buffers, places, state)``.  A batch in which tensors share memory, or are the same, is not plain,
 because its parts must share that again when they arrive.
 """
 
@@ -29,10 +29,12 @@ from gristmill._hot.leaf_replacement import NotPlain, replace_leaves
 from gristmill._torch.batches import pickling
 
 Array = npt.NDArray[Any]
+# Items of an element that stands for a pickled batch.
+_PICKLED_PARTS = 3
 
 
-def encoded(batch: Any) -> Any:
-    """The element that stands for a batch on its way.
+def encoded(batch: Any, state: bytes | None = None) -> Any:
+    """Return the element that stands for a batch, and a worker's state, on its way.
 
     Its arrays view the tensors' memory: write it to a slot before that changes.
 
@@ -40,6 +42,40 @@ def encoded(batch: Any) -> Any:
         RuntimeError: A tensor requires grad and is not a leaf.
         Exception: Whatever pickling an object of the batch raised.
     """
+    tree = _plain_tree(batch)
+    if tree is not None:
+        return (tree,) if state is None else (tree, state)
+    pickled, blobs, places = pickling.dumps(batch)
+    return [*blobs, np.frombuffer(pickled, np.uint8)], places, state
+
+
+def decoded(element: Any) -> tuple[Any, bytes | None]:
+    """Return the batch and the state that an element stands for.
+
+    The tensors of the batch view the element's arrays.
+    """
+    batch: Any
+    tree = element[0]
+    if type(tree) is np.ndarray:
+        batch = torch.from_numpy(tree)
+    elif len(element) == _PICKLED_PARTS:
+        *blobs, pickled = tree
+        batch = pickling.loads(pickled, blobs, element[1])
+    else:
+        batch = replace_leaves(tree, np.ndarray, torch.from_numpy)
+    return batch, state_of(element)
+
+
+def state_of(element: Any) -> bytes | None:
+    """Return the state that an element stands for, if any."""
+    state: bytes | None = element[-1] if len(element) > 1 else None
+    return state
+
+
+def _plain_tree(batch: Any) -> Any:
+    """Return a plain batch with arrays in place of its tensors; None for any other."""
+    if type(batch) is torch.Tensor:
+        return pickling.array_of(batch)
     spans: list[tuple[int, int]] = []
 
     def array_of(tensor: torch.Tensor) -> Array:
@@ -51,20 +87,9 @@ def encoded(batch: Any) -> Any:
 
     try:
         tree = replace_leaves(batch, torch.Tensor, array_of)
-        if not _overlap(spans):
-            return (tree,)
     except NotPlain:
-        pass
-    pickled, blobs, places = pickling.dumps(batch)
-    return [*blobs, np.frombuffer(pickled, np.uint8)], places
-
-
-def decoded(element: Any) -> Any:
-    """The batch that an element stands for; its tensors view the element's arrays."""
-    if len(element) == 1:
-        return replace_leaves(element[0], np.ndarray, torch.from_numpy)
-    (*blobs, pickled), places = element
-    return pickling.loads(pickled, blobs, places)
+        return None
+    return None if _overlap(spans) else tree
 
 
 def _overlap(spans: list[tuple[int, int]]) -> bool:

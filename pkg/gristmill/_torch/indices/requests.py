@@ -104,11 +104,12 @@ def in_epoch(words: Int64Array, epoch: int) -> Int64Array:
 
 def unpacked(words: Int64Array) -> Any:
     """The request that `packed` was given; a list in place of a `Drawn`."""
-    if words[0] == _BLOCK:
+    kind = words.item(0)
+    if kind == _BLOCK:
         return words[1:].tolist()
-    if words[0] == _RANGE:
+    if kind == _RANGE:
         return [*range(*words[1:].tolist())]
-    if words[0] == _IN_FILE:
+    if kind == _IN_FILE:
         return unpacked(_read(*words[1:].tolist()))
     return pickle.loads(unpack_int64(words))
 

@@ -128,15 +128,19 @@ class FetchStream:
         """
         self._alloc = alloc
         here.epoch = 0
-        if request[0] == requests.IN_EPOCH:
-            here.epoch = int(request[1])
+        if request.item(0) == requests.IN_EPOCH:
+            here.epoch = request.item(1)
             request = request[requests.EPOCH_WORDS :]
-        data, state = self._answer(requests.unpacked(request))
+        unpacked = requests.unpacked(request)
+        if type(unpacked) is list:
+            data, state = self._fetch(unpacked), None
+        else:
+            data, state = self._answer(unpacked)
         try:
-            return encoding.encoded(data), state
+            return encoding.encoded(data, state)
         except Exception as error:
             failure = failures.pack_failure(error, self._worker)
-            return encoding.encoded(Unsent(failure)), state
+            return encoding.encoded(Unsent(failure), state)
 
     def leave_slot(self) -> None:
         """Let go of the memory of the slot, where the output has been written."""

@@ -292,12 +292,11 @@ class WorkerPool:
         element, _ = received(self.scheduler, due)
         if due.error:
             return Answer(due.stream, error=failures.unpack_failure(element))
-        sent, state = element
         try:
-            value = encoding.decoded(sent)
+            value, state = encoding.decoded(element)
         except Exception as error:
             error.add_note(failures.RECEIVING)
-            return Answer(due.stream, error=error, state=state)
+            return Answer(due.stream, error=error, state=encoding.state_of(element))
         if type(value) is Unsent:
             failure = failures.unpack_failure(value.failure)
             return Answer(due.stream, error=failure, state=state)

@@ -68,7 +68,7 @@ class TorchTrial:
         return encoding.encoded(output)
 
     def unpacked(self, sent: Any) -> Any:
-        return encoding.decoded(sent)
+        return encoding.decoded(sent)[0]
 
 
 def copy_of(loader: Any) -> Any:
