@@ -13,8 +13,8 @@ and none ``is_shared()``.
 A plain batch, dicts, lists and tuples of ordinary tensors, becomes ``(tree,)`` with
 an array for each tensor, or ``(tree, state)``.  Any other batch is pickled, as torch
 would do it but with the memory of its tensors and arrays beside the pickle, and becomes
-``(buffers, places, state)``.  A batch in which tensors share memory, or are the same, is not plain,
-because its parts must share that again when they arrive.
+``(buffers, places, state)``.  If tensors of a batch share memory, or are the same one,
+it is not plain: its parts must share that again when they arrive.
 """
 
 from __future__ import annotations
