@@ -14,7 +14,7 @@ import numpy as np
 import gristmill as g
 
 # Longest time from a fault to its outcome, and longest wait for anything else.
-OUTCOME_S = 3.0
+OUTCOME_S = 15.0
 PATIENCE_S = 20.0
 RECORDS = 96
 BATCH = 4
@@ -199,7 +199,7 @@ def watched(pids) -> list[int]:
     return found
 
 
-def await_gone(pidfds, deadline_s=2.0) -> None:
+def await_gone(pidfds, deadline_s=OUTCOME_S) -> None:
     """Wait until all these processes have ended."""
     deadline = time.monotonic() + deadline_s
     for pidfd in pidfds:

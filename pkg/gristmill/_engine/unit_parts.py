@@ -125,6 +125,10 @@ class UnitParts:
         done = result.outputs[:]
         if self._running is not None:
             done += self._running.finished()[self._of_run :]
+        # A call may compute outputs of the next unit, too.
+        end = unit.first + unit.count
+        while done and done[-1][2][0] > end:
+            done.pop()
         if not done:
             return True
         try:

@@ -5,7 +5,9 @@ import pytest
 
 import gristmill as g
 from gristmill import _core
+from gristmill._dataset.nodes import to_iter
 from gristmill._engine.worker import Server
+from gristmill._hot.slot_reader import decode
 
 RECORDS = 60
 UNIT = 16
@@ -24,17 +26,20 @@ class Unit:
 
 
 class End:
-    """A worker's end whose parent waits always, and takes each part."""
+    """A worker's end whose parent waits always, takes each part and reads all."""
 
     cursor_capacity = 64
+    unit_records = UNIT
 
     def __init__(self):
         self.at = np.zeros(1, np.int64)
         self.at_address = self.at.ctypes.data
+        self.received, self.parts, self.wrong_parts = [], 0, 0
 
-    def begin(self, unit):
-        self.unit = unit
-        self.end = unit.first + unit.count
+    def begin(self, first):
+        self.end = min(first + self.unit_records, RECORDS)
+        self.unit = Unit(first, self.end)
+        return self.unit
 
     def is_awaited(self):
         return True
@@ -43,6 +48,11 @@ class End:
         return True
 
     def offer_part(self, outputs, nbytes, vector):
+        if vector[0] > self.end:
+            self.wrong_parts += 1
+            return False
+        self.parts += 1
+        self._read(outputs, nbytes)
         self.unit = Unit(vector[0], self.end)
         return True
 
@@ -50,7 +60,26 @@ class End:
         return self.unit
 
     def commit(self, status, outputs, nbytes, vector):
-        pass
+        self._read(outputs, nbytes)
+
+    def _read(self, outputs, nbytes):
+        for number in range(outputs):
+            element, _, vector = decode(
+                self.unit.address, nbytes, number, None, 1 << 20
+            )
+            if type(element) is bytes:
+                assert b"no 20" in element, element
+                element = "no 20"
+            self.received.append((element, vector.tolist()))
+
+
+class SmallEnd(End):
+    """The end of a worker whose units are shorter than its program expects.
+
+    So they are if their first outputs were handed over by a worker that died.
+    """
+
+    unit_records = 3
 
 
 class Silent:
@@ -64,43 +93,23 @@ class Silent:
 
 
 class Worker(Server):
-    """Notes what it hands over, and where it was called to do so."""
+    """Computes all units of stream 0."""
 
-    def __init__(self, program, in_parts):
+    def __init__(self, program, end, in_parts=True):
         self._IN_PARTS = in_parts
-        super().__init__(program, End(), 0, 1)
+        super().__init__(program, end, 0, 1)
         if in_parts:
             self._parts._watch = Silent()
-        self.written, self.offers = [], 0
-
-    def _write_part(self, unit, outputs):
-        self.offers += 1
-        self._note(outputs)
-        return super()._write_part(unit, outputs)
-
-    def _write(self, writer, result, memory=None):
-        if not result.is_part:
-            self._note(result.outputs)
-            if result.failure is not None:
-                assert b"no 20" in result.failure, result.failure
-                self.written.append(("no 20", result.vector))
-        return super()._write(writer, result, memory)
-
-    def _note(self, outputs):
-        self.written += [(repr(element), vector) for element, _, vector in outputs]
 
     def hand_over(self):
         if self._parts is not None:
             self._parts._hand_over(0.02)
 
-    def all_units(self):
+    def compute_all(self):
         first = 0
         while first < RECORDS:
-            unit = Unit(first, min(first + UNIT, RECORDS))
-            self._end.begin(unit)
-            self.compute(unit)
+            self.compute(self._end.begin(first))
             first = self._reached[0][0]
-        return self.written
 
 
 class Computed:
@@ -201,22 +210,30 @@ def in_workers(dataset, behind, read_options):
     return iterated.mp_prefetch(options)._pipeline
 
 
-def units(program, in_parts):
-    worker = Worker(program, in_parts)
-    Computed.worker = worker
+def computed(program, end, in_parts=True):
+    Computed.worker = Worker(program, end, in_parts)
     try:
-        return worker.all_units(), worker.offers
+        Computed.worker.compute_all()
     finally:
-        worker.close()
+        Computed.worker.close()
+    return end
 
 
 def assert_parts_change_nothing(program):
-    whole, none = units(program, in_parts=False)
-    in_parts, offers = units(program, in_parts=True)
-    assert none == 0
-    assert in_parts == whole
-    assert len(whole) > RECORDS // 2
-    return offers
+    whole = computed(program, End(), in_parts=False)
+    parts = computed(program, End())
+    assert parts.received == whole.received
+    short = computed(program, SmallEnd())
+    assert short.received == whole.received
+    assert parts.wrong_parts == short.wrong_parts == 0
+    assert len(whole.received) > RECORDS // 2
+    return parts.parts
+
+
+@pytest.fixture(autouse=True)
+def growing_blocks(monkeypatch):
+    """Have blocks double however long their elements take."""
+    monkeypatch.setattr(to_iter, "BLOCK_NS", 1 << 60)
 
 
 @pytest.mark.parametrize("threads", [(0, 0), (2, 8)], ids=["alone", "threads"])
