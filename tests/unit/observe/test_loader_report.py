@@ -349,9 +349,10 @@ def test_streams_that_are_one_workers_cannot_have_more():
     taken(iterator, 4)
     report = iterator.report(verify=True, seconds=SECONDS)
     iterator.close()
-    assert report.notes[-1] == (
+    # What else is not tried depends on the times measured.
+    assert (
         "Not tried: one more worker (2), since each of the 1 streams is one worker's."
-    )
+    ) in report.notes
 
 
 def test_bad_records_of_a_trial_are_not_written_down(tmp_path):

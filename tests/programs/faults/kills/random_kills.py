@@ -44,10 +44,10 @@ tally = dict.fromkeys(("launcher", "zygote", "worker"), 0)
 
 
 def kill():
-    target = 0
+    target = rest = 0
     while sum(tally.values()) < kills:
         # So far apart that a worker can get to work between two.
-        target = count + chance.randrange(1, 9)
+        target = count + chance.randrange(1, 9) + rest
         with delivered:
             delivered.wait_for(lambda target=target: count >= target or done.is_set())
         if done.wait(chance.random() * 0.004):
@@ -64,6 +64,8 @@ def kill():
         with contextlib.suppress(ProcessLookupError):
             os.kill(chance.choice(pids[what]), signal.SIGKILL)
             tally[what] += 1
+            # More outputs than were under way: a worker has started in between.
+            rest = 0 if what == "worker" else 16
 
 
 def living():
