@@ -85,7 +85,7 @@ def serve(
 
 
 class Result:
-    """What a unit came to: outputs, and perhaps an exception or the end after them.
+    """The result of one unit: its outputs, and the exception or the end after them.
 
     Attributes:
         outputs: The outputs that are not handed over yet.
@@ -210,6 +210,7 @@ class Server:
     def _method_for(
         self, kind: _core.UnitKind
     ) -> Callable[[_core.Work, Alloc], Result]:
+        """Return the method that computes units of a kind."""
         if kind is _core.UnitKind.RANGE:
             return self._records
         sequential = kind is _core.UnitKind.SEQUENTIAL
@@ -244,8 +245,7 @@ class Server:
                 result.outputs += run
             else:
                 self._parts.add(run)
-        if result.vector[0] > last:
-            result.moved = True
+        result.moved = result.vector[0] > last
         return result
 
     def _next_output(self, unit: _core.Work, alloc: Alloc) -> Result:

@@ -113,7 +113,7 @@ class Worker(Server):
 
 
 class Computed:
-    """What the steps below call; `worker` is the one that computes."""
+    """Holds the worker that runs the steps below, so that they can call it."""
 
     worker = None
 
