@@ -33,7 +33,11 @@ _ADVICE = (
 )
 
 # Python's own numbers, with the dtype that NumPy gives them.
-_SCALARS: dict[type, npt.DTypeLike] = {bool: np.bool_, int: np.int64, float: np.float64}
+_SCALARS = {
+    bool: np.dtype(np.bool_),
+    int: np.dtype(np.int64),
+    float: np.dtype(np.float64),
+}
 
 # Larger batches have left the caches when they are read: those of `alloc` wait, one
 # beside the other, for another process.
@@ -84,18 +88,15 @@ def make_batch(
     """
     if not elements:
         raise ValueError("Cannot batch 0 values. A batch needs at least one element.")
-    values = list(elements)
+    values = elements if type(elements) is list else list(elements)
     rules = rules or tree_rules()
-    alone = len(values) == 1 and not stack_single
-    stack = _stack_one if alone else _stack
-
-    # Faster than `functools.partial`, which merges keywords for each leaf.
-    def stacked(column: list[Any]) -> npt.NDArray[Any]:
-        return stack(column, alloc, threads)
-
-    is_plain = alloc is None and threads == 1
+    stack = _stack_one if len(values) == 1 and not stack_single else _stack
+    leaves = []
     try:
-        return tree.map_batch(stack if is_plain else stacked, values, rules)
+        columns, treedef = tree.batch_leaves(values, rules)
+        for column in columns:
+            leaves.append(stack(column, alloc, threads))
+        return tree.unflatten(treedef, leaves)
     except StructureMismatch as error:
         raise _mismatch(values, rules, str(error)) from None
     except ValueError as error:
@@ -206,10 +207,13 @@ def _stack(
         cached = _OWN_CACHED_BYTES if alloc is None else _ALLOC_CACHED_BYTES
         if _core.stack(column, out, streaming=out.nbytes > cached) < 0:
             return out
-    elif isinstance(first, Deferred):
-        return first.stack(column, alloc, threads)
-    elif (dtype := _SCALARS.get(type(first)) or _number_dtype(first)) is not None:
-        out = make((len(column),), np.dtype(dtype))
+    dtype = _SCALARS.get(type(first))
+    if dtype is None:
+        if isinstance(first, Deferred):
+            return first.stack(column, alloc, threads)
+        dtype = _number_dtype(first)
+    if dtype is not None:
+        out = make((len(column),), dtype)
         # An int beyond int64 is left to NumPy, which has more types.
         if _core.stack_scalars(column, out) < 0:
             return out
@@ -245,7 +249,7 @@ def structures_differ(first: Any, second: Any) -> bool:
     return bool(one != other)
 
 
-def _number_dtype(leaf: Any) -> npt.DTypeLike | None:
+def _number_dtype(leaf: Any) -> np.dtype[Any] | None:
     """Return the dtype of one of NumPy's numbers, None for anything else."""
     if isinstance(leaf, np.generic) and leaf.dtype.kind in _NUMBERS:
         return leaf.dtype

@@ -85,7 +85,8 @@ class LocalRun:
                 self._account(stream, instead)
                 self._held = None
             position.vectors[number] = stream.vector
-            position.pass_turn()
+            # As `pass_turn`, without a call.
+            position.next_stream = (number + 1) % len(position.vectors)
             if instead is None:
                 self.keys = stream.keys
                 if ahead is not None:

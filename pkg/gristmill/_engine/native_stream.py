@@ -270,27 +270,27 @@ class NativeStream:
 
         `made` gets the elements one by one, for another thread to read.
         """
-        rest, pending = self._rest, self._pending
+        first, rest, pending = self._consumed, self._rest, self._pending
         self._rest = self._pending = None
-        if pending is not None and pending[0] == self._consumed:
+        if pending is not None and pending[0] == first:
             block = pending[1]
         else:
             read: Read | None
-            if rest is not None and rest[0] == self._consumed:
+            if rest is not None and rest[0] == first:
                 _, records, read = rest
             else:
                 count = want
                 if self._together is not None and not self._careful:
                     count = self._together.enough(want)
-                count = min(count, self._length - self._consumed)
-                records = self._keys.records(self._consumed, count)
+                count = min(count, self._length - first)
+                records = self._keys.records(first, count)
                 began = hot_run.begin()
                 read = self._read(records)
                 hot_run.end(READ, began)
                 if read is not None and read[1] is None:
                     records = first_of(records, len(read[0]))
             if read is None and self._reads_on:
-                records = self._keys.at_hand(self._consumed)
+                records = self._keys.at_hand(first)
                 ran = self._run(records, None, made, want)
                 block = first_of(records, ran[2]), None, ran
             else:
@@ -299,7 +299,7 @@ class NativeStream:
             return block
         block, left = cut(block, want)
         if left is not None:
-            self._pending = self._consumed + block[2][2], left
+            self._pending = first + block[2][2], left
         return block
 
     def _read(self, records: Records) -> Read | None:

@@ -137,7 +137,7 @@ class RemoteRun:
                     output = self._deliver(running, due)
                 except StopIteration as error:
                     raise as_failure(error, "unpickling an output") from error
-                if not isinstance(output, NoOutput):
+                if type(output) is not NoOutput:
                     return output
             elif kind == "slow":
                 self._slow(running.workers, due)

@@ -65,11 +65,10 @@ class StreamKeys:
         if not self._in_blocks:
             return self._by_metadata(first, count)
         keys, indices = self._cached
-        # Without a call of `_place_of`, since most are cached.
         begin = first - self._cached_at
         if not 0 <= begin <= len(keys) - count:
-            begin = self._place_of(first, count)
-            keys, indices = self._cached
+            self._fill(first, count)
+            begin, (keys, indices) = 0, self._cached
         end = begin + count
         return keys[begin:end], indices[begin:end], None
 
@@ -84,18 +83,17 @@ class StreamKeys:
 
     def block(self, first: int, count: int) -> Int64Array:
         """The keys of `records`, where they come in blocks."""
-        begin = self._place_of(first, count)
-        return self._cached[0][begin : begin + count]
+        keys, begin = self._cached[0], first - self._cached_at
+        if not 0 <= begin <= len(keys) - count:
+            self._fill(first, count)
+            begin, keys = 0, self._cached[0]
+        return keys[begin : begin + count]
 
-    def _place_of(self, first: int, count: int) -> int:
-        """Return where `count` positions from `first` on begin in `_cached`."""
-        begin = first - self._cached_at
-        if 0 <= begin <= len(self._cached[0]) - count:
-            return begin
+    def _fill(self, first: int, count: int) -> None:
+        """Cache the keys of at least `count` positions from `first` on."""
         size = min(max(count, KEY_BLOCK), self.length - first)
         self._cached = self._block(first, size)
         self._cached_at = first
-        return 0
 
     def window_left(self, position: int) -> int:
         """How many records from a position on share a window of the sampler.

@@ -81,7 +81,7 @@ def apply(list calls not None, list elements not None, indices, list out=None):
     cdef const int64_t* index_of = NULL
     cdef PyObject* element
     cdef PyObject* made
-    cdef object kept
+    cdef object function, kept
     cdef tuple step
     # Decoded once, not for each element.
     cdef vector[DecodedCall] decoded
@@ -99,6 +99,17 @@ def apply(list calls not None, list elements not None, indices, list out=None):
             raise TypeError("a random map needs draws")
     k = 0
     try:
+        if count == 1 and decoded[0].kind == MAP:
+            # As the loop below, in a quarter fewer instructions: most blocks are this.
+            function = <object>decoded[0].function
+            for i in range(n):
+                if cancelled_threads:
+                    check_thread()
+                kept = <object>PyList_GET_ITEM(elements, i)
+                if kept is not None:
+                    kept = call_one(function, kept)
+                out.append(kept)
+            return out
         for i in range(n):
             if cancelled_threads:
                 check_thread()

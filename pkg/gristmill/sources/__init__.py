@@ -196,6 +196,8 @@ class TableSource(ColumnSource):
         Raises:
             IndexError: A row is out of range.
         """
+        if self._single:
+            return _gather(self._columns[""], rows, alloc)
         return self._each(lambda column: _gather(column, rows, alloc), rules)
 
     @property

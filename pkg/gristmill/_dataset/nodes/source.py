@@ -121,6 +121,7 @@ class RangeMapDataset(BlockMapDataset[int]):
 
     def _block(self, indices: Indices) -> list[Any]:
         if self._keys is not None and not indices.dtype.hasobject:
-            return list(self._keys.keys(indices).tolist())
+            elements: list[Any] = self._keys.keys(indices).tolist()
+            return elements
         _, offsets = epochs_and_offsets(indices, len(self._range))
         return [self._range[offset] for offset in offsets.tolist()]
