@@ -270,6 +270,11 @@ class TenTensors:
         return {f"column{number}": self.row for number in range(10)}
 
 
+class OneTensor(TenTensors):
+    def __getitem__(self, index: int) -> Any:
+        return self.row
+
+
 @path(256)
 def torch_single() -> Run:
     return torch_loaded(range(10**6), batch_size=1)
@@ -295,10 +300,10 @@ def torch_dict() -> Run:
     return torch_loaded(TenTensors(), batch_size=32)
 
 
-def torch_answered(dataset: Any, *requests: Any) -> Run:
+def torch_answered(dataset: Any, *requests: Any, in_batches: bool = True) -> Run:
     """Answer requests as a worker does, and decode the answers as its parent does."""
     import torch
-    from torch.utils.data import default_collate
+    from torch.utils.data import default_collate, default_convert
 
     from gristmill._torch.batches import encoding, slot_collation
     from gristmill._torch.indices import requests as wire
@@ -307,8 +312,8 @@ def torch_answered(dataset: Any, *requests: Any) -> Run:
     program = FetchProgram(
         dataset=dataset,
         iterable=False,
-        auto_collation=True,
-        collate_fn=default_collate,
+        auto_collation=in_batches,
+        collate_fn=default_collate if in_batches else default_convert,
         drop_last=False,
         base_seed=0,
         workers=1,
@@ -316,7 +321,7 @@ def torch_answered(dataset: Any, *requests: Any) -> Run:
         collate_rules=slot_collation.rules(),
         shared_seed=None,
         default_dtype=torch.float32,
-        native=True,
+        native=in_batches,
         epoch=0,
     )
     stream = program.open_stream(0)
@@ -328,6 +333,11 @@ def torch_answered(dataset: Any, *requests: Any) -> Run:
         return encoding.decoded(element)[0]
 
     return called(cross)
+
+
+@path(64)
+def torch_worker_sample() -> Run:
+    return torch_answered(OneTensor(), 3, 7, in_batches=False)
 
 
 @path(64)

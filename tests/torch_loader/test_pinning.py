@@ -146,7 +146,7 @@ def test_batches_are_pinned_in_order_while_the_number_of_workers_changes(pinned)
     for count in (1, 4):
         batches.set_workers(count)
         pool = batches._pool
-        while not pool._has_begun(pool._successor):
+        while not pool._has_begun(pool.successor):
             pass
         given += [next(batches).item() for _ in range(12)]
         assert len(batches._workers) == count

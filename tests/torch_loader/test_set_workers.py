@@ -49,7 +49,7 @@ def change(iterator, count):
     """Let `count` workers take over before the next batch."""
     iterator.set_workers(count)
     pool = iterator._pool
-    while pool._successor and not pool._has_begun(pool._successor):
+    while pool.successor and not pool._has_begun(pool.successor):
         pass
 
 
@@ -125,7 +125,7 @@ def test_workers_that_go_are_ended_as_are_those_that_come():
     assert psutil.wait_procs(before, timeout=20)[1] == []
     after = [psutil.Process(process.pid) for process in iterator._workers]
     iterator.set_workers(2)
-    coming = [process.pid for process in iterator._pool._successor.processes]
+    coming = [process.pid for process in iterator._pool.successor.processes]
     after += [psutil.Process(pid) for pid in coming if psutil.pid_exists(pid)]
     del iterator
     assert psutil.wait_procs(after, timeout=20)[1] == []

@@ -23,8 +23,10 @@ from gristmill._base.types import Int64Array
 from gristmill._engine.stream import pack_int64, unpack_int64
 from gristmill._torch.indices.draws import Drawn
 
-# The first integer of what is no pickle, which begins with its length.
-_BLOCK, _IN_FILE, _RANGE = -1, -2, -4
+# The first integer of a request that is not pickled; a pickle's is its length.
+_BLOCK, _IN_FILE, _RANGE, _KEY, _NEXT, _WITH_STATE = -1, -2, -4, -5, -6, -7
+# Stands for None in a `Next`, whose integers are not negative.
+_NONE = -1
 # The first integer of a request with an epoch; the second one is its number.
 IN_EPOCH = -3
 EPOCH_WORDS = 2
@@ -83,6 +85,14 @@ def packed(request: Any) -> Int64Array:
         words = np.empty(len(block) + 1, np.int64)
         words[0], words[1:] = _BLOCK, block
         return words
+    if type(request) is int and request.bit_length() < 64:
+        return np.array((_KEY, request))
+    if type(request) is Next:
+        size = _NONE if request.size is None else request.size
+        seed = _NONE if request.seed is None else request.seed
+        return np.array((_NEXT, request.epoch, request.number, size, seed))
+    if type(request) is WithState:
+        return np.concatenate([(_WITH_STATE,), packed(request.request)])
     return pack_int64(_pickled(request))
 
 
@@ -107,6 +117,14 @@ def unpacked(words: Int64Array) -> Any:
     kind = words.item(0)
     if kind == _BLOCK:
         return words[1:].tolist()
+    if kind == _KEY:
+        return words.item(1)
+    if kind == _NEXT:
+        epoch, number, size, seed = words[1:].tolist()
+        size, seed = (None if word == _NONE else word for word in (size, seed))
+        return Next(epoch, number, size, seed)
+    if kind == _WITH_STATE:
+        return WithState(unpacked(words[1:]))
     if kind == _RANGE:
         return [*range(*words[1:].tolist())]
     if kind == _IN_FILE:

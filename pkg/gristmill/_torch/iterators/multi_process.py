@@ -130,7 +130,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         return most
 
     def _change_over(self, pool: ChangingPool) -> None:
-        """Ask other workers from now on, if such were wanted and have begun."""
+        """Ask the pool's successor from now on, if its workers have begun."""
         if pool.change_over():
             before, self._window = self._window, self._window_for(pool.workers)
             self._due += self._window - before
@@ -280,21 +280,23 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         """The answer with the batch that is due, None where all workers are through."""
         while any(self._asked):
             pool = self._open_pool()
-            self._change_over(pool)
-            answer = self._next_answer()
+            if pool.successor is not None:
+                self._change_over(pool)
+            answer = self._next_answer(pool)
             self._asked[answer.worker] -= 1
-            if answer.exhausted:
+            exhausted = answer.exhausted
+            if exhausted:
                 self._active[answer.worker] = False
             self._due += 1
             while self._due > 0:
                 self._due -= 1
                 self._ask(pool)
-            if not answer.exhausted:
+            if not exhausted:
                 return answer
         return None
 
-    def _next_answer(self) -> Answer:
-        return self._answer_of(self._pins or self._open_pool())
+    def _next_answer(self, pool: ChangingPool) -> Answer:
+        return self._answer_of(self._pins or pool)
 
     def _answer_of(self, source: ChangingPool | PinThread) -> Answer:
         try:

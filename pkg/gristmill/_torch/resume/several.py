@@ -214,8 +214,8 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
     def _asks_for_state(self, worker: int) -> bool:
         return self._snapshots.asked(worker)
 
-    def _next_answer(self) -> Answer:
-        answer = super()._next_answer()
+    def _next_answer(self, pool: ChangingPool) -> Answer:
+        answer = super()._next_answer(pool)
         self._snapshots.answered(answer)
         return answer
 

@@ -24,18 +24,22 @@ class ChangingPool:
 
     Args:
         window: Requests that may be unanswered at a time, at most.
+
+    Attributes:
+        successor: The pool that `change_over` asks once its workers have begun, if any.
     """
 
     def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
         self._numbers = program.workers
         self._pool = WorkerPool(program, loader, window)
-        # What comes next, as far as it was asked for: from whom, and the number that
-        # the iterator has given the worker.
-        self._unanswered: collections.deque[tuple[WorkerPool, int]]
-        self._unanswered = collections.deque()
+        # Pools that are not asked any more, but have requests to answer, oldest first.
+        self._leaving: collections.deque[WorkerPool] = collections.deque()
+        # The iterator's number of the worker, of each request that was dealt to one
+        # with another number and is not answered.
+        self._dealt: collections.deque[int] = collections.deque()
         self._asked = 0
         # Takes over when all of its workers have answered that they have begun.
-        self._successor: WorkerPool | None = None
+        self.successor: WorkerPool | None = None
         self._beginning = 0
         self._changing = threading.Lock()
 
@@ -71,25 +75,32 @@ class ChangingPool:
             except BaseException:
                 successor.close()
                 raise
-            self._successor, self._beginning = successor, count
+            self.successor, self._beginning = successor, count
 
     def change_over(self) -> bool:
-        """Ask the workers that were started meanwhile; whether there are such.
+        """Ask the successor from now on; return whether its workers have begun.
 
         Raises:
             Exception: One of them could not begin; the others go on.
         """
-        return self._successor is not None and self._take_over()
+        with self._changing:
+            after = self.successor
+            if after is None or not self._has_begun(after):
+                return False
+            # Before `_pool`: `next` may run in another thread.
+            self._leaving.append(self._pool)
+            self._pool, self.successor, self._asked = after, None, 0
+            return True
 
     def ask(
         self, worker: int, keys: Any, epoch: int = 0, *, with_state: bool = False
     ) -> None:
         """Ask for a batch, see `WorkerPool.ask`."""
-        self._pool.ask(self._dealt(worker), keys, epoch, with_state=with_state)
+        self._pool.ask(self._number_of(worker), keys, epoch, with_state=with_state)
 
     def send(self, worker: int, request: Any, epoch: int = 0) -> None:
         """Ask for anything, see `requests.packed`."""
-        self._pool.send(self._dealt(worker), request, epoch)
+        self._pool.send(self._number_of(worker), request, epoch)
 
     def beginning(self) -> requests.WithState:
         """Asks a worker for its state before its first batch."""
@@ -97,20 +108,21 @@ class ChangingPool:
 
     def next(self, timeout_s: float | None = None) -> Answer | None:
         """The answer that is due, see `WorkerPool.next`."""
-        if not self._unanswered:
-            return self._pool.next(timeout_s)
-        pool, worker = self._unanswered[0]
-        answer = pool.next(timeout_s)
-        self._unanswered.popleft()
-        if pool is not self._pool and not self._is_next(pool):
-            pool.close()
+        # Read before `_leaving`: `change_over` may run in another thread.
+        current = self._pool
+        while True:
+            pool = self._leaving[0] if self._leaving else current
+            answer = pool.next(timeout_s)
+            if answer is not None or pool is current:
+                break
+            self._leaving.popleft().close()
         if answer is None or pool.workers == self._numbers:
             return answer
-        return answer._replace(worker=worker)
+        return answer._replace(worker=self._dealt.popleft())
 
     def reset(self, shared_seed: int | None = None) -> None:
         """Begin a new epoch with the same workers; what is unanswered is dropped."""
-        self._end_others()
+        self._end_leaving()
         self._pool.reset(shared_seed)
 
     def close(self) -> None:
@@ -118,26 +130,15 @@ class ChangingPool:
         with self._changing:
             self._end_successor()
         self._pool.close()
-        self._end_others()
+        self._end_leaving()
 
-    def _dealt(self, worker: int) -> int:
-        """Who is asked in the place of the worker of that number, which is noted."""
-        self._unanswered.append((self._pool, worker))
+    def _number_of(self, worker: int) -> int:
+        """Return the number, in the pool that is asked, of who does a worker's part."""
         if self._pool.workers == self._numbers:
             return worker
+        self._dealt.append(worker)
         self._asked += 1
         return self._asked % self._pool.workers
-
-    def _take_over(self) -> bool:
-        with self._changing:
-            after = self._successor
-            if after is None or not self._has_begun(after):
-                return False
-            before, self._pool, self._successor = self._pool, after, None
-            self._asked = 0
-            if all(pool is not before for pool, _ in [*self._unanswered]):
-                before.close()
-            return True
 
     def _has_begun(self, pool: WorkerPool) -> bool:
         try:
@@ -153,15 +154,12 @@ class ChangingPool:
             raise
         return True
 
-    def _is_next(self, pool: WorkerPool) -> bool:
-        return bool(self._unanswered) and self._unanswered[0][0] is pool
-
     def _end_successor(self) -> None:
-        if self._successor is not None:
-            self._successor.close()
-            self._successor = None
+        if self.successor is not None:
+            self.successor.close()
+            self.successor = None
 
-    def _end_others(self) -> None:
-        for pool in {pool for pool, _ in [*self._unanswered]} - {self._pool}:
-            pool.close()
-        self._unanswered.clear()
+    def _end_leaving(self) -> None:
+        while self._leaving:
+            self._leaving.popleft().close()
+        self._dealt.clear()

@@ -195,9 +195,8 @@ class WorkerPool:
         if self._program.iterable:
             size, number = keys and len(keys), self._asked[worker]
             request = requests.Next(self._epoch, number, size, self._seed)
-        self._asked[worker] += 1
-        request = requests.WithState(request) if with_state else request
-        self.send(worker, request, epoch)
+            self._asked[worker] += 1
+        self.send(worker, requests.WithState(request) if with_state else request, epoch)
 
     def beginning(self) -> requests.WithState:
         """Asks a worker for its state before its first batch."""
