@@ -31,7 +31,7 @@ QUESTION = Question(
         name: functools.partial(ray_question.measure, load, WORK, range(8192))
         for name, load in LOADERS.items()
     },
-    # Both cores are busy, and Ray's raylet is who takes most; README.md has the profile.
+    # Both cores are busy, most of all with Ray's raylet: README.md has the profile.
     targets=(
         AtLeast(2, ("Ray Data", "Ray Data, in order")),
         AtLeast(1.5, ("tf.data service",)),
