@@ -1,5 +1,6 @@
 import multiprocessing
 import os
+import select
 import signal
 
 import torch
@@ -36,13 +37,29 @@ loader = DataLoader(
     max_restarts=3,
     multiprocessing_context="launcher",
 )
+
+
+def kill(process, workers):
+    """Kill a process and wait until the workers have ended.
+
+    No worker holds the lock meanwhile: nobody could release it after its death.
+    """
+    with count.get_lock():
+        ends = [os.pidfd_open(worker) for worker in workers]
+        os.kill(process, signal.SIGKILL)
+        for end in ends:
+            select.select([end], [], [])
+            os.close(end)
+
+
 found = []
-for index, worker, zygote in loader:
+batches = iter(loader)
+for index, worker, zygote in batches:
     found.append(index)
     if index == 5:
-        os.kill(worker, signal.SIGKILL)
+        kill(worker, [worker])
     elif index == 15:
-        os.kill(zygote, signal.SIGKILL)
+        kill(zygote, [process.pid for process in batches._workers])
 assert found == [*range(SIZE)]
 assert count.value >= SIZE
 assert seen.all()
