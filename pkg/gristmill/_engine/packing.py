@@ -21,7 +21,6 @@ import contextlib
 import dataclasses
 import fcntl
 import io
-import mmap
 import os
 import pickle
 import stat
@@ -122,6 +121,8 @@ def remembering_files() -> Iterator[None]:
 
 def _unpacked(fd: int) -> Runnable:
     """The program of a sealed file.  Its arrays view a private mapping of it."""
+    import mmap  # Not by the parent, unless its data is mapped.
+
     size = os.fstat(fd).st_size
     view = memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE))
     (table_at,) = struct.unpack("<Q", view[-8:])
@@ -211,6 +212,8 @@ def reduce_mapped(array: Array) -> tuple[Any, ...] | None:
         version = _version(path)
     except OSError:
         return None
+    import mmap
+
     mapping: Any = owner._mmap  # type: ignore[attr-defined]
     # NumPy maps from the start of the page in which the array begins.
     first = owner.offset - owner.offset % mmap.ALLOCATIONGRANULARITY
@@ -252,8 +255,11 @@ def _owner(array: Array) -> np.memmap[Any, Any] | None:
     view: Any = array
     while isinstance(view, np.ndarray):
         base: Any = view.base
-        if isinstance(view, np.memmap) and isinstance(base, mmap.mmap):
-            return view if view.filename and view.mode in SHARED_MODES else None
+        if isinstance(view, np.memmap):
+            import mmap
+
+            if isinstance(base, mmap.mmap):
+                return view if view.filename and view.mode in SHARED_MODES else None
         view = base
     return None
 
