@@ -100,7 +100,7 @@ def apply(list calls not None, list elements not None, indices, list out=None):
     k = 0
     try:
         if count == 1 and decoded[0].kind == MAP:
-            # As the loop below, in a quarter fewer instructions: most blocks are this.
+            # Most blocks have one map step: this loop takes a quarter fewer instructions.
             function = <object>decoded[0].function
             for i in range(n):
                 if cancelled_threads:

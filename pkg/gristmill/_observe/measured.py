@@ -23,7 +23,7 @@ T = TypeVar("T")
 SEND_EVERY_NS = 50_000_000
 # The size of an element of one call of 16 is taken.
 _SIZED_MASK = 15
-# Calls of which `costs` takes the median.
+# The number of calls that `costs` times for a median.
 _TRIALS = 101
 
 

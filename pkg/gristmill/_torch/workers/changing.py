@@ -34,8 +34,8 @@ class ChangingPool:
         self._pool = WorkerPool(program, loader, window)
         # Pools that are not asked any more, but have requests to answer, oldest first.
         self._leaving: collections.deque[WorkerPool] = collections.deque()
-        # The iterator's number of the worker, of each request that was dealt to one
-        # with another number and is not answered.
+        # The iterator's worker number of each unanswered request that a worker with
+        # another number computes.
         self._dealt: collections.deque[int] = collections.deque()
         self._asked = 0
         # Takes over when all of its workers have answered that they have begun.
@@ -133,7 +133,7 @@ class ChangingPool:
         self._end_leaving()
 
     def _number_of(self, worker: int) -> int:
-        """Return the number, in the pool that is asked, of who does a worker's part."""
+        """Return which worker of the pool computes what the iterator asks `worker`."""
         if self._pool.workers == self._numbers:
             return worker
         self._dealt.append(worker)

@@ -42,7 +42,7 @@ loader = DataLoader(
 def kill(process, workers):
     """Kill a process and wait until the workers have ended.
 
-    No worker holds the lock meanwhile: nobody could release it after its death.
+    Hold the lock meanwhile, so that no worker dies with it.
     """
     with count.get_lock():
         ends = [os.pidfd_open(worker) for worker in workers]
