@@ -510,7 +510,9 @@ def test_workers_stay_from_one_epoch_to_the_next():
     iterator = iter(experimental.RepeatIterDataset(dataset, num_epochs=3))
     elements = list(iterator)
     assert [x for x, _ in elements] == 3 * list(range(6))
-    assert len({pid for _, pid in elements}) == 2
+    # New workers in each epoch would be at least three. One of the two that are
+    # kept may start too late to compute anything.
+    assert len({pid for _, pid in elements}) <= 2
     iterator.close()
 
 

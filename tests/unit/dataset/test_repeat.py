@@ -75,7 +75,9 @@ def test_workers_are_kept_between_epochs():
     found = list(RepeatIterDataset(ds, 3))
     assert [x for x, _ in found] == 3 * [x for x, _ in found[:6]]
     processes = {process for _, process in found}
-    assert len(processes) == 2
+    # New workers in each epoch would be at least three. One of the two that are
+    # kept may start too late to compute anything.
+    assert len(processes) <= 2
     assert os.getpid() not in processes
 
 
