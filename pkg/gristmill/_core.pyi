@@ -1252,6 +1252,10 @@ class WorkerEnd:
         """How many workers there are, this one among them."""
 
     @property
+    def max_unit_bytes(self) -> int:
+        """Bytes of outputs above which a worker cuts a unit of several outputs."""
+
+    @property
     def cursor_capacity(self) -> int: ...
     @property
     def at_address(self) -> int: ...

@@ -168,6 +168,9 @@ void worker_end(py::module_& m) {
           [](OwnedWorkerEnd& owned) { return owned.end->cursor_capacity(); })
       .def_property_readonly(
           "workers", [](OwnedWorkerEnd& owned) { return owned.end->workers(); })
+      .def_property_readonly(
+          "max_unit_bytes",
+          [](OwnedWorkerEnd& owned) { return owned.end->max_unit_bytes(); })
       .def(
           "set_startup_error",
           [](OwnedWorkerEnd& owned, const std::string& text) {

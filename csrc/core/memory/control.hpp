@@ -70,6 +70,13 @@ struct Control {
   alignas(64) std::atomic<std::uint64_t> delivered;
 };
 
+// The bytes of outputs above which a worker cuts a unit of several outputs: an
+// eighth of one worker's share of the memory limit.
+[[nodiscard]] inline std::uint64_t max_unit_bytes(
+    const Control& control) noexcept {
+  return control.memory_limit / control.workers / 8;
+}
+
 struct alignas(64) Cell {
   // The parent's.
   std::atomic<std::uint32_t> admitted;  // generation that may touch units

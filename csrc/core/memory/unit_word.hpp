@@ -22,7 +22,7 @@ enum class UnitStatus : std::uint32_t {
   kOk,
   kEnd,       // the stream has no outputs after these
   kError,     // the last output is an error; a range goes on behind it
-  kMoved,     // a range: the stream goes on elsewhere than where the unit ends
+  kMoved,     // a range: the stream continues before or after the unit's end
   kNoMemory,  // not computed: the slot could not be given pages
 };
 

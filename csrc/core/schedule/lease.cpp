@@ -94,6 +94,12 @@ bool LeaseTable::withdraw(std::uint64_t id) {
   return false;
 }
 
+void LeaseTable::take_from_holder(std::uint64_t id) {
+  std::atomic<std::uint64_t>& word = unit(at(id)).word;
+  take(id);
+  futex_wake(&word, kEverybody);
+}
+
 std::vector<Lease> LeaseTable::collect_withdrawn() {
   std::vector<Lease> done;
   if (withdrawn_ == 0) return done;
@@ -105,12 +111,19 @@ std::vector<Lease> LeaseTable::collect_withdrawn() {
       done.push_back(lease);
     }
   }
-  for (const Lease& lease : done) {
-    // A holder that waits for a slot sees that it lost the unit.
-    take(lease.id);
-    futex_wake(&unit(lease).word, kEverybody);
-  }
+  for (const Lease& lease : done) take_from_holder(lease.id);
   return done;
+}
+
+std::uint64_t LeaseTable::find_in_work() const noexcept {
+  for (const auto& [id, lease] : leases_) {
+    const UnitState now = state(lease);
+    if (now == UnitState::kLeased || now == UnitState::kGranted ||
+        now == UnitState::kPart) {
+      return id;
+    }
+  }
+  return 0;
 }
 
 std::vector<std::uint64_t> LeaseTable::held_by(std::uint32_t worker) const {

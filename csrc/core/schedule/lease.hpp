@@ -102,8 +102,16 @@ class LeaseTable {
   // and its slot is the caller's; else collect_withdrawn() will have it.
   bool withdraw(std::uint64_t id);
 
+  // Takes back a unit and wakes its holder if that waits: it has lost the unit.
+  // The slot is the caller's.  REQUIRES: state kNeed, kPart or kCommitted.
+  void take_from_holder(std::uint64_t id);
+
   // Leases of withdrawn units whose holders are done; they are forgotten.
   [[nodiscard]] std::vector<Lease> collect_withdrawn();
+
+  // Returns the id of a unit that a worker computes without waiting for memory,
+  // or 0.  Once it is committed, the parent can reuse its memory.
+  [[nodiscard]] std::uint64_t find_in_work() const noexcept;
 
   // Ids of units held by `worker` (leased, need, granted or part), oldest
   // first.

@@ -64,15 +64,17 @@ bool MemoryPolicy::evict(std::uint64_t keep) {
       if (lease.id == keep || lease.id < youngest) continue;
       if (!lease.parts.empty()) continue;  // They are due.
       const UnitState state = leases_.state(lease);
-      if (state == UnitState::kFree || state == UnitState::kCommitted) {
+      if (state == UnitState::kFree || state == UnitState::kCommitted ||
+          state == UnitState::kNeed) {
         youngest = lease.id;
       }
     }
     if (youngest == 0) return false;
     const Lease lease = leases_.at(youngest);
-    if (leases_.state(lease) == UnitState::kCommitted) {
+    const UnitState state = leases_.state(lease);
+    if (state == UnitState::kCommitted || state == UnitState::kNeed) {
       arena_.settle(lease.slot, leases_.populated(lease));
-      leases_.take(youngest);
+      leases_.take_from_holder(youngest);
     } else if (!leases_.withdraw_free(youngest)) {
       continue;  // A worker was faster.
     }

@@ -2,8 +2,9 @@
 //
 // A unit is published with a slot as large as those before it needed.  A holder
 // that needs more waits until there is room.  When the unit due cannot be
-// computed otherwise, units that nobody works on are evicted, the youngest
-// first; they are published and computed once more.
+// computed otherwise, the policy evicts units that no worker computes or whose
+// holders wait for memory, the youngest first.  They are published and computed
+// again.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -44,8 +45,8 @@ class MemoryPolicy {
   bool grant_all();
   [[nodiscard]] bool some_wait() const noexcept { return some_wait_; }
 
-  // Takes back the youngest unit that nobody works on, but not unit `keep`.
-  // False if there is none.
+  // Takes back the youngest unit that nobody works on, or whose holder waits
+  // for memory, but not unit `keep`. False if there is none.
   bool evict(std::uint64_t keep);
 
   // Finds the memory without which the unit due cannot be computed; returns

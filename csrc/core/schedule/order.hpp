@@ -89,6 +89,12 @@ class Order {
   // All its units were withdrawn: the stream goes on at `first`.
   void restart(std::uint32_t stream, std::int64_t first);
 
+  // The records of each unit that is planned from now on.
+  void set_unit_records(std::int64_t count) noexcept { unit_records_ = count; }
+  [[nodiscard]] std::int64_t unit_records() const noexcept {
+    return unit_records_;
+  }
+
   [[nodiscard]] Stream& stream(std::uint32_t s) { return streams_[s]; }
   [[nodiscard]] const std::vector<Stream>& streams() const noexcept {
     return streams_;

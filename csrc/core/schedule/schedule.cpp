@@ -148,6 +148,9 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
     if (opened_[s] != nullptr) return output(s);
     if (!is_published(s) && !publish_due(s)) {
       if (workers_.fatal()) return exited(*workers_.fatal());
+      if (const std::uint64_t id = leases_.find_in_work()) {
+        return Awaited{id, true};
+      }
       return no_memory(memory_.shortage());
     }
     const Stream& stream = order_.stream(s);
@@ -170,6 +173,9 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
     }
     if (workers_.fatal()) return exited(*workers_.fatal());
     if (const auto shortage = memory_.find_memory_for(lease)) {
+      if (const std::uint64_t id = leases_.find_in_work()) {
+        return Awaited{id, true};
+      }
       return no_memory(*shortage);
     }
     return Awaited{lease.id};
@@ -178,7 +184,7 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
 
 std::optional<Next> Schedule::timed_out(Awaited awaited) {
   const Lease& lease = leases_.at(awaited.unit);
-  if (is_done(lease.stream)) return std::nullopt;
+  if (!awaited.lacks_memory && is_done(lease.stream)) return std::nullopt;
   // A worker that is stopped may have taken the wake-up of another.
   wake_everybody();
   pace_.reported(lease.id);
@@ -188,7 +194,7 @@ std::optional<Next> Schedule::timed_out(Awaited awaited) {
 
 std::optional<double> Schedule::slow_in_s(Awaited awaited) {
   const auto limit_s = pace_.limit_s(awaited.unit);
-  if (!limit_s) return std::nullopt;
+  if (!limit_s || awaited.lacks_memory) return std::nullopt;
   const Lease& lease = leases_.at(awaited.unit);
   return *limit_s - workers_.busy_s(leases_, lease);
 }
@@ -273,6 +279,7 @@ bool Schedule::open(std::uint32_t s) {
     withdraw_stream(s);
     order_.restart(s, commit.cursor_out.front());
   }
+  if (is_range()) adapt_unit_records(lease, commit);
   if (commit.outputs == 0) {
     arena_.give_back(lease.slot);
     stream.open = false;
@@ -281,6 +288,19 @@ bool Schedule::open(std::uint32_t s) {
   arena_.show(lease.slot);
   opened_[s] = std::move(unit);
   return true;
+}
+
+// Gives later units as many records as a unit that was cut, and twice as many
+// after a whole unit that took at most half of the memory that a unit may take.
+void Schedule::adapt_unit_records(const Lease& lease, const Commit& commit) {
+  const std::int64_t planned = order_.unit_records();
+  const std::int64_t done = commit.cursor_out.front() - lease.first;
+  if (commit.status == UnitStatus::kMoved && done > 0 && done < lease.count) {
+    order_.set_unit_records(std::min(planned, done));
+  } else if (planned < config_.unit_records && lease.count == planned &&
+             commit.bytes <= max_unit_bytes(region_.control()) / 2) {
+    order_.set_unit_records(std::min(config_.unit_records, 2 * planned));
+  }
 }
 
 void Schedule::take_parts() {
@@ -363,11 +383,13 @@ void Schedule::restart(const Position& start) {
   fill();
 }
 
-void Schedule::collect() {
-  for (const Lease& lease : leases_.collect_withdrawn()) {
+bool Schedule::collect() {
+  const std::vector<Lease> done = leases_.collect_withdrawn();
+  for (const Lease& lease : done) {
     arena_.settle(lease.slot, lease.slot->capacity);
     arena_.give_back(lease.slot);
   }
+  return !done.empty();
 }
 
 }  // namespace gristmill

@@ -44,9 +44,12 @@ struct SchedulerConfig {
 
 class Schedule {
  public:
-  // There is no answer before this unit is committed.
+  // The unit whose commit look() waits for.
   struct Awaited {
     std::uint64_t unit = 0;
+    // True if the unit due lacks memory.  `unit` is another then, and the
+    // commit of any unit may free memory.
+    bool lacks_memory = false;
   };
 
   // The region lies in the arena and is set up already.
@@ -87,10 +90,12 @@ class Schedule {
   void restart(const Position& start);
 
   // Takes the parts of units that their holders offer.
+  void adapt_unit_records(const Lease& lease, const Commit& commit);
   void take_parts();
 
   // Gives the slots of withdrawn units back whose holders are done.
-  void collect();
+  // Frees the slots of withdrawn units; returns whether there were any.
+  bool collect();
 
   // The reports on workers, see WorkerEvents.  Those of processes before the
   // last one are ignored.

@@ -117,10 +117,10 @@ void Schedule::on_exit_status(int worker, std::uint32_t generation,
 }
 
 void Schedule::on_slot_requested() {
-  collect();
+  const bool freed = collect();
   take_parts();
-  // The consumer may have to say that there is no memory.
-  if (!memory_.grant_all()) wake_everybody();
+  // The consumer may wait for memory, or have to raise that there is none.
+  if (!memory_.grant_all() || freed) wake_everybody();
 }
 
 void Schedule::on_failed(std::string why) {

@@ -103,6 +103,9 @@ class WorkerEnd {
   [[nodiscard]] std::uint32_t workers() const noexcept {
     return region_.control().workers;
   }
+  [[nodiscard]] std::uint64_t max_unit_bytes() const noexcept {
+    return gristmill::max_unit_bytes(region_.control());
+  }
   [[nodiscard]] std::uint32_t cursor_capacity() const noexcept {
     return region_.control().cursor_capacity;
   }

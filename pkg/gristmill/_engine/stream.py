@@ -28,7 +28,9 @@ class Stream(Protocol):
     One that may compute more than its next output needs has ``be_careful()``, which
     keeps it from that.  One whose ``computes_runs`` is true computes several outputs
     together: it has ``next_run(want)``, which gives as many as it can, and
-    ``finished()``, which gives another thread those that are done meanwhile.  One whose
+    ``finished()``, which gives another thread those that are done meanwhile.  One that
+    computes records before they are asked for has ``confine(count)``, called after each
+    `seek` to a range of `count` records: it computes none after these.  One whose
     outputs are what its caller asks for has only ``answer(request, alloc)``, see
     `_core.Scheduler.ask`, and ``leave_slot()``, which lets go of the memory that
     `alloc` gave when the output is written.

@@ -38,8 +38,9 @@ class UnitParts:
 
     Args:
         end: The worker's end of the shared memory.
-        write: Writes outputs to the slot of a unit; returns how many there are and the
-            bytes used, or None if the unit is lost.  Raises what cannot be written.
+        write: Writes the first of some outputs, at least one, to the slot of a unit.
+            Returns how many it wrote and the bytes used, or None if the unit is lost.
+            Raises an error if an output cannot be written.
     """
 
     def __init__(
@@ -138,11 +139,12 @@ class UnitParts:
         if written is None:
             self._unit = None
             return False
+        done = done[: written[0]]
         if not self._end.offer_part(*written, done[-1][2]):
             return False
         self._offered = done
-        self._of_run += len(done) - whole
-        del result.outputs[:whole]
+        self._of_run += max(len(done) - whole, 0)
+        del result.outputs[: len(done)]
         return True
 
     def _take_answer(self, result: Outputs) -> bool:

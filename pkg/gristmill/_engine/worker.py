@@ -92,8 +92,8 @@ class Result:
         vector: The position after them.
         failure: The packed exception after them; None if there is none.
         ended: Whether the stream ends after them.
-        moved: Whether more records were taken than the unit has. If so, the next unit
-            begins later.
+        moved: Whether the position after the outputs is not the end of the unit.  If
+            so, the next unit begins at that position.
         handed: How many outputs before these were handed over.
         is_part: Whether other outputs of the unit are still computed.
         leave: Called when all is written, before the slot is handed over.
@@ -133,6 +133,7 @@ class Server:
         self._program = program
         self._end = end
         self._cursor_capacity = end.cursor_capacity
+        self._max_unit_bytes = end.max_unit_bytes
         self._worker = worker
         self._streams: dict[int, Stream] = {}
         # Where the last unit of each stream that was computed here ended, and the
@@ -226,6 +227,8 @@ class Server:
         """Compute all outputs of the records [first, first + count)."""
         number, first = unit.stream, unit.first
         stream: Any = self._at(number, (first,))
+        if hasattr(stream, "confine"):
+            stream.confine(unit.count)
         if unit.attempt:
             _be_careful(stream)
         result = Result([], (first,))
@@ -359,6 +362,9 @@ class Server:
         try:
             used = slot_writer.encode(writer, result.outputs, failure)
         except slot_writer.NeedSpace as need:
+            if len(result.outputs) > 1 and need.bytes > self._max_unit_bytes:
+                self._cut(result, need.bytes)
+                return self._write(writer, result, memory)
             memory = np.empty(need.bytes + ALIGNMENT, np.uint8)
             skip = -memory.ctypes.data % ALIGNMENT
             larger = slot_writer.SlotWriter(memory.ctypes.data + skip, need.bytes)
@@ -380,6 +386,16 @@ class Server:
                 return None
             ctypes.memmove(address, writer.address, used)
         return written, used
+
+    def _cut(self, result: Result, nbytes: int) -> None:
+        """Drop the last outputs of a result of `nbytes` bytes.
+
+        The next unit computes them again.
+        """
+        kept = max(len(result.outputs) * self._max_unit_bytes // nbytes, 1)
+        result.outputs = result.outputs[:kept]
+        result.vector = result.outputs[-1][2]
+        result.failure, result.ended, result.moved = None, False, True
 
     def _refuse(self, result: Result, error: Exception) -> None:
         """Cut a result before its first output that cannot be sent."""

@@ -118,13 +118,23 @@ void the_unit_due_gets_the_memory_of_others() {
   CHECK(bench.leases->all().contains(other));
 }
 
-void a_free_unit_waits_for_the_workers_that_wait_for_memory() {
+void a_free_unit_gets_a_worker_that_waits_for_memory() {
   Bench bench(1);
   const auto due = bench.publish(0);
   const auto needy = bench.publish(0);
   bench.need(needy, 0, 5 * kMiB);
   CHECK(!bench.policy->grant_all());
   // The only worker waits, and for more than there will ever be.
+  CHECK(!bench.policy->find_memory_for(bench.leases->at(due)).has_value());
+  CHECK(!bench.leases->all().contains(needy));
+  CHECK(bench.leases->all().contains(due));
+}
+
+void a_unit_larger_than_the_limit_says_so() {
+  Bench bench(1);
+  const auto due = bench.publish(0);
+  bench.need(due, 0, 5 * kMiB);
+  CHECK(!bench.policy->grant_all());
   const auto missing = bench.policy->find_memory_for(bench.leases->at(due));
   CHECK_EQ(missing->need, 5 * kMiB);
   CHECK_EQ(missing->limit, 4 * kMiB);
@@ -141,15 +151,15 @@ void a_free_unit_does_not_wait_while_another_worker_may_take_it() {
   CHECK(bench.policy->some_wait());
 }
 
-void an_owned_unit_waits_for_its_owner_only() {
+void an_owned_unit_frees_its_owner_only() {
   for (const std::uint32_t worker : {0U, 1U}) {
     Bench bench(2, UnitKind::kSequential);
     const auto due = bench.publish(0, 1);
     const auto needy = bench.publish(worker, worker + 1);
     bench.need(needy, worker, 5 * kMiB);
     CHECK(!bench.policy->grant_all());
-    const auto missing = bench.policy->find_memory_for(bench.leases->at(due));
-    CHECK_EQ(missing.has_value(), worker == 0);
+    CHECK(!bench.policy->find_memory_for(bench.leases->at(due)).has_value());
+    CHECK_EQ(bench.leases->all().contains(needy), worker == 1);
   }
 }
 
@@ -179,8 +189,9 @@ int main() {
   a_need_is_granted_while_there_is_room();
   the_youngest_unit_that_nobody_works_on_is_evicted();
   the_unit_due_gets_the_memory_of_others();
-  a_free_unit_waits_for_the_workers_that_wait_for_memory();
+  a_free_unit_gets_a_worker_that_waits_for_memory();
+  a_unit_larger_than_the_limit_says_so();
   a_free_unit_does_not_wait_while_another_worker_may_take_it();
-  an_owned_unit_waits_for_its_owner_only();
+  an_owned_unit_frees_its_owner_only();
   refused_units_are_freed_from_one_on();
 }

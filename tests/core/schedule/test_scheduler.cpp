@@ -194,6 +194,29 @@ void a_unit_that_takes_more_records_moves_those_behind_it() {
   }
 }
 
+void units_get_as_many_records_as_fit() {
+  SchedulerConfig made = config(UnitKind::kRange, 1, 1, 30, 8);
+  made.buffer = 0;  // Two units are published ahead.
+  const auto scheduler = make(std::move(made));
+  scheduler->start(nullptr);
+  scheduler->on_started(0, 1, 0);
+  WorkerEnd end(scheduler->region(), -1, 0, 1);
+  const auto whole = end.claim();
+  CHECK_EQ(whole->count, 8);
+  end.commit(*whole, UnitStatus::kMoved, 0, 0, Cursor{2});
+  CHECK(scheduler->next(0.01).kind == NextKind::kTimeout);
+  std::vector<std::int64_t> counts;
+  for (std::int64_t first = 2; first < 30; first += counts.back()) {
+    const auto work = end.claim();
+    CHECK_EQ(work->first, first);
+    counts.push_back(work->count);
+    end.commit(*work, UnitStatus::kOk, 0, 0, Cursor{first + work->count});
+    const NextKind kind = scheduler->next(0.01).kind;
+    CHECK(kind == NextKind::kTimeout || kind == NextKind::kEnd);
+  }
+  CHECK(counts == (std::vector<std::int64_t>{2, 2, 4, 4, 8, 8}));
+}
+
 void starts_from_a_position() {
   SchedulerConfig made = config(UnitKind::kRange, 2, 3, 10, 4);
   made.start.cursors = {{10}, {7}, {6}};
@@ -285,6 +308,124 @@ void says_that_memory_is_full_and_goes_on() {
     scheduler->advance();
   }
   for (ArenaSlot* slot : kept) release_view(slot);
+}
+
+// A worker that claims the next unit, and may need a larger slot for it.
+class Claimer {
+ public:
+  Claimer(Scheduler& scheduler, std::uint32_t worker)
+      : scheduler_(scheduler), end_(scheduler.region(), -1, worker, 1) {
+    scheduler.on_started(static_cast<int>(worker), 1, 0);
+    claim();
+  }
+
+  void claim() { work_ = *end_.claim(); }
+
+  // Asks for a slot, calls `then` when it has it, and returns when the parent
+  // has been asked.
+  void need(std::uint64_t bytes, std::function<void()> then = [] {}) {
+    thread_ = std::thread([this, bytes, then] {
+      has_slot = end_.need(work_, bytes);
+      if (has_slot) then();
+    });
+    while (state() != UnitState::kNeed) std::this_thread::yield();
+    scheduler_.on_slot_requested();
+  }
+
+  void commit(UnitStatus status) {
+    end_.commit(work_, status, 0, 0, Cursor{work_.first + work_.count});
+  }
+
+  void join() { thread_.join(); }
+  [[nodiscard]] std::uint64_t capacity() const { return work_.capacity; }
+
+  std::atomic<bool> has_slot = false;
+
+ private:
+  [[nodiscard]] UnitState state() const {
+    for (std::uint32_t i = 0; i < scheduler_.region().control().units; ++i) {
+      const UnitWord word{scheduler_.region().unit(i).word.load()};
+      if (word.id() == work_.id) return word.state();
+    }
+    return UnitState::kEmpty;
+  }
+
+  Scheduler& scheduler_;
+  WorkerEnd end_;
+  Work work_;
+  std::thread thread_;
+};
+
+constexpr std::uint64_t kMib = 1 << 20;
+
+void the_unit_due_waits_for_the_memory_of_one_in_work() {
+  SchedulerConfig made = config(UnitKind::kRange, 2, 1, 2, 1);
+  made.memory_limit = 3 * kMib;
+  const auto scheduler = make(std::move(made));
+  scheduler->start(nullptr);
+  Claimer first(*scheduler, 0);
+  Claimer second(*scheduler, 1);
+  second.need(kMib * 3 / 2);
+  second.join();
+  CHECK(second.has_slot);
+  first.need(2 * kMib, [&first] { first.commit(UnitStatus::kEnd); });
+  CHECK(scheduler->next(0.01).kind == NextKind::kTimeout);
+  CHECK(!first.has_slot);
+  second.commit(UnitStatus::kOk);
+  CHECK(scheduler->next(60).kind == NextKind::kEnd);
+  first.join();
+}
+
+// One that waits for memory itself may be behind one that has some.
+void the_unit_due_gets_the_memory_of_all_behind_it() {
+  SchedulerConfig made = config(UnitKind::kRange, 3, 1, 3, 1);
+  made.memory_limit = 4 * kMib;
+  const auto scheduler = make(std::move(made));
+  scheduler->start(nullptr);
+  Claimer first(*scheduler, 0);
+  Claimer second(*scheduler, 1);
+  Claimer third(*scheduler, 2);
+  second.need(kMib * 3 / 2);
+  second.join();
+  CHECK(second.has_slot);
+  second.commit(UnitStatus::kOk);
+  third.need(4 * kMib);
+  first.need(3 * kMib, [&first] { first.commit(UnitStatus::kEnd); });
+  CHECK(scheduler->next(60).kind == NextKind::kEnd);
+  first.join();
+  third.join();
+  CHECK(!third.has_slot);
+}
+
+// No worker waits for memory, and no unit of the stream that is due can be
+// published, before the slot of a withdrawn unit is free.
+void a_withdrawn_unit_that_needs_memory_frees_its_own() {
+  SchedulerConfig made = config(UnitKind::kRange, 1, 1, 4, 1);
+  made.memory_limit = 4 * kMib;
+  made.buffer = 0;
+  const auto scheduler = make(std::move(made));
+  scheduler->start(nullptr);
+  Claimer worker(*scheduler, 0);
+  worker.need(3 * kMib);
+  worker.join();
+  worker.commit(UnitStatus::kOk);
+  worker.claim();
+  worker.commit(UnitStatus::kOk);
+  CHECK(scheduler->next(0.01).kind == NextKind::kTimeout);
+  worker.claim();
+  CHECK(worker.capacity() >= 3 * kMib);
+  CHECK(scheduler->reset({{Cursor{0}}, 0, {false}}).ok());
+  NextKind found{};
+  std::thread consumer([&] { found = scheduler->next(60).kind; });
+  const Control& control = scheduler->region().control();
+  while (control.waiting_for.load() == 0) std::this_thread::yield();
+  worker.need(4 * kMib);
+  worker.join();
+  CHECK(!worker.has_slot);
+  worker.claim();  // The consumer has published it.
+  worker.commit(UnitStatus::kEnd);
+  consumer.join();
+  CHECK(found == NextKind::kEnd);
 }
 
 void a_unit_without_memory_is_tried_again() {
@@ -617,11 +758,15 @@ int main() {
   says_why_a_worker_could_not_start();
   goes_on_behind_an_error();
   a_unit_that_takes_more_records_moves_those_behind_it();
+  units_get_as_many_records_as_fit();
   starts_from_a_position();
   owners_claim_the_units_of_a_stream_in_order();
   resets_while_workers_are_busy();
   kept_outputs_stay_as_they_are();
   says_that_memory_is_full_and_goes_on();
+  the_unit_due_waits_for_the_memory_of_one_in_work();
+  the_unit_due_gets_the_memory_of_all_behind_it();
+  a_withdrawn_unit_that_needs_memory_frees_its_own();
   a_unit_without_memory_is_tried_again();
   nothing_is_computed_behind_a_unit_without_memory();
   units_outgrow_a_tight_arena();

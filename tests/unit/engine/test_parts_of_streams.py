@@ -1,4 +1,4 @@
-"""Parts of a unit and its rest are what the unit is without parts."""
+"""A unit gives the same outputs whole, in parts and cut."""
 
 import numpy as np
 import pytest
@@ -19,9 +19,9 @@ class Unit:
     kind = _core.UnitKind.RANGE
     stream = attempt = 0
 
-    def __init__(self, first, end):
+    def __init__(self, first, end, capacity):
         self.first, self.count = first, end - first
-        self.memory = np.zeros(1 << 16, np.uint8)
+        self.memory = np.zeros(capacity, np.uint8)
         self.address, self.capacity = self.memory.ctypes.data, self.memory.size
 
 
@@ -30,16 +30,30 @@ class End:
 
     cursor_capacity = 64
     unit_records = UNIT
+    slot_bytes = 1 << 16
+    max_unit_bytes = 1 << 30
 
     def __init__(self):
         self.at = np.zeros(1, np.int64)
         self.at_address = self.at.ctypes.data
         self.received, self.parts, self.wrong_parts = [], 0, 0
+        self.units, self.largest_need = 0, 0
 
     def begin(self, first):
         self.end = min(first + self.unit_records, RECORDS)
-        self.unit = Unit(first, self.end)
+        self.units += 1
+        return self._give_slot(first)
+
+    def _give_slot(self, first):
+        self.unit = Unit(first, self.end, self.slot_bytes)
+        self.address = self.unit.address
         return self.unit
+
+    def need(self, nbytes):
+        self.largest_need = max(self.largest_need, nbytes)
+        self.larger = np.zeros(nbytes, np.uint8)
+        self.address = self.larger.ctypes.data
+        return self.address
 
     def is_awaited(self):
         return True
@@ -53,7 +67,7 @@ class End:
             return False
         self.parts += 1
         self._read(outputs, nbytes)
-        self.unit = Unit(vector[0], self.end)
+        self._give_slot(vector[0])
         return True
 
     def resume(self):
@@ -64,9 +78,7 @@ class End:
 
     def _read(self, outputs, nbytes):
         for number in range(outputs):
-            element, _, vector = decode(
-                self.unit.address, nbytes, number, None, 1 << 20
-            )
+            element, _, vector = decode(self.address, nbytes, number, None, 1 << 20)
             if type(element) is bytes:
                 assert b"no 20" in element, element
                 element = "no 20"
@@ -80,6 +92,13 @@ class SmallEnd(End):
     """
 
     unit_records = 3
+
+
+class TightEnd(End):
+    """The end of a worker with so little memory that all units are cut."""
+
+    slot_bytes = 64
+    max_unit_bytes = 512
 
 
 class Silent:
@@ -225,7 +244,9 @@ def assert_parts_change_nothing(program):
     assert parts.received == whole.received
     short = computed(program, SmallEnd())
     assert short.received == whole.received
-    assert parts.wrong_parts == short.wrong_parts == 0
+    tight = computed(program, TightEnd())
+    assert tight.received == whole.received
+    assert parts.wrong_parts == short.wrong_parts == tight.wrong_parts == 0
     assert len(whole.received) > RECORDS // 2
     return parts.parts
 
@@ -280,3 +301,35 @@ def test_parts_that_are_ready_are_handed_over(of):
         "loader": loader([Slow()], range(RECORDS), (16, 500))._program,
     }[of]
     assert assert_parts_change_nothing(program) > 5
+
+
+def test_large_outputs_are_cut_to_units_and_parts_that_fit():
+    def blank(size):
+        Computed.worker.hand_over()
+        return np.zeros(size, np.uint8)
+
+    dataset = g.MapDataset.range(RECORDS).map(blank)
+    for awaited in (False, True):
+        end = TightEnd()
+        end.is_awaited = lambda awaited=awaited: awaited
+        computed(in_workers(dataset, keep, None), end)
+        assert [element.size for element, _ in end.received] == list(range(RECORDS))
+        assert end.largest_need <= TightEnd.max_unit_bytes
+        assert (end.parts > 0) == awaited
+
+
+@pytest.mark.parametrize("of", ["chain", "loader"])
+def test_a_worker_computes_only_the_records_of_a_unit(of):
+    calls = []
+
+    class Count(g.MapTransform):
+        def map(self, x):
+            calls.append(x)
+            return x
+
+    program = {
+        "chain": in_workers(g.MapDataset.range(RECORDS).map(Count()), keep, None),
+        "loader": loader([Count()], range(RECORDS), (0, 0))._program,
+    }[of]
+    computed(program, SmallEnd())
+    assert sorted(calls) == list(range(RECORDS))

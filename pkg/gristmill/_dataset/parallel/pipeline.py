@@ -357,9 +357,12 @@ class ArithmeticStream(ChainStream):
         return (self._feed.given,)
 
     def seek(self, vector: Vector) -> None:
-        """Go to a position, to compute one unit from there."""
-        self._feed.confine(vector[0], self._pipeline.unit_records)
+        """Set the position of the unit that `confine` begins."""
         self.vector = vector
+
+    def confine(self, count: int) -> None:
+        """Begin a unit of `count` elements; other workers compute those after it."""
+        self._feed.confine(self.vector[0], count)
 
     def next(self, alloc: Alloc | None = None) -> Any:
         self._at.value = self._feed.given

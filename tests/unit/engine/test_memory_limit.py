@@ -1,0 +1,56 @@
+"""Outputs of which the user keeps none fit into a memory limit, whatever a unit has."""
+
+import numpy as np
+import pytest
+
+import gristmill as g
+
+MIB = 1 << 20
+RECORDS = 36
+LIMIT = 24 * MIB
+
+pytestmark = pytest.mark.multiprocess
+
+
+class Wide(g.MapTransform):
+    """2 MiB for each record; the outputs of a unit are more than the limit."""
+
+    def map(self, x):
+        return np.full(2 * MIB, x, np.uint8)
+
+
+def loader(workers, operations, **options):
+    return g.DataLoader(
+        data_source=range(RECORDS),
+        sampler=g.IndexSampler(RECORDS, shuffle=True, seed=1, num_epochs=1),
+        operations=[Wide(), *operations],
+        worker_count=workers,
+        memory_limit=LIMIT,
+        **options,
+    )
+
+
+def numbers(iterator):
+    for output in iterator:
+        assert output.min() == output.max()
+        yield int(output.flat[0])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("operations", [[], [g.Batch(1)]], ids=["single", "batches"])
+def test_unit_with_more_than_the_limit_is_cut(workers, operations):
+    expected = list(g.IndexSampler(RECORDS, shuffle=True, seed=1, num_epochs=1))
+    expected = [metadata.record_key for metadata in expected]
+    iterator = iter(loader(workers, operations, streams=2))
+    found = numbers(iterator)
+    assert [next(found) for _ in range(11)] == expected[:11]
+    state = iterator.get_state()
+    assert list(found) == expected[11:]
+    iterator.set_state(state)
+    assert list(numbers(iterator)) == expected[11:]
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_batch_waits_for_the_memory_of_other_workers(workers):
+    batches = loader(workers, [g.Batch(5)], streams=2)
+    assert sum(batch.nbytes for batch in batches) == 2 * MIB * RECORDS
