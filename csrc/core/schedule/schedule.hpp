@@ -90,11 +90,10 @@ class Schedule {
   void restart(const Position& start);
 
   // Takes the parts of units that their holders offer.
-  void adapt_unit_records(const Lease& lease, const Commit& commit);
   void take_parts();
 
-  // Gives the slots of withdrawn units back whose holders are done.
-  // Frees the slots of withdrawn units; returns whether there were any.
+  // Frees the slots of withdrawn units whose holders are done; returns whether
+  // there were any.
   bool collect();
 
   // The reports on workers, see WorkerEvents.  Those of processes before the
@@ -137,6 +136,7 @@ class Schedule {
   [[nodiscard]] std::unique_ptr<Opened> read_slot(ArenaSlot* slot,
                                                   std::uint32_t outputs,
                                                   std::uint64_t bytes) const;
+  void adapt_unit_records(const Lease& lease, const Commit& commit);
   void take_part(Lease& lease);
   void close_unit(std::uint32_t stream);
   void withdraw(std::uint64_t id);
