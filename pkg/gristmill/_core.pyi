@@ -991,7 +991,7 @@ def tf_record_compression(begin: bytes) -> str:
 # core/scheduler.hpp
 
 @final
-class Due:
+class NextResult:
     """What ``Scheduler.next`` found; ``kind`` says which fields count."""
 
     @property
@@ -1059,10 +1059,10 @@ class Scheduler:
         max_restarts: How often a unit that ended its worker is tried again.
         memory_limit: Bytes of shared memory, 0 for 80 % of what there is.
         lengths: Records of each stream, -1 where unknown or endless.
-        starts: Position of each stream, 1 to `cursor_capacity` integers.
+        positions: Position of each stream, 1 to `position_capacity` integers.
         next_stream: The stream whose output is due.
         ended: Which streams have ended.
-        cursor_capacity: Integers that a position or request may have, at most 65536.
+        position_capacity: Integers that a position or request may have, at most 65536.
         in_order: Whether outputs come in order; else as they are done.
         exits_final: Whether no worker takes the place of one that exited.
         slow_s: Time after which a unit is reported, once, if it has also taken 20
@@ -1083,10 +1083,10 @@ class Scheduler:
         max_restarts: int,
         memory_limit: int,
         lengths: Sequence[int],
-        starts: Sequence[Sequence[int] | NDArray[np.int64]],
+        positions: Sequence[Sequence[int] | NDArray[np.int64]],
         next_stream: int,
         ended: Sequence[bool],
-        cursor_capacity: int = 8,
+        position_capacity: int = 8,
         in_order: bool = True,
         exits_final: bool = False,
         slow_s: float = -1.0,
@@ -1104,7 +1104,7 @@ class Scheduler:
         modules: Sequence[str] = (),
         inherited: Sequence[int] = (),
     ) -> None: ...
-    def next(self, timeout_s: float) -> Due: ...
+    def next(self, timeout_s: float) -> NextResult: ...
     def advance(self) -> None: ...
     def hold(self) -> int: ...
     def position(self) -> tuple[list[NDArray[np.int64]], int, list[bool]]: ...
@@ -1168,7 +1168,7 @@ class Work:
     @property
     def proceed(self) -> bool: ...
     @property
-    def cursor_in(self) -> NDArray[np.int64]: ...
+    def position_before(self) -> NDArray[np.int64]: ...
     @property
     def address(self) -> int: ...
     @property
@@ -1207,7 +1207,7 @@ class WorkerEnd:
         status: int,
         outputs: int,
         bytes: int,
-        cursor_out: Sequence[int] | NDArray[np.int64],
+        position_after: Sequence[int] | NDArray[np.int64],
     ) -> None:
         """Hand the unit to the parent, with the position after it.
 
@@ -1223,7 +1223,7 @@ class WorkerEnd:
         self,
         outputs: int,
         bytes: int,
-        cursor_out: Sequence[int] | NDArray[np.int64],
+        position_after: Sequence[int] | NDArray[np.int64],
     ) -> bool:
         """Offer the unit's first outputs to the parent; returns whether it could.
 
@@ -1256,6 +1256,6 @@ class WorkerEnd:
         """Bytes of outputs above which a worker cuts a unit of several outputs."""
 
     @property
-    def cursor_capacity(self) -> int: ...
+    def position_capacity(self) -> int: ...
     @property
     def at_address(self) -> int: ...

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, RandomSampler, get_worker_info
 
 from gristmill._torch.indices.draws import as_list
-from gristmill._torch.resume.position import Overtaking, Position
+from gristmill._torch.resume.position import EpochPosition, Overtaking
 from gristmill.torch import StatefulDataLoader
 from support.forked import of_workers
 from support.waiting import wait_for
@@ -118,7 +118,7 @@ def test_the_next_epoch_is_whole(tmp_path):
 
 def going_on(kind, state=None):
     sampler = KINDS[kind]()
-    position = Position(sampler, iter(sampler))
+    position = EpochPosition(sampler, iter(sampler))
     if state is not None:
         position.restore(state)
     return position

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
-#include "bindings/schedule/cursor.hpp"
+#include "bindings/schedule/position.hpp"
 #include "core/memory/pinned_slot.hpp"
 #include "core/processes/worker_group.hpp"
 #include "core/schedule/scheduler.hpp"
@@ -55,9 +55,9 @@ class OwnedScheduler {
 };
 
 // Waits for the output due, running Python's signal handlers in between.
-Next wait_for_next(OwnedScheduler& owned, double timeout_s) {
+NextResult wait_for_next(OwnedScheduler& owned, double timeout_s) {
   for (;;) {
-    Next next;
+    NextResult next;
     {
       const Unlocked unlocked;
       next = (*owned).next(timeout_s);
@@ -99,34 +99,34 @@ void reports(py::class_<OwnedScheduler>& c) {
 
 // Reads a field of a part of what next() found.
 template <class Part, class Field>
-auto of(Part Next::* part, Field Part::* field) {
-  return [part, field](const Next& next) { return next.*part.*field; };
+auto of(Part NextResult::* part, Field Part::* field) {
+  return [part, field](const NextResult& next) { return next.*part.*field; };
 }
 
-const char* kind_of(const Next& next) {
+const char* kind_of(const NextResult& next) {
   constexpr std::array kNames = {"output",  "end",    "interrupted",
                                  "timeout", "exited", "full",
                                  "closed",  "forked", "slow"};
   return kNames.at(static_cast<std::size_t>(next.kind));
 }
 
-int stream_of(const Next& next) {
+int stream_of(const NextResult& next) {
   return next.kind == NextKind::kOutput ? static_cast<int>(next.output.stream)
                                         : next.report.stream;
 }
 
-py::str text_of(const Next& next) {
+py::str text_of(const NextResult& next) {
   const std::string& text = next.report.text;
   return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
       text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
 
-void due(py::module_& m) {
-  constexpr auto output = &Next::output;
-  constexpr auto report = &Next::report;
-  constexpr auto shortage = &Next::shortage;
-  py::class_<Next>(m, "Due",
-                   "What next() found; `kind` says which fields count.")
+void next_result(py::module_& m) {
+  constexpr auto output = &NextResult::output;
+  constexpr auto report = &NextResult::report;
+  constexpr auto shortage = &NextResult::shortage;
+  py::class_<NextResult>(m, "NextResult",
+                         "What next() found; `kind` says which fields count.")
       .def_property_readonly("kind", &kind_of)
       .def_property_readonly("stream", &stream_of)
       .def_property_readonly("error", of(output, &Output::error))
@@ -141,7 +141,7 @@ void due(py::module_& m) {
       .def_property_readonly("idle", of(report, &WorkerReport::idle))
       .def_property_readonly("busy_s", of(report, &WorkerReport::busy_s))
       .def_property_readonly("usual_s", of(report, &WorkerReport::usual_s))
-      .def_readonly("waited_s", &Next::waited_s)
+      .def_readonly("waited_s", &NextResult::waited_s)
       .def_property_readonly("wait_status",
                              of(report, &WorkerReport::wait_status))
       .def_property_readonly("text", &text_of)
@@ -174,36 +174,37 @@ void pinned_slot(py::module_& m) {
 }  // namespace
 
 void scheduler(py::module_& m) {
-  due(m);
+  next_result(m);
   pinned_slot(m);
   py::class_<OwnedScheduler> c(
       m, "Scheduler", "Publishes units of work and delivers outputs in order.");
   reports(c);
-  c.def(py::init([](std::uint32_t workers, std::uint32_t buffer, UnitKind kind,
-                    std::int64_t unit_records, std::uint32_t max_restarts,
-                    std::uint64_t memory_limit,
-                    std::vector<std::int64_t> lengths,
-                    const py::sequence& starts, std::uint32_t next_stream,
-                    std::vector<bool> ended, std::uint32_t cursor_capacity,
-                    bool in_order, bool exits_final, double slow_s) {
-          return std::make_unique<OwnedScheduler>(checked(Scheduler::create(
-              {.workers = workers,
-               .buffer = buffer,
-               .kind = kind,
-               .unit_records = unit_records,
-               .max_restarts = max_restarts,
-               .memory_limit = memory_limit,
-               .lengths = std::move(lengths),
-               .cursor_capacity = cursor_capacity,
-               .start = {to_cursors(starts), next_stream, std::move(ended)},
-               .in_order = in_order,
-               .exits_final = exits_final,
-               .slow_s = slow_s})));
-        }),
-        py::kw_only(), "workers"_a, "buffer"_a, "kind"_a, "unit_records"_a,
-        "max_restarts"_a, "memory_limit"_a, "lengths"_a, "starts"_a,
-        "next_stream"_a, "ended"_a, "cursor_capacity"_a = kSmallCursor,
-        "in_order"_a = true, "exits_final"_a = false, "slow_s"_a = -1.0)
+  c.def(
+       py::init([](std::uint32_t workers, std::uint32_t buffer, UnitKind kind,
+                   std::int64_t unit_records, std::uint32_t max_restarts,
+                   std::uint64_t memory_limit,
+                   std::vector<std::int64_t> lengths,
+                   const py::sequence& positions, std::uint32_t next_stream,
+                   std::vector<bool> ended, std::uint32_t position_capacity,
+                   bool in_order, bool exits_final, double slow_s) {
+         return std::make_unique<OwnedScheduler>(checked(Scheduler::create(
+             {.workers = workers,
+              .buffer = buffer,
+              .kind = kind,
+              .unit_records = unit_records,
+              .max_restarts = max_restarts,
+              .memory_limit = memory_limit,
+              .lengths = std::move(lengths),
+              .position_capacity = position_capacity,
+              .start = {to_positions(positions), next_stream, std::move(ended)},
+              .in_order = in_order,
+              .exits_final = exits_final,
+              .slow_s = slow_s})));
+       }),
+       py::kw_only(), "workers"_a, "buffer"_a, "kind"_a, "unit_records"_a,
+       "max_restarts"_a, "memory_limit"_a, "lengths"_a, "positions"_a,
+       "next_stream"_a, "ended"_a, "position_capacity"_a = kSmallPosition,
+       "in_order"_a = true, "exits_final"_a = false, "slow_s"_a = -1.0)
       .def("start", &OwnedScheduler::start, "blob_fd"_a, "setup"_a,
            "modules"_a = Modules(), "inherited"_a = std::vector<int>(),
            "Ask for the workers; modules are what they find imported, and\n"
@@ -212,7 +213,7 @@ void scheduler(py::module_& m) {
           "ask",
           [](OwnedScheduler& owned, std::uint32_t stream,
              const py::object& request) {
-            check((*owned).ask(stream, to_cursor(request)));
+            check((*owned).ask(stream, to_position(request)));
           },
           "stream"_a, "request"_a,
           "What the stream's owner is to compute next; only of kind REQUEST.")
@@ -232,19 +233,20 @@ void scheduler(py::module_& m) {
       .def(
           "position",
           [](OwnedScheduler& owned) {
-            const Position now = (*owned).position();
-            py::list vectors;
-            for (const Cursor& cursor : now.cursors) {
-              vectors.append(from_cursor(cursor));
+            const RunPosition now = (*owned).position();
+            py::list positions;
+            for (const Position& position : now.positions) {
+              positions.append(from_position(position));
             }
-            return py::make_tuple(vectors, now.next_stream, now.ended);
+            return py::make_tuple(positions, now.next_stream, now.ended);
           },
-          "(vectors, next_stream, ended) after the last output delivered.")
+          "(positions, next_stream, ended) after the last delivered output.")
       .def(
           "reset",
           [](OwnedScheduler& owned, const py::sequence& positions,
              std::uint32_t next_stream, const std::vector<bool>& ended) {
-            check((*owned).reset({to_cursors(positions), next_stream, ended}));
+            check(
+                (*owned).reset({to_positions(positions), next_stream, ended}));
           },
           "positions"_a, "next_stream"_a, "ended"_a,
           "Go on from another position.")

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
-#include "bindings/schedule/cursor.hpp"
+#include "bindings/schedule/position.hpp"
 #include "core/schedule/worker_end.hpp"
 
 namespace gristmill::bind {
@@ -39,29 +39,30 @@ std::optional<Work> claim(OwnedWorkerEnd& owned) {
   return owned.work;
 }
 
-// Checks the arguments of commit() and offer_part(); returns the cursor.
-Cursor check_result(OwnedWorkerEnd& owned, std::uint64_t bytes,
-                    const py::object& cursor_out) {
-  Cursor cursor = to_cursor(cursor_out);
+// Checks the arguments of commit() and offer_part(); returns the position.
+Position check_result(OwnedWorkerEnd& owned, std::uint64_t bytes,
+                      const py::object& position_after) {
+  Position position = to_position(position_after);
   if (bytes > held(owned).capacity) {
     throw py::value_error("the slot has fewer bytes");
   }
-  if (cursor.empty() || cursor.size() > owned.end->cursor_capacity()) {
-    throw py::value_error("the position has " + std::to_string(cursor.size()) +
+  if (position.empty() || position.size() > owned.end->position_capacity()) {
+    throw py::value_error("the position has " +
+                          std::to_string(position.size()) +
                           " integers, expected 1 to " +
-                          std::to_string(owned.end->cursor_capacity()));
+                          std::to_string(owned.end->position_capacity()));
   }
-  return cursor;
+  return position;
 }
 
 bool offer_part(OwnedWorkerEnd& owned, std::uint32_t outputs,
-                std::uint64_t bytes, const py::object& cursor_out) {
-  const Cursor cursor = check_result(owned, bytes, cursor_out);
+                std::uint64_t bytes, const py::object& position_after) {
+  const Position position = check_result(owned, bytes, position_after);
   const Work& work = held(owned);
   if (work.kind != UnitKind::kRange) {
     throw py::value_error("only a range has parts");
   }
-  return owned.end->offer_part(work, outputs, bytes, cursor);
+  return owned.end->offer_part(work, outputs, bytes, position);
 }
 
 std::optional<Work> resume(OwnedWorkerEnd& owned) {
@@ -80,14 +81,14 @@ std::optional<std::uintptr_t> need(OwnedWorkerEnd& owned, std::uint64_t bytes) {
 }
 
 void commit(OwnedWorkerEnd& owned, int status, std::uint32_t outputs,
-            std::uint64_t bytes, const py::object& cursor_out) {
-  const Cursor cursor = check_result(owned, bytes, cursor_out);
+            std::uint64_t bytes, const py::object& position_after) {
+  const Position position = check_result(owned, bytes, position_after);
   if (status < static_cast<int>(UnitStatus::kOk) ||
       status > static_cast<int>(UnitStatus::kMoved)) {
     throw py::value_error("status is none of STATUS_*");
   }
   owned.end->commit(held(owned), static_cast<UnitStatus>(status), outputs,
-                    bytes, cursor);
+                    bytes, position);
   owned.work.reset();
 }
 
@@ -126,7 +127,8 @@ void worker_end(py::module_& m) {
       .def_readonly("attempt", &Work::attempt)
       .def_readonly("proceed", &Work::proceed)
       .def_property_readonly(
-          "cursor_in", [](const Work& w) { return from_cursor(w.cursor_in); })
+          "position_before",
+          [](const Work& w) { return from_position(w.position_before); })
       .def_property_readonly("address", &address_of)
       .def_readonly("capacity", &Work::capacity);
   py::class_<OwnedWorkerEnd>(m, "WorkerEnd",
@@ -143,14 +145,15 @@ void worker_end(py::module_& m) {
            "no longer wanted or there is no memory.  The content of the old "
            "slot is gone.")
       .def("commit", &commit, "status"_a, "outputs"_a, "bytes"_a,
-           "cursor_out"_a, "Hand the unit to the parent.")
+           "position_after"_a, "Hand the unit to the parent.")
       .def(
           "is_awaited",
           [](OwnedWorkerEnd& owned) {
             return owned.end->is_awaited(held(owned));
           },
           "Whether the consumer waits for the unit.")
-      .def("offer_part", &offer_part, "outputs"_a, "bytes"_a, "cursor_out"_a,
+      .def("offer_part", &offer_part, "outputs"_a, "bytes"_a,
+           "position_after"_a,
            "Offer the unit's first outputs to the parent; false if it cannot.\n"
            "The slot is the parent's until resume().")
       .def(
@@ -164,8 +167,8 @@ void worker_end(py::module_& m) {
            "Wait for the answer to an offer; returns the unit as it is now,\n"
            "None if it is no longer wanted.")
       .def_property_readonly(
-          "cursor_capacity",
-          [](OwnedWorkerEnd& owned) { return owned.end->cursor_capacity(); })
+          "position_capacity",
+          [](OwnedWorkerEnd& owned) { return owned.end->position_capacity(); })
       .def_property_readonly(
           "workers", [](OwnedWorkerEnd& owned) { return owned.end->workers(); })
       .def_property_readonly(

@@ -35,27 +35,29 @@ constexpr std::uint64_t kPage = 4096;
 // The kernel's number; older headers do not have it.
 constexpr int kPopulateWrite = 23;
 
-std::uint64_t cursors_at(std::uint32_t workers, std::uint32_t units) noexcept {
+std::uint64_t positions_at(std::uint32_t workers,
+                           std::uint32_t units) noexcept {
   return sizeof(Control) + workers * sizeof(Cell) + units * sizeof(Unit);
 }
 
 // Whole cache lines: the two of a unit have different writers.
-std::uint64_t cursor_bytes(std::uint32_t capacity) noexcept {
+std::uint64_t position_bytes(std::uint32_t capacity) noexcept {
   return (capacity * sizeof(std::int64_t) + 63) & ~std::uint64_t{63};
 }
 
 }  // namespace
 
 std::uint64_t Region::head_bytes(std::uint32_t workers, std::uint32_t units,
-                                 std::uint32_t cursor_capacity) noexcept {
-  return cursors_at(workers, units) + 2 * units * cursor_bytes(cursor_capacity);
+                                 std::uint32_t position_capacity) noexcept {
+  return positions_at(workers, units) +
+         2 * units * position_bytes(position_capacity);
 }
 
-std::int64_t* Region::cursor(std::uint64_t index) const noexcept {
+std::int64_t* Region::position(std::uint64_t index) const noexcept {
   const Control& c = control();
   return reinterpret_cast<std::int64_t*>(
-      base_ + cursors_at(c.workers, c.units) +
-      index * cursor_bytes(c.cursor_capacity));
+      base_ + positions_at(c.workers, c.units) +
+      index * position_bytes(c.position_capacity));
 }
 
 bool Region::populate(const void* place, std::uint64_t bytes,
@@ -74,14 +76,14 @@ bool Region::populate(const void* place, std::uint64_t bytes,
   return true;
 }
 
-bool Region::store(const Cursor& cursor, std::int64_t* to,
+bool Region::store(const Position& position, std::int64_t* to,
                    int fd) const noexcept {
-  assert(!cursor.empty() && cursor.size() <= control().cursor_capacity);
-  if (control().cursor_capacity > kSmallCursor &&
-      !populate(to, cursor.size() * sizeof(std::int64_t), fd)) {
+  assert(!position.empty() && position.size() <= control().position_capacity);
+  if (control().position_capacity > kSmallPosition &&
+      !populate(to, position.size() * sizeof(std::int64_t), fd)) {
     return false;
   }
-  std::ranges::copy(cursor, to);
+  std::ranges::copy(position, to);
   return true;
 }
 

@@ -1,6 +1,6 @@
 // The part of the shared memory that both ends read: sequence numbers to sleep
 // on, one Cell for each worker, one Unit for each piece of work in flight and
-// two cursors for each Unit.  Slots follow behind.
+// two positions for each Unit.  Slots follow behind.
 //
 // Every shared word has one writer at a time; the only contested store is the
 // claim of a unit, one compare-and-swap that also names the holder.  Plain
@@ -26,7 +26,7 @@
 namespace gristmill {
 
 // A position in a stream, or a request: integers whose meaning is others'.
-using Cursor = std::vector<std::int64_t>;
+using Position = std::vector<std::int64_t>;
 
 static_assert(std::endian::native == std::endian::little);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -40,9 +40,9 @@ inline constexpr std::uint64_t kLayoutWord = 0x6c6d'7473'7267'0000 | kLayout;
 
 // Cursors of a run whose capacity is at most this have pages from the start;
 // those of others are given pages as far as they are used.
-inline constexpr std::uint32_t kSmallCursor = 8;
-// Integers that a run's cursors may have room for.
-inline constexpr std::uint32_t kMaxCursorCapacity = 1U << 16;
+inline constexpr std::uint32_t kSmallPosition = 8;
+// Integers that a run's positions may have room for.
+inline constexpr std::uint32_t kMaxPositionCapacity = 1U << 16;
 // Workers, at most: the unit's word has 12 bits for holder + 1.
 inline constexpr std::uint32_t kMaxWorkers = 4094;
 inline constexpr std::uint32_t kErrorBytes = 7936;
@@ -59,7 +59,7 @@ struct Control {
   std::uint32_t workers;
   std::uint32_t units;
   std::uint32_t streams;
-  std::uint32_t cursor_capacity;  // integers in a position, at most
+  std::uint32_t position_capacity;  // integers in a position, at most
 
   alignas(64) std::atomic<std::uint32_t> work_sequence;
   alignas(64) std::atomic<std::uint32_t> done_sequence;
@@ -104,18 +104,19 @@ struct alignas(64) Unit {
   std::atomic<std::uint64_t> word;
   // Written by the parent.
   Task task;
-  std::uint64_t offset;     // of the slot, from the start of the mapping
-  std::uint64_t capacity;   // of the slot
-  std::uint32_t cursor_in;  // integers in the position that it starts from
+  std::uint64_t offset;    // of the slot, from the start of the mapping
+  std::uint64_t capacity;  // of the slot
+  std::uint32_t
+      position_before;  // integers in the position that it starts from
   // Written by the holder.
   alignas(64) UnitStatus status;
   std::uint32_t outputs;
-  std::uint64_t bytes;       // used, from the start of the slot
-  std::uint64_t needed;      // with kNeed: the capacity asked for
-  std::uint64_t populated;   // bytes of the slot that have pages; the parent
-                             // writes it first
-  std::uint32_t cursor_out;  // integers in the position after it
-  std::int64_t took_ns;      // from its claim to its commit
+  std::uint64_t bytes;      // used, from the start of the slot
+  std::uint64_t needed;     // with kNeed: the capacity asked for
+  std::uint64_t populated;  // bytes of the slot that have pages; the parent
+                            // writes it first
+  std::uint32_t position_after;  // integers in the position after it
+  std::int64_t took_ns;          // from its claim to its commit
 };
 
 // Where things lie in the mapping.
@@ -127,7 +128,7 @@ class Region {
   // Bytes before the first slot.
   [[nodiscard]] static std::uint64_t head_bytes(
       std::uint32_t workers, std::uint32_t units,
-      std::uint32_t cursor_capacity) noexcept;
+      std::uint32_t position_capacity) noexcept;
 
   [[nodiscard]] std::byte* base() const noexcept { return base_; }
   [[nodiscard]] Control& control() const noexcept {
@@ -146,11 +147,13 @@ class Region {
   // Where the position lies that a unit starts from, and that after its last
   // output, or after what a unit without outputs has consumed.
   // REQUIRES: index < control().units.
-  [[nodiscard]] std::int64_t* cursor_in(std::uint32_t index) const noexcept {
-    return cursor(2 * std::uint64_t{index});
+  [[nodiscard]] std::int64_t* position_before(
+      std::uint32_t index) const noexcept {
+    return position(2 * std::uint64_t{index});
   }
-  [[nodiscard]] std::int64_t* cursor_out(std::uint32_t index) const noexcept {
-    return cursor(2 * std::uint64_t{index} + 1);
+  [[nodiscard]] std::int64_t* position_after(
+      std::uint32_t index) const noexcept {
+    return position(2 * std::uint64_t{index} + 1);
   }
 
   // Gives a range pages before it is written: where there is no memory, a write
@@ -160,14 +163,14 @@ class Region {
   [[nodiscard]] bool populate(const void* place, std::uint64_t bytes,
                               int fd) const noexcept;
 
-  // Copies a cursor to its place in the mapping, which gets pages if need be;
+  // Copies a position to its place in the mapping, which gets pages if need be;
   // false if there are none.
-  // REQUIRES: it has 1 to control().cursor_capacity integers.
-  [[nodiscard]] bool store(const Cursor& cursor, std::int64_t* to,
+  // REQUIRES: it has 1 to control().position_capacity integers.
+  [[nodiscard]] bool store(const Position& position, std::int64_t* to,
                            int fd) const noexcept;
 
  private:
-  [[nodiscard]] std::int64_t* cursor(std::uint64_t index) const noexcept;
+  [[nodiscard]] std::int64_t* position(std::uint64_t index) const noexcept;
 
   std::byte* base_ = nullptr;
 };

@@ -19,13 +19,13 @@ inline constexpr std::uint32_t kOutputError = 1;
 struct SlotHeader {
   std::uint32_t magic;
   std::uint32_t outputs;
-  std::uint32_t vector_room;  // integers behind each entry of the table
+  std::uint32_t position_room;  // integers behind each entry of the table
   std::uint32_t status;
   std::uint64_t table_offset;  // of `outputs` entries
 };
 
-// An entry of the table.  The header's vector_room integers of 8 bytes follow;
-// the first vector_len of them are the position after this output.
+// An entry of the table.  The header's position_room integers of 8 bytes
+// follow; the first position_len of them are the position after this output.
 struct SlotEntry {
   std::uint64_t layout_offset;
   std::uint32_t layout_len;
@@ -34,46 +34,46 @@ struct SlotEntry {
   std::uint64_t rest_len;
   std::uint64_t keys_offset;
   std::uint32_t keys;
-  std::uint32_t vector_len;
+  std::uint32_t position_len;
 };
 
 static_assert(sizeof(SlotHeader) == 24 && sizeof(SlotEntry) == 48);
 
 struct SlotOutput {
   std::uint32_t flags = 0;
-  std::vector<std::int64_t> vector;
+  std::vector<std::int64_t> position;
 };
 
 // Copies what the core needs out of a slot.  Returns true iff the slot holds
 // `outputs` entries within its bytes, each with a position of 1 to
-// `cursor_capacity` integers.
+// `position_capacity` integers.
 [[nodiscard]] inline bool read_outputs(std::span<const std::byte> slot,
                                        std::uint32_t outputs,
-                                       std::uint32_t cursor_capacity,
+                                       std::uint32_t position_capacity,
                                        std::vector<SlotOutput>& into) {
   SlotHeader header;
   if (slot.size() < sizeof(header)) return false;
   std::memcpy(&header, slot.data(), sizeof(header));
   if (header.magic != kSlotMagic || header.outputs != outputs ||
-      header.vector_room > cursor_capacity ||
+      header.position_room > position_capacity ||
       header.table_offset > slot.size()) {
     return false;
   }
   const std::size_t entry_bytes =
-      sizeof(SlotEntry) + header.vector_room * sizeof(std::int64_t);
+      sizeof(SlotEntry) + header.position_room * sizeof(std::int64_t);
   if ((slot.size() - header.table_offset) / entry_bytes < outputs) return false;
   into.resize(outputs);
   const std::byte* from = slot.data() + header.table_offset;
   for (SlotOutput& output : into) {
     SlotEntry entry;
     std::memcpy(&entry, from, sizeof(entry));
-    if (entry.vector_len < 1 || entry.vector_len > header.vector_room) {
+    if (entry.position_len < 1 || entry.position_len > header.position_room) {
       return false;
     }
     output.flags = entry.flags;
-    output.vector.resize(entry.vector_len);
-    std::memcpy(output.vector.data(), from + sizeof(entry),
-                entry.vector_len * sizeof(std::int64_t));
+    output.position.resize(entry.position_len);
+    std::memcpy(output.position.data(), from + sizeof(entry),
+                entry.position_len * sizeof(std::int64_t));
     from += entry_bytes;
   }
   return true;

@@ -30,7 +30,7 @@ enum class UnitStatus : std::uint32_t {
 enum class UnitKind : std::uint32_t {
   kRange,       // records [first, first + count), by anybody
   kSequential,  // what comes next in the stream, by its owner, in order
-  kRequest,     // what its cursor_in asks for, by the stream's owner
+  kRequest,     // what its position_before asks for, by the stream's owner
 };
 
 // A unit's word: id 40 | attempt 8 | state 4 | holder 12.  The holder is

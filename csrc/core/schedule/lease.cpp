@@ -11,12 +11,13 @@ LeaseTable::LeaseTable(Region region, int arena_fd)
   for (std::uint32_t i = region.control().units; i-- > 0;) unused_.push_back(i);
 }
 
-bool LeaseTable::set_cursor_in(const Lease& lease,
-                               const Cursor& cursor) const noexcept {
-  if (!region_.store(cursor, region_.cursor_in(lease.cell), arena_fd_)) {
+bool LeaseTable::set_position_before(const Lease& lease,
+                                     const Position& position) const noexcept {
+  if (!region_.store(position, region_.position_before(lease.cell),
+                     arena_fd_)) {
     return false;
   }
-  unit(lease).cursor_in = static_cast<std::uint32_t>(cursor.size());
+  unit(lease).position_before = static_cast<std::uint32_t>(position.size());
   return true;
 }
 
@@ -35,9 +36,10 @@ void LeaseTable::set_word(const Lease& lease, UnitState state,
       std::memory_order_release);
 }
 
-std::uint64_t LeaseTable::publish(Lease lease, const Cursor& cursor_in) {
+std::uint64_t LeaseTable::publish(Lease lease,
+                                  const Position& position_before) {
   lease.cell = unused_.back();
-  if (!set_cursor_in(lease, cursor_in)) return 0;
+  if (!set_position_before(lease, position_before)) return 0;
   lease.id = next_id_++;
   unused_.pop_back();
   unit(lease).task = lease;
@@ -51,9 +53,9 @@ std::uint64_t LeaseTable::publish(Lease lease, const Cursor& cursor_in) {
 Commit LeaseTable::commit_of(const Lease& lease) const {
   const Unit& unit = this->unit(lease);
   Commit commit{unit.status, unit.outputs, unit.bytes, unit.took_ns, {}};
-  if (unit.cursor_out <= region_.control().cursor_capacity) {
-    const std::int64_t* const from = region_.cursor_out(lease.cell);
-    commit.cursor_out.assign(from, from + unit.cursor_out);
+  if (unit.position_after <= region_.control().position_capacity) {
+    const std::int64_t* const from = region_.position_after(lease.cell);
+    commit.position_after.assign(from, from + unit.position_after);
   }
   return commit;
 }
@@ -148,13 +150,13 @@ std::vector<std::uint64_t> LeaseTable::with_part() const {
 }
 
 void LeaseTable::take_part(Lease& lease, Commit commit, ArenaSlot* copy) {
-  lease.count -= commit.cursor_out.front() - lease.first;
-  lease.first = commit.cursor_out.front();
+  lease.count -= commit.position_after.front() - lease.first;
+  lease.first = commit.position_after.front();
   // The rest has not been tried before.
   lease.attempts = 0;
-  static_cast<void>(set_cursor_in(lease, commit.cursor_out));
+  static_cast<void>(set_position_before(lease, commit.position_after));
   lease.parts.push_back(
-      {copy, commit.outputs, commit.bytes, std::move(commit.cursor_out)});
+      {copy, commit.outputs, commit.bytes, std::move(commit.position_after)});
   unit(lease).task = lease;
   grant(lease, lease.slot);
 }
@@ -176,8 +178,10 @@ void LeaseTable::grant(Lease& lease, ArenaSlot* slot) {
   futex_wake(&unit(lease).word, kEverybody);
 }
 
-bool LeaseTable::free_again(Lease& lease, const Cursor* cursor_in) {
-  if (cursor_in != nullptr && !set_cursor_in(lease, *cursor_in)) return false;
+bool LeaseTable::free_again(Lease& lease, const Position* position_before) {
+  if (position_before != nullptr &&
+      !set_position_before(lease, *position_before))
+    return false;
   set_slot(lease, lease.slot);
   set_word(lease, UnitState::kFree, lease.owner);
   return true;

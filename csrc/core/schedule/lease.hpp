@@ -22,7 +22,7 @@ struct Part {
   ArenaSlot* slot = nullptr;
   std::uint32_t outputs = 0;
   std::uint64_t bytes = 0;
-  Cursor cursor_out;
+  Position position_after;
 };
 
 struct Lease : Task {
@@ -43,7 +43,7 @@ struct Commit {
   std::uint32_t outputs = 0;
   std::uint64_t bytes = 0;
   std::int64_t took_ns = 0;
-  Cursor cursor_out;  // empty: the holder wrote nothing that can be one
+  Position position_after;  // empty: the holder wrote nothing that can be one
 };
 
 class LeaseTable {
@@ -54,10 +54,10 @@ class LeaseTable {
 
   // Makes a unit free to be claimed.  Fields of `lease` but id and cell are the
   // caller's; returns the id, larger than any before, or 0 if there is no
-  // memory for the cursor.
-  // REQUIRES: has_room(), cursor_in has 1 to the region's cursor_capacity
-  // integers.
-  std::uint64_t publish(Lease lease, const Cursor& cursor_in);
+  // memory for the position.
+  // REQUIRES: has_room(), position_before has 1 to the region's
+  // position_capacity integers.
+  std::uint64_t publish(Lease lease, const Position& position_before);
   [[nodiscard]] bool has_room() const noexcept { return !unused_.empty(); }
 
   // REQUIRES: `id` was published and not yet taken or withdrawn.
@@ -143,7 +143,7 @@ class LeaseTable {
   // there is no memory for that.
   // REQUIRES: it is refused; or its holder or, if it is free, its owner has
   // exited.
-  [[nodiscard]] bool free_again(Lease& lease, const Cursor* cursor_in);
+  [[nodiscard]] bool free_again(Lease& lease, const Position* position_before);
 
   // Nobody will claim it.  REQUIRES: its holder has exited.
   void poison(Lease& lease);
@@ -157,8 +157,8 @@ class LeaseTable {
   [[nodiscard]] Unit& unit(const Lease& lease) const noexcept {
     return region_.unit(lease.cell);
   }
-  [[nodiscard]] bool set_cursor_in(const Lease& lease,
-                                   const Cursor& cursor) const noexcept;
+  [[nodiscard]] bool set_position_before(
+      const Lease& lease, const Position& position) const noexcept;
   void set_slot(Lease& lease, ArenaSlot* slot) const noexcept;
   void set_word(const Lease& lease, UnitState state,
                 std::uint32_t holder) const noexcept;

@@ -78,7 +78,7 @@ bool MemoryPolicy::evict(std::uint64_t keep) {
     } else if (!leases_.withdraw_free(youngest)) {
       continue;  // A worker was faster.
     }
-    order_.unpublished(lease);
+    order_.remove_youngest(lease);
     arena_.give_back(lease.slot);
     return true;
   }
@@ -114,7 +114,7 @@ Lease* MemoryPolicy::blocking(const Lease& due) {
 }
 
 void MemoryPolicy::retry_refused(const Stream& stream, std::size_t at,
-                                 const Cursor* begins) {
+                                 const Position* begins) {
   for (; at < stream.pending.size(); ++at) {
     Lease& lease = leases_.at(stream.pending[at]);
     if (leases_.refused(lease) && !leases_.free_again(lease, begins)) return;

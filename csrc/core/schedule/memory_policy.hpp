@@ -15,7 +15,7 @@
 
 #include "core/memory/arena.hpp"
 #include "core/schedule/lease.hpp"
-#include "core/schedule/next.hpp"
+#include "core/schedule/next_result.hpp"
 #include "core/schedule/order.hpp"
 
 namespace gristmill {
@@ -57,7 +57,7 @@ class MemoryPolicy {
   // workers handed back for want of memory.  The first begins at `begins`, if
   // that is given; the others where the one before them ends.
   void retry_refused(const Stream& stream, std::size_t at,
-                     const Cursor* begins);
+                     const Position* begins);
 
   // What is missing for a unit of `need` bytes; 0: for the next one.
   [[nodiscard]] Shortage shortage(std::uint64_t need = 0) const;

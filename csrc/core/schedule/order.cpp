@@ -8,7 +8,7 @@
 namespace gristmill {
 
 Order::Order(UnitKind kind, std::int64_t unit_records,
-             const std::vector<std::int64_t>& lengths, const Position& start)
+             const std::vector<std::int64_t>& lengths, const RunPosition& start)
     : kind_(kind),
       unit_records_(unit_records),
       next_stream_(start.next_stream),
@@ -16,16 +16,16 @@ Order::Order(UnitKind kind, std::int64_t unit_records,
   for (std::size_t s = 0; s < streams_.size(); ++s) {
     Stream& stream = streams_[s];
     stream.length = lengths[s];
-    stream.position = stream.tail = start.cursors[s];
-    stream.next_first = kind == UnitKind::kRange ? stream.tail.front() : 0;
+    stream.delivered = stream.opened = start.positions[s];
+    stream.next_first = kind == UnitKind::kRange ? stream.opened.front() : 0;
     stream.sealed = stream.ended = start.ended[s];
   }
 }
 
-Position Order::position() const {
-  Position now{.cursors = {}, .next_stream = next_stream_, .ended = {}};
+RunPosition Order::position() const {
+  RunPosition now{.positions = {}, .next_stream = next_stream_, .ended = {}};
   for (const Stream& stream : streams_) {
-    now.cursors.push_back(stream.position);
+    now.positions.push_back(stream.delivered);
     now.ended.push_back(stream.ended);
   }
   return now;
@@ -63,9 +63,14 @@ int Order::due() {
   }
 }
 
-void Order::ask(std::uint32_t s, Cursor request) {
+void Order::ask(std::uint32_t s, Position request) {
   streams_[s].requests.push_back(std::move(request));
   asked_.push_back(s);
+}
+
+void Order::deliver(Position position) {
+  streams_[next_stream_].delivered = std::move(position);
+  step();
 }
 
 void Order::step() noexcept {
@@ -104,12 +109,12 @@ Lease Order::plan(std::uint32_t s) const {
   return lease;
 }
 
-const Cursor& Order::request(std::uint32_t s) const {
+const Position& Order::request(std::uint32_t s) const {
   const Stream& stream = streams_[s];
   return stream.requests[stream.pending.size()];
 }
 
-void Order::published(std::uint32_t s, std::uint64_t id, std::int64_t count) {
+void Order::add_unit(std::uint32_t s, std::uint64_t id, std::int64_t count) {
   Stream& stream = streams_[s];
   stream.next_first += count;
   stream.last_id = id;
@@ -117,17 +122,22 @@ void Order::published(std::uint32_t s, std::uint64_t id, std::int64_t count) {
   ++pending_;
 }
 
-void Order::opened(std::uint32_t s) {
+void Order::open_unit(std::uint32_t s, Position position) {
   streams_[s].pending.pop_front();
   if (kind_ == UnitKind::kRequest) {
     streams_[s].requests.pop_front();
     asked_.erase(std::ranges::find(asked_, s));
   }
-  streams_[s].open = true;
   --pending_;
+  open_part(s, std::move(position));
 }
 
-void Order::unpublished(const Lease& lease) {
+void Order::open_part(std::uint32_t s, Position position) {
+  streams_[s].open = true;
+  streams_[s].opened = std::move(position);
+}
+
+void Order::remove_youngest(const Lease& lease) {
   Stream& stream = streams_[lease.stream];
   assert(!stream.pending.empty() && stream.pending.back() == lease.id);
   stream.pending.pop_back();

@@ -1,10 +1,9 @@
 // Which output is due, and which unit is to be published next.
 //
-// Streams give outputs in next_stream, passing over those that have ended;
-// requests are answered in the order of asking.  Each stream knows the units
-// published for it and not yet opened (oldest first), its position after its
-// last delivered output, and where its next unit begins. Plain arithmetic: no
-// shared memory, no threads.
+// Streams give outputs in turn, except those that have ended; requests are
+// answered in the order of asking.  Each stream has the units published for it
+// and not yet opened, oldest first.  Plain arithmetic: no shared memory, no
+// threads.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -18,9 +17,9 @@
 
 namespace gristmill {
 
-// Where a run is, between two outputs.
-struct Position {
-  std::vector<Cursor> cursors;  // of each stream, after its last output
+// The position of a run, between two outputs.
+struct RunPosition {
+  std::vector<Position> positions;  // of each stream, after its last output
   std::uint32_t next_stream = 0;
   std::vector<bool> ended;  // of each stream
 };
@@ -31,12 +30,12 @@ struct Stream {
   bool sealed = false;          // nothing more is published
   bool ended = false;           // no output is left
   bool open = false;            // one of its units is being delivered
-  Cursor position;              // after the last delivered output
-  Cursor tail;                  // after the last unit that was opened
+  Position delivered;           // position after the last delivered output
+  Position opened;              // position after the last opened unit or part
   std::uint64_t last_id = 0;    // of the last unit published, 0 for none
   std::deque<std::uint64_t> pending;  // published, not opened
   // Of kind kRequest: what was asked and not opened, the pending ones first.
-  std::deque<Cursor> requests;
+  std::deque<Position> requests;
 };
 
 class Order {
@@ -44,9 +43,9 @@ class Order {
   // `unit_records` is the number of records in an arithmetic unit.
   // REQUIRES: equal sizes, at least one stream, next_stream < their number.
   Order(UnitKind kind, std::int64_t unit_records,
-        const std::vector<std::int64_t>& lengths, const Position& start);
+        const std::vector<std::int64_t>& lengths, const RunPosition& start);
 
-  [[nodiscard]] Position position() const;
+  [[nodiscard]] RunPosition position() const;
 
   // The stream whose output is due, or -1 when all have ended; of requests the
   // one that was asked first, or -1.  Passes over ended streams as Grain does,
@@ -55,10 +54,11 @@ class Order {
   [[nodiscard]] int due();
 
   // One more thing is asked of the stream.  REQUIRES: kind is kRequest.
-  void ask(std::uint32_t stream, Cursor request);
+  void ask(std::uint32_t stream, Position request);
 
-  // The output of stream next_stream() was delivered: another stream's is due.
-  void step() noexcept;
+  // The output of stream next_stream() was delivered, after which the stream is
+  // at `position`: another stream's output is due.
+  void deliver(Position position);
 
   // Another stream is due after all.
   void choose_next_stream(std::uint32_t stream) noexcept {
@@ -74,13 +74,27 @@ class Order {
   [[nodiscard]] Lease plan(std::uint32_t stream) const;
 
   // What that asks for.  REQUIRES: kind is kRequest, has_more(stream).
-  [[nodiscard]] const Cursor& request(std::uint32_t stream) const;
+  [[nodiscard]] const Position& request(std::uint32_t stream) const;
 
-  // The unit of plan() is published as `id`; the stream's oldest unit is
-  // opened; its youngest was withdrawn before anybody claimed it.
-  void published(std::uint32_t stream, std::uint64_t id, std::int64_t count);
-  void opened(std::uint32_t stream);
-  void unpublished(const Lease& lease);
+  // Adds the unit of plan(), published as `id`.
+  void add_unit(std::uint32_t stream, std::uint64_t id, std::int64_t count);
+
+  // Removes the stream's youngest unit, which was withdrawn.
+  void remove_youngest(const Lease& lease);
+
+  // Opens the stream's oldest unit, after which the stream is at `position`.
+  void open_unit(std::uint32_t stream, Position position);
+
+  // Opens the first outputs of the stream's oldest unit.
+  void open_part(std::uint32_t stream, Position position);
+
+  // No output of the open unit or part is left.
+  void close_unit(std::uint32_t stream) noexcept {
+    streams_[stream].open = false;
+  }
+
+  // Publishes nothing more for the stream.
+  void seal(std::uint32_t stream) noexcept { streams_[stream].sealed = true; }
 
   // Nothing behind the stream's pending unit `at` can be computed: the stream
   // ends there.  Returns the units behind it, which are no longer pending.
@@ -95,7 +109,9 @@ class Order {
     return unit_records_;
   }
 
-  [[nodiscard]] Stream& stream(std::uint32_t s) { return streams_[s]; }
+  [[nodiscard]] const Stream& stream(std::uint32_t s) const noexcept {
+    return streams_[s];
+  }
   [[nodiscard]] const std::vector<Stream>& streams() const noexcept {
     return streams_;
   }
@@ -106,6 +122,8 @@ class Order {
   [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
 
  private:
+  void step() noexcept;
+
   UnitKind kind_;
   std::int64_t unit_records_;
   std::uint32_t next_stream_;

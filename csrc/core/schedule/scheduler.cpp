@@ -28,25 +28,33 @@ Status wrong(std::string text) {
 }
 
 // Whether a position, or a request, has a length that there is room for.
-Status check_length(const char* what, const Cursor& cursor,
+Status check_length(const char* what, const Position& position,
                     std::uint32_t capacity) {
-  if (!cursor.empty() && cursor.size() <= capacity) return {};
+  if (!position.empty() && position.size() <= capacity) return {};
   return wrong(std::string("a ") + what + " has " +
-               std::to_string(cursor.size()) +
-               " integers; expected 1 to vector_capacity, which is " +
+               std::to_string(position.size()) +
+               " integers; expected 1 to position_capacity, which is " +
                std::to_string(capacity));
 }
 
-Status check_start(const SchedulerConfig& config, const Position& start) {
+Status check_start(const SchedulerConfig& config, const RunPosition& start) {
   const std::size_t streams = config.lengths.size();
-  if (start.cursors.size() != streams || start.ended.size() != streams) {
-    return wrong("lengths, starts and ended must have one entry per stream");
+  if (start.positions.size() != streams || start.ended.size() != streams) {
+    return wrong("positions and ended must have one entry for each of " +
+                 std::to_string(streams) + " streams, got " +
+                 std::to_string(start.positions.size()) + " and " +
+                 std::to_string(start.ended.size()));
   }
-  if (start.next_stream >= streams) return wrong("turn must name a stream");
-  for (const Cursor& cursor : start.cursors) {
-    Status status = check_length("position", cursor, config.cursor_capacity);
+  if (start.next_stream >= streams) {
+    return wrong("next_stream must be less than the number of streams, " +
+                 std::to_string(streams) + ", got " +
+                 std::to_string(start.next_stream));
+  }
+  for (const Position& position : start.positions) {
+    Status status =
+        check_length("position", position, config.position_capacity);
     if (!status.ok()) return status;
-    if (config.kind == UnitKind::kRange && cursor.front() < 0) {
+    if (config.kind == UnitKind::kRange && position.front() < 0) {
       return wrong("a position must not be negative");
     }
   }
@@ -63,10 +71,15 @@ Status check_config(const SchedulerConfig& config) {
   }
   if (config.unit_records < 1) return wrong("unit_records must be positive");
   if (config.max_restarts > 100) return wrong("max_restarts must be <= 100");
-  if (streams < 1 || streams > (1U << 20)) return wrong("no streams, or many");
-  if (config.cursor_capacity < 1 ||
-      config.cursor_capacity > kMaxCursorCapacity) {
-    return wrong("vector_capacity must be between 1 and 65536");
+  if (streams < 1 || streams > (1U << 20)) {
+    return wrong(
+        "lengths must have 1 to 1048576 entries, one per stream, got " +
+        std::to_string(streams));
+  }
+  if (config.position_capacity < 1 ||
+      config.position_capacity > kMaxPositionCapacity) {
+    return wrong("position_capacity must be between 1 and 65536, got " +
+                 std::to_string(config.position_capacity));
   }
   return check_start(config, config.start);
 }
@@ -96,15 +109,15 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config) {
   control.workers = config.workers;
   control.units = units;
   control.streams = static_cast<std::uint32_t>(config.lengths.size());
-  control.cursor_capacity = config.cursor_capacity;
+  control.position_capacity = config.position_capacity;
   for (std::uint32_t w = 0; w < config.workers; ++w) {
     new (&region.cell(w)) Cell{};
   }
   for (std::uint32_t i = 0; i < units; ++i) {
     new (&region.unit(i)) Unit{};
-    if (config.cursor_capacity > kSmallCursor) continue;
-    std::fill_n(region.cursor_in(i), config.cursor_capacity, 0);
-    std::fill_n(region.cursor_out(i), config.cursor_capacity, 0);
+    if (config.position_capacity > kSmallPosition) continue;
+    std::fill_n(region.position_before(i), config.position_capacity, 0);
+    std::fill_n(region.position_after(i), config.position_capacity, 0);
   }
   control.layout.store(kLayoutWord, std::memory_order_release);
   return region;
@@ -156,7 +169,7 @@ const bool Scheduler::All::kHeldAtFork =
 Result<std::unique_ptr<Scheduler>> Scheduler::create(SchedulerConfig config) {
   if (Status status = check_config(config); !status.ok()) return status;
   const std::uint64_t head_bytes = Region::head_bytes(
-      config.workers, cells_for(config), config.cursor_capacity);
+      config.workers, cells_for(config), config.position_capacity);
   auto arena = Arena::create(head_bytes, config.memory_limit);
   if (!arena.ok()) return arena.status();
   return std::unique_ptr<Scheduler>(
@@ -203,18 +216,18 @@ void Scheduler::start(WorkerStarter* starter) {
   }
 }
 
-Status Scheduler::ask(std::uint32_t stream, Cursor request) {
+Status Scheduler::ask(std::uint32_t stream, Position request) {
   if (config_.kind != UnitKind::kRequest || stream >= config_.lengths.size()) {
     return wrong("nothing can be asked of this stream");
   }
-  Status status = check_length("request", request, config_.cursor_capacity);
+  Status status = check_length("request", request, config_.position_capacity);
   if (!status.ok()) return status;
   const MutexLock lock(mutex_);
   if (!is_over()) schedule_.ask(stream, std::move(request));
   return {};
 }
 
-Next Scheduler::next(double timeout_s) {
+NextResult Scheduler::next(double timeout_s) {
   Control& control = region_.control();
   const auto began = Clock::now();
   std::optional<Clock::time_point> exit_seen;
@@ -227,14 +240,14 @@ Next Scheduler::next(double timeout_s) {
     if (closed_) return {.kind = NextKind::kClosed};
     double wait_s = timeout_s;
     std::uint64_t wanted = config_.in_order ? 0 : kAnyUnit;
-    const auto found = schedule_.look();
-    if (const auto* const next = std::get_if<Next>(&found)) {
+    const auto found = schedule_.poll_next();
+    if (const auto* const next = std::get_if<NextResult>(&found)) {
       if (!next->lacks_wait_status()) return *next;
       if (!exit_seen) exit_seen = Clock::now();
       wait_s = kStatusWait_s - seconds_since(*exit_seen);
       if (wait_s <= 0) return *next;
     } else {
-      const auto awaited = std::get<Schedule::Awaited>(found);
+      const auto awaited = std::get<ScheduleState::Awaited>(found);
       const bool waits_for_one = config_.in_order && !awaited.lacks_memory;
       wanted = waits_for_one ? awaited.unit : kAnyUnit;
       if (timeout_s >= 0) wait_s = timeout_s - seconds_since(began);
@@ -244,7 +257,7 @@ Next Scheduler::next(double timeout_s) {
       }
       if (const auto slow_in_s = schedule_.slow_in_s(awaited)) {
         if (*slow_in_s <= 0) {
-          Next slow = schedule_.slow(awaited);
+          NextResult slow = schedule_.slow(awaited);
           slow.waited_s = seconds_since(began);
           return slow;
         }
@@ -270,7 +283,7 @@ ArenaSlot* Scheduler::hold() {
   return schedule_.hold();
 }
 
-Status Scheduler::reset(const Position& start) {
+Status Scheduler::reset(const RunPosition& start) {
   if (Status status = check_start(config_, start); !status.ok()) return status;
   const MutexLock lock(mutex_);
   if (!is_over()) schedule_.restart(start);
@@ -335,7 +348,7 @@ std::vector<Process> Scheduler::processes() {
   return schedule_.workers().processes();
 }
 
-Position Scheduler::position() {
+RunPosition Scheduler::position() {
   const MutexLock lock(mutex_);
   return schedule_.order().position();
 }

@@ -1,7 +1,7 @@
 // The parent's object: publishes units, frees those of workers that exited, and
 // delivers outputs in order.
 //
-// next() waits for the commit of one unit and nothing else.  The cursor moves
+// next() waits for the commit of one unit and nothing else.  The position moves
 // in advance(), after all Python objects of the output exist, so an exception
 // or signal before that loses nothing.
 //
@@ -21,8 +21,8 @@
 #include "core/base/mutex.hpp"
 #include "core/base/status.hpp"
 #include "core/memory/arena.hpp"
-#include "core/schedule/next.hpp"
-#include "core/schedule/schedule.hpp"
+#include "core/schedule/next_result.hpp"
+#include "core/schedule/schedule_state.hpp"
 #include "core/schedule/worker_counts.hpp"
 #include "core/schedule/worker_events.hpp"
 
@@ -39,14 +39,14 @@ class Scheduler final : public WorkerEvents {
   void start(WorkerStarter* starter);
 
   // What the stream's owner is to compute next, after all that was asked of it
-  // before: 1 to cursor_capacity integers, of which the core knows nothing.
+  // before: 1 to position_capacity integers, of which the core knows nothing.
   // REQUIRES: kind is kRequest.
-  Status ask(std::uint32_t stream, Cursor request);
+  Status ask(std::uint32_t stream, Position request);
 
   // The output due, once it is there; of requests kEnd says that nothing is
   // asked for.  Called again without advance() it returns the same output.  A
   // negative timeout waits for ever.
-  [[nodiscard]] Next next(double timeout_s = -1.0);
+  [[nodiscard]] NextResult next(double timeout_s = -1.0);
 
   // The output that next() returned last is delivered.
   void advance();
@@ -56,12 +56,12 @@ class Scheduler final : public WorkerEvents {
   [[nodiscard]] ArenaSlot* hold();
 
   // Withdraws everything and goes on from another position.
-  Status reset(const Position& start);
+  Status reset(const RunPosition& start);
 
   // Ends waits and tells workers to leave.  May be called again.
   void close();
 
-  [[nodiscard]] Position position();
+  [[nodiscard]] RunPosition position();
   [[nodiscard]] std::vector<Process> processes();
   // What each worker tells of itself; nothing in a fork.
   [[nodiscard]] std::vector<WorkerCounts> counts();
@@ -93,7 +93,7 @@ class Scheduler final : public WorkerEvents {
   WorkerStarter* starter_ = nullptr;  // unguarded: fixed by start()
 
   Mutex mutex_;
-  Schedule schedule_ GUARDED_BY(mutex_);
+  ScheduleState schedule_ GUARDED_BY(mutex_);
   bool closed_ GUARDED_BY(mutex_) = false;
   bool forked_ GUARDED_BY(mutex_) = false;  // This is a child's copy.
 };

@@ -35,7 +35,7 @@ Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd,
   const Control& control = region.control();
   if (worker >= control.workers ||
       bytes < Region::head_bytes(control.workers, control.units,
-                                 control.cursor_capacity)) {
+                                 control.position_capacity)) {
     munmap(base, bytes);
     return Status(Code::kInvalidArgument, "the arena has no such worker");
   }
@@ -128,8 +128,8 @@ Work WorkerEnd::held_work() const {
   work.id = word_.id();
   work.attempt = word_.attempt();
   work.proceed = work.prev != 0 && done_[work.stream] == work.prev;
-  const std::int64_t* const cursor = region_.cursor_in(held_index());
-  work.cursor_in.assign(cursor, cursor + unit_->cursor_in);
+  const std::int64_t* const position = region_.position_before(held_index());
+  work.position_before.assign(position, position + unit_->position_before);
   work.slot = region_.base() + unit_->offset;
   work.capacity = unit_->capacity;
   return work;
@@ -194,10 +194,11 @@ bool WorkerEnd::resume(Work& work) {
 }
 
 bool WorkerEnd::offer_part(const Work& work, std::uint32_t outputs,
-                           std::uint64_t bytes, const Cursor& cursor_out) {
+                           std::uint64_t bytes,
+                           const Position& position_after) {
   assert(unit_ != nullptr && word_.id() == work.id);
   assert(work.kind == UnitKind::kRange);
-  if (!write_result(work, UnitStatus::kOk, outputs, bytes, cursor_out)) {
+  if (!write_result(work, UnitStatus::kOk, outputs, bytes, position_after)) {
     return false;
   }
   asked_ = word_.with(UnitState::kPart, worker_ + 1);
@@ -230,15 +231,16 @@ void WorkerEnd::refuse(const Work& work) {
   hand_over(work);
 }
 
-// Writes the holder's fields; false if memory for the cursor is missing.
+// Writes the holder's fields; false if memory for the position is missing.
 bool WorkerEnd::write_result(const Work& work, UnitStatus status,
                              std::uint32_t outputs, std::uint64_t bytes,
-                             const Cursor& cursor_out) {
+                             const Position& position_after) {
   assert(bytes <= work.capacity);
-  if (!region_.store(cursor_out, region_.cursor_out(held_index()), arena_fd_)) {
+  if (!region_.store(position_after, region_.position_after(held_index()),
+                     arena_fd_)) {
     return false;
   }
-  unit_->cursor_out = static_cast<std::uint32_t>(cursor_out.size());
+  unit_->position_after = static_cast<std::uint32_t>(position_after.size());
   unit_->status = status;
   unit_->outputs = outputs;
   unit_->bytes = bytes;
@@ -254,9 +256,9 @@ void WorkerEnd::count_outputs() noexcept {
 
 void WorkerEnd::commit(const Work& work, UnitStatus status,
                        std::uint32_t outputs, std::uint64_t bytes,
-                       const Cursor& cursor_out) {
+                       const Position& position_after) {
   assert(unit_ != nullptr && word_.id() == work.id);
-  if (!write_result(work, status, outputs, bytes, cursor_out)) {
+  if (!write_result(work, status, outputs, bytes, position_after)) {
     return refuse(work);
   }
   done_[work.stream] = work.id;

@@ -26,9 +26,9 @@ struct Work : Task {
   std::uint64_t id = 0;
   std::uint32_t attempt = 0;
   // This process computed the stream's unit before this one: its live state is
-  // where the unit begins, and cursor_in need not be looked at.
+  // where the unit begins, and position_before need not be looked at.
   bool proceed = false;
-  Cursor cursor_in = {};
+  Position position_before = {};
   std::byte* slot = nullptr;
   std::uint64_t capacity = 0;
 };
@@ -64,14 +64,15 @@ class WorkerEnd {
   [[nodiscard]] bool is_awaited(const Work& work) const noexcept;
 
   // Offers the unit's first outputs to the parent; the slot is the parent's
-  // until resume().  `cursor_out` is the stream's position after them, a record
-  // of the unit.  Another thread may do this while the worker's computes.  To
-  // be done while the unit is awaited: what the parent takes needs memory until
-  // it is delivered.  False if they cannot be offered.
+  // until resume().  `position_after` is the stream's position after them, a
+  // record of the unit.  Another thread may do this while the worker's
+  // computes.  To be done while the unit is awaited: what the parent takes
+  // needs memory until it is delivered.  False if they cannot be offered.
   // REQUIRES: `work` is a range that is claimed, and neither committed nor
   // offered in part since resume() has returned true; as commit().
   [[nodiscard]] bool offer_part(const Work& work, std::uint32_t outputs,
-                                std::uint64_t bytes, const Cursor& cursor_out);
+                                std::uint64_t bytes,
+                                const Position& position_after);
 
   // Returns true if the parent has answered: resume() does not wait then.
   [[nodiscard]] bool can_resume() const noexcept;
@@ -81,11 +82,11 @@ class WorkerEnd {
   [[nodiscard]] bool resume(Work& work);
 
   // Hands the unit to the parent; back, to be computed again, if there is no
-  // memory for `cursor_out`.  That is the stream's position after the last
+  // memory for `position_after`.  That is the stream's position after the last
   // output, or after what a unit without outputs has consumed.
-  // REQUIRES: bytes <= work.capacity, 1 to cursor_capacity() integers.
+  // REQUIRES: bytes <= work.capacity, 1 to position_capacity() integers.
   void commit(const Work& work, UnitStatus status, std::uint32_t outputs,
-              std::uint64_t bytes, const Cursor& cursor_out);
+              std::uint64_t bytes, const Position& position_after);
 
   // Says why this worker could not start; the parent raises it after the
   // worker's report.  Truncated to kErrorBytes.
@@ -106,8 +107,8 @@ class WorkerEnd {
   [[nodiscard]] std::uint64_t max_unit_bytes() const noexcept {
     return gristmill::max_unit_bytes(region_.control());
   }
-  [[nodiscard]] std::uint32_t cursor_capacity() const noexcept {
-    return region_.control().cursor_capacity;
+  [[nodiscard]] std::uint32_t position_capacity() const noexcept {
+    return region_.control().position_capacity;
   }
 
  private:
@@ -118,7 +119,7 @@ class WorkerEnd {
   [[nodiscard]] bool wait_for_slot(Work& work);
   [[nodiscard]] bool write_result(const Work& work, UnitStatus status,
                                   std::uint32_t outputs, std::uint64_t bytes,
-                                  const Cursor& cursor_out);
+                                  const Position& position_after);
   void refuse(const Work& work);
   void announce(const Work& work, UnitWord word) noexcept;
   void hand_over(const Work& work) noexcept;

@@ -7,10 +7,10 @@
 namespace gristmill {
 namespace {
 
-// Timeouts after which a worker that runs and asks for no work is late.
-constexpr std::uint32_t kLongestStart = 4;
-// Ends in a row, before asking for work, that make a start hopeless.
-constexpr std::uint32_t kStarts = 3;
+// Timeouts during a worker's start after which a report may name it.
+constexpr std::uint32_t kMaxStartTimeouts = 4;
+// Exits in a row, before a worker asks for work, after which none is started.
+constexpr std::uint32_t kMaxFailedStarts = 3;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ bool WorkerTable::exited(int worker, std::uint32_t generation) {
   Process& process = this->process(worker);
   process.alive = false;
   process.wait_status.reset();
-  process.slow_start = 0;
+  process.start_timeouts = 0;
   ++process.generation;
   const Cell& cell = this->cell(worker);
   const std::uint32_t said =
@@ -38,7 +38,7 @@ bool WorkerTable::exited(int worker, std::uint32_t generation) {
     return true;
   }
   // A program that says what is wrong says the same the next time.
-  if (++process.failed_starts < kStarts && said == 0) return true;
+  if (++process.failed_starts < kMaxFailedStarts && said == 0) return true;
   WorkerReport report = describe(worker, generation, nullptr);
   report.at_start = true;
   report.attempts = process.failed_starts;
@@ -82,12 +82,19 @@ WorkerReport WorkerTable::describe(int worker, std::uint32_t generation,
   return report;
 }
 
-bool WorkerTable::is_starting(int worker) {
-  Process& process = this->process(worker);
+bool WorkerTable::is_starting(int worker) const {
+  const Process& process = this->process(worker);
   if (!process.alive) return true;
   return cell(worker).started.load(std::memory_order_acquire) !=
              process.generation &&
-         ++process.slow_start < kLongestStart;
+         process.start_timeouts < kMaxStartTimeouts;
+}
+
+void WorkerTable::count_start_timeout() {
+  for (int worker = 0; worker < std::ssize(processes_); ++worker) {
+    Process& process = this->process(worker);
+    if (process.alive && is_starting(worker)) ++process.start_timeouts;
+  }
 }
 
 double WorkerTable::busy_s(const LeaseTable& leases, const Lease& lease) const {
@@ -100,7 +107,8 @@ double WorkerTable::busy_s(const LeaseTable& leases, const Lease& lease) const {
   return 1e-9 * static_cast<double>(monotonic_ns() - claimed_ns);
 }
 
-WorkerReport WorkerTable::awaited(const LeaseTable& leases, const Lease& due) {
+WorkerReport WorkerTable::awaited(const LeaseTable& leases,
+                                  const Lease& due) const {
   WorkerReport report;
   report.stream = static_cast<int>(due.stream);
   const Lease* held = &due;

@@ -14,7 +14,7 @@
 
 #include "core/memory/control.hpp"
 #include "core/schedule/lease.hpp"
-#include "core/schedule/next.hpp"
+#include "core/schedule/next_result.hpp"
 
 namespace gristmill {
 
@@ -24,8 +24,8 @@ struct Process {
   bool alive = false;
   std::optional<int> wait_status = {};  // of that one, as waitpid(2)
   std::uint32_t generation = 1;
-  std::uint32_t failed_starts = 0;  // in a row
-  std::uint32_t slow_start = 0;     // timeouts that passed during its start
+  std::uint32_t failed_starts = 0;   // in a row
+  std::uint32_t start_timeouts = 0;  // that passed during its start
 };
 
 class WorkerTable {
@@ -73,19 +73,22 @@ class WorkerTable {
   [[nodiscard]] double busy_s(const LeaseTable& leases,
                               const Lease& lease) const;
 
-  // Who keeps the unit that is waited for, when a timeout has passed: its
-  // holder; of a free unit an idle worker that may take it, else the one that
-  // is busy for longest.  Nobody, while a worker that may take it is on its
-  // way, unless that takes several timeouts.
+  // Counts a timeout for each worker whose process is starting.
+  void count_start_timeout();
+
+  // Returns which worker keeps the consumer waiting for a unit: its holder; if
+  // it is free, an idle worker that may take it, else the one that is busy for
+  // longest.  No worker, while one that may take it is starting, unless that
+  // has taken several timeouts.
   [[nodiscard]] WorkerReport awaited(const LeaseTable& leases,
-                                     const Lease& due);
+                                     const Lease& due) const;
 
   [[nodiscard]] const std::vector<Process>& processes() const {
     return processes_;
   }
 
  private:
-  [[nodiscard]] bool is_starting(int worker);
+  [[nodiscard]] bool is_starting(int worker) const;
   [[nodiscard]] Cell& cell(int worker) const {
     return region_.cell(static_cast<std::uint32_t>(worker));
   }

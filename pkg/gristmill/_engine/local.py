@@ -8,7 +8,7 @@ from gristmill._base.types import Int64Array
 from gristmill._engine.next_output import NextOutput
 from gristmill._engine.record_errors import GiveUp, NoOutput, Tally
 from gristmill._engine.stage_times import REST, StageTimes, each
-from gristmill._engine.state import Position
+from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Runnable, Stream
 from gristmill._engine.usage import NearUsage
 from gristmill._hot.place import as_failure
@@ -26,7 +26,7 @@ class LocalRun:
     def __init__(
         self,
         program: Runnable,
-        position: Position,
+        position: RunPosition,
         tally: Tally | None,
         ahead: bool = False,
     ) -> None:
@@ -74,7 +74,7 @@ class LocalRun:
                 output = NoOutput.GIVEN_UP
             except Exception as error:
                 # The failed output has had its turn, so that the others keep theirs.
-                position.vectors[number] = stream.vector
+                position.positions[number] = stream.position
                 position.pass_turn()
                 self._account(stream, error)
                 raise
@@ -84,9 +84,9 @@ class LocalRun:
                 self._held = (output,)
                 self._account(stream, instead)
                 self._held = None
-            position.vectors[number] = stream.vector
+            position.positions[number] = stream.position
             # As `pass_turn`, without a call.
-            position.next_stream = (number + 1) % len(position.vectors)
+            position.next_stream = (number + 1) % len(position.positions)
             if instead is None:
                 self.keys = stream.keys
                 if ahead is not None:
@@ -103,7 +103,7 @@ class LocalRun:
             (self._streams.get(number) or self._open(number)).start_prefetch()
         self._begin_next()
 
-    def restart(self, position: Position) -> None:
+    def restart(self, position: RunPosition) -> None:
         """Go on from another position with as many streams."""
         self._leave_fork()
         if self._next_output is not None and self._next_output.begun:
@@ -113,7 +113,7 @@ class LocalRun:
         self._held = None
         self.position = position
         for number, stream in self._streams.items():
-            stream.seek(position.vectors[number])
+            stream.seek(position.positions[number])
 
     def close(self) -> None:
         self._close_streams()
@@ -137,7 +137,7 @@ class LocalRun:
     def _open(self, number: int) -> Stream:
         try:
             stream = self._program.open_stream(number)
-            stream.seek(self.position.vectors[number])
+            stream.seek(self.position.positions[number])
         except StopIteration as error:
             raise as_failure(error, f"opening stream {number}") from error
         self._streams[number] = stream
@@ -148,7 +148,7 @@ class LocalRun:
         position = self.position
         position.ended[number] = True
         if _reports_end(position):
-            position.vectors[number] = stream.vector
+            position.positions[number] = stream.position
         position.pass_turn()
 
     def _taken(self, stream: Stream) -> Any:
@@ -188,7 +188,7 @@ class LocalRun:
             self.position.errors = self._tally.count
 
 
-def _reports_end(position: Position) -> bool:
+def _reports_end(position: RunPosition) -> bool:
     """Whether a stream that has ended is reported to stand where its reading ended.
 
     Grain's single stream without workers does that; with several, one that has ended

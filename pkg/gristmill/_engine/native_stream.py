@@ -25,7 +25,7 @@ from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import Read, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stage_times import READ
-from gristmill._engine.stream import NO_KEYS, Output, Vector
+from gristmill._engine.stream import NO_KEYS, Output, Position
 from gristmill._engine.stream_keys import Records, StreamKeys, first_of, name_of
 from gristmill._hot import run as hot_run
 from gristmill._hot.place import Place, as_failure
@@ -43,7 +43,7 @@ class NativeStream:
     def __init__(
         self, program: Program, stream: int, at: int, look_ahead: bool
     ) -> None:
-        self.vector: Vector = (0,)
+        self.position: Position = (0,)
         self.keys = NO_KEYS
         limit = program.errors_per_output
         self.record_errors = RecordErrors(stream, program.on_error, limit)
@@ -87,14 +87,14 @@ class NativeStream:
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
         self._key_parts: list[Int64Array] = []
 
-    def seek(self, vector: Vector) -> None:
+    def seek(self, position: Position) -> None:
         self._length = self._keys.length
-        if vector[0] != self._consumed:
+        if position[0] != self._consumed:
             self._reading.forget()
             if self._batches is not None:
                 self._batches.forget()
-        self._consumed = vector[0]
-        self.vector = vector
+        self._consumed = position[0]
+        self.position = position
 
     def next(self, alloc: Alloc | None = None) -> Any:
         before = self._consumed
@@ -104,12 +104,12 @@ class NativeStream:
         try:
             output = self._output(alloc)
         except Exception:
-            self.vector = (self._consumed,)
+            self.position = (self._consumed,)
             raise
         except BaseException:
             self._consumed = before
             raise
-        self.vector = (self._consumed,)
+        self.position = (self._consumed,)
         self._careful = False
         parts = self._key_parts
         self.keys = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -135,7 +135,7 @@ class NativeStream:
         self._consumed += len(outputs)
         if left is not None:
             self._pending = self._consumed, left
-        self.vector = (self._consumed,)
+        self.position = (self._consumed,)
         return outputs
 
     def finished(self) -> list[Output]:

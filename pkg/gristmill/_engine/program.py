@@ -126,7 +126,7 @@ class Program:
         return any(holds_back(op) for op in self.operations)
 
     @property
-    def vector_capacity(self) -> int:
+    def position_capacity(self) -> int:
         """Integers in a stream's position: records read, then see `RecordStream`."""
         here = 1 + self.flat_maps
         return 2 * here + 1 if self.opaque else here

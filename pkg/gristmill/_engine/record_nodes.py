@@ -17,7 +17,7 @@ from gristmill._engine.block_queue import BlockReading
 from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import Reading, read_each
 from gristmill._engine.stage_times import READ
-from gristmill._engine.stream import Vector
+from gristmill._engine.stream import Position
 from gristmill._engine.stream_keys import StreamKeys
 from gristmill._hot import run as hot_run
 from gristmill._hot.place import Place, as_failure
@@ -52,13 +52,13 @@ class Node:
         """Keys of the records that the last one given out is made of."""
         return self._parent.keys
 
-    def state(self) -> Vector:
+    def state(self) -> Position:
         """Integers: records read, then one for each flat-map."""
         return self._parent.state()
 
-    def seek(self, vector: Vector) -> None:
-        """Continue after `vector`."""
-        self._parent.seek(vector)
+    def seek(self, position: Position) -> None:
+        """Continue after `position`."""
+        self._parent.seek(position)
 
 
 class ReadNode(Node):
@@ -108,11 +108,11 @@ class ReadNode(Node):
         self.keys = [as_number(key)]
         return Record(metadata=metadata, data=elements[0])
 
-    def state(self) -> Vector:
+    def state(self) -> Position:
         return (self._read,)
 
-    def seek(self, vector: Vector) -> None:
-        self._read = vector[0]
+    def seek(self, position: Position) -> None:
+        self._read = position[0]
         self.end = self.positions.length
 
 

@@ -12,13 +12,13 @@ from gristmill import transforms
 from gristmill._engine.program import RANDOM, Program, as_number, as_step
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.record_nodes import Node, ReadNode, place_in
-from gristmill._engine.stream import Vector
+from gristmill._engine.stream import Position
 from gristmill._hot import run as hot_run
 from gristmill._hot.place import as_failure, without_seed
 from gristmill.records import Record, RecordMetadata
 
 # The position after it, and what a record became there: another or an exception.
-Result = tuple[Vector, Record[Any] | Exception]
+Result = tuple[Position, Record[Any] | Exception]
 # What one step makes of a record: another, or splits; None where it is left out.
 Made = Record[Any] | list[Record[Any]] | None
 
@@ -47,14 +47,14 @@ class StepsNode(Node):
                 step.warn()
         # For each flat-map: the position after the last record that it got, and how
         # many splits of that it gave out.
-        self._reached: list[Vector] = []
+        self._reached: list[Position] = []
         self._given: list[int] = []
         # The position of the last one: before the record that it got last, and the
         # splits of that which it gave out.
-        self._last: Vector = ()
+        self._last: Position = ()
         # Splits up to this position were given out before, and are left out.
-        self._given_before: Vector = ()
-        self._state: Vector = ()
+        self._given_before: Position = ()
+        self._state: Position = ()
         self._results: Iterator[Result] = iter(())
         self._stand(parent.state() + (0,) * self._flat_maps)
 
@@ -64,35 +64,35 @@ class StepsNode(Node):
             raise result
         return result
 
-    def state(self) -> Vector:
+    def state(self) -> Position:
         return self._state if self._flat_maps else self._parent.state()
 
-    def seek(self, vector: Vector) -> None:
-        outer = vector[: len(vector) - self._flat_maps]
+    def seek(self, position: Position) -> None:
+        outer = position[: len(position) - self._flat_maps]
         self._parent.seek(outer)
         self._stand(outer + (0,) * self._flat_maps)
         if not self._flat_maps:
             return
-        self._given_before = () if self._replays else vector
-        while self._last < vector:
+        self._given_before = () if self._replays else position
+        while self._last < position:
             try:
                 results = self._taken()
             except StopIteration:
-                self._stand(vector)
+                self._stand(position)
                 break
-            following = itertools.dropwhile(lambda made: made[0] <= vector, results)
+            following = itertools.dropwhile(lambda made: made[0] <= position, results)
             first = next(following, None)
             if first is not None:
                 self._results = itertools.chain([first], following)
                 break
-        self._state, self._given_before = vector, ()
+        self._state, self._given_before = position, ()
 
-    def _stand(self, vector: Vector) -> None:
+    def _stand(self, position: Position) -> None:
         """Stand at a position where no record is in hand."""
-        outer = len(vector) - self._flat_maps
-        self._reached = [vector[: outer + level] for level in range(self._flat_maps)]
-        self._given = list(vector[outer:])
-        self._state = self._last = vector
+        outer = len(position) - self._flat_maps
+        self._reached = [position[: outer + level] for level in range(self._flat_maps)]
+        self._given = list(position[outer:])
+        self._state = self._last = position
         self._results = iter(())
 
     def _next_result(self) -> Record[Any] | Exception:
@@ -109,7 +109,7 @@ class StepsNode(Node):
                     self._state = self._end()
                 raise
 
-    def _end(self) -> Vector:
+    def _end(self) -> Position:
         """The position where no record follows: it keeps the last count, as Grain's.
 
         There a flat-map knows the position of the one before from when it asked it
@@ -131,7 +131,7 @@ class StepsNode(Node):
         return self._become(0, record, 0, self._parent.state())
 
     def _become(
-        self, first: int, record: Record[Any], level: int, after: Vector
+        self, first: int, record: Record[Any], level: int, after: Position
     ) -> Iterator[Result]:
         """What a record becomes by the steps from number `first` on.
 
@@ -161,7 +161,7 @@ class StepsNode(Node):
         yield after, record
 
     def _become_splits(
-        self, first: int, splits: list[Record[Any]], level: int, after: Vector
+        self, first: int, splits: list[Record[Any]], level: int, after: Position
     ) -> Iterator[Result]:
         """As `_become`, for the splits that a flat-map made of one record."""
         before, self._reached[level] = self._reached[level], after
@@ -179,7 +179,7 @@ class StepsNode(Node):
             elif not last:
                 self._reached[level + 1] = place
 
-    def _failed(self, error: Exception, level: int, after: Vector) -> Result:
+    def _failed(self, error: Exception, level: int, after: Position) -> Result:
         """The result where a record failed: what is behind it has begun nothing."""
         for deeper in range(level, self._flat_maps):
             self._reached[deeper] = after + (0,) * (deeper - level)
@@ -222,7 +222,7 @@ class TolerantStepsNode(StepsNode):
             self._errors.resolve(result, self._reader.key)
         raise StopIteration
 
-    def _end(self) -> Vector:
+    def _end(self) -> Position:
         end = super()._end()
         if not self._substitutes:
             return end

@@ -24,7 +24,7 @@ from gristmill._engine.program import Program, holds_back, is_group, is_legacy
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.record_nodes import BatchNode, LegacyNode, Node, ReadNode
 from gristmill._engine.record_steps import DRAWING, StepsNode, TolerantStepsNode
-from gristmill._engine.stream import NO_KEYS, Vector
+from gristmill._engine.stream import NO_KEYS, Position
 from gristmill._engine.stream_keys import StreamKeys
 
 
@@ -41,7 +41,7 @@ class RecordStream:
         self, program: Program, stream: int, at: int, look_ahead: bool
     ) -> None:
         self.keys = NO_KEYS
-        self.vector: Vector = (0,) * program.vector_capacity
+        self.position: Position = (0,) * program.position_capacity
         limit = program.errors_per_output
         self.record_errors = RecordErrors(stream, program.on_error, limit)
         self._program = program
@@ -50,12 +50,12 @@ class RecordStream:
         self._reading = open_reading(program, self._positions, look_ahead)
         self._chain: Node | None = None
         self._given = 0
-        self._made_at: Vector = ()
+        self._made_at: Position = ()
 
-    def seek(self, vector: Vector) -> None:
-        if vector[0] != self.vector[0]:
+    def seek(self, position: Position) -> None:
+        if position[0] != self.position[0]:
             self._reading.forget()
-        self.vector = vector
+        self.position = position
         self._chain = None
 
     def next(self, alloc: Alloc | None = None) -> Any:
@@ -68,32 +68,32 @@ class RecordStream:
         try:
             record = next(chain)
         except Exception:
-            self.vector = self._position(chain)
+            self.position = self._position(chain)
             raise
         except BaseException:
             self._chain = None
             raise
         self._given += 1
-        self.vector = self._position(chain)
+        self.position = self._position(chain)
         self.keys = np.array(chain.keys, np.int64)
         return record.data
 
     def start_prefetch(self) -> None:
-        self._reading.start(self.vector[0])
+        self._reading.start(self.position[0])
 
     def close(self) -> None:
         """Stop reading ahead; let go of the chain and what it holds back."""
         self._reading.close()
         self._chain = None
 
-    def _position(self, chain: Node) -> Vector:
+    def _position(self, chain: Node) -> Position:
         replay = (*self._made_at, self._given) if self._program.opaque else ()
         return chain.state() + replay
 
     def _resume(self) -> Node:
         chain = self._build()
         if self._program.opaque:
-            *made_at, outputs = self.vector[1 + self._program.flat_maps :]
+            *made_at, outputs = self.position[1 + self._program.flat_maps :]
             self._made_at, self._given = tuple(made_at), outputs
             chain.seek(self._made_at)
             if outputs:
@@ -101,7 +101,7 @@ class RecordStream:
                 _warn_once(", ".join(map(value_text, legacy)))
             deque(itertools.islice(chain, outputs), maxlen=0)
         else:
-            chain.seek(self.vector)
+            chain.seek(self.position)
         self._chain = chain
         return chain
 

@@ -21,7 +21,7 @@ from gristmill._base.types import Int64Array
 from gristmill._engine import failures, starting
 from gristmill._engine.record_errors import NoOutput, Tally
 from gristmill._engine.stage_times import RECEIVE, StageTimes, each
-from gristmill._engine.state import Position
+from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Runnable
 from gristmill._engine.usage import NearUsage, Usage
 from gristmill._engine.workers import LauncherWorkers, Place, Workers
@@ -58,9 +58,9 @@ class _Running(NamedTuple):
     scheduler: _core.Scheduler
     workers: Workers
 
-    def go_to(self, position: Position) -> None:
+    def go_to(self, position: RunPosition) -> None:
         """Go on from another position."""
-        self.scheduler.reset(position.vectors, position.next_stream, position.ended)
+        self.scheduler.reset(position.positions, position.next_stream, position.ended)
 
 
 class RemoteRun:
@@ -72,7 +72,7 @@ class RemoteRun:
     def __init__(
         self,
         program: Runnable,
-        position: Position,
+        position: RunPosition,
         options: RemoteOptions,
         tally: Tally | None,
     ) -> None:
@@ -99,15 +99,15 @@ class RemoteRun:
         return self._options.workers
 
     @property
-    def position(self) -> Position:
+    def position(self) -> RunPosition:
         """After the last delivered output; asks no worker."""
         if self._running is None:
             return self._start_position
-        vectors, turn, ended = self._running.scheduler.position()
-        return Position(
+        positions, turn, ended = self._running.scheduler.position()
+        return RunPosition(
             self._start_position.worker_count,
             turn,
-            [tuple(vector.tolist()) for vector in vectors],
+            [tuple(stream_position.tolist()) for stream_position in positions],
             ended,
             self._tally.count if self._tally else 0,
             self._start_position.epoch,
@@ -192,7 +192,7 @@ class RemoteRun:
             return self._usage._replace(stages=stages)
         return self._usage
 
-    def restart(self, position: Position) -> None:
+    def restart(self, position: RunPosition) -> None:
         self.keys = NO_KEYS
         self._start_position = position
         if self._running is not None:
@@ -208,7 +208,7 @@ class RemoteRun:
             self._running.workers.close()
             self._running = None
 
-    def _first_due(self, running: _Running, timeout_s: float) -> _core.Due:
+    def _first_due(self, running: _Running, timeout_s: float) -> _core.NextResult:
         if self._options.place is None:
             due = starting.first_due(running.scheduler, timeout_s)
         else:
@@ -235,7 +235,7 @@ class RemoteRun:
             self._successor.workers.close()
             self._successor = None
 
-    def _bring(self, position: Position, before: Workers | None) -> _Running:
+    def _bring(self, position: RunPosition, before: Workers | None) -> _Running:
         """A scheduler and its workers; `before` are those that they will follow."""
         nesting.check_may_start_workers()
         program, options = self._program, self._options
@@ -251,10 +251,10 @@ class RemoteRun:
             max_restarts=options.max_restarts,
             memory_limit=options.memory_limit,
             lengths=[program.stream_length(s) for s in range(position.streams)],
-            starts=position.vectors,
+            positions=position.positions,
             next_stream=position.next_stream,
             ended=position.ended,
-            cursor_capacity=program.vector_capacity,
+            position_capacity=program.position_capacity,
             slow_s=SLOW_S if options.stall_timeout >= 0 else -1.0,
         )
         workers: Workers
@@ -266,7 +266,7 @@ class RemoteRun:
         workers.start()
         return _Running(scheduler, workers)
 
-    def _deliver(self, running: _Running, due: _core.Due) -> Any:
+    def _deliver(self, running: _Running, due: _core.NextResult) -> Any:
         times = self._times
         times.left -= 1
         received = running.workers.received
@@ -304,7 +304,7 @@ class RemoteRun:
             self._tally.account((records, failures.unpack_failure(last)), failure)
         return element, failure
 
-    def _slow(self, workers: Workers, due: _core.Due) -> None:
+    def _slow(self, workers: Workers, due: _core.NextResult) -> None:
         log.warning(
             "Worker %d %s of stream %d for %.3g s already; the units before took "
             "%.3g s on average.\n%s",
@@ -316,7 +316,7 @@ class RemoteRun:
             workers.doing(due.worker),
         )
 
-    def _stalled(self, workers: Workers, due: _core.Due) -> None:
+    def _stalled(self, workers: Workers, due: _core.NextResult) -> None:
         seconds = self._options.stall_timeout
         if due.worker < 0:
             log.warning(
@@ -343,7 +343,7 @@ class RemoteRun:
             workers.kill(due.worker)
 
 
-def too_full(due: _core.Due, one: str, many: str, copy: str) -> ArenaFull:
+def too_full(due: _core.NextResult, one: str, many: str, copy: str) -> ArenaFull:
     """What to raise where there is no room for an output.
 
     `one`, with its article, and `many` are what the caller calls outputs; `copy` is
@@ -366,14 +366,14 @@ def gone(owner: int) -> RuntimeError:
     return RuntimeError("The iterator was closed while it was waited for.")
 
 
-def _occupation(due: _core.Due) -> str:
+def _occupation(due: _core.NextResult) -> str:
     """What a worker does that keeps the consumer waiting."""
     if due.idle:
         return "has not begun the next one"
     return f"works on record {due.record}" if due.record >= 0 else "works on a unit"
 
 
-def _death(due: _core.Due, max_restarts: int, program: Runnable) -> str:
+def _death(due: _core.NextResult, max_restarts: int, program: Runnable) -> str:
     said, status = due.text.strip(), due.wait_status
     if status is not None and status < 0:  # Nobody can tell.
         status = None

@@ -11,7 +11,7 @@ QUIET_S = 1.0
 STEP_S = 0.2
 
 
-def first_due(scheduler: _core.Scheduler, timeout_s: float) -> _core.Due:
+def first_due(scheduler: _core.Scheduler, timeout_s: float) -> _core.NextResult:
     """What `scheduler.next(timeout_s)` finds, the first time.
 
     Until a process is there, a line on a terminal or in a notebook says for how long

@@ -14,9 +14,9 @@ import operator
 from typing import Any
 
 from gristmill._engine.program import Program
+from gristmill._engine.stream import Position
 from gristmill.errors import StateMismatch
 
-Vector = tuple[int, ...]
 FORMAT = 1
 # Of states of later epochs, which releases without epochs must refuse.
 EPOCH_FORMAT = 2
@@ -25,13 +25,13 @@ SPOILT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclasses.dataclass
-class Position:
-    """Where an iterator stands.
+class RunPosition:
+    """The position of an iterator, which takes its outputs from streams in turn.
 
     Attributes:
         worker_count: As the checkpoint says it; fixed when the run began.
         next_stream: The one that gives the next output.
-        vectors: Position of each stream after its last delivered output.
+        positions: The position of each stream after its last delivered output.
         ended: Which streams gave all they have.
         errors: Bad records that were passed over on the way here.
         epoch: Of the loader, see its `set_epoch`.
@@ -39,7 +39,7 @@ class Position:
 
     worker_count: int
     next_stream: int
-    vectors: list[Vector]
+    positions: list[Position]
     ended: list[bool]
     errors: int = 0
     epoch: int = 0
@@ -47,11 +47,11 @@ class Position:
     @property
     def streams(self) -> int:
         """How many streams there are."""
-        return len(self.vectors)
+        return len(self.positions)
 
     def pass_turn(self) -> None:
         """Make the stream behind the next one the next one."""
-        self.next_stream = (self.next_stream + 1) % len(self.vectors)
+        self.next_stream = (self.next_stream + 1) % len(self.positions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,23 +70,26 @@ class Pipeline:
     data_source: str
     widened: bool
 
-    def with_replay(self, here: Vector, replay: list[int] | None = None) -> Vector:
-        """A stream's whole position: opaque ones end with where replay begins.
+    def with_replay(
+        self, position: Position, replay: list[int] | None = None
+    ) -> Position:
+        """Return a stream's position with the start of its replay, if it is opaque.
 
-        That is a position and the outputs since; by default here, and none.
+        That is a position and the number of outputs since; by default this position
+        and 0.
         """
         if not self.program.opaque:
-            return here
-        return here + (tuple(replay) if replay else (*here, 0))
+            return position
+        return position + (tuple(replay) if replay else (*position, 0))
 
-    def start(self, worker_count: int, streams: int, epoch: int = 0) -> Position:
+    def start(self, worker_count: int, streams: int, epoch: int = 0) -> RunPosition:
         """The position before the first output."""
         zero = self.with_replay((0,) * (1 + self.program.flat_maps))
         begun = [zero] * streams, [False] * streams
-        return Position(worker_count, 0, *begun, epoch=epoch)
+        return RunPosition(worker_count, 0, *begun, epoch=epoch)
 
 
-def encode(pipeline: Pipeline, position: Position) -> bytes:
+def encode(pipeline: Pipeline, position: RunPosition) -> bytes:
     """The checkpoint's bytes."""
     form = _nested if pipeline.program.flat_maps else _version_2
     state = form(pipeline, position)
@@ -97,7 +100,7 @@ def encode(pipeline: Pipeline, position: Position) -> bytes:
     return json.dumps(state, indent=4).encode()
 
 
-def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> Position:
+def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> RunPosition:
     """The position that a checkpoint describes.
 
     Without `validate` it may name another sampler or data source.
@@ -125,9 +128,9 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> Position:
         form = _from_nested if pipeline.program.flat_maps else _from_version_2
         position = form(pipeline, state, more)
         replay = more.get("replay")
-        position.vectors = [
+        position.positions = [
             pipeline.with_replay(here, replay and replay[stream])
-            for stream, here in enumerate(position.vectors)
+            for stream, here in enumerate(position.positions)
         ]
         _check_form(pipeline, position)
     except StateMismatch:
@@ -155,7 +158,7 @@ def _count(more: dict[str, Any], name: str) -> int:
     return count
 
 
-def check_streams(position: Position, wanted: int | None) -> None:
+def check_streams(position: RunPosition, wanted: int | None) -> None:
     """Refuse a position in another number of streams than a loader was made with.
 
     Raises:
@@ -170,15 +173,15 @@ def check_streams(position: Position, wanted: int | None) -> None:
         )
 
 
-def _version_2(pipeline: Pipeline, position: Position) -> dict[str, Any]:
+def _version_2(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
     shards = pipeline.program.shard.shard_count
     stride = position.streams * shards
     offset = pipeline.program.shard.shard_index - stride
     return {
         "version": 2,
         "last_seen_indices": {
-            str(i): offset + i * shards + vector[0] * stride
-            for i, vector in enumerate(position.vectors)
+            str(i): offset + i * shards + stream_position[0] * stride
+            for i, stream_position in enumerate(position.positions)
         },
         "last_worker_index": position.next_stream - 1,
         "worker_count": position.worker_count,
@@ -189,7 +192,7 @@ def _version_2(pipeline: Pipeline, position: Position) -> dict[str, Any]:
 
 def _from_version_2(
     pipeline: Pipeline, state: dict[str, Any], more: dict[str, Any]
-) -> Position:
+) -> RunPosition:
     worker_count = int(state["worker_count"])
     streams = int(more.get("streams", max(worker_count, 1)))
     if worker_count < 0 or streams < 1:
@@ -198,15 +201,18 @@ def _from_version_2(
     stride = streams * shards
     offset = stride - pipeline.program.shard.shard_index
     seen = state["last_seen_indices"]
-    vectors: list[Vector] = [
+    positions: list[Position] = [
         ((int(seen[str(i)]) + offset - i * shards) // stride,) for i in range(streams)
     ]
     turn = (int(state["last_worker_index"]) + 1) % streams
-    return Position(worker_count, turn, vectors, [False] * streams)
+    return RunPosition(worker_count, turn, positions, [False] * streams)
 
 
-def _nested(pipeline: Pipeline, position: Position) -> dict[str, Any]:
-    states = [_nest(vector, pipeline.program.flat_maps) for vector in position.vectors]
+def _nested(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
+    states = [
+        _nest(stream_position, pipeline.program.flat_maps)
+        for stream_position in position.positions
+    ]
     if position.worker_count == 0 and position.streams == 1:
         return states[0]
     return {
@@ -219,29 +225,29 @@ def _nested(pipeline: Pipeline, position: Position) -> dict[str, Any]:
     }
 
 
-def _nest(vector: Vector, flat_maps: int) -> dict[str, Any]:
-    state: dict[str, Any] = {"next_index": vector[0]}
-    for given in vector[1 : 1 + flat_maps]:
+def _nest(stream_position: Position, flat_maps: int) -> dict[str, Any]:
+    state: dict[str, Any] = {"next_index": stream_position[0]}
+    for given in stream_position[1 : 1 + flat_maps]:
         state = {"parent": state, "next_index_in_buffer": given}
     return state
 
 
 def _from_nested(
     pipeline: Pipeline, state: dict[str, Any], more: dict[str, Any]
-) -> Position:
+) -> RunPosition:
     states = state.get("iterators_in_use_states", [state])
-    vectors = [_unnest(nested, pipeline.program.flat_maps) for nested in states]
+    positions = [_unnest(nested, pipeline.program.flat_maps) for nested in states]
     if "iterators_in_use_states" not in state:
-        return Position(0, 0, vectors, [False])
-    return Position(
+        return RunPosition(0, 0, positions, [False])
+    return RunPosition(
         int(more.get("worker_count", len(states))),
         int(state["next_index_in_cycle"]),
-        vectors,
+        positions,
         [bool(e) for e in state["exhausted"]],
     )
 
 
-def _unnest(state: dict[str, Any], flat_maps: int) -> Vector:
+def _unnest(state: dict[str, Any], flat_maps: int) -> Position:
     given: list[int] = []
     for _ in range(flat_maps):
         given.append(int(state["next_index_in_buffer"]))
@@ -249,16 +255,20 @@ def _unnest(state: dict[str, Any], flat_maps: int) -> Vector:
     return (int(state["next_index"]), *reversed(given))
 
 
-def _more(pipeline: Pipeline, position: Position) -> dict[str, Any]:
+def _more(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
     """What Grain's formats cannot say; empty where they can say all."""
     more: dict[str, Any] = {}
     if position.streams != max(position.worker_count, 1):
         more["streams"] = position.streams
         if pipeline.program.flat_maps:
             more["worker_count"] = position.worker_count
-    if pipeline.program.opaque and any(vector[-1] for vector in position.vectors):
+    if pipeline.program.opaque and any(
+        stream_position[-1] for stream_position in position.positions
+    ):
         replay_at = 1 + pipeline.program.flat_maps
-        more["replay"] = [list(vector[replay_at:]) for vector in position.vectors]
+        more["replay"] = [
+            list(stream_position[replay_at:]) for stream_position in position.positions
+        ]
     if pipeline.widened:
         more["permutation"] = "complete"
     if position.errors:
@@ -268,26 +278,28 @@ def _more(pipeline: Pipeline, position: Position) -> dict[str, Any]:
     return more
 
 
-def _check_form(pipeline: Pipeline, position: Position) -> None:
+def _check_form(pipeline: Pipeline, position: RunPosition) -> None:
     """Refuse what is no position of these operations.
 
     Raises:
         TypeError: A number is none.
         ValueError: There are too many numbers or too few, or one is out of range.
     """
-    streams, length = position.streams, len(pipeline.start(0, 1).vectors[0])
+    streams, length = position.streams, len(pipeline.start(0, 1).positions[0])
     if not 0 <= position.next_stream < streams or len(position.ended) != streams:
         raise ValueError(
             f"turn {position.next_stream} and {position.ended} of {streams}"
         )
-    for vector in position.vectors:
+    for stream_position in position.positions:
         # The first one is checked against the length of the data.
-        numbers = [operator.index(number) for number in vector][1:]
-        if len(vector) != length or not all(0 <= n < 2**63 for n in numbers):
-            raise ValueError(f"position {list(vector)}, expected {length} integers")
+        numbers = [operator.index(number) for number in stream_position][1:]
+        if len(stream_position) != length or not all(0 <= n < 2**63 for n in numbers):
+            raise ValueError(
+                f"position {list(stream_position)}, expected {length} integers"
+            )
 
 
-def _check(pipeline: Pipeline, position: Position, more: dict[str, Any]) -> None:
+def _check(pipeline: Pipeline, position: RunPosition, more: dict[str, Any]) -> None:
     if pipeline.widened and more.get("permutation") != "complete":
         raise StateMismatch(
             "Checkpoint was saved by Grain for a shuffle over 4**k + 1 records, "
@@ -295,12 +307,12 @@ def _check(pipeline: Pipeline, position: Position, more: dict[str, Any]) -> None
             "Gristmill's order is complete and therefore another, so it cannot go "
             "on from there. Start this epoch again, or finish it with Grain."
         )
-    for i, vector in enumerate(position.vectors):
+    for i, stream_position in enumerate(position.positions):
         length = max(0, -(-(pipeline.program.length - i) // position.streams))
-        if not 0 <= vector[0] <= length:
+        if not 0 <= stream_position[0] <= length:
             raise IndexError(
-                f"Checkpoint `next_index` {vector[0]} is out of range for dataset of "
-                f"length {length}."
+                f"Checkpoint `next_index` {stream_position[0]} is out of range for"
+                f" dataset of length {length}."
             )
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.record_errors import RecordErrors
 
-Vector = tuple[int, ...]
+Position = tuple[int, ...]
 # An element, the keys of its records, and the stream's position behind it.
-Output = tuple[Any, Int64Array, Vector]
+Output = tuple[Any, Int64Array, Position]
 NO_KEYS: Int64Array = np.empty(0, np.int64)
 # Modules that make a `Runnable`.  Each adds itself, and launchers that start later
 # import it.
@@ -36,17 +36,17 @@ class Stream(Protocol):
     `alloc` gave when the output is written.
 
     Attributes:
-        vector: Position after the last output; what a checkpoint stores.
+        position: Position after the last output; what a checkpoint stores.
         keys: Record keys that the last output was made of, shape (k,).
         record_errors: Bad records passed over since the output before the last.
     """
 
-    vector: Vector
+    position: Position
     keys: Int64Array
     record_errors: RecordErrors
 
-    def seek(self, vector: Vector) -> None:
-        """Make the next output the one that follows position `vector`."""
+    def seek(self, position: Position) -> None:
+        """Make the next output the one after `position`."""
 
     def next(self, alloc: Alloc | None = None) -> Any:
         """The next output; its arrays come from `alloc` where they can.
@@ -56,7 +56,7 @@ class Stream(Protocol):
                 else: then there are record errors, and it goes on behind them.
             GiveUp: It met more bad records than one output may.
             Exception: What the user's code raised; the records of this output up
-                to the failing one count as consumed, and `vector` says so.
+                to the failing one count as consumed, and `position` says so.
         """
 
     def start_prefetch(self) -> None:
@@ -73,7 +73,7 @@ class Runnable(Protocol):
         streams: Interleaved streams that define the order.
         owned: Whether each stream is computed by one worker, from the beginning on.
         tolerant: Whether bad records are passed over.
-        vector_capacity: Integers that a stream's position takes, at most.
+        position_capacity: Most integers in a stream's position.
         unit_records: Records of a stream that a worker computes at a time; only
             where streams are not owned.
         many_outputs: Whether they are several outputs.
@@ -90,7 +90,7 @@ class Runnable(Protocol):
     @property
     def tolerant(self) -> bool: ...
     @property
-    def vector_capacity(self) -> int: ...
+    def position_capacity(self) -> int: ...
     @property
     def unit_records(self) -> int: ...
     @property

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.state import Position
-from gristmill._engine.stream import NO_KEYS, Vector, first_unpicklable
+from gristmill._engine.state import RunPosition
+from gristmill._engine.stream import NO_KEYS, Position, first_unpicklable
 
-HERE: Vector = (0,)
+HERE: Position = (0,)
 
 
 class NotTriedError(Exception):
@@ -29,7 +29,7 @@ class Cached:
 
     owned = True
     tolerant = False
-    vector_capacity = 1
+    position_capacity = 1
     unit_records = 1
     many_outputs = False
     in_this_process = "num_workers=0"
@@ -56,12 +56,12 @@ class CachedStream:
     """A stream of `Cached`.  See `gristmill._engine.stream.Stream`."""
 
     def __init__(self, program: Cached, stream: int) -> None:
-        self.vector = HERE
+        self.position = HERE
         self.keys: Int64Array = NO_KEYS
         self.record_errors = RecordErrors(stream)
         self._outputs = itertools.cycle(program.outputs)
 
-    def seek(self, vector: Vector) -> None:
+    def seek(self, position: Position) -> None:
         """Stay: all positions are one."""
 
     def next(self, alloc: Alloc | None = None) -> Any:
@@ -76,7 +76,7 @@ class CachedStream:
 
 def cached_run(outputs: tuple[Any, ...], workers: int) -> RemoteRun:
     """What gives some outputs again and again, from so many workers."""
-    position = Position(0, 0, [HERE] * workers, [False] * workers)
+    position = RunPosition(0, 0, [HERE] * workers, [False] * workers)
     options = RemoteOptions(
         workers=workers,
         buffer=1,

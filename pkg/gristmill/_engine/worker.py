@@ -22,9 +22,9 @@ from gristmill._engine.stage_times import REST, SEND, StageTimes
 from gristmill._engine.stream import (
     NO_KEYS,
     Output,
+    Position,
     Runnable,
     Stream,
-    Vector,
 )
 from gristmill._engine.unit_parts import UnitParts
 from gristmill._hot import run as hot_run
@@ -34,7 +34,7 @@ from gristmill.sources._share import share_among
 
 ALIGNMENT = 64
 # The position of a stream that has none: what it gives depends on requests alone.
-ANYWHERE: Vector = (0,)
+ANYWHERE: Position = (0,)
 
 
 def run_main(text: str) -> None:
@@ -89,7 +89,7 @@ class Result:
 
     Attributes:
         outputs: The outputs that are not handed over yet.
-        vector: The position after them.
+        position: The position after them.
         failure: The packed exception after them; None if there is none.
         ended: Whether the stream ends after them.
         moved: Whether the position after the outputs is not the end of the unit.  If
@@ -107,9 +107,9 @@ class Result:
     is_part = False
     leave: Callable[[], None] | None = None
 
-    def __init__(self, outputs: list[Output], vector: Vector) -> None:
+    def __init__(self, outputs: list[Output], position: Position) -> None:
         self.outputs = outputs
-        self.vector = vector
+        self.position = position
 
     @property
     def status(self) -> int:
@@ -132,13 +132,13 @@ class Server:
     ) -> None:
         self._program = program
         self._end = end
-        self._cursor_capacity = end.cursor_capacity
+        self._position_capacity = end.position_capacity
         self._max_unit_bytes = end.max_unit_bytes
         self._worker = worker
         self._streams: dict[int, Stream] = {}
         # Where the last unit of each stream that was computed here ended, and the
         # streams that stand there.
-        self._reached: dict[int, Vector] = {}
+        self._reached: dict[int, Position] = {}
         self._ready: set[int] = set()
         # For units of several outputs.
         self._parts: UnitParts | None = None
@@ -162,9 +162,9 @@ class Server:
                 traceback.print_exc()
         self._streams.clear()
 
-    def stands_at(self, stream: int, vector: Vector) -> bool:
+    def stands_at(self, stream: int, position: Position) -> bool:
         """Whether the last unit of a stream that was computed here ended there."""
-        return self._reached.get(stream) == vector
+        return self._reached.get(stream) == position
 
     def compute(self, unit: _core.Work, is_measured: bool = False) -> int:
         """Compute one unit and commit it, whatever the user's code does.
@@ -203,9 +203,9 @@ class Server:
             written = self._write(writer, result)
         if is_measured:
             hot_run.end(SEND, began)
-        self._reached[stream] = result.vector
+        self._reached[stream] = result.position
         if written is not None:
-            self._end.commit(result.status, *written, result.vector)
+            self._end.commit(result.status, *written, result.position)
         return outputs
 
     def _method_for(
@@ -217,7 +217,7 @@ class Server:
         sequential = kind is _core.UnitKind.SEQUENTIAL
         return self._next_output if sequential else self._answer
 
-    def _before(self, unit: _core.Work) -> Vector:
+    def _before(self, unit: _core.Work) -> Position:
         """Return the position at which a unit begins."""
         if unit.kind is _core.UnitKind.RANGE:
             return (unit.first,)
@@ -239,23 +239,23 @@ class Server:
             self._parts.begin(unit, result, stream if runs else None)
         last = first + unit.count
         going_on = True
-        while going_on and stream.vector[0] < last:
-            run = stream.next_run(last - stream.vector[0]) if runs else []
-            result.vector = stream.vector
+        while going_on and stream.position[0] < last:
+            run = stream.next_run(last - stream.position[0]) if runs else []
+            result.position = stream.position
             if not run:
                 going_on = self._extend(result, number, alloc)
             elif self._parts is None:
                 result.outputs += run
             else:
                 self._parts.add(run)
-        result.moved = result.vector[0] > last
+        result.moved = result.position[0] > last
         return result
 
     def _next_output(self, unit: _core.Work, alloc: Alloc) -> Result:
         """Compute what comes next in a stream that this worker owns."""
         number, proceed = unit.stream, unit.proceed
         if not proceed:
-            self._reached[number] = tuple(unit.cursor_in.tolist())
+            self._reached[number] = tuple(unit.position_before.tolist())
         before = self._reached[number]
         goes_on = proceed and number in self._ready
         stream = self._at(number, None if goes_on else before)
@@ -268,7 +268,7 @@ class Server:
     def _answer(self, unit: _core.Work, alloc: Alloc) -> Result:
         """Compute what a request asks for; the position means nothing."""
         stream: Any = self._at(unit.stream, None)
-        element = stream.answer(unit.cursor_in, alloc)
+        element = stream.answer(unit.position_before, alloc)
         result = Result([(element, NO_KEYS, ANYWHERE)], ANYWHERE)
         result.leave = stream.leave_slot
         return result
@@ -279,7 +279,7 @@ class Server:
         instead: Exception | NoOutput | None = None
         try:
             element = stream.next(alloc)
-            length, most = len(stream.vector), self._cursor_capacity
+            length, most = len(stream.position), self._position_capacity
             if length > most:
                 raise ValueError(
                     f"The position of stream {number} takes {8 * length} bytes after "
@@ -288,7 +288,7 @@ class Server:
                 )
             if self._program.tolerant:
                 element = element, self._told(stream)
-            result.outputs.append((element, stream.keys, stream.vector))
+            result.outputs.append((element, stream.keys, stream.position))
         except StopIteration:
             if not stream.record_errors.records:
                 result.ended = True
@@ -300,11 +300,11 @@ class Server:
             instead = error
         if instead is not None:
             result.failure = self._pack(instead, stream)
-        if len(stream.vector) <= self._cursor_capacity:
-            result.vector = stream.vector
+        if len(stream.position) <= self._position_capacity:
+            result.position = stream.position
         return instead is None
 
-    def _at(self, number: int, vector: Vector | None) -> Stream:
+    def _at(self, number: int, position: Position | None) -> Stream:
         """A stream; at a position, if one is given, else where it stands."""
         if self._refusal is not None:
             raise self._refusal
@@ -313,8 +313,8 @@ class Server:
         if stream is None:
             stream = self._program.open_stream(number, self._end.at_address)
             self._streams[number] = stream
-        if vector is not None:
-            stream.seek(vector)
+        if position is not None:
+            stream.seek(position)
         self._ready.add(number)
         return stream
 
@@ -358,7 +358,7 @@ class Server:
         """
         failure = None
         if result.failure is not None:
-            failure = result.failure, result.vector
+            failure = result.failure, result.position
         try:
             used = slot_writer.encode(writer, result.outputs, failure)
         except slot_writer.NeedSpace as need:
@@ -394,14 +394,14 @@ class Server:
         """
         kept = max(len(result.outputs) * self._max_unit_bytes // nbytes, 1)
         result.outputs = result.outputs[:kept]
-        result.vector = result.outputs[-1][2]
+        result.position = result.outputs[-1][2]
         result.failure, result.ended, result.moved = None, False, True
 
     def _refuse(self, result: Result, error: Exception) -> None:
         """Cut a result before its first output that cannot be sent."""
         error.add_note("while sending an output from a worker to the loader's process")
         bad = next(i for i, output in enumerate(result.outputs) if not _sends(output))
-        element, _, result.vector = result.outputs[bad]
+        element, _, result.position = result.outputs[bad]
         result.outputs = result.outputs[:bad]
         result.failure = failures.pack_failure(error, self._worker)
         if self._program.tolerant:

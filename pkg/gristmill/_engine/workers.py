@@ -41,7 +41,7 @@ class Workers(Protocol):
     def ready(self) -> bool:
         """Whether all have started that are to, or as many as there is room for."""
 
-    def received(self, due: _core.Due) -> tuple[Any, Int64Array]:
+    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
         """The element of an output that is due, and its keys; large arrays are views.
 
         Of an output that is an error it is what the worker sent in its place.
@@ -155,7 +155,7 @@ class LauncherWorkers:
     def ready(self) -> bool:
         return all(alive for _, alive, _ in self._scheduler.processes())
 
-    def received(self, due: _core.Due) -> tuple[Any, Int64Array]:
+    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
         return received(self._scheduler, due)
 
     def doing(self, worker: int) -> str:
@@ -176,7 +176,9 @@ class LauncherWorkers:
         self._scheduler.close()
 
 
-def received(scheduler: _core.Scheduler, due: _core.Due) -> tuple[Any, Int64Array]:
+def received(
+    scheduler: _core.Scheduler, due: _core.NextResult
+) -> tuple[Any, Int64Array]:
     """What the slot of an output that is due holds, see `Workers.received`."""
     element, keys, _ = slot_reader.decode(
         due.address,

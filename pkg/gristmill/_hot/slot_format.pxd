@@ -30,7 +30,7 @@ cdef enum Kind:
 cdef struct Header:
     uint32_t magic
     uint32_t outputs
-    uint32_t vector_room  # Integers that each row has room for behind it.
+    uint32_t position_room  # Integers that each row has room for behind it.
     uint32_t status  # ERROR if the last output is one.
     uint64_t table  # Offset of the first row.
 
@@ -44,7 +44,7 @@ cdef struct Row:
     uint64_t rest_bytes
     uint64_t keys_at  # Record keys, int64.
     uint32_t n_keys
-    uint32_t vector_len  # Integers of the position after this output, int64.
+    uint32_t position_len  # Integers of the position after this output, int64.
 
 cdef inline cnp.ndarray view(
     uintptr_t address, cnp.dtype descr, int n, const cnp.npy_intp* dims

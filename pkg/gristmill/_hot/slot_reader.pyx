@@ -159,7 +159,7 @@ cdef object _element(Reader reader, const Row* row):
 def decode(
     uintptr_t address, uint64_t used, int64_t index, base_factory, uint64_t copy_limit
 ):
-    """Read one output: ``(element, keys, vector)``.
+    """Read one output: ``(element, keys, position)``.
 
     Args:
         address: Where the slot begins.
@@ -181,7 +181,7 @@ def decode(
     cdef cnp.npy_intp n_keys, length, room
     cdef uint64_t width
     cdef object element
-    cdef cnp.ndarray keys, vector
+    cdef cnp.ndarray keys, position
     reader.slot = <const char*>address
     reader.used = used
     reader.base_factory = base_factory
@@ -191,13 +191,13 @@ def decode(
     header = <const Header*>reader.at(0, sizeof(Header))
     if header.magic != MAGIC or index < 0 or index >= header.outputs:
         raise ValueError(f"output {index} is not in the slot")
-    width = sizeof(Row) + 8 * <uint64_t>header.vector_room
+    width = sizeof(Row) + 8 * <uint64_t>header.position_room
     row = <const Row*>reader.at(header.table + index * width, width)
-    length, room = row.vector_len, header.vector_room
+    length, room = row.position_len, header.position_room
     if length > room:
         raise ValueError(f"a position of {length} integers in a row with {room}")
-    vector = cnp.PyArray_EMPTY(1, &length, cnp.NPY_INT64, 0)
-    memcpy(cnp.PyArray_DATA(vector), <const char*>row + sizeof(Row), 8 * length)
+    position = cnp.PyArray_EMPTY(1, &length, cnp.NPY_INT64, 0)
+    memcpy(cnp.PyArray_DATA(position), <const char*>row + sizeof(Row), 8 * length)
     n_keys = row.n_keys
     keys = cnp.PyArray_EMPTY(1, &n_keys, cnp.NPY_INT64, 0)
     memcpy(
@@ -209,4 +209,4 @@ def decode(
         )
     else:
         element = _element(reader, row)
-    return element, keys, vector
+    return element, keys, position

@@ -254,22 +254,22 @@ cdef int _encode_one(
 
 
 cdef int _finish_row(
-    SlotWriter writer, Py_ssize_t offset, Row* row, object vector, Py_ssize_t room
+    SlotWriter writer, Py_ssize_t offset, Row* row, object position, Py_ssize_t room
 ) except -1:
     """Stores a row and its position, if the slot reaches so far."""
-    cdef Py_ssize_t i, n = len(vector)
+    cdef Py_ssize_t i, n = len(position)
     cdef char* to = writer._at(offset, sizeof(Row) + 8 * room)
     cdef int64_t* numbers = <int64_t*>(to + sizeof(Row))
     if to is NULL:
         return 0
-    row.vector_len = <uint32_t>n
+    row.position_len = <uint32_t>n
     memcpy(to, row, sizeof(Row))
-    if type(vector) is tuple:
+    if type(position) is tuple:
         for i in range(n):
-            numbers[i] = (<tuple>vector)[i]
+            numbers[i] = (<tuple>position)[i]
     else:
-        vector = np.ascontiguousarray(vector, np.int64)
-        memcpy(numbers, cnp.PyArray_DATA(<cnp.ndarray>vector), 8 * n)
+        position = np.ascontiguousarray(position, np.int64)
+        memcpy(numbers, cnp.PyArray_DATA(<cnp.ndarray>position), 8 * n)
     memset(numbers + n, 0, 8 * (room - n))
     return 0
 
@@ -283,23 +283,23 @@ cdef int _encode_all(SlotWriter writer, list outputs, tuple failure) except -1:
     cdef char* to
     writer._placed.clear()
     writer._placed_end = 0
-    for _, _, vector in outputs if failure is None else [*outputs, (0, *failure)]:
-        room = max(room, <Py_ssize_t>len(vector))
+    for _, _, position in outputs if failure is None else [*outputs, (0, *failure)]:
+        room = max(room, <Py_ssize_t>len(position))
     width = sizeof(Row) + 8 * room
     header.magic = MAGIC
     header.outputs = n
-    header.vector_room = room
+    header.position_room = room
     header.status = 0 if failure is None else ERROR
     header.table = at = writer._take(n * width, 8)
-    for element, keys, vector in outputs:
+    for element, keys, position in outputs:
         _encode_one(writer, element, keys, layouts, &row)
-        _finish_row(writer, at, &row, vector, room)
+        _finish_row(writer, at, &row, position, room)
         at += width
     if failure is not None:
-        error, vector = failure
+        error, position = failure
         row = Row(0, 0, ERROR, 0, PyBytes_GET_SIZE(error), 0, 0, 0)
         row.rest_at = writer._put(PyBytes_AS_STRING(error), row.rest_bytes, 8)
-        _finish_row(writer, at, &row, vector, room)
+        _finish_row(writer, at, &row, position, room)
     to = writer._at(0, sizeof(Header))
     if to is not NULL:
         memcpy(to, &header, sizeof(Header))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._engine import worker
-from gristmill._engine.stream import Runnable, Vector
+from gristmill._engine.stream import Position, Runnable
 from gristmill._hot import slot_writer
 from gristmill._ray.metrics import Load
 from gristmill._workers import nesting, settings
@@ -47,7 +47,7 @@ class Task(NamedTuple):
     first: int
     records: int
     attempt: int
-    before: Vector
+    before: Position
 
 
 class Answer(NamedTuple):
@@ -55,16 +55,16 @@ class Answer(NamedTuple):
 
     Attributes:
         status: One of `_core.STATUS_*`.
-        vectors: Positions after each output; the failure's, if any, is `vector`.
-        vector: The position after all.
+        positions: Positions after each output; the failure's, if any, is `position`.
+        position: The position after all.
         failure: What went wrong behind the outputs, packed.
         payload: The outputs, and the failure as the last of them, as a slot has them.
         load: How long it took, and what the actor does otherwise.
     """
 
     status: int
-    vectors: list[Vector]
-    vector: Vector
+    positions: list[Position]
+    position: Position
     failure: bytes | None
     payload: Bytes
     load: Load
@@ -153,20 +153,20 @@ class WorkerActor:
                 program = worker.load(fd)
         finally:
             os.close(fd)
-        slot = _Slot(program.vector_capacity)
+        slot = _Slot(program.position_capacity)
         return _Server(program, slot, self._number, self._sharing)
 
 
 class _Slot:
     """The memory that a unit is written to: what `_core.WorkerEnd` is to a process."""
 
-    def __init__(self, cursor_capacity: int) -> None:
-        self.cursor_capacity = cursor_capacity
+    def __init__(self, position_capacity: int) -> None:
+        self.position_capacity = position_capacity
         self._record = ctypes.c_int64(-1)
         # Where a stream stores the record that it works on.
         self.at_address = ctypes.addressof(self._record)
         self.capacity = 0
-        self.committed: tuple[int, int, int, Vector] = (0, 0, 0, ())
+        self.committed: tuple[int, int, int, Position] = (0, 0, 0, ())
         self.need(FIRST_BYTES)
 
     def need(self, nbytes: int) -> int:
@@ -177,8 +177,8 @@ class _Slot:
             self.capacity = nbytes
         return int(self._memory.ctypes.data) + self._skip
 
-    def commit(self, status: int, outputs: int, used: int, vector: Vector) -> None:
-        self.committed = status, outputs, used, vector
+    def commit(self, status: int, outputs: int, used: int, position: Position) -> None:
+        self.committed = status, outputs, used, position
 
     def written(self) -> Bytes:
         """What was committed; overwritten by the next unit."""
@@ -196,7 +196,7 @@ class _Unit:
         self.first, self.count = task.first, task.records
         self.attempt = task.attempt
         self.proceed = proceed
-        self.cursor_in = np.array(task.before, np.int64)
+        self.position_before = np.array(task.before, np.int64)
         self.address, self.capacity = slot.need(0), slot.capacity
 
 
@@ -210,7 +210,7 @@ class _Server(worker.Server):
         end: Any = slot
         super().__init__(program, end, number, actors)
         self._slot = slot
-        self._vectors: list[Vector] = []
+        self._positions: list[Position] = []
         self._failure: bytes | None = None
         self._first_s: float | None = None
         self._busy_s = 0.0
@@ -219,11 +219,11 @@ class _Server(worker.Server):
         began = time.perf_counter()
         unit: Any = _Unit(task, self._slot, self.stands_at(task.stream, task.before))
         self.compute(unit)
-        status, outputs, _, vector = self._slot.committed
-        vectors = self._vectors[: outputs - (self._failure is not None)]
+        status, outputs, _, position = self._slot.committed
+        positions = self._positions[: outputs - (self._failure is not None)]
         payload = self._slot.written()
         load = self._load(began)
-        return Answer(status, vectors, vector, self._failure, payload, load)
+        return Answer(status, positions, position, self._failure, payload, load)
 
     def close(self) -> None:
         """Stop reading ahead."""
@@ -243,7 +243,7 @@ class _Server(worker.Server):
         result: worker.Result,
         memory: Bytes | None = None,
     ) -> tuple[int, int] | None:
-        self._vectors = [vector for _, _, vector in result.outputs]
+        self._positions = [position for _, _, position in result.outputs]
         written = super()._write(writer, result, memory)
         self._failure = result.failure
         return written

@@ -24,7 +24,7 @@ from typing import Any
 
 from gristmill import _core
 from gristmill._base.types import Int64Array
-from gristmill._engine.stream import NO_KEYS, Vector
+from gristmill._engine.stream import NO_KEYS, Position
 from gristmill._engine.usage import Usage
 from gristmill._engine.workers import COPIED_LEAF_BYTES, received
 from gristmill._hot import slot_reader, slot_writer
@@ -59,7 +59,7 @@ class RayLanes:
     def ready(self) -> bool:
         return True
 
-    def received(self, due: _core.Due) -> tuple[Any, Int64Array]:
+    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
         return self._lanes.received(due)
 
     def doing(self, worker: int) -> str:
@@ -115,7 +115,7 @@ class _Lanes:
         """End the actor that a lane asks."""
         self.pool.end(self._named(lane))
 
-    def received(self, due: _core.Due) -> tuple[Any, Int64Array]:
+    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
         """See `gristmill._engine.workers.Workers.received`."""
         element, keys = received(self._scheduler, due)
         if due.error:
@@ -167,24 +167,26 @@ class _Lanes:
         """Be one generation of a worker; returns whether there is no more to do."""
         end = _core.WorkerEnd(self._arena_fd, self._calls_fd, lane, generation)
         self._scheduler.on_started(lane, generation, self._owner)
-        reached: dict[int, Vector] = {}
+        reached: dict[int, Position] = {}
         while unit := end.claim():
             answer = self._ask(lane, unit, reached)
             if answer is None:
                 return False
             self._commit(end, unit, answer)
-            reached[unit.stream] = answer.vector
+            reached[unit.stream] = answer.position
         return True
 
     def _ask(
-        self, lane: int, unit: _core.Work, reached: dict[int, Vector]
+        self, lane: int, unit: _core.Work, reached: dict[int, Position]
     ) -> Answer | None:
         """What a unit comes to; None where its actor was lost, or there is none."""
         sequential = unit.kind is _core.UnitKind.SEQUENTIAL
-        before: Vector = ()
+        before: Position = ()
         if sequential:
             live = unit.proceed and unit.stream in reached
-            before = reached[unit.stream] if live else tuple(unit.cursor_in.tolist())
+            before = (
+                reached[unit.stream] if live else tuple(unit.position_before.tolist())
+            )
         task = Task(
             unit.stream, sequential, unit.first, unit.count, unit.attempt, before
         )
@@ -195,7 +197,7 @@ class _Lanes:
                 return None
             if isinstance(found, Computed):
                 answer = found.answer
-                made, size = len(answer.vectors), len(answer.payload)
+                made, size = len(answer.positions), len(answer.payload)
                 here = time.perf_counter()
                 call = Call(asked, found.ready, here, made, size, answer.load)
                 self.flow.answered(found.actor, call)
@@ -207,12 +209,12 @@ class _Lanes:
 
     def _commit(self, end: _core.WorkerEnd, unit: _core.Work, answer: Answer) -> None:
         self._payloads.keep(unit.stream, unit.id, answer.payload)
-        outputs = [(2 * unit.id, NO_KEYS, vector) for vector in answer.vectors]
+        outputs = [(2 * unit.id, NO_KEYS, position) for position in answer.positions]
         if outputs:
             outputs[-1] = 2 * unit.id + 1, *outputs[-1][1:]
         failure = None
         if answer.failure is not None:
-            failure = answer.failure, answer.vector
+            failure = answer.failure, answer.position
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
         try:
             used = slot_writer.encode(writer, outputs, failure)
@@ -223,7 +225,7 @@ class _Lanes:
             writer = slot_writer.SlotWriter(address, need.bytes)
             used = slot_writer.encode(writer, outputs, failure)
         count = len(outputs) + (failure is not None)
-        end.commit(answer.status, count, used, answer.vector)
+        end.commit(answer.status, count, used, answer.position)
 
     def _answer_calls(self) -> None:
         try:

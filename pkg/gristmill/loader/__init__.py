@@ -253,17 +253,17 @@ class DataLoader(Epochs, Shown[T]):
             worker_init_fn=self._worker_init_fn,
         )
 
-    def _restore(self, state: bytes, validate: bool = True) -> states.Position:
+    def _restore(self, state: bytes, validate: bool = True) -> states.RunPosition:
         position = states.decode(self._pipeline, state, validate)
         states.check_streams(position, self._explicit_streams)
         return position
 
-    def _program_for(self, position: states.Position) -> compilation.LoaderProgram:
+    def _program_for(self, position: states.RunPosition) -> compilation.LoaderProgram:
         same = position.streams == self._program.streams
         program = self._program if same else self._compile(position.streams)
         return compilation.in_epoch(program, position.epoch)
 
-    def _run(self, position: states.Position, tally: Tally) -> LocalRun | RemoteRun:
+    def _run(self, position: states.RunPosition, tally: Tally) -> LocalRun | RemoteRun:
         program = self._program_for(position)
         if self._remote.workers == 0 and self._remote.place is None:
             return LocalRun(program, position, tally, program.computes_ahead)

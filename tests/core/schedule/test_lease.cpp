@@ -27,7 +27,7 @@ struct Bench {
     control.workers = 2;
     control.units = kUnits;
     control.streams = 2;
-    control.cursor_capacity = capacity;
+    control.position_capacity = capacity;
     for (std::uint32_t w = 0; w < 2; ++w) {
       (new (&region.cell(w)) Cell{})->admitted = 1;
     }
@@ -75,7 +75,7 @@ void the_oldest_unit_is_claimed_first() {
   CHECK_EQ(work->id, second);
   CHECK_EQ(work->first, 7);
   CHECK_EQ(work->count, 3);
-  CHECK(work->cursor_in == std::vector<std::int64_t>({7, 70}));
+  CHECK(work->position_before == std::vector<std::int64_t>({7, 70}));
   CHECK(work->capacity >= 5000);
   CHECK(bench.table->held_by(1) == std::vector<std::uint64_t>{second});
   CHECK(!bench.table->withdraw_free(second));
@@ -86,7 +86,7 @@ void the_oldest_unit_is_claimed_first() {
   CHECK(commit.status == UnitStatus::kEnd);
   CHECK_EQ(commit.outputs, 2U);
   CHECK_EQ(commit.bytes, 123U);
-  CHECK(commit.cursor_out == Cursor({10, 100}));
+  CHECK(commit.position_after == Position({10, 100}));
   CHECK_EQ(end.claim()->id, third);
 }
 
@@ -108,15 +108,15 @@ void owned_units_wait_for_their_owner_and_go_on() {
   // A new process has no live state: it begins where it is told to.
   Lease& lease = bench.table->at(second);
   ++lease.attempts;
-  const Cursor after_first =
-      bench.table->commit_of(bench.table->at(first)).cursor_out;
+  const Position after_first =
+      bench.table->commit_of(bench.table->at(first)).position_after;
   CHECK(bench.table->free_again(lease, &after_first));
   WorkerEnd successor(bench.region, -1, 1, 1);
   work = successor.claim();
   CHECK_EQ(work->id, second);
   CHECK_EQ(work->attempt, 1U);
   CHECK(!work->proceed);
-  CHECK(work->cursor_in == std::vector<std::int64_t>({8, 80}));
+  CHECK(work->position_before == std::vector<std::int64_t>({8, 80}));
 }
 
 void a_need_is_granted_or_lost() {
@@ -164,22 +164,22 @@ void a_withdrawn_unit_is_collected_after_its_commit() {
 void each_position_has_its_own_length() {
   for (const std::uint32_t capacity : {8U, 9U, 3000U}) {
     Bench bench(capacity);
-    Cursor longest(capacity, 5);
+    Position longest(capacity, 5);
     Lease lease;
-    std::vector<Cursor> sent = {{1}, longest, {2, 3}};
-    for (const Cursor& vector : sent) {
+    std::vector<Position> sent = {{1}, longest, {2, 3}};
+    for (const Position& position : sent) {
       lease.slot = bench.arena.take(5000);
-      CHECK(bench.table->publish(lease, vector) != 0);
+      CHECK(bench.table->publish(lease, position) != 0);
     }
     WorkerEnd end(bench.region, -1, 0, 1);
-    for (Cursor vector : sent) {
+    for (Position position : sent) {
       auto work = end.claim();
-      CHECK(work->cursor_in == vector);
-      std::ranges::reverse(vector);
-      vector.resize(capacity + 1 - vector.size(), -1);
-      end.commit(*work, UnitStatus::kOk, 0, 0, vector);
-      CHECK(bench.table->commit_of(bench.table->at(work->id)).cursor_out ==
-            vector);
+      CHECK(work->position_before == position);
+      std::ranges::reverse(position);
+      position.resize(capacity + 1 - position.size(), -1);
+      end.commit(*work, UnitStatus::kOk, 0, 0, position);
+      CHECK(bench.table->commit_of(bench.table->at(work->id)).position_after ==
+            position);
     }
   }
 }

@@ -20,13 +20,13 @@ struct Bench {
                   .value()),
         region(arena->base()),
         order(kind, 1, std::vector<std::int64_t>(streams, -1),
-              {std::vector<Cursor>(streams, Cursor{0}), 0,
+              {std::vector<Position>(streams, Position{0}), 0,
                std::vector<bool>(streams, false)}),
         workers(streams) {
     Control& control = *new (arena->base()) Control{};
     control.workers = control.streams = streams;
     control.units = kUnits;
-    control.cursor_capacity = 2;
+    control.position_capacity = 2;
     for (std::uint32_t i = 0; i < kUnits; ++i) new (&region.unit(i)) Unit{};
     leases = std::make_unique<LeaseTable>(region, arena->fd());
     policy = std::make_unique<MemoryPolicy>(Region(arena->base()), *arena,
@@ -40,7 +40,7 @@ struct Bench {
     lease.slot = policy->slot_for_next();
     if (lease.slot == nullptr) return 0;
     const std::uint64_t id = leases->publish(lease, {0});
-    order.published(stream, id, lease.count);
+    order.add_unit(stream, id, lease.count);
     return id;
   }
 
@@ -173,13 +173,13 @@ void refused_units_are_freed_from_one_on() {
     bench.set(ids[i], UnitState::kCommitted, 0);
   }
   bench.set(ids[1], UnitState::kLeased, 0);
-  const Cursor begins = {7};
+  const Position begins = {7};
   bench.policy->retry_refused(bench.order.stream(0), 0, &begins);
   CHECK(bench.state(ids[0]) == UnitState::kFree);
   CHECK(bench.state(ids[1]) == UnitState::kLeased);
   CHECK(bench.state(ids[2]) == UnitState::kFree);
-  CHECK_EQ(*bench.region.cursor_in(bench.leases->at(ids[0]).cell), 7);
-  CHECK_EQ(*bench.region.cursor_in(bench.leases->at(ids[2]).cell), 0);
+  CHECK_EQ(*bench.region.position_before(bench.leases->at(ids[0]).cell), 7);
+  CHECK_EQ(*bench.region.position_before(bench.leases->at(ids[2]).cell), 0);
 }
 
 }  // namespace

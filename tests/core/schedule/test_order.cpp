@@ -11,7 +11,7 @@ int publish_one(Order& order, std::uint64_t id) {
   const int s = order.choose();
   if (s < 0) return s;
   const auto stream = static_cast<std::uint32_t>(s);
-  order.published(stream, id, order.plan(stream).count);
+  order.add_unit(stream, id, order.plan(stream).count);
   return s;
 }
 
@@ -28,7 +28,7 @@ void an_opened_unit_counts_until_it_is_delivered() {
   Order order(UnitKind::kRange, 2, {-1, -1, -1},
               {{{0}, {0}, {0}}, 0, {false, false, false}});
   for (std::uint64_t id = 1; id <= 4; ++id) publish_one(order, id);
-  order.opened(0);
+  order.open_unit(0, {2});
   // Stream 0 has one unit open and one ahead, the others one ahead.
   CHECK_EQ(publish_one(order, 5), 1);
   CHECK_EQ(publish_one(order, 6), 2);
@@ -38,15 +38,15 @@ void an_opened_unit_counts_until_it_is_delivered() {
 void the_last_unit_is_short_and_the_stream_ends() {
   Order order(UnitKind::kRange, 4, {10}, {{{3}}, 0, {false}});
   CHECK_EQ(order.plan(0).first, 3);
-  order.published(0, 1, order.plan(0).count);
+  order.add_unit(0, 1, order.plan(0).count);
   CHECK_EQ(order.plan(0).first, 7);
   CHECK_EQ(order.plan(0).count, 3);
-  order.published(0, 2, 3);
+  order.add_unit(0, 2, 3);
   CHECK(!order.has_more(0));
-  order.opened(0);
-  order.opened(0);
+  order.open_unit(0, {7});
+  order.open_unit(0, {10});
   CHECK_EQ(order.due(), 0);
-  order.stream(0).open = false;
+  order.close_unit(0);
   CHECK_EQ(order.due(), -1);
   CHECK(order.stream(0).ended);
 }
@@ -55,19 +55,34 @@ void ended_streams_are_skipped() {
   Order order(UnitKind::kSequential, 1, {-1, -1, -1},
               {{{0}, {0}, {0}}, 0, {true, false, true}});
   CHECK_EQ(order.due(), 1);
-  order.step();
+  order.deliver({5});
   CHECK_EQ(order.due(), 1);
+  CHECK(order.position().positions == (std::vector<Position>{{0}, {5}, {0}}));
+}
+
+void an_opened_unit_moves_where_the_next_one_begins() {
+  Order order(UnitKind::kSequential, 1, {-1}, {{{0, 0}}, 0, {false}});
+  publish_one(order, 1);
+  order.open_part(0, {3, 1});
+  CHECK(order.stream(0).opened == (Position{3, 1}));
+  CHECK_EQ(order.pending(), std::size_t{1});
+  order.open_unit(0, {4, 2});
+  CHECK(order.stream(0).opened == (Position{4, 2}));
+  CHECK(order.stream(0).delivered == (Position{0, 0}));
+  CHECK_EQ(order.pending(), std::size_t{0});
+  order.seal(0);
+  CHECK(!order.has_more(0));
 }
 
 void withdrawn_units_are_planned_again() {
   Order order(UnitKind::kRange, 4, {20}, {{{0}}, 0, {false}});
   Lease lease = order.plan(0);
   lease.id = 1;
-  order.published(0, 1, lease.count);
-  order.unpublished(lease);
+  order.add_unit(0, 1, lease.count);
+  order.remove_youngest(lease);
   CHECK_EQ(order.plan(0).first, 0);
-  order.published(0, 2, 4);
-  order.published(0, 3, 4);
+  order.add_unit(0, 2, 4);
+  order.add_unit(0, 3, 4);
   order.restart(0, 2);
   CHECK_EQ(order.plan(0).first, 2);
   CHECK_EQ(order.pending(), std::size_t{0});
@@ -82,8 +97,8 @@ void a_stream_ends_behind_a_unit_that_cannot_be_computed() {
   CHECK_EQ(order.pending(), std::size_t{4});
   CHECK(!order.has_more(0));
   CHECK(order.seal_behind(1, 2).empty());
-  order.opened(0);
-  order.stream(0).open = false;
+  order.open_unit(0, {1});
+  order.close_unit(0);
   CHECK_EQ(order.due(), 1);
 }
 
@@ -94,6 +109,7 @@ int main() {
   an_opened_unit_counts_until_it_is_delivered();
   the_last_unit_is_short_and_the_stream_ends();
   ended_streams_are_skipped();
+  an_opened_unit_moves_where_the_next_one_begins();
   withdrawn_units_are_planned_again();
   a_stream_ends_behind_a_unit_that_cannot_be_computed();
 }

@@ -26,11 +26,11 @@ void delivers_parts_in_order(std::int64_t per_part) {
   const auto scheduler = make(config(UnitKind::kRange, 3, 4, 50, 16));
   WorkerThreads workers(*scheduler, in_parts(per_part));
   scheduler->start(&workers);
-  Next last;
+  NextResult last;
   CHECK(drain(*scheduler, kRepeat, &last) == expected_ranges(4, 50));
   CHECK(last.kind == NextKind::kEnd);
-  for (const Cursor& vector : scheduler->position().cursors) {
-    CHECK_EQ(vector[0], 50);
+  for (const Position& position : scheduler->position().positions) {
+    CHECK_EQ(position[0], 50);
   }
 }
 
@@ -56,7 +56,7 @@ void survives_exits(const std::function<Plant(std::uint64_t)>& draw,
   };
   WorkerThreads workers(*scheduler, job);
   scheduler->start(&workers);
-  Next last;
+  NextResult last;
   CHECK(drain(*scheduler, kRepeat, &last) == expected_ranges(4, 90));
   CHECK(last.kind == NextKind::kEnd);
   CHECK(workers.exits >= least_exits);
@@ -90,14 +90,14 @@ void what_kills_its_workers_is_given_up_behind_its_parts() {
   };
   WorkerThreads workers(*scheduler, job);
   scheduler->start(&workers);
-  Next last;
+  NextResult last;
   const auto seen = drain(*scheduler, kRepeat, &last);
   // Unit 2 has records 10 to 19; the last part that ends in it has 16 to 18.
   const auto all = expected_ranges(1, 40);
   CHECK(seen == std::vector<Seen>(all.begin(), all.begin() + 19));
   CHECK(last.kind == NextKind::kExited);
   CHECK_EQ(last.report.attempts, 2U);
-  CHECK_EQ(scheduler->position().cursors[0][0], 19);
+  CHECK_EQ(scheduler->position().positions[0][0], 19);
 }
 
 void goes_on_behind_an_error() {
@@ -124,12 +124,12 @@ struct Alone {
 
   void offer_part(std::int64_t first, std::int64_t last) {
     Values records;
-    std::vector<Values> vectors;
+    std::vector<Values> positions;
     for (auto i = first; i < last; ++i) {
       records.push_back(i);
-      vectors.push_back({i + 1});
+      positions.push_back({i + 1});
     }
-    const auto bytes = pack(0, records, vectors, kRepeat, false);
+    const auto bytes = pack(0, records, positions, kRepeat, false);
     std::memcpy(work->slot, bytes.data(), bytes.size());
     CHECK(end.offer_part(*work, static_cast<std::uint32_t>(records.size()),
                          bytes.size(), {last}));
@@ -137,11 +137,11 @@ struct Alone {
 
   void expect(std::int64_t first, std::int64_t last) {
     for (auto i = first; i < last; ++i) {
-      const Next next = scheduler->next(60);
+      const NextResult next = scheduler->next(60);
       CHECK(next.kind == NextKind::kOutput);
       CHECK_EQ(read_output(next.output, kRepeat).value, value_of(0, i, 0));
       scheduler->advance();
-      CHECK_EQ(scheduler->position().cursors[0][0], i + 1);
+      CHECK_EQ(scheduler->position().positions[0][0], i + 1);
     }
   }
 
@@ -157,7 +157,7 @@ void a_part_comes_while_the_rest_is_computed() {
   alone.expect(0, 3);
   CHECK(alone.end.can_resume());
   CHECK(alone.end.resume(*alone.work));
-  const Next next = alone.scheduler->next(0.01);
+  const NextResult next = alone.scheduler->next(0.01);
   CHECK(next.kind == NextKind::kTimeout);
   CHECK_EQ(next.report.worker, 0);
   alone.offer_part(3, 9);
@@ -183,7 +183,7 @@ void what_follows_a_part_is_computed_by_another_after_an_exit() {
   CHECK_EQ(work->first, 4);
   CHECK_EQ(work->count, 6);
   CHECK_EQ(work->attempt, 1U);
-  CHECK(work->cursor_in == Cursor{4});
+  CHECK(work->position_before == Position{4});
   alone.expect(0, 4);
 }
 
@@ -212,7 +212,7 @@ void a_part_that_cannot_be_read_is_an_error() {
     Alone alone;
     alone.work->slot[0] = std::byte{0};
     CHECK(alone.end.offer_part(*alone.work, 1, 100, {after}));
-    const Next next = alone.scheduler->next(60);
+    const NextResult next = alone.scheduler->next(60);
     CHECK(next.kind == NextKind::kExited);
     CHECK(!alone.end.resume(*alone.work));
   }
@@ -228,7 +228,7 @@ void resets_while_workers_are_busy() {
       scheduler->advance();
     }
     CHECK(scheduler
-              ->reset({std::vector<Cursor>(4, Cursor{0}), 0,
+              ->reset({std::vector<Position>(4, Position{0}), 0,
                        std::vector<bool>(4, false)})
               .ok());
   }
@@ -247,7 +247,7 @@ void parts_fit_into_a_tight_arena() {
     WorkerThreads workers(*scheduler, job);
     scheduler->start(&workers);
     for (const Seen& want : expected_ranges(2, 24)) {
-      Next next = scheduler->next(60);
+      NextResult next = scheduler->next(60);
       // There may be no memory for a moment.
       while (next.kind == NextKind::kFull) next = scheduler->next(60);
       CHECK(next.kind == NextKind::kOutput);

@@ -18,13 +18,13 @@ namespace {
 SchedulerConfig asking(std::uint32_t workers, bool in_order = true) {
   SchedulerConfig made = config(UnitKind::kRequest, workers, workers, -1, 1);
   made.in_order = in_order;
-  made.cursor_capacity = 100;
+  made.position_capacity = 100;
   return made;
 }
 
 // A request for output `i`; the numbers before it are there to be carried.
-Cursor request(std::int64_t i) {
-  Cursor numbers(static_cast<std::size_t>(i % 50) + 1, 7);
+Position request(std::int64_t i) {
+  Position numbers(static_cast<std::size_t>(i % 50) + 1, 7);
   numbers.back() = i;
   return numbers;
 }
@@ -47,7 +47,7 @@ void answers_in_the_order_of_requests() {
   WorkerThreads workers(*scheduler, {});
   scheduler->start(&workers);
   for (int i = 0; i < 100; ++i) ask(*scheduler, i % 3, i);
-  Next last;
+  NextResult last;
   CHECK(drain(*scheduler, 8, &last) == expected(100, 3));
   CHECK(last.kind == NextKind::kEnd);
 }
@@ -133,12 +133,12 @@ void out_of_order_gives_what_is_done() {
   for (int i = 0; i < 2; ++i) {
     const auto work = second.claim();
     CHECK_EQ(work->stream, 1U);
-    const auto bytes = pack(1, {work->cursor_in.back()}, {{0}}, 8, false);
+    const auto bytes = pack(1, {work->position_before.back()}, {{0}}, 8, false);
     std::memcpy(work->slot, bytes.data(), bytes.size());
     second.commit(*work, UnitStatus::kOk, 1, bytes.size(), {0});
   }
   for (int i = 0; i < 2; ++i) {
-    const Next next = scheduler->next(60);
+    const NextResult next = scheduler->next(60);
     CHECK(next.kind == NextKind::kOutput);
     CHECK(read_output(next.output, 8) == (Seen{1, value_of(1, i, 0), false}));
     scheduler->advance();
@@ -185,7 +185,7 @@ void any_exit_is_final_where_exits_are() {
   ask(*scheduler, 0, 0);
   scheduler->on_exited(1, 1);  // It had nothing to do.
   scheduler->on_exit_status(1, 1, 9);
-  const Next next = scheduler->next(60);
+  const NextResult next = scheduler->next(60);
   CHECK(next.kind == NextKind::kExited);
   CHECK_EQ(next.report.pid, 101);
   CHECK_EQ(*next.report.wait_status, 9);
@@ -197,7 +197,7 @@ void refuses_what_cannot_be_asked() {
   const auto scheduler = make(asking(2));
   CHECK(!scheduler->ask(2, {1}).ok());
   CHECK(!scheduler->ask(0, {}).ok());
-  CHECK(!scheduler->ask(0, Cursor(101)).ok());
+  CHECK(!scheduler->ask(0, Position(101)).ok());
   const auto other = make(config(UnitKind::kSequential, 1, 1, -1, 1));
   CHECK(!other->ask(0, {1}).ok());
 }

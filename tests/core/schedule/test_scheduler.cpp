@@ -21,11 +21,11 @@ void delivers_ranges_in_order(bool own_mapping) {
   const auto scheduler = make(config(UnitKind::kRange, 3, 4, 50, 4));
   WorkerThreads workers(*scheduler, {}, own_mapping);
   scheduler->start(&workers);
-  Next last;
+  NextResult last;
   CHECK(drain(*scheduler, 8, &last) == expected_ranges(4, 50));
   CHECK(last.kind == NextKind::kEnd);
-  const Position position = scheduler->position();
-  for (const Cursor& vector : position.cursors) CHECK_EQ(vector[0], 50);
+  const RunPosition position = scheduler->position();
+  for (const Position& each : position.positions) CHECK_EQ(each[0], 50);
 }
 
 void delivers_sequences_in_order(std::int64_t per_unit) {
@@ -35,7 +35,7 @@ void delivers_sequences_in_order(std::int64_t per_unit) {
   job.per_unit = per_unit;
   WorkerThreads workers(*scheduler, job);
   scheduler->start(&workers);
-  Next last;
+  NextResult last;
   CHECK(drain(*scheduler, 8, &last) == expected_sequences(5, 60));
   CHECK(last.kind == NextKind::kEnd);
   CHECK(scheduler->position().ended == std::vector<bool>(5, true));
@@ -63,7 +63,7 @@ void survives_exits(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
       config(kind, 3, 4, kind == UnitKind::kSequential ? -1 : 90, 3);
   made.max_restarts = 1;
   if (longest != 0)
-    made.cursor_capacity = static_cast<std::uint32_t>(longest) + 2;
+    made.position_capacity = static_cast<std::uint32_t>(longest) + 2;
   const auto scheduler = make(std::move(made));
   Job job;
   job.stream_end = 120;
@@ -74,16 +74,16 @@ void survives_exits(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
   };
   WorkerThreads workers(*scheduler, job);
   scheduler->start(&workers);
-  Next last;
+  NextResult last;
   const bool owned = kind == UnitKind::kSequential;
   CHECK(drain(*scheduler, 200, &last) ==
         (owned ? expected_sequences(4, 120) : expected_ranges(4, 90)));
   CHECK(last.kind == NextKind::kEnd);
   CHECK(workers.exits >= least_exits);
   if (!owned) return;
-  const Position position = scheduler->position();
-  for (const Cursor& vector : position.cursors) {
-    const Values live = unpadded(vector, longest);
+  const RunPosition position = scheduler->position();
+  for (const Position& each : position.positions) {
+    const Values live = unpadded(each, longest);
     CHECK(live[0] > 100 && live[1] > 70);
   }
 }
@@ -119,7 +119,7 @@ void gives_up_on_a_unit_that_kills_its_workers() {
   };
   WorkerThreads workers(*scheduler, job);
   scheduler->start(&workers);
-  Next last;
+  NextResult last;
   const auto seen = drain(*scheduler, 8, &last);
   // Unit 4 is the second of stream 1: records 2 and 3.
   const auto all = expected_ranges(2, 20);
@@ -139,7 +139,7 @@ void gives_up_when_nobody_can_start() {
   job.plant = [](int, std::uint64_t, std::uint32_t) { return Plant::kStarted; };
   WorkerThreads workers(*scheduler, job);
   scheduler->start(&workers);
-  const Next next = scheduler->next(60);
+  const NextResult next = scheduler->next(60);
   CHECK(next.kind == NextKind::kExited);
   CHECK(next.report.at_start);
   CHECK_EQ(workers.exits.load(), 3);
@@ -153,7 +153,7 @@ void says_why_a_worker_could_not_start() {
   end.set_startup_error("no module named x");
   scheduler->on_exited(0, 1);
   scheduler->on_exit_status(0, 1, 256);
-  const Next next = scheduler->next(60);
+  const NextResult next = scheduler->next(60);
   CHECK(next.kind == NextKind::kExited);
   CHECK_EQ(next.report.text, std::string("no module named x"));
   CHECK(next.report.wait_status == 256);
@@ -187,7 +187,7 @@ void a_unit_that_takes_more_records_moves_those_behind_it() {
     }
   }
   for (const Seen& want : expected) {
-    const Next next = scheduler->next(60);
+    const NextResult next = scheduler->next(60);
     CHECK(next.kind == NextKind::kOutput);
     CHECK(read_output(next.output, 8) == want);
     scheduler->advance();
@@ -203,14 +203,14 @@ void units_get_as_many_records_as_fit() {
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   const auto whole = end.claim();
   CHECK_EQ(whole->count, 8);
-  end.commit(*whole, UnitStatus::kMoved, 0, 0, Cursor{2});
+  end.commit(*whole, UnitStatus::kMoved, 0, 0, Position{2});
   CHECK(scheduler->next(0.01).kind == NextKind::kTimeout);
   std::vector<std::int64_t> counts;
   for (std::int64_t first = 2; first < 30; first += counts.back()) {
     const auto work = end.claim();
     CHECK_EQ(work->first, first);
     counts.push_back(work->count);
-    end.commit(*work, UnitStatus::kOk, 0, 0, Cursor{first + work->count});
+    end.commit(*work, UnitStatus::kOk, 0, 0, Position{first + work->count});
     const NextKind kind = scheduler->next(0.01).kind;
     CHECK(kind == NextKind::kTimeout || kind == NextKind::kEnd);
   }
@@ -219,7 +219,7 @@ void units_get_as_many_records_as_fit() {
 
 void starts_from_a_position() {
   SchedulerConfig made = config(UnitKind::kRange, 2, 3, 10, 4);
-  made.start.cursors = {{10}, {7}, {6}};
+  made.start.positions = {{10}, {7}, {6}};
   made.start.next_stream = 2;
   const auto scheduler = make(std::move(made));
   WorkerThreads workers(*scheduler, {});
@@ -250,11 +250,11 @@ void resets_while_workers_are_busy() {
         CHECK(scheduler->next(60).kind == NextKind::kOutput);
         scheduler->advance();
       }
-      CHECK(
-          scheduler
-              ->reset({std::vector<Cursor>(4, owned ? Cursor{0, 0} : Cursor{0}),
-                       0, std::vector<bool>(4, false)})
-              .ok());
+      CHECK(scheduler
+                ->reset({std::vector<Position>(
+                             4, owned ? Position{0, 0} : Position{0}),
+                         0, std::vector<bool>(4, false)})
+                .ok());
     }
     CHECK(drain(*scheduler, 8) == expected_ranges(4, 40));
   }
@@ -269,7 +269,7 @@ void kept_outputs_stay_as_they_are() {
   std::vector<std::pair<Output, ArenaSlot*>> kept;
   const auto expected = expected_ranges(2, 200);
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const Next next = scheduler->next(60);
+    const NextResult next = scheduler->next(60);
     CHECK(next.kind == NextKind::kOutput);
     if (i % 3 == 0) kept.emplace_back(next.output, scheduler->hold());
     scheduler->advance();
@@ -291,7 +291,7 @@ void says_that_memory_is_full_and_goes_on() {
   std::vector<ArenaSlot*> kept;
   std::int64_t delivered = 0;
   for (int fulls = 0; delivered < 400;) {
-    const Next next = scheduler->next(60);
+    const NextResult next = scheduler->next(60);
     if (next.kind == NextKind::kFull) {
       CHECK(++fulls < 400);
       CHECK(next.shortage.kept > 0 && next.shortage.kept_bytes > 0);
@@ -333,7 +333,7 @@ class Claimer {
   }
 
   void commit(UnitStatus status) {
-    end_.commit(work_, status, 0, 0, Cursor{work_.first + work_.count});
+    end_.commit(work_, status, 0, 0, Position{work_.first + work_.count});
   }
 
   void join() { thread_.join(); }
@@ -414,7 +414,7 @@ void a_withdrawn_unit_that_needs_memory_frees_its_own() {
   CHECK(scheduler->next(0.01).kind == NextKind::kTimeout);
   worker.claim();
   CHECK(worker.capacity() >= 3 * kMib);
-  CHECK(scheduler->reset({{Cursor{0}}, 0, {false}}).ok());
+  CHECK(scheduler->reset({{Position{0}}, 0, {false}}).ok());
   NextKind found{};
   std::thread consumer([&] { found = scheduler->next(60).kind; });
   const Control& control = scheduler->region().control();
@@ -431,27 +431,27 @@ void a_withdrawn_unit_that_needs_memory_frees_its_own() {
 void a_unit_without_memory_is_tried_again() {
   for (const UnitKind kind : {UnitKind::kRange, UnitKind::kSequential}) {
     SchedulerConfig made = config(kind, 1, 1, 20, 2);
-    const std::size_t length = made.start.cursors[0].size();
+    const std::size_t length = made.start.positions[0].size();
     const auto scheduler = make(std::move(made));
     scheduler->start(nullptr);
     scheduler->on_started(0, 1, 0);
     WorkerEnd end(scheduler->region(), -1, 0, 1);
     const auto work = end.claim();
-    end.commit(*work, UnitStatus::kNoMemory, 0, 0, Cursor(length, 99));
-    const Next next = scheduler->next();
+    end.commit(*work, UnitStatus::kNoMemory, 0, 0, Position(length, 99));
+    const NextResult next = scheduler->next();
     CHECK(next.kind == NextKind::kFull);
     CHECK(next.shortage.need > 0);
     const auto again = end.claim();
     CHECK_EQ(again->id, work->id);
     CHECK_EQ(again->attempt, 0U);
-    CHECK(again->cursor_in == Cursor(length, 0));
+    CHECK(again->position_before == Position(length, 0));
   }
 }
 
 // The units behind one that was not computed begin where it would have ended.
 void nothing_is_computed_behind_a_unit_without_memory() {
   SchedulerConfig made = config(UnitKind::kSequential, 2, 3, -1, 1);
-  made.start.cursors.assign(3, Cursor{1, 0});  // Record 0 gives no output.
+  made.start.positions.assign(3, Position{1, 0});  // Record 0 gives no output.
   const auto scheduler = make(std::move(made));
   Job job;
   job.stream_end = 60;
@@ -469,7 +469,7 @@ void nothing_is_computed_behind_a_unit_without_memory() {
   for (const int worker : {0, 1}) workers.start_worker(worker, 1);
   std::vector<Seen> seen;
   for (int fulls = 0;;) {
-    Next last;
+    NextResult last;
     const auto more = drain(*scheduler, 8, &last);
     seen.insert(seen.end(), more.begin(), more.end());
     if (last.kind == NextKind::kEnd) break;
@@ -491,7 +491,7 @@ void units_outgrow_a_tight_arena() {
     job.repeat = 360'000;  // 2.9 MB
     WorkerThreads workers(*scheduler, job);
     scheduler->start(&workers);
-    Next last;
+    NextResult last;
     CHECK(drain(*scheduler, 360'000, &last) == expected_ranges(4, 40));
     CHECK(last.kind == NextKind::kEnd);
   }
@@ -515,7 +515,7 @@ void a_timeout_names_who_is_waited_for() {
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   CHECK(end.claim().has_value());
   end.at_address()->store(1);
-  const Next next = scheduler->next(0.01);
+  const NextResult next = scheduler->next(0.01);
   CHECK(next.kind == NextKind::kTimeout);
   CHECK_EQ(next.report.worker, 0);
   CHECK_EQ(next.report.record, 1);
@@ -524,7 +524,7 @@ void a_timeout_names_who_is_waited_for() {
 void a_timeout_blames_nobody_for_a_unit_that_nobody_can_have_begun() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
   scheduler->start(nullptr);
-  Next next = scheduler->next(0.01);
+  NextResult next = scheduler->next(0.01);
   CHECK(next.kind == NextKind::kTimeout);
   CHECK_EQ(next.report.worker, -1);
   CHECK_EQ(next.report.stream, 0);
@@ -548,9 +548,9 @@ void a_timeout_names_the_worker_that_keeps_others_waiting() {
     CHECK(end.claim().has_value());
     end.at_address()->store(7);
     // The unit is withdrawn, but the worker does not come back from it.
-    const std::size_t length = scheduler->position().cursors[0].size();
-    CHECK(scheduler->reset({{Cursor(length, 0)}, 0, {false}}).ok());
-    const Next next = scheduler->next(0.01);
+    const std::size_t length = scheduler->position().positions[0].size();
+    CHECK(scheduler->reset({{Position(length, 0)}, 0, {false}}).ok());
+    const NextResult next = scheduler->next(0.01);
     CHECK(next.kind == NextKind::kTimeout);
     CHECK_EQ(next.report.worker, 0);
     CHECK_EQ(next.report.record, 7);
@@ -564,7 +564,7 @@ void a_timeout_names_an_idle_worker() {
   scheduler->on_started(0, 1, 0);
   // It has asked for work before and does not any more.
   scheduler->region().cell(0).started.store(1);
-  const Next next = scheduler->next(0.01);
+  const NextResult next = scheduler->next(0.01);
   CHECK_EQ(next.report.worker, 0);
   CHECK_EQ(next.report.record, -1);
   CHECK(next.report.idle);
@@ -593,7 +593,7 @@ void a_unit_that_is_much_slower_than_others_is_told_of_once() {
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   const auto work = claim_after_fast_ones(*scheduler, end, 4);
   end.at_address()->store(4);
-  const Next slow = scheduler->next(60);
+  const NextResult slow = scheduler->next(60);
   CHECK(slow.kind == NextKind::kSlow);
   CHECK_EQ(slow.report.worker, 0);
   CHECK_EQ(slow.report.record, 4);
@@ -646,7 +646,7 @@ void a_fork_is_told_and_leaves_the_parent_alone() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 40, 1));
   WorkerThreads workers(*scheduler, {});
   scheduler->start(&workers);
-  const Next first = scheduler->next(60);
+  const NextResult first = scheduler->next(60);
   CHECK(first.kind == NextKind::kOutput);
   ArenaSlot* const slot = scheduler->hold();
   const pid_t pid = fork();
@@ -677,36 +677,36 @@ void positions_may_be_short_or_long() {
   constexpr std::uint32_t kCapacity = 8193;  // 64 KiB and their length
   for (const bool own_mapping : {false, true}) {
     SchedulerConfig made = config(UnitKind::kSequential, 2, 3, -1, 1);
-    made.cursor_capacity = kCapacity;
+    made.position_capacity = kCapacity;
     const auto scheduler = make(std::move(made));
     Job job;
     job.stream_end = 60;
     job.longest = kCapacity - 2;
     WorkerThreads workers(*scheduler, job, own_mapping);
     scheduler->start(&workers);
-    std::vector<Cursor> half;
+    std::vector<Position> half;
     for (int i = 0; i < 60; ++i) {
       CHECK(scheduler->next(60).kind == NextKind::kOutput);
       scheduler->advance();
     }
-    half = scheduler->position().cursors;
+    half = scheduler->position().positions;
     const auto rest = drain(*scheduler, 8);
     CHECK(scheduler->reset({half, 0, std::vector<bool>(3, false)}).ok());
     CHECK(drain(*scheduler, 8) == rest);
-    for (const Cursor& vector : half) unpadded(vector, job.longest);
+    for (const Position& position : half) unpadded(position, job.longest);
   }
 }
 
 void a_position_beyond_the_capacity_is_refused() {
   SchedulerConfig made = config(UnitKind::kSequential, 1, 1, -1, 1);
-  made.start.cursors = {Cursor(9, 0)};
+  made.start.positions = {Position(9, 0)};
   CHECK(!Scheduler::create(made).ok());
-  made.cursor_capacity = 9;
+  made.position_capacity = 9;
   const auto scheduler = make(made);
-  CHECK(!scheduler->reset({{Cursor(10, 0)}, 0, {false}}).ok());
-  CHECK(!scheduler->reset({{Cursor()}, 0, {false}}).ok());
-  for (const std::uint32_t capacity : {0U, kMaxCursorCapacity + 1}) {
-    made.cursor_capacity = capacity;
+  CHECK(!scheduler->reset({{Position(10, 0)}, 0, {false}}).ok());
+  CHECK(!scheduler->reset({{Position()}, 0, {false}}).ok());
+  for (const std::uint32_t capacity : {0U, kMaxPositionCapacity + 1}) {
+    made.position_capacity = capacity;
     CHECK(!Scheduler::create(made).ok());
   }
 }
@@ -715,14 +715,14 @@ void a_position_beyond_the_capacity_is_refused() {
 void a_length_that_cannot_be_is_an_error() {
   for (const std::uint32_t length : {0U, 3U, 1U << 31}) {
     SchedulerConfig made = config(UnitKind::kSequential, 1, 1, -1, 1);
-    made.cursor_capacity = 2;
+    made.position_capacity = 2;
     const auto scheduler = make(std::move(made));
     scheduler->start(nullptr);
     scheduler->on_started(0, 1, 0);
     WorkerEnd end(scheduler->region(), -1, 0, 1);
     const auto work = end.claim();
     end.commit(*work, UnitStatus::kOk, 0, 0, {2, 1});
-    scheduler->region().unit(0).cursor_out = length;
+    scheduler->region().unit(0).position_after = length;
     CHECK(scheduler->next().kind == NextKind::kExited);
   }
 }

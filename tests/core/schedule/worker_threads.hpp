@@ -49,10 +49,10 @@ inline std::int64_t value_of(std::uint32_t s, std::int64_t i, std::size_t k) {
 
 // A slot with `firsts.size()` outputs; each is one integer repeated.
 inline std::vector<std::byte> pack(std::uint32_t s, const Values& outputs,
-                                   const std::vector<Values>& vectors,
+                                   const std::vector<Values>& positions,
                                    std::size_t repeat, bool last_is_error) {
   std::size_t v = 1;
-  for (const Values& vector : vectors) v = std::max(v, vector.size());
+  for (const Values& position : positions) v = std::max(v, position.size());
   const std::size_t entry = sizeof(SlotEntry) + 8 * v;
   const std::size_t table = sizeof(SlotHeader);
   const std::size_t rest = table + entry * outputs.size();
@@ -66,10 +66,10 @@ inline std::vector<std::byte> pack(std::uint32_t s, const Values& outputs,
     made.flags = last_is_error && i + 1 == outputs.size() ? kOutputError : 0;
     made.rest_offset = rest + i * repeat * 8;
     made.rest_len = repeat * 8;
-    made.vector_len = static_cast<std::uint32_t>(vectors[i].size());
+    made.position_len = static_cast<std::uint32_t>(positions[i].size());
     std::memcpy(&bytes[table + i * entry], &made, sizeof(made));
-    std::memcpy(&bytes[table + i * entry + sizeof(made)], vectors[i].data(),
-                8 * vectors[i].size());
+    std::memcpy(&bytes[table + i * entry + sizeof(made)], positions[i].data(),
+                8 * positions[i].size());
     for (std::size_t k = 0; k < repeat; ++k) {
       const std::int64_t value = value_of(s, outputs[i], k);
       std::memcpy(&bytes[made.rest_offset + k * 8], &value, 8);
@@ -107,10 +107,10 @@ inline Values padded(Values live, std::size_t longest) {
   return live;
 }
 
-inline Values unpadded(const Values& vector, std::size_t longest) {
-  CHECK(vector.size() >= 2);
-  Values live(vector.begin(), vector.begin() + 2);
-  CHECK(vector == padded(live, longest));
+inline Values unpadded(const Values& position, std::size_t longest) {
+  CHECK(position.size() >= 2);
+  Values live(position.begin(), position.begin() + 2);
+  CHECK(position == padded(live, longest));
   return live;
 }
 
@@ -118,7 +118,7 @@ struct Filled {
   std::vector<std::byte> bytes;
   std::uint32_t outputs = 0;
   UnitStatus status = UnitStatus::kOk;
-  Values vector;
+  Values position;
 };
 
 class Worker {
@@ -141,7 +141,7 @@ class Worker {
         lost = !end_.resume(*work);
         if (!lost && plant == Plant::kResumed) return;
         refused = work->first == before;
-        work->cursor_in = {work->first};
+        work->position_before = {work->first};
       }
       if (plant == Plant::kParted) return;
       if (lost) continue;
@@ -159,7 +159,7 @@ class Worker {
         std::memcpy(work->slot, filled.bytes.data(), size);
       }
       if (plant == Plant::kMidWrite || plant == Plant::kWritten) return;
-      end_.commit(*work, filled.status, filled.outputs, size, filled.vector);
+      end_.commit(*work, filled.status, filled.outputs, size, filled.position);
       if (plant == Plant::kRang) return;
     }
   }
@@ -179,13 +179,13 @@ class Worker {
   bool offer_part(Work& work) {
     Work part = work;
     part.count = job_.per_part;
-    part.cursor_in = {part.first};
+    part.position_before = {part.first};
     const Filled filled = arithmetic(part);
     const std::size_t size = filled.bytes.size();
     if (size > work.capacity && !end_.need(work, size)) return false;
     std::memcpy(work.slot, filled.bytes.data(), filled.bytes.size());
     CHECK(end_.offer_part(work, filled.outputs, filled.bytes.size(),
-                          filled.vector));
+                          filled.position));
     return true;
   }
 
@@ -203,18 +203,19 @@ class Worker {
   // The request's last integer is the output.
   Filled requested(const Work& work) {
     Filled filled;
-    filled.bytes = pack(work.stream, {work.cursor_in.back()}, {{0}},
-                        job_.repeat, work.cursor_in.back() == job_.fails_at);
+    filled.bytes =
+        pack(work.stream, {work.position_before.back()}, {{0}}, job_.repeat,
+             work.position_before.back() == job_.fails_at);
     filled.outputs = 1;
-    filled.vector = {0};
+    filled.position = {0};
     return filled;
   }
 
   Filled arithmetic(const Work& work) {
     Filled filled;
     Values records;
-    std::vector<Values> vectors;
-    CHECK_EQ(work.cursor_in[0], work.first);
+    std::vector<Values> positions;
+    CHECK_EQ(work.position_before[0], work.first);
     std::int64_t last = work.first + work.count;
     for (auto r = work.first; r < last; ++r) {
       end_.at_address()->store(r, std::memory_order_relaxed);
@@ -224,30 +225,30 @@ class Worker {
         continue;
       }
       records.push_back(r);
-      vectors.push_back({r + 1});
+      positions.push_back({r + 1});
       if (r == job_.fails_at) {
         filled.status = UnitStatus::kError;
         break;
       }
     }
-    filled.bytes = pack(work.stream, records, vectors, job_.repeat,
+    filled.bytes = pack(work.stream, records, positions, job_.repeat,
                         filled.status == UnitStatus::kError);
     filled.outputs = static_cast<std::uint32_t>(records.size());
-    filled.vector = vectors.back();
+    filled.position = positions.back();
     return filled;
   }
 
-  // Filters records, numbers the survivors: vector = (record, survivors).
+  // Filters records, numbers the survivors: position = (record, survivors).
   Filled owned(const Work& work) {
     Values& live = live_[work.stream];
     if (work.proceed) {
       CHECK_EQ(live.size(), std::size_t{2});
     } else {
-      live = unpadded(work.cursor_in, job_.longest);
+      live = unpadded(work.position_before, job_.longest);
     }
     Filled filled;
     Values records;
-    std::vector<Values> vectors;
+    std::vector<Values> positions;
     while (static_cast<std::int64_t>(records.size()) < job_.per_unit) {
       if (live[0] >= job_.stream_end) {
         filled.status = UnitStatus::kEnd;
@@ -260,13 +261,13 @@ class Worker {
         continue;
       }
       records.push_back(live[1]++);
-      vectors.push_back(padded(live, job_.longest));
+      positions.push_back(padded(live, job_.longest));
     }
     filled.bytes = records.empty() ? std::vector<std::byte>{}
-                                   : pack(work.stream, records, vectors,
+                                   : pack(work.stream, records, positions,
                                           job_.repeat, false);
     filled.outputs = static_cast<std::uint32_t>(records.size());
-    filled.vector = padded(live, job_.longest);
+    filled.position = padded(live, job_.longest);
     return filled;
   }
 
@@ -394,8 +395,8 @@ inline SchedulerConfig config(UnitKind kind, std::uint32_t workers,
   made.workers = workers;
   made.unit_records = unit_records;
   made.lengths.assign(streams, length);
-  made.start.cursors.assign(
-      streams, kind == UnitKind::kSequential ? Cursor{0, 0} : Cursor{0});
+  made.start.positions.assign(
+      streams, kind == UnitKind::kSequential ? Position{0, 0} : Position{0});
   made.start.ended.assign(streams, false);
   return made;
 }
@@ -414,7 +415,7 @@ inline Seen read_output(const Output& output, std::size_t repeat) {
   SlotEntry entry;
   std::memcpy(&entry,
               slot + header.table_offset +
-                  output.index * (sizeof(SlotEntry) + 8 * header.vector_room),
+                  output.index * (sizeof(SlotEntry) + 8 * header.position_room),
               sizeof(entry));
   CHECK_EQ(entry.rest_len, repeat * 8);
   std::int64_t first = 0;
@@ -429,10 +430,10 @@ inline Seen read_output(const Output& output, std::size_t repeat) {
 
 // Delivers until something else than an output comes.
 inline std::vector<Seen> drain(Scheduler& scheduler, std::size_t repeat,
-                               Next* last = nullptr) {
+                               NextResult* last = nullptr) {
   std::vector<Seen> seen;
   for (;;) {
-    Next next = scheduler.next(60);
+    NextResult next = scheduler.next(60);
     if (next.kind != NextKind::kOutput) {
       CHECK(next.kind != NextKind::kTimeout);
       if (last != nullptr) *last = next;

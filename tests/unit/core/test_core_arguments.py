@@ -139,7 +139,7 @@ def make_scheduler(**changes: Any) -> _core.Scheduler:
         "max_restarts": 1,
         "memory_limit": 1 << 24,
         "lengths": [10],
-        "starts": [[0]],
+        "positions": [[0]],
         "next_stream": 0,
         "ended": [False],
     }
@@ -161,18 +161,18 @@ def make_scheduler(**changes: Any) -> _core.Scheduler:
         {"max_restarts": 101},
         {"lengths": []},
         {"lengths": [1, 2]},
-        {"starts": []},
-        {"starts": [[]]},
-        {"starts": [[0] * 9]},
-        {"starts": [[-1]]},
-        {"starts": [np.zeros(1)]},
-        {"starts": [np.zeros((1, 1), np.int64)]},
-        {"starts": [["0"]]},
-        {"starts": 0},
-        {"starts": [[0] * 9], "cursor_capacity": 8},
-        {"cursor_capacity": 0},
-        {"cursor_capacity": -1},
-        {"cursor_capacity": 65537},
+        {"positions": []},
+        {"positions": [[]]},
+        {"positions": [[0] * 9]},
+        {"positions": [[-1]]},
+        {"positions": [np.zeros(1)]},
+        {"positions": [np.zeros((1, 1), np.int64)]},
+        {"positions": [["0"]]},
+        {"positions": 0},
+        {"positions": [[0] * 9], "position_capacity": 8},
+        {"position_capacity": 0},
+        {"position_capacity": -1},
+        {"position_capacity": 65537},
         {"next_stream": 1},
         {"ended": []},
         {"ended": None},
@@ -193,8 +193,9 @@ def test_a_scheduler_that_is_not_started_answers() -> None:
         scheduler.kill(worker)
     with pytest.raises(ValueError, match="one entry per stream"):
         scheduler.reset([], 0, [])
-    vectors, turn, ended = scheduler.position()
-    assert ([vector.tolist() for vector in vectors], turn, ended) == ([[0]], 0, [False])
+    positions, next_stream, ended = scheduler.position()
+    assert [position.tolist() for position in positions] == [[0]]
+    assert (next_stream, ended) == (0, [False])
     threading.Timer(0.2, scheduler.close).start()
     assert scheduler.next(float("inf")).kind == "closed"
     assert scheduler.next(float("nan")).kind == "closed"
@@ -202,13 +203,13 @@ def test_a_scheduler_that_is_not_started_answers() -> None:
 
 def test_a_position_is_a_sequence_or_an_array_of_any_length_that_fits() -> None:
     scheduler = make_scheduler(
-        kind=_core.UnitKind.SEQUENTIAL, starts=[range(9)], cursor_capacity=9000
+        kind=_core.UnitKind.SEQUENTIAL, positions=[range(9)], position_capacity=9000
     )
     assert scheduler.position()[0][0].tolist() == list(range(9))
     for position in ([7], np.arange(9000)[::-1], (-(2**63), 2**63 - 1)):
         scheduler.reset([position], 0, [False])
         assert scheduler.position()[0][0].tolist() == list(position)
-    with pytest.raises(ValueError, match="9001 integers; expected 1 to vector_cap"):
+    with pytest.raises(ValueError, match="9001 integers; expected 1 to position_cap"):
         scheduler.reset([np.zeros(9001, np.int64)], 0, [False])
     with pytest.raises(TypeError, match="must have dtype int64"):
         scheduler.reset([np.zeros(1, np.int32)], 0, [False])

@@ -10,7 +10,7 @@ import pytest
 from gristmill._engine.background import Background
 from gristmill._engine.local import LocalRun
 from gristmill._engine.record_errors import RecordErrors
-from gristmill._engine.state import Position
+from gristmill._engine.state import RunPosition
 from gristmill._hot import cancellation, steps
 
 # A test that fails should say so, and not wait forever.
@@ -205,7 +205,7 @@ class BlockingStream:
 
 def run_ahead(gate):
     program = Blocking(gate)
-    run = LocalRun(program, Position(0, 0, [(0,)], [False]), None, ahead=True)
+    run = LocalRun(program, RunPosition(0, 0, [(0,)], [False]), None, ahead=True)
     assert run.next() == 1
     assert program.reached.wait(GIVE_UP_S)
     return program, run
@@ -222,7 +222,7 @@ def test_run_closes_while_the_next_output_is_computed(gate):
 
 def test_run_restarts_while_the_next_output_is_computed(gate):
     program, run = run_ahead(gate)
-    run.restart(Position(0, 0, [(0,)], [False]))
+    run.restart(RunPosition(0, 0, [(0,)], [False]))
     assert run.next() == 1
     before, now = program.opened
     assert not before.closed.is_set()

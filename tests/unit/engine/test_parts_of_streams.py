@@ -28,7 +28,7 @@ class Unit:
 class End:
     """A worker's end whose parent waits always, takes each part and reads all."""
 
-    cursor_capacity = 64
+    position_capacity = 64
     unit_records = UNIT
     slot_bytes = 1 << 16
     max_unit_bytes = 1 << 30

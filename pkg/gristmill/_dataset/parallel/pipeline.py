@@ -38,7 +38,7 @@ from gristmill._engine.stream import (
     NO_KEYS,
     PROGRAM_MODULES,
     Output,
-    Vector,
+    Position,
     first_unpicklable,
     pack_int64,
     unpack_int64,
@@ -48,7 +48,7 @@ PROGRAM_MODULES.append(__name__)
 # Bytes that the state of one stream may take on its way from a worker.
 MOST_STATE_BYTES = 64 << 10
 # The position of a stream before its first output.
-FRESH: Vector = (0,)
+FRESH: Position = (0,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Pipeline:
     owned = True
     tolerant = False
     stages: ClassVar = {REST: ("transform", "the chain in workers")}
-    vector_capacity = 1 + MOST_STATE_BYTES // 8
+    position_capacity = 1 + MOST_STATE_BYTES // 8
     unit_records = 1
     many_outputs = False
     in_this_process = "MultiprocessingOptions(num_workers=0)"
@@ -100,10 +100,10 @@ class Pipeline:
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker, workers)
 
-    def state_of(self, stream: int, vector: Vector) -> Any:
+    def state_of(self, stream: int, position: Position) -> Any:
         """The state of the iterator of a stream at a position."""
-        if vector != FRESH:
-            return unpacked(vector)
+        if position != FRESH:
+            return unpacked(position)
         iterator = self.iterator(stream)
         try:
             return iterator.get_state()
@@ -128,7 +128,7 @@ class Pipeline:
         """Whether a state stands for the start of a stream."""
         return state is None or (isinstance(state, dict) and not state)
 
-    def vector_of(self, stream: int, state: Any) -> Vector:
+    def position_of(self, stream: int, state: Any) -> Position:
         """The position of a stream at a state of its iterator; None is its start."""
         return FRESH if self.is_start(state) else packed(state)
 
@@ -170,7 +170,7 @@ class ChainStream:
     """
 
     def __init__(self, pipeline: Pipeline, stream: int) -> None:
-        self.vector = FRESH
+        self.position = FRESH
         self.keys = NO_KEYS
         self.record_errors = RecordErrors(stream)
         self._pipeline = pipeline
@@ -181,7 +181,7 @@ class ChainStream:
         self._iterator: Any = self._pipeline.iterator(self._stream)
         self._allocates = hasattr(self._iterator, "alloc")
 
-    def _here(self) -> Vector:
+    def _here(self) -> Position:
         """The position of the iterator."""
         raise NotImplementedError
 
@@ -193,9 +193,9 @@ class ChainStream:
         except StopIteration:
             raise
         except Exception:
-            self.vector = self._here()
+            self.position = self._here()
             raise
-        self.vector = self._here()
+        self.position = self._here()
         return element
 
     def start_prefetch(self) -> None:
@@ -220,18 +220,18 @@ class DatasetStream(ChainStream):
         super()._begin()
         self._begun = False
 
-    def _here(self) -> Vector:
+    def _here(self) -> Position:
         return packed(self._iterator.get_state())
 
-    def seek(self, vector: Vector) -> None:
-        """Make the next output the one that follows position `vector`."""
-        if vector != FRESH:
-            self._iterator.set_state(unpacked(vector))
+    def seek(self, position: Position) -> None:
+        """Make the next output the one after `position`."""
+        if position != FRESH:
+            self._iterator.set_state(unpacked(position))
             self._begun = True
         elif self._begun:
             self._iterator.close()
             self._begin()
-        self.vector = vector
+        self.position = position
 
     def be_careful(self) -> None:
         """Compute elements one by one until there is another output."""
@@ -247,7 +247,7 @@ class DatasetStream(ChainStream):
         return element
 
 
-def packed(state: Any) -> Vector:
+def packed(state: Any) -> Position:
     """A position: the state of an iterator as integers."""
     try:
         data = pickle.dumps(state, 5)
@@ -256,9 +256,9 @@ def packed(state: Any) -> Vector:
     return tuple(pack_int64(data).tolist())
 
 
-def unpacked(vector: Vector) -> Any:
+def unpacked(position: Position) -> Any:
     """The state that a position other than `FRESH` holds."""
-    return pickle.loads(unpack_int64(vector))
+    return pickle.loads(unpack_int64(position))
 
 
 def _sources_first(dataset: Any) -> Iterator[Any]:
@@ -314,7 +314,7 @@ class ArithmeticPipeline(Pipeline):
     many_outputs: bool = True
 
     owned = False
-    vector_capacity = 1
+    position_capacity = 1
 
     def stream_length(self, stream: int) -> int:
         """Indices of the `MapDataset` of one stream."""
@@ -325,13 +325,13 @@ class ArithmeticPipeline(Pipeline):
             node = node._parent
         return len(node._parent)
 
-    def state_of(self, stream: int, vector: Vector) -> Any:
-        return {"next_index": vector[0]}
+    def state_of(self, stream: int, position: Position) -> Any:
+        return {"next_index": position[0]}
 
     def is_start(self, state: Any) -> bool:
         return state is None
 
-    def vector_of(self, stream: int, state: Any) -> Vector:
+    def position_of(self, stream: int, state: Any) -> Position:
         return (0,) if state is None else (operator.index(state["next_index"]),)
 
     def open_stream(self, stream: int, at: int = 0) -> ArithmeticStream:  # type: ignore[override]
@@ -353,16 +353,16 @@ class ArithmeticStream(ChainStream):
         # During `next_run`: the index of the first element, and the elements so far.
         self._current_run: tuple[int, list[Any]] | None = None
 
-    def _here(self) -> Vector:
+    def _here(self) -> Position:
         return (self._feed.given,)
 
-    def seek(self, vector: Vector) -> None:
+    def seek(self, position: Position) -> None:
         """Set the position of the unit that `confine` begins."""
-        self.vector = vector
+        self.position = position
 
     def confine(self, count: int) -> None:
         """Begin a unit of `count` elements; other workers compute those after it."""
-        self._feed.confine(self.vector[0], count)
+        self._feed.confine(self.position[0], count)
 
     def next(self, alloc: Alloc | None = None) -> Any:
         self._at.value = self._feed.given
@@ -381,7 +381,7 @@ class ArithmeticStream(ChainStream):
         outputs = self._outputs_of(block[:want], first)
         feed.seek(first + len(outputs))
         feed.offer(block[len(outputs) :])
-        self.vector = self._here()
+        self.position = self._here()
         return outputs
 
     def finished(self) -> list[Output]:

@@ -42,8 +42,8 @@ from gristmill._dataset.parallel.pipeline import (
 )
 from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.state import Position
-from gristmill._engine.stream import Vector
+from gristmill._engine.state import RunPosition
+from gristmill._engine.stream import Position
 from gristmill._engine.trial import NotTriedError
 from gristmill._engine.workers import Place, check_place
 from gristmill.errors import StateMismatch
@@ -234,7 +234,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._workers: int | None = None
         self._run: LocalRun | RemoteRun | None = None
         # Where the run begins, until its first output was asked for.
-        self._begins: Position | None = Position(
+        self._begins: RunPosition | None = RunPosition(
             0, 0, [FRESH] * pipeline.streams, [False] * pipeline.streams
         )
         self._ended = False
@@ -266,8 +266,8 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             "next_index_in_datasets": len(numbers),
             "iterators_in_use_indices": list(range(len(numbers))),
             "iterators_in_use_states": [
-                self._state_of(stream, vector)
-                for stream, vector in enumerate(position.vectors)
+                self._state_of(stream, stream_position)
+                for stream, stream_position in enumerate(position.positions)
             ],
             "exhausted": [int(ended) for ended in position.ended],
             "future_states": {},
@@ -286,8 +286,8 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
                 self._run = None
             self._first_states.clear()
             self._pipeline = self._pipeline_of(len(states))
-        vectors = [self._pipeline.vector_of(*one) for one in enumerate(states)]
-        self._go_on(Position(0, turn, vectors, ended))
+        positions = [self._pipeline.position_of(*one) for one in enumerate(states)]
+        self._go_on(RunPosition(0, turn, positions, ended))
 
     def _set_workers(self, count: int) -> bool:
         if self._pipeline.workers == 0 and self._place is None:
@@ -317,7 +317,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         return f"{type(self).__name__}(streams={self._pipeline.streams})"
 
     @property
-    def _position(self) -> Position:
+    def _position(self) -> RunPosition:
         if self._begins is not None:
             return self._begins
         assert self._run is not None
@@ -328,7 +328,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             self._run = self._new_run(_copy(self._position))
         return self._run
 
-    def _new_run(self, position: Position) -> LocalRun | RemoteRun:
+    def _new_run(self, position: RunPosition) -> LocalRun | RemoteRun:
         """What computes the streams from a position on."""
         place, count = self._place, self._workers
         if place is not None:
@@ -361,7 +361,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             workers = min(workers, pipeline.streams)
         return dataclasses.replace(pipeline, workers=workers)
 
-    def _go_on(self, position: Position) -> None:
+    def _go_on(self, position: RunPosition) -> None:
         self._begins = position
         self._ended = False
         if self._run is not None:
@@ -381,11 +381,13 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             )
         return dataclasses.replace(pipeline, numbers=range(streams), parts=streams)
 
-    def _state_of(self, stream: int, vector: Vector) -> Any:
-        if vector != FRESH:
-            return self._pipeline.state_of(stream, vector)
+    def _state_of(self, stream: int, stream_position: Position) -> Any:
+        if stream_position != FRESH:
+            return self._pipeline.state_of(stream, stream_position)
         if stream not in self._first_states:
-            self._first_states[stream] = self._pipeline.state_of(stream, vector)
+            self._first_states[stream] = self._pipeline.state_of(
+                stream, stream_position
+            )
         return copied(self._first_states[stream])
 
     def _get_next_index(self) -> int:
@@ -394,8 +396,8 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
     def _set_next_index(self, index: int) -> None:
         iterator = self._placed_alone("set_next_index")
         set_next_index(iterator, index)
-        vector = self._pipeline.vector_of(0, iterator.get_state())
-        self._go_on(Position(0, 0, [vector], [False]))
+        stream_position = self._pipeline.position_of(0, iterator.get_state())
+        self._go_on(RunPosition(0, 0, [stream_position], [False]))
 
     def _placed_alone(self, function: str) -> DatasetIterator[Any]:
         """An iterator in this process that stands where the only stream does."""
@@ -406,14 +408,14 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
                 " one worker or one stream."
             )
         iterator = self._pipeline.iterator(0)
-        (vector,) = self._position.vectors
-        iterator.set_state(self._pipeline.state_of(0, vector))
+        (stream_position,) = self._position.positions
+        iterator.set_state(self._pipeline.state_of(0, stream_position))
         return iterator
 
 
-def _copy(position: Position) -> Position:
-    vectors, ended = list(position.vectors), list(position.ended)
-    return dataclasses.replace(position, vectors=vectors, ended=ended)
+def _copy(position: RunPosition) -> RunPosition:
+    positions, ended = list(position.positions), list(position.ended)
+    return dataclasses.replace(position, positions=positions, ended=ended)
 
 
 def _parts_of(state: Any) -> tuple[list[Any], list[bool], int]:

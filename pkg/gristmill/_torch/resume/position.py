@@ -43,7 +43,7 @@ _KEYS = (layout.INDEX_SAMPLER, layout.SAMPLER_ITER, layout.SAMPLER_YIELDED)
 _GENERATED = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
-class Position:
+class EpochPosition:
     """An iteration over an index sampler.
 
     Its items are those of `draws.drawn`.
@@ -75,7 +75,7 @@ class Position:
         # A state that still holds, for users' objects that restore themselves later.
         self._loaded: State | None = None
 
-    def __iter__(self) -> Position:
+    def __iter__(self) -> EpochPosition:
         return self
 
     def __next__(self) -> Any:
@@ -259,7 +259,7 @@ class Snapshots:
 
     def __init__(
         self,
-        position: Position,
+        position: EpochPosition,
         workers: int,
         *,
         interval: int,

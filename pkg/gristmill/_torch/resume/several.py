@@ -12,7 +12,7 @@ from gristmill._torch import layout, private
 from gristmill._torch.indices import requests
 from gristmill._torch.iterators import MultiProcessIterator
 from gristmill._torch.layout import Saved, State
-from gristmill._torch.resume.position import Position, Snapshots
+from gristmill._torch.resume.position import EpochPosition, Snapshots
 from gristmill._torch.resume.single import StatefulIterator, warn_of_replay
 from gristmill._torch.workers.changing import ChangingPool
 from gristmill._torch.workers.fetch import FetchProgram
@@ -123,7 +123,7 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
         saved = None if self._replays else self._saved
         if self._replays:
             iteration = iter(self._index_sampler)
-            self.position = Position(self._index_sampler, iteration)
+            self.position = EpochPosition(self._index_sampler, iteration)
             self._draw_from(self.position)
         self._begin_snapshots(saved, recomputes=self._recomputes)
         if self._wanted:

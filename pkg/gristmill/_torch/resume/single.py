@@ -12,7 +12,7 @@ import torch
 from gristmill._torch import epochs, layout, private
 from gristmill._torch.iterators import LoaderIterator, SingleProcessIterator
 from gristmill._torch.layout import Saved, State
-from gristmill._torch.resume.position import Position
+from gristmill._torch.resume.position import EpochPosition
 
 
 class StatefulIterator(LoaderIterator):
@@ -26,7 +26,7 @@ class StatefulIterator(LoaderIterator):
     """
 
     # Where the index sampler stands.
-    position: Position
+    position: EpochPosition
     _finished = False
 
     def __init__(self, loader: Any, saved: Saved | None) -> None:
@@ -97,9 +97,9 @@ class StatefulIterator(LoaderIterator):
             self._restore_seeds(self._saved)
         super()._draw_natively()
 
-    def _drawn(self, base_is_own: bool) -> Position:
+    def _drawn(self, base_is_own: bool) -> EpochPosition:
         iteration = self._sampler_iter
-        self.position = Position(self._index_sampler, iteration, self._lists)
+        self.position = EpochPosition(self._index_sampler, iteration, self._lists)
         if self._saved is not None:
             self.position.restore(self._saved.main)
         return self.position

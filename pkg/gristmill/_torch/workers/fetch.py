@@ -87,7 +87,7 @@ class FetchProgram:
 
     tolerant = False
     many_outputs = False
-    vector_capacity = 1 << 16
+    position_capacity = 1 << 16
 
     def greet(self, worker: int, workers: int) -> None:
         """Nothing; `open_stream` prepares the worker."""

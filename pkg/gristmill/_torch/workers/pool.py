@@ -129,10 +129,10 @@ class WorkerPool:
             max_restarts=loader.max_restarts,
             memory_limit=loader.memory_limit or 0,
             lengths=[-1] * workers,
-            starts=[(0,)] * workers,
+            positions=[(0,)] * workers,
             next_stream=0,
             ended=[False] * workers,
-            cursor_capacity=program.vector_capacity,
+            position_capacity=program.position_capacity,
             in_order=loader.in_order,
             exits_final=not self._restarts,
         )
@@ -258,7 +258,7 @@ class WorkerPool:
     def send(self, worker: int, request: Any, epoch: int = 0) -> None:
         """Ask a worker for anything, see `requests.packed`, in an epoch."""
         words, file = requests.packed(request), None
-        if len(words) + requests.EPOCH_WORDS > self._program.vector_capacity:
+        if len(words) + requests.EPOCH_WORDS > self._program.position_capacity:
             words, file = requests.moved_to_file(words)
         self._files[worker].append(file)
         if epoch:
@@ -271,7 +271,7 @@ class WorkerPool:
                 if file := files.popleft():
                     file.close()
 
-    def _answer(self, due: _core.Due) -> Answer:
+    def _answer(self, due: _core.NextResult) -> Answer:
         worker = due.stream
         answer = self._received(due)
         self.scheduler.advance()
@@ -279,7 +279,7 @@ class WorkerPool:
             file.close()
         return answer
 
-    def _received(self, due: _core.Due) -> Answer:
+    def _received(self, due: _core.NextResult) -> Answer:
         """What came, which is measured now and then."""
         times = self._times
         times.left -= 1
@@ -287,7 +287,7 @@ class WorkerPool:
             return self._decoded(due)
         return times.measured(RECEIVE, self._decoded, due)
 
-    def _decoded(self, due: _core.Due) -> Answer:
+    def _decoded(self, due: _core.NextResult) -> Answer:
         element, _ = received(self.scheduler, due)
         if due.error:
             return Answer(due.stream, error=failures.unpack_failure(element))
@@ -376,7 +376,7 @@ class _WorkerProcess:
         return self._scheduler.processes()[self._worker]
 
 
-def _worker_died(due: _core.Due) -> Exception:
+def _worker_died(due: _core.NextResult) -> Exception:
     """Torch's words for a worker that died."""
     if due.at_start:
         text = due.text.strip() or "They ended before they began to work."
@@ -389,7 +389,7 @@ def _worker_died(due: _core.Due) -> Exception:
     return error
 
 
-def _ending(due: _core.Due) -> str:
+def _ending(due: _core.NextResult) -> str:
     status = due.wait_status
     code = None if status is None else os.waitstatus_to_exitcode(status)
     if code is None or code >= 0:

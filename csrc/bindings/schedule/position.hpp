@@ -13,13 +13,13 @@
 namespace gristmill::bind {
 
 // From an int64 array of shape (n,) or any sequence of ints.
-inline Cursor to_cursor(py::handle from) {
+inline Position to_position(py::handle from) {
   if (!py::isinstance<py::array>(from)) {
-    py::detail::make_caster<Cursor> numbers;
+    py::detail::make_caster<Position> numbers;
     if (!numbers.load(from, true)) {
       throw py::type_error("a position is a sequence of ints or an array");
     }
-    return py::detail::cast_op<Cursor&&>(std::move(numbers));
+    return py::detail::cast_op<Position&&>(std::move(numbers));
   }
   if (!py::isinstance<py::array_t<std::int64_t>>(from)) {
     throw py::type_error("a position that is an array must have dtype int64");
@@ -28,19 +28,19 @@ inline Cursor to_cursor(py::handle from) {
       py::array_t<std::int64_t, py::array::c_style>::ensure(from);
   if (!array) throw py::error_already_set();
   if (array.ndim() != 1) throw py::value_error("a position has one dimension");
-  return Cursor(array.data(), array.data() + array.size());
+  return Position(array.data(), array.data() + array.size());
 }
 
-inline std::vector<Cursor> to_cursors(const py::sequence& from) {
-  std::vector<Cursor> all;
-  for (const py::handle one : from) all.push_back(to_cursor(one));
+inline std::vector<Position> to_positions(const py::sequence& from) {
+  std::vector<Position> all;
+  for (const py::handle one : from) all.push_back(to_position(one));
   return all;
 }
 
 // A copy, an int64 array of shape (n,).
-inline py::array_t<std::int64_t> from_cursor(const Cursor& cursor) {
-  return py::array_t<std::int64_t>(static_cast<py::ssize_t>(cursor.size()),
-                                   cursor.data());
+inline py::array_t<std::int64_t> from_position(const Position& position) {
+  return py::array_t<std::int64_t>(static_cast<py::ssize_t>(position.size()),
+                                   position.data());
 }
 
 }  // namespace gristmill::bind

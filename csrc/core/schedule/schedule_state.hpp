@@ -19,7 +19,7 @@
 #include "core/memory/slot.hpp"
 #include "core/schedule/lease.hpp"
 #include "core/schedule/memory_policy.hpp"
-#include "core/schedule/next.hpp"
+#include "core/schedule/next_result.hpp"
 #include "core/schedule/order.hpp"
 #include "core/schedule/pace.hpp"
 #include "core/schedule/worker_table.hpp"
@@ -35,16 +35,16 @@ struct SchedulerConfig {
   std::uint32_t max_restarts = 1;     // of one unit
   std::uint64_t memory_limit = 0;     // bytes, 0: 80 % of the memory
   std::vector<std::int64_t> lengths;  // records of each stream, -1 unknown
-  std::uint32_t cursor_capacity = kSmallCursor;  // integers in a position
-  Position start;
+  std::uint32_t position_capacity = kSmallPosition;  // integers in a position
+  RunPosition start;
   bool in_order = true;      // else outputs come as they are done
   bool exits_final = false;  // no other worker is started in the place of one
   double slow_s = -1;        // see Pace, negative: nothing is said of it
 };
 
-class Schedule {
+class ScheduleState {
  public:
-  // The unit whose commit look() waits for.
+  // The unit whose commit poll_next() waits for.
   struct Awaited {
     std::uint64_t unit = 0;
     // True if the unit due lacks memory.  `unit` is another then, and the
@@ -54,30 +54,30 @@ class Schedule {
 
   // The region lies in the arena and is set up already.
   // REQUIRES: `config` was found right; it and the arena outlive this.
-  Schedule(const SchedulerConfig& config, Arena& arena, Region region);
-  ~Schedule();
-  Schedule(const Schedule&) = delete;
-  Schedule& operator=(const Schedule&) = delete;
+  ScheduleState(const SchedulerConfig& config, Arena& arena, Region region);
+  ~ScheduleState();
+  ScheduleState(const ScheduleState&) = delete;
+  ScheduleState& operator=(const ScheduleState&) = delete;
 
   // Publishes what there is room for.
   void fill();
 
-  // REQUIRES: kind is kRequest, 1 to cursor_capacity integers.
-  void ask(std::uint32_t stream, Cursor request);
+  // REQUIRES: kind is kRequest, 1 to position_capacity integers.
+  void ask(std::uint32_t stream, Position request);
 
   // The output due, or why there is none.
-  [[nodiscard]] std::variant<Next, Awaited> look();
+  [[nodiscard]] std::variant<NextResult, Awaited> poll_next();
 
   // What to say if a timeout has passed: nothing if the unit is done.
-  [[nodiscard]] std::optional<Next> timed_out(Awaited awaited);
+  [[nodiscard]] std::optional<NextResult> timed_out(Awaited awaited);
 
   // The time until the unit is slow, in s; empty if it is not to be reported.
   [[nodiscard]] std::optional<double> slow_in_s(Awaited awaited);
 
   // Reports a unit that is slow, once.
-  [[nodiscard]] Next slow(Awaited awaited);
+  [[nodiscard]] NextResult slow(Awaited awaited);
 
-  // The output that look() returned last is delivered.
+  // The output that poll_next() returned last is delivered.
   void advance();
 
   // One more view of the slot of the output due, or nullptr.
@@ -87,7 +87,7 @@ class Schedule {
   void clear();
 
   // Withdraws everything and goes on from another position.
-  void restart(const Position& start);
+  void restart(const RunPosition& start);
 
   // Takes the parts of units that their holders offer.
   void take_parts();
@@ -129,8 +129,8 @@ class Schedule {
 
   bool publish(std::uint32_t stream);
   bool publish_due(std::uint32_t stream);
-  [[nodiscard]] Cursor begin_of_next(const Stream& stream) const;
-  [[nodiscard]] Next output(std::uint32_t stream) const;
+  [[nodiscard]] Position begin_of_next(const Stream& stream) const;
+  [[nodiscard]] NextResult output(std::uint32_t stream) const;
   bool open(std::uint32_t stream);
   bool open_part(std::uint32_t stream, Part part);
   [[nodiscard]] std::unique_ptr<Opened> read_slot(ArenaSlot* slot,

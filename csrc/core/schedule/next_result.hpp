@@ -59,7 +59,7 @@ enum class NextKind {
   kSlow,    // `report` names a worker that takes much longer than usual
 };
 
-struct Next {
+struct NextResult {
   NextKind kind = NextKind::kEnd;
   Output output = {};
   WorkerReport report = {};

@@ -1,4 +1,4 @@
-#include "core/schedule/schedule.hpp"
+#include "core/schedule/schedule_state.hpp"
 
 #include <algorithm>
 #include <span>
@@ -8,7 +8,8 @@
 
 namespace gristmill {
 
-Schedule::Schedule(const SchedulerConfig& config, Arena& arena, Region region)
+ScheduleState::ScheduleState(const SchedulerConfig& config, Arena& arena,
+                             Region region)
     : config_(config),
       arena_(arena),
       region_(region),
@@ -19,7 +20,7 @@ Schedule::Schedule(const SchedulerConfig& config, Arena& arena, Region region)
       pace_(config.slow_s),
       opened_(config.lengths.size()) {}
 
-Schedule::~Schedule() {
+ScheduleState::~ScheduleState() {
   for (auto& unit : opened_) {
     if (unit != nullptr) release_view(unit->slot);
   }
@@ -29,7 +30,7 @@ Schedule::~Schedule() {
   }
 }
 
-void Schedule::fill() {
+void ScheduleState::fill() {
   if (memory_.some_wait()) memory_.grant_all();
   needs_fill_ = false;
   const std::size_t ahead = std::size_t{config_.workers} * (config_.buffer + 2);
@@ -48,7 +49,7 @@ void Schedule::fill() {
 
 // Publishes a unit of the stream that is due beyond any budget, or nothing
 // would move; false if there is no memory for it.
-bool Schedule::publish_due(std::uint32_t s) {
+bool ScheduleState::publish_due(std::uint32_t s) {
   while (!publish(s)) {
     if (!memory_.evict(0)) return false;
     needs_fill_ = true;
@@ -58,7 +59,7 @@ bool Schedule::publish_due(std::uint32_t s) {
 }
 
 // Publishes the stream's next unit; false if there is no room for it.
-bool Schedule::publish(std::uint32_t s) {
+bool ScheduleState::publish(std::uint32_t s) {
   if (!leases_.has_room()) return false;
   ArenaSlot* const slot = memory_.slot_for_next();
   if (slot == nullptr) return false;
@@ -66,35 +67,36 @@ bool Schedule::publish(std::uint32_t s) {
   Lease lease = order_.plan(s);
   lease.slot = slot;
   if (!is_range()) lease.owner = s % config_.workers + 1;
-  Cursor cursor = config_.kind == UnitKind::kRequest ? order_.request(s)
-                                                     : begin_of_next(stream);
-  if (is_range()) cursor.front() = lease.first;
-  const std::uint64_t id = leases_.publish(lease, cursor);
+  Position position = config_.kind == UnitKind::kRequest
+                          ? order_.request(s)
+                          : begin_of_next(stream);
+  if (is_range()) position.front() = lease.first;
+  const std::uint64_t id = leases_.publish(lease, position);
   if (id == 0) {
     arena_.give_back(slot);
     return false;
   }
-  order_.published(s, id, lease.count);
+  order_.add_unit(s, id, lease.count);
   return true;
 }
 
 // Where the stream's next unit begins, if the one before it is computed.  If it
 // is not, its holder goes on from its live state and looks at no position.
-Cursor Schedule::begin_of_next(const Stream& stream) const {
-  if (is_range() || stream.pending.empty()) return stream.tail;
+Position ScheduleState::begin_of_next(const Stream& stream) const {
+  if (is_range() || stream.pending.empty()) return stream.opened;
   const Lease& before = leases_.all().at(stream.pending.back());
-  if (!leases_.computed(before)) return stream.tail;
-  Cursor after = leases_.commit_of(before).cursor_out;
-  return after.empty() ? stream.tail : after;
+  if (!leases_.computed(before)) return stream.opened;
+  Position after = leases_.commit_of(before).position_after;
+  return after.empty() ? stream.opened : after;
 }
 
-void Schedule::ask(std::uint32_t stream, Cursor request) {
+void ScheduleState::ask(std::uint32_t stream, Position request) {
   order_.ask(stream, std::move(request));
   fill();
 }
 
 // Whether there is an output of the stream, or nothing to wait for.
-bool Schedule::is_done(std::uint32_t s) const {
+bool ScheduleState::is_done(std::uint32_t s) const {
   if (opened_[s] != nullptr) return true;
   if (!is_published(s)) return false;
   const auto& due = leases_.all().at(order_.streams()[s].pending.front());
@@ -103,14 +105,14 @@ bool Schedule::is_done(std::uint32_t s) const {
          state == UnitState::kPart;
 }
 
-bool Schedule::is_published(std::uint32_t s) const {
+bool ScheduleState::is_published(std::uint32_t s) const {
   return !order_.streams()[s].pending.empty();
 }
 
 // The stream whose output is due, or -1: where order does not matter one that
 // has an output, if there is one, else one that will; the first of equals, from
 // the one due on.
-int Schedule::due() {
+int ScheduleState::due() {
   if (config_.in_order) return order_.due();
   constexpr int kNothing = 3;
   const auto rank = [this](std::uint32_t s) {
@@ -131,19 +133,19 @@ int Schedule::due() {
   return static_cast<int>(order_.next_stream());
 }
 
-std::variant<Next, Schedule::Awaited> Schedule::look() {
+std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
   const auto no_memory = [](const Shortage& shortage) {
-    return Next{.kind = NextKind::kFull, .shortage = shortage};
+    return NextResult{.kind = NextKind::kFull, .shortage = shortage};
   };
   const auto exited = [](const WorkerReport& report) {
-    return Next{.kind = NextKind::kExited, .report = report};
+    return NextResult{.kind = NextKind::kExited, .report = report};
   };
   arena_.sweep();
   collect();
   for (;;) {
     if (needs_fill_ || memory_.some_wait()) fill();
     const int due = this->due();
-    if (due < 0) return Next{.kind = NextKind::kEnd};
+    if (due < 0) return NextResult{.kind = NextKind::kEnd};
     const auto s = static_cast<std::uint32_t>(due);
     if (opened_[s] != nullptr) return output(s);
     if (!is_published(s) && !publish_due(s)) {
@@ -167,7 +169,7 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
     if (leases_.refused(lease)) {
       memory_.retry_refused(
           stream, 0,
-          config_.kind == UnitKind::kSequential ? &stream.tail : nullptr);
+          config_.kind == UnitKind::kSequential ? &stream.opened : nullptr);
       wake_everybody();  // Once the caller knows, somebody tries again.
       return no_memory(memory_.shortage(lease.slot->capacity));
     }
@@ -182,24 +184,25 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
   }
 }
 
-std::optional<Next> Schedule::timed_out(Awaited awaited) {
+std::optional<NextResult> ScheduleState::timed_out(Awaited awaited) {
   const Lease& lease = leases_.at(awaited.unit);
   if (!awaited.lacks_memory && is_done(lease.stream)) return std::nullopt;
   // A worker that is stopped may have taken the wake-up of another.
   wake_everybody();
   pace_.reported(lease.id);
-  return Next{.kind = NextKind::kTimeout,
-              .report = workers_.awaited(leases_, lease)};
+  workers_.count_start_timeout();
+  return NextResult{.kind = NextKind::kTimeout,
+                    .report = workers_.awaited(leases_, lease)};
 }
 
-std::optional<double> Schedule::slow_in_s(Awaited awaited) {
+std::optional<double> ScheduleState::slow_in_s(Awaited awaited) {
   const auto limit_s = pace_.limit_s(awaited.unit);
   if (!limit_s || awaited.lacks_memory) return std::nullopt;
   const Lease& lease = leases_.at(awaited.unit);
   return *limit_s - workers_.busy_s(leases_, lease);
 }
 
-Next Schedule::slow(Awaited awaited) {
+NextResult ScheduleState::slow(Awaited awaited) {
   const Lease& lease = leases_.at(awaited.unit);
   pace_.reported(lease.id);
   WorkerReport report = workers_.awaited(leases_, lease);
@@ -208,7 +211,7 @@ Next Schedule::slow(Awaited awaited) {
   return {.kind = NextKind::kSlow, .report = std::move(report)};
 }
 
-Next Schedule::output(std::uint32_t s) const {
+NextResult ScheduleState::output(std::uint32_t s) const {
   const Opened& unit = *opened_[s];
   const auto* const header = arena_.base() + unit.slot->offset;
   const bool error = (unit.outputs[unit.index].flags & kOutputError) != 0;
@@ -221,7 +224,7 @@ Next Schedule::output(std::uint32_t s) const {
 }
 
 // Reads the header of a slot; returns nothing if it is corrupt.
-std::unique_ptr<Schedule::Opened> Schedule::read_slot(
+std::unique_ptr<ScheduleState::Opened> ScheduleState::read_slot(
     ArenaSlot* slot, std::uint32_t outputs, std::uint64_t bytes) const {
   auto unit = std::make_unique<Opened>();
   unit->slot = slot;
@@ -229,22 +232,21 @@ std::unique_ptr<Schedule::Opened> Schedule::read_slot(
   if (bytes > slot->capacity) return nullptr;
   if (outputs == 0) return unit;
   const std::span content(arena_.base() + slot->offset, bytes);
-  if (!read_outputs(content, outputs, config_.cursor_capacity, unit->outputs)) {
+  if (!read_outputs(content, outputs, config_.position_capacity,
+                    unit->outputs)) {
     return nullptr;
   }
   return unit;
 }
 
 // Opens the oldest part of the stream's oldest unit.  False if it is corrupt.
-bool Schedule::open_part(std::uint32_t s, Part part) {
+bool ScheduleState::open_part(std::uint32_t s, Part part) {
   auto unit = read_slot(part.slot, part.outputs, part.bytes);
   if (unit == nullptr) {
     arena_.give_back(part.slot);
     return false;
   }
-  Stream& stream = order_.stream(s);
-  stream.tail = std::move(part.cursor_out);
-  stream.open = true;
+  order_.open_part(s, std::move(part.position_after));
   arena_.show(part.slot);
   opened_[s] = std::move(unit);
   return true;
@@ -252,37 +254,36 @@ bool Schedule::open_part(std::uint32_t s, Part part) {
 
 // Opens the stream's oldest unit, which is computed, or a part of it that is.
 // False if it is corrupt.
-bool Schedule::open(std::uint32_t s) {
-  Stream& stream = order_.stream(s);
-  std::vector<Part>& parts = leases_.at(stream.pending.front()).parts;
+bool ScheduleState::open(std::uint32_t s) {
+  const std::uint64_t oldest = order_.stream(s).pending.front();
+  std::vector<Part>& parts = leases_.at(oldest).parts;
   if (!parts.empty()) {
     Part part = std::move(parts.front());
     parts.erase(parts.begin());
     return open_part(s, std::move(part));
   }
-  const Lease lease = leases_.at(stream.pending.front());
-  Commit commit = leases_.commit_of(lease);
+  const Lease lease = leases_.at(oldest);
+  const Commit commit = leases_.commit_of(lease);
   auto unit = read_slot(lease.slot, commit.outputs, commit.bytes);
-  if (unit == nullptr || commit.cursor_out.empty()) return false;
+  if (unit == nullptr || commit.position_after.empty()) return false;
   arena_.settle(lease.slot, leases_.populated(lease));
   memory_.used(commit.bytes);
   workers_.unit_done();
   pace_.add(1e-9 * static_cast<double>(commit.took_ns));
   leases_.take(lease.id);
-  order_.opened(s);
-  stream.tail = commit.cursor_out;
+  order_.open_unit(s, commit.position_after);
   needs_fill_ = true;
   if (commit.status == UnitStatus::kEnd) {
-    stream.sealed = true;
+    order_.seal(s);
     withdraw_stream(s);
   } else if (commit.status != UnitStatus::kOk && is_range()) {
     withdraw_stream(s);
-    order_.restart(s, commit.cursor_out.front());
+    order_.restart(s, commit.position_after.front());
   }
   if (is_range()) adapt_unit_records(lease, commit);
   if (commit.outputs == 0) {
     arena_.give_back(lease.slot);
-    stream.open = false;
+    order_.close_unit(s);
     return true;
   }
   arena_.show(lease.slot);
@@ -292,9 +293,10 @@ bool Schedule::open(std::uint32_t s) {
 
 // Gives later units as many records as a unit that was cut, and twice as many
 // after a whole unit that took at most half of the memory that a unit may take.
-void Schedule::adapt_unit_records(const Lease& lease, const Commit& commit) {
+void ScheduleState::adapt_unit_records(const Lease& lease,
+                                       const Commit& commit) {
   const std::int64_t planned = order_.unit_records();
-  const std::int64_t done = commit.cursor_out.front() - lease.first;
+  const std::int64_t done = commit.position_after.front() - lease.first;
   if (commit.status == UnitStatus::kMoved && done > 0 && done < lease.count) {
     order_.set_unit_records(std::min(planned, done));
   } else if (planned < config_.unit_records && lease.count == planned &&
@@ -303,7 +305,7 @@ void Schedule::adapt_unit_records(const Lease& lease, const Commit& commit) {
   }
 }
 
-void Schedule::take_parts() {
+void ScheduleState::take_parts() {
   for (const std::uint64_t id : leases_.with_part()) {
     Lease& lease = leases_.at(id);
     if (!lease.withdrawn) take_part(lease);
@@ -311,12 +313,12 @@ void Schedule::take_parts() {
 }
 
 // Takes a part out of the slot of its unit, if there is memory for that.
-void Schedule::take_part(Lease& lease) {
+void ScheduleState::take_part(Lease& lease) {
   Commit commit = leases_.commit_of(lease);
-  const bool sound = commit.outputs > 0 && commit.cursor_out.size() == 1 &&
+  const bool sound = commit.outputs > 0 && commit.position_after.size() == 1 &&
                      commit.bytes <= lease.slot->capacity &&
-                     commit.cursor_out.front() > lease.first &&
-                     commit.cursor_out.front() <= lease.first + lease.count;
+                     commit.position_after.front() > lease.first &&
+                     commit.position_after.front() <= lease.first + lease.count;
   if (!sound) {
     return poison(lease, {.stream = static_cast<int>(lease.stream),
                           .text = "a worker committed what cannot be read"});
@@ -329,32 +331,32 @@ void Schedule::take_part(Lease& lease) {
   leases_.take_part(lease, std::move(commit), copy);
 }
 
-void Schedule::close_unit(std::uint32_t s) {
-  order_.stream(s).open = false;
+void ScheduleState::close_unit(std::uint32_t s) {
+  order_.close_unit(s);
   release_view(opened_[s]->slot);
   opened_[s] = nullptr;
 }
 
-void Schedule::advance() {
+void ScheduleState::advance() {
   const std::uint32_t s = order_.next_stream();
   if (opened_[s] == nullptr) return;
   Opened& unit = *opened_[s];
-  order_.stream(s).position = unit.outputs[unit.index].vector;
+  Position position = std::move(unit.outputs[unit.index].position);
   std::atomic<std::uint64_t>& delivered = region_.control().delivered;
   delivered.store(delivered.load(std::memory_order_relaxed) + 1,
                   std::memory_order_relaxed);
   if (++unit.index == unit.outputs.size()) close_unit(s);
-  order_.step();
+  order_.deliver(std::move(position));
 }
 
-ArenaSlot* Schedule::hold() {
+ArenaSlot* ScheduleState::hold() {
   const auto& unit = opened_[order_.next_stream()];
   if (unit == nullptr) return nullptr;
   retain_view(unit->slot);
   return unit->slot;
 }
 
-void Schedule::withdraw(std::uint64_t id) {
+void ScheduleState::withdraw(std::uint64_t id) {
   ArenaSlot* const slot = leases_.at(id).slot;
   for (const Part& part : std::exchange(leases_.at(id).parts, {})) {
     arena_.give_back(part.slot);
@@ -363,13 +365,13 @@ void Schedule::withdraw(std::uint64_t id) {
   if (leases_.withdraw(id)) arena_.give_back(slot);
 }
 
-void Schedule::withdraw_stream(std::uint32_t s) {
-  Stream& stream = order_.stream(s);
+void ScheduleState::withdraw_stream(std::uint32_t s) {
+  const Stream& stream = order_.stream(s);
   for (const std::uint64_t id : stream.pending) withdraw(id);
   order_.restart(s, stream.next_first);
 }
 
-void Schedule::clear() {
+void ScheduleState::clear() {
   for (std::uint32_t s = 0; s < opened_.size(); ++s) {
     if (opened_[s] != nullptr) close_unit(s);
     withdraw_stream(s);
@@ -377,13 +379,13 @@ void Schedule::clear() {
   collect();
 }
 
-void Schedule::restart(const Position& start) {
+void ScheduleState::restart(const RunPosition& start) {
   clear();
   order_ = Order(config_.kind, config_.unit_records, config_.lengths, start);
   fill();
 }
 
-bool Schedule::collect() {
+bool ScheduleState::collect() {
   const std::vector<Lease> done = leases_.collect_withdrawn();
   for (const Lease& lease : done) {
     arena_.settle(lease.slot, lease.slot->capacity);

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "core/base/futex.hpp"
-#include "core/schedule/schedule.hpp"
+#include "core/schedule/schedule_state.hpp"
 
 namespace gristmill {
 
-void Schedule::wake_workers(std::size_t units) {
+void ScheduleState::wake_workers(std::size_t units) {
   if (units == 0) return;
   Control& control = region_.control();
   control.work_sequence.fetch_add(1, std::memory_order_seq_cst);
@@ -20,7 +20,7 @@ void Schedule::wake_workers(std::size_t units) {
   }
 }
 
-void Schedule::wake_everybody() {
+void ScheduleState::wake_everybody() {
   Control& control = region_.control();
   control.work_sequence.fetch_add(1, std::memory_order_seq_cst);
   control.done_sequence.fetch_add(1, std::memory_order_seq_cst);
@@ -28,13 +28,13 @@ void Schedule::wake_everybody() {
   futex_wake(&control.done_sequence, kEverybody);
 }
 
-void Schedule::on_started(int worker, std::uint32_t generation, int pid) {
+void ScheduleState::on_started(int worker, std::uint32_t generation, int pid) {
   if (!workers_.is_current(worker, generation)) return;
   workers_.started(worker, generation, pid);
   wake_everybody();
 }
 
-bool Schedule::on_exited(int worker, std::uint32_t generation) {
+bool ScheduleState::on_exited(int worker, std::uint32_t generation) {
   if (!workers_.is_current(worker, generation)) return false;
   bool again = workers_.exited(worker, generation);
   if (config_.exits_final) {
@@ -57,7 +57,7 @@ bool Schedule::on_exited(int worker, std::uint32_t generation) {
   return again;
 }
 
-void Schedule::free_units_of(int worker, std::uint32_t generation) {
+void ScheduleState::free_units_of(int worker, std::uint32_t generation) {
   for (const std::uint64_t id :
        leases_.held_by(static_cast<std::uint32_t>(worker))) {
     Lease& lease = leases_.at(id);
@@ -74,21 +74,22 @@ void Schedule::free_units_of(int worker, std::uint32_t generation) {
   }
 }
 
-void Schedule::poison(Lease& lease, WorkerReport report) {
+void ScheduleState::poison(Lease& lease, WorkerReport report) {
   leases_.poison(lease);
   poisoned_.insert_or_assign(lease.id, std::move(report));
 }
 
 // The successor of a stream's owner has none of its live state: the first unit
 // that is not computed starts from the position after the one before.
-void Schedule::relink(std::uint32_t s, int worker, std::uint32_t generation) {
-  Stream& stream = order_.stream(s);
-  Cursor position = stream.tail;
+void ScheduleState::relink(std::uint32_t s, int worker,
+                           std::uint32_t generation) {
+  const Stream& stream = order_.stream(s);
+  Position position = stream.opened;
   std::size_t at = 0;
   for (; at < stream.pending.size(); ++at) {
     const Lease& lease = leases_.at(stream.pending[at]);
     if (!leases_.computed(lease)) break;
-    Cursor after = leases_.commit_of(lease).cursor_out;
+    Position after = leases_.commit_of(lease).position_after;
     if (!after.empty()) position = std::move(after);
   }
   if (at == stream.pending.size()) return;
@@ -107,8 +108,8 @@ void Schedule::relink(std::uint32_t s, int worker, std::uint32_t generation) {
   for (const std::uint64_t id : order_.seal_behind(s, at)) withdraw(id);
 }
 
-void Schedule::on_exit_status(int worker, std::uint32_t generation,
-                              int wait_status) {
+void ScheduleState::on_exit_status(int worker, std::uint32_t generation,
+                                   int wait_status) {
   workers_.exit_status(worker, generation, wait_status);
   for (auto& [id, report] : poisoned_) {
     report.learn(worker, generation, wait_status);
@@ -116,14 +117,14 @@ void Schedule::on_exit_status(int worker, std::uint32_t generation,
   wake_everybody();
 }
 
-void Schedule::on_slot_requested() {
+void ScheduleState::on_slot_requested() {
   const bool freed = collect();
   take_parts();
   // The consumer may wait for memory, or have to raise that there is none.
   if (!memory_.grant_all() || freed) wake_everybody();
 }
 
-void Schedule::on_failed(std::string why) {
+void ScheduleState::on_failed(std::string why) {
   workers_.fail({.at_start = true, .text = std::move(why)});
   wake_everybody();
 }
