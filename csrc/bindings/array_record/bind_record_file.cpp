@@ -95,8 +95,12 @@ void record_file(py::module_& m) {
       .def_property_readonly("index_bytes", [](const FileHandle& h) {
         return h.file()->index().chunks.held_bytes();
       });
-  m.def("count_records", &count_records, "file"_a, "verify"_a = "all");
-  m.def("count_all_records", &count_all_records, "paths"_a, "verify"_a = "all");
+  m.def("count_records", &count_records, "file"_a, "verify"_a = "all",
+        "Returns the records, the chunks and the stamp (bytes and version) of "
+        "an\n"
+        "ArrayRecord file, from as little of its end as that takes.");
+  m.def("count_all_records", &count_all_records, "paths"_a, "verify"_a = "all",
+        "Calls count_records for local files, in several threads.");
 }
 
 }  // namespace gristmill::bind

@@ -49,7 +49,8 @@ void bag_file(py::module_& m) {
       .def_property_readonly("index_bytes", [](const BagHandle& h) {
         return h.file()->limits().held_bytes();
       });
-  m.def("count_bag", &count_bag, "file"_a, "limits"_a, "access"_a);
+  m.def("count_bag", &count_bag, "file"_a, "limits"_a, "access"_a,
+        "Returns the number of records of a Bagz file, and its stamp.");
 }
 
 }  // namespace gristmill::bind

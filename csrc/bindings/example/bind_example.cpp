@@ -366,9 +366,17 @@ py::dict parse_all(py::handle record) {
 void example(py::module_& m) {
   py::class_<Parser>(m, "ExampleParser", "Parses tf.train.Examples.")
       .def(py::init(&new_parser), "outputs"_a, "refuse_others"_a)
-      .def("parse", &Parser::parse, "record"_a)
+      .def("parse", &Parser::parse, "record"_a,
+           "Returns the outputs of one record, a buffer of bytes.  Raises\n"
+           "CorruptRecord if the record lacks a feature or has another type.")
       .def("parse_block", &Parser::parse_block, "data"_a.noconvert(),
-           "offsets"_a.noconvert(), "alloc"_a = py::none());
+           "offsets"_a.noconvert(), "alloc"_a = py::none(),
+           "Returns the outputs of k records in arrays of shape (k, *S).  "
+           "Record\n"
+           "i is data[offsets[i]:offsets[i + 1]], offsets are int64 of shape\n"
+           "(k + 1,), and alloc(shape, dtype) returns an array to fill.  The\n"
+           "position of a CorruptRecord is the number of the record.  Raises\n"
+           "ValueError if an output has no fixed shape or is not numeric.");
   m.def("parse_all_features", &parse_all, "record"_a,
         "Returns all features of a tf.train.Example.");
 }

@@ -68,9 +68,14 @@ void range_cache(py::module_& m) {
            "folder"_a, "bytes"_a)
       .def_static("least_bytes", &RangeCache::least_bytes)
       .def_property_readonly("path", &RangeCache::path)
-      .def_static("pages_of", &pages_of, "origin"_a, "offset"_a, "size"_a)
-      .def("read", &read, "origin"_a, "offset"_a, "size"_a)
-      .def("write", &write, "origin"_a, "offset"_a, "pages"_a);
+      .def_static("pages_of", &pages_of, "origin"_a, "offset"_a, "size"_a,
+                  "Returns the offset and size of the pages of a range.")
+      .def("read", &read, "origin"_a, "offset"_a, "size"_a,
+           "Returns a range, or None if a part of it is missing.")
+      .def("write", &write, "origin"_a, "offset"_a, "pages"_a,
+           "Keeps whole pages from an offset on, as many as fit.  Returns why "
+           "the\n"
+           "cache stops to keep pages, once, else an empty text.");
 }
 
 }  // namespace gristmill::bind

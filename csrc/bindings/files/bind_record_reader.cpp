@@ -287,10 +287,15 @@ void check_file(const Status& status) {
 void record_reader(py::module_& m) {
   py::class_<ReaderHandle>(m, "RecordReader", "Records, open for reading.")
       .def("__len__", [](const ReaderHandle& h) { return h.reader()->size(); })
-      .def("read", &read_one, "record"_a)
+      .def("read", &read_one, "record"_a,
+           "Returns one record.  Others can be read after a CorruptRecord.")
       .def("read_many", &read_many, "records"_a.noconvert(), py::kw_only(),
-           "packed"_a = false)
-      .def("sizes", &sizes, "records"_a.noconvert())
+           "packed"_a = false,
+           "Returns the records of int64 indices of shape (n,).  With packed,\n"
+           "returns bytes and int64 offsets of shape (n + 1,): record k is\n"
+           "bytes[offsets[k]:offsets[k + 1]].")
+      .def("sizes", &sizes, "records"_a.noconvert(),
+           "Returns the sizes of records, in bytes.")
       .def("close", &ReaderHandle::close)
       .def_property_readonly("closed", &ReaderHandle::closed)
       .def_property_readonly("path", &ReaderHandle::path)
@@ -301,7 +306,7 @@ void record_reader(py::module_& m) {
       .def(py::init<Pool&, ReaderHandle&, const Records&, bool, std::size_t>(),
            "pool"_a, "reader"_a, "records"_a.noconvert(), py::kw_only(),
            "packed"_a = false, "parts"_a = 0, py::keep_alive<1, 2>())
-      .def("wait", &PendingRead::wait);
+      .def("wait", &PendingRead::wait, "Returns what read_many returns, once.");
 }
 
 }  // namespace gristmill::bind

@@ -73,7 +73,8 @@ void record_set(py::module_& m) {
                     const std::vector<std::pair<std::uint64_t, std::uint64_t>>&,
                     py::function>(),
            "name"_a, "ranges"_a, "open"_a)
-      .def("open_part", &SetHandle::open_part, "part"_a, "reader"_a);
+      .def("open_part", &SetHandle::open_part, "part"_a, "reader"_a,
+           "Gives a part its reader, unless it has one.");
 }
 
 }  // namespace gristmill::bind

@@ -181,12 +181,39 @@ void render_images(const py::list& images, const Plans& plans, py::array& out,
 
 }  // namespace
 
+constexpr const char* kRenderDoc =
+    R"(Decodes, turns, crops, resizes, flips and lays out n pictures.
+
+Args:
+    images: JPEG files, or C-contiguous uint8 pixels of shape (H, W, C).
+    plans: int64 of shape (n, 10): top, left, height and width of the crop of
+        the turned picture; height and width to resize it to; top and left of
+        the output in that, zeros around it; 1 to flip left and right; the
+        orientation.
+    out: Shape (n, H, W, C), or (n, C, H, W) with chw; C is 1 to 4.  The fourth
+        channel of a JPEG file is 255, a single one is the luminance.
+    filter: Pillow's: 0 nearest, 1 box, 2 bilinear, 3 hamming, 4 bicubic,
+        5 lanczos.
+    table: Shape (C, 256), out's dtype: the output for each value of a pixel.
+    draft: Decodes JPEG files at 1/2, 1/4 or 1/8 if that is not smaller than the
+        crop is resized to.
+    threads: 1 to 1024.
+
+Raises:
+    CorruptRecord: A file is damaged, or a crop exceeds its picture; position is
+        the number of the image.)";
+
 void images(py::module_& m) {
-  m.def("image_header", &image_header, "data"_a);
+  m.def(
+      "image_header", &image_header, "data"_a,
+      "Returns (format, height, width, channels, orientation) of a picture as\n"
+      "stored, before it is turned by its EXIF or XMP orientation, 1 to 8.  "
+      "The\n"
+      "format is \"jpeg\", or \"\" if render_images does not read the file.");
   m.def("render_images", &render_images, "images"_a, "plans"_a.noconvert(),
         "out"_a.noconvert(), py::kw_only(), "filter"_a = 2,
         "table"_a = py::none(), "chw"_a = false, "draft"_a = false,
-        "threads"_a = 1);
+        "threads"_a = 1, kRenderDoc);
 }
 
 }  // namespace gristmill::bind

@@ -68,7 +68,8 @@ void tar_file(py::module_& m) {
       .def_property_readonly("index_bytes", [](const TarHandle& h) {
         return h.file()->index().held_bytes();
       });
-  m.def("tar_sample", &tar_sample, "record"_a, "url"_a);
+  m.def("tar_sample", &tar_sample, "record"_a, "url"_a,
+        "Returns the fields of a record of a TarFile, with its key and url.");
 }
 
 }  // namespace gristmill::bind

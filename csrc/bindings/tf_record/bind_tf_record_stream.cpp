@@ -117,7 +117,10 @@ void tf_record_stream(py::module_& m) {
                     std::uint64_t>(),
            "source"_a, "name"_a, "verify"_a, "record"_a, "offset"_a)
       .def("__iter__", [](py::object self) { return self; })
-      .def("__next__", &Stream::next)
+      .def("__next__", &Stream::next,
+           "Returns the next record.  After a CorruptRecord the next one "
+           "follows\n"
+           "if only the data of the record is damaged.")
       .def_property_readonly("record", &Stream::record)
       .def_property_readonly("offset", &Stream::offset);
   m.def("tf_record_compression", &compression, "begin"_a);
