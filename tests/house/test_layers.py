@@ -34,6 +34,17 @@ CPP_ROOMS = """
     bindings/example bindings/images
     bindings/schedule bindings/processes module
 """.split()
+# Files that import modules whose names they compute, and why.
+COMPUTED_NAMES = {
+    "gristmill._base.grain_names": "Grain's names of our modules",
+    "gristmill._base.imports": "functions to call when a module is imported",
+    "gristmill._base.listing": "the public names of a package",
+    "gristmill._base.moved": "names that modules had in earlier releases",
+    "gristmill._convert.problem": "packages that a format needs",
+    "gristmill._workers.launcher": "modules that the program has imported",
+    "gristmill._workers.zygote": "the entry point of the program",
+    "gristmill.drop_in": "modules that stand for Grain's",
+}
 CYTHON_IMPORT = re.compile(
     r"^\s*(?:from\s+(?P<module>gristmill[\w.]*)\s+c?import\s+(?P<names>.+)"
     r"|c?import\s+(?P<whole>gristmill[\w.]*))"
@@ -64,12 +75,13 @@ def room_of(module: str) -> str:
 def imported_modules(path: pathlib.Path) -> Iterator[tuple[int, str]]:
     """Yield (line, module of gristmill) for every import in a file, wherever it is.
 
-    A text that is a module's name counts: it is there to be imported.
+    Imports for type checkers count, and texts that are the name of a module, also if
+    they are made of the file's own name.
     """
     if path.suffix != ".py":
         yield from _cython_imports(path)
         return
-    for node in _nodes_that_run(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}:{node.lineno}: import absolutely"
             for alias in node.names:
@@ -79,14 +91,10 @@ def imported_modules(path: pathlib.Path) -> Iterator[tuple[int, str]]:
                 yield from _target(node.lineno, alias.name)
         elif isinstance(node, ast.Constant) and node.value in {*FILES} - {"gristmill"}:
             yield node.lineno, str(node.value)
-
-
-def _nodes_that_run(tree: ast.AST) -> Iterator[ast.AST]:
-    """Walk a module, less what only type checkers read: it imports nothing."""
-    yield tree
-    for node in ast.iter_child_nodes(tree):
-        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
-            yield from _nodes_that_run(node)
+        elif isinstance(node, ast.JoinedStr) and "{__name__}" in ast.unparse(node):
+            rest = ast.unparse(node).partition("{__name__}")[2].strip("'\"")
+            if (target := name_of(path) + rest) in FILES:
+                yield node.lineno, target
 
 
 def _cython_imports(path: pathlib.Path) -> Iterator[tuple[int, str]]:
@@ -125,6 +133,19 @@ def test_rooms_import_from_those_below():
             if rank[there] > rank[here]:
                 wrong.append(where)
     assert not wrong, "\n".join(wrong)
+
+
+def test_few_files_import_by_computed_names():
+    found = {
+        module
+        for module, path in FILES.items()
+        if path.suffix == ".py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and re.search(r"\b(import_module|__import__)$", ast.unparse(node.func))
+        and not isinstance(node.args[0], ast.Constant)
+    }
+    assert found == {*COMPUTED_NAMES}
 
 
 def test_files_do_not_import_in_a_circle():

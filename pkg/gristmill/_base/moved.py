@@ -1,7 +1,7 @@
-"""Finds private modules by the names that pickles of version 0.1 have for them.
+"""Finds private modules by the names that pickles of earlier releases have for them.
 
-Sources, transforms and datasets are pickled by the module that their class is in, and
-those modules lay one folder higher.
+A class is pickled by the name of its module.  In version 0.1 the modules of sources,
+transforms and datasets lay one folder higher.
 """
 
 from __future__ import annotations
@@ -35,6 +35,13 @@ _TAKEN_IN = {
 }
 
 
+# Modules that moved later, by the names that they had.
+_RENAMED = {
+    "_dataset.model.iter_factories": "_dataset.model.iter_dataset",
+    "_observe.report": "_base.report",
+}
+
+
 def find_moved_modules() -> None:
     """Let imports by the old names find the modules."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -57,10 +64,13 @@ class _Finder:
         package, _, name = fullname.rpartition(".")
         if not package.startswith("gristmill"):
             return None
+        loader: Any = self
+        if renamed := _RENAMED.get(fullname.removeprefix("gristmill.")):
+            place = f"gristmill.{renamed}"
+            return importlib.machinery.ModuleSpec(fullname, loader, origin=place)
         for folder in _FOLDERS.get(package.removeprefix("gristmill"), ()):
             place = f"{package}.{folder}.{_TAKEN_IN.get(name, name)}"
             if importlib.util.find_spec(place) is not None:
-                loader: Any = self
                 return importlib.machinery.ModuleSpec(fullname, loader, origin=place)
         return None
 

@@ -5,13 +5,24 @@ It imports `_dataset`, which knows nothing of it but `model/observer.py`.  Begin
 of a chain measured, and `reporting.py`, what becomes of both.
 """
 
-import importlib
+from __future__ import annotations
+
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gristmill._dataset.model.observer import Observer
 
 
 def observe_datasets(datasets: ModuleType) -> None:
-    """Let datasets be looked at; called when they have been imported."""
+    """Have chains of datasets observed; called when `_dataset` has been imported."""
     from gristmill._dataset.model import observer  # Here: it may be what imports this.
 
-    observer.install(lambda: cast(Any, importlib.import_module(f"{__name__}.face")))
+    observer.install(_face)
+
+
+def _face() -> Observer:
+    """Return the observer, which is imported when a chain is first iterated over."""
+    from gristmill._observe import face
+
+    return face

@@ -6,8 +6,8 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from gristmill._observe.report import SENDING, Advice, Change, Limit, Report, Stage
-from gristmill._observe.summary import bytes_text
+from gristmill._base.quantities import bytes_text
+from gristmill._base.report import SENDING, Advice, Change, Limit, Report, Stage
 
 # A consumer that waits less than this part of the time is the one that limits.
 KEPT_UP = 0.1

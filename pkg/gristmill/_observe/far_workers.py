@@ -12,10 +12,10 @@ import math
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from gristmill._base.report import Advice, Change, Report, Stage, WorkerLoad
 from gristmill._engine.remote import RemoteRun
 from gristmill._engine.usage import Usage
 from gristmill._observe.diagnosis import KEPT_UP, WORTH
-from gristmill._observe.report import Advice, Change, Report, Stage, WorkerLoad
 
 COMPUTING = "what actors compute"
 MOVING = "calls of actors, and the network"

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from gristmill._base.report import SENDING, Report, Stage, WorkerLoad
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._engine.stage_times import RECEIVE, SEND, StageTime
 from gristmill._engine.usage import NearUsage
-from gristmill._observe.report import SENDING, Report, Stage, WorkerLoad
 
 NAMES = {
     SEND: ("transport", SENDING),

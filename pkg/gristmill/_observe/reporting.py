@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gristmill._base.report import Buffer, Report, Stage, WorkerLoad
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
@@ -18,7 +19,6 @@ from gristmill._observe import far_workers, generators, near_workers
 from gristmill._observe.diagnosis import diagnose
 from gristmill._observe.meter import Measurement, Meter
 from gristmill._observe.observed import ObservedDatasetIterator
-from gristmill._observe.report import Buffer, Report, Stage, WorkerLoad
 from gristmill._observe.running import Took, check_seconds, run_for
 from gristmill._observe.sampling import samplings_of
 from gristmill._observe.summary import summarize

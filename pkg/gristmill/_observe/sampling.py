@@ -97,5 +97,5 @@ def samplings_of(
 ) -> Iterator[tuple[Sampling, PrefetchDatasetIterator[Any]]]:
     """What is known of each dataset that a chain reads by index, and who reads it."""
     for feed in feeds_of(iterator):
-        if feed.sampling is not None:
+        if isinstance(feed.sampling, Sampling):
             yield feed.sampling, feed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gristmill._base.quantities import bytes_text, time_text
 from gristmill._observe.meter import Measurement, Meter
 
 COLUMN_WIDTH = 30
@@ -118,24 +119,3 @@ _COLUMNS: dict[str, Callable[[Meter], str]] = {
     "num produced elements": lambda node: str(node.numbers.elements),
     "memory usage": lambda node: bytes_text(node.held_bytes),
 }
-
-
-def time_text(ns: float) -> str:
-    """A duration such as ``1.25ms``."""
-    if ns < 1_000:
-        return f"{ns:.0f}ns"
-    for unit, size in (("us", 1e3), ("ms", 1e6)):
-        if ns < size * 1_000:
-            return f"{ns / size:.2f}{unit}"
-    return f"{ns / 1e9:.2f}s"
-
-
-def bytes_text(count: float) -> str:
-    """A number of bytes such as ``1.50 KiB``."""
-    if count < 1024:
-        return f"{count:.0f} bytes"
-    for unit in ("KiB", "MiB", "GiB"):
-        count /= 1024
-        if count < 1024:
-            return f"{count:.2f} {unit}"
-    return f"{count / 1024:.2f} TiB"

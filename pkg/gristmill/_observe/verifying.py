@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from gristmill._base.report import Change, Check, Report
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import chain_of, with_parents
 from gristmill._dataset.model.observer import as_inner
@@ -23,7 +24,6 @@ from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterData
 from gristmill._engine.trial import NotTriedError, cached_run
 from gristmill._observe import generators
 from gristmill._observe.diagnosis import advised, predicted_gain, ready_gain
-from gristmill._observe.report import Change, Check, Report
 from gristmill._observe.running import Took, check_seconds, run_for
 from gristmill.options import MultiprocessingOptions, ReadOptions
 

@@ -21,15 +21,40 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from gristmill._engine.usage import FarWorker, Usage
 
-if TYPE_CHECKING:
-    from gristmill._ray.pool import Actor
-
 # Outputs that are received between two times that Ray is told of them.
 TELL_EVERY = 64
+
+
+class Home(Protocol):
+    """The process of an actor.
+
+    Attributes:
+        pid: Its process id.
+        address: The address of its machine.
+    """
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+
+
+class Actor(Protocol):
+    """The part of an actor that is counted.
+
+    Attributes:
+        home: Its process; None until it has started.
+        lost: Why it ended; empty while it lives.
+    """
+
+    @property
+    def home(self) -> Home | None: ...
+    @property
+    def lost(self) -> str: ...
 
 
 class Load(NamedTuple):

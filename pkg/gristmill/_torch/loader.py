@@ -25,7 +25,7 @@ from gristmill._torch.workers.trial import TorchTrial
 from gristmill.sources import RandomAccessDataSource
 
 if TYPE_CHECKING:
-    from gristmill._observe.report import Report
+    from gristmill._base.report import Report
 
 
 class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]

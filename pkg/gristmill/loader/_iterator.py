@@ -6,7 +6,7 @@ import collections.abc
 import copy
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +16,40 @@ from gristmill._base import log
 from gristmill._base.describing import call_text
 from gristmill._base.types import T
 from gristmill._engine import state as states
+from gristmill._engine.compilation import LoaderProgram
 from gristmill._engine.local import LocalRun
 from gristmill._engine.record_errors import Tally
+from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.tracebacks import cut
 from gristmill._engine.trial import NotTriedError
 from gristmill._engine.workers import check_workers
 from gristmill._observe.watch import Watch
 from gristmill.bad_records import BadRecords, ErrorPolicy
-from gristmill.options import ReadOptions
+from gristmill.options import MultiprocessingOptions, ReadOptions
 
 if TYPE_CHECKING:
-    from gristmill._observe.report import Report
-    from gristmill.loader import DataLoader
+    from gristmill._base.report import Report
+
+
+class IteratedLoader(Protocol):
+    """The part of a `DataLoader` that its iterators and trials use."""
+
+    _pipeline: states.Pipeline
+    _program: LoaderProgram
+    _error_policy: ErrorPolicy
+    _read_options: ReadOptions
+    _remote: RemoteOptions
+    _explicit_streams: int | None
+
+    @property
+    def multiprocessing_options(self) -> MultiprocessingOptions: ...
+    @property
+    def _epoch(self) -> int: ...
+    def _compile(self, streams: int) -> LoaderProgram: ...
+    def _restore(self, state: bytes, validate: bool = True) -> states.RunPosition: ...
+    def _run(
+        self, position: states.RunPosition, tally: Tally
+    ) -> LocalRun | RemoteRun: ...
 
 
 class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T]):
@@ -59,7 +81,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
     def __init__(
         self,
-        data_loader: DataLoader[T],
+        data_loader: IteratedLoader,
         state: dict[str, Any] | None,
         validate_state: bool = True,
     ) -> None:
@@ -221,7 +243,7 @@ class LoaderTrial:
     """
 
     def __init__(
-        self, data_loader: DataLoader[Any], iterator: DataLoaderIterator[Any] | None
+        self, data_loader: IteratedLoader, iterator: DataLoaderIterator[Any] | None
     ) -> None:
         self.workers = data_loader._remote.workers
         self._state = None

@@ -10,7 +10,7 @@ from gristmill._base.types import T
 from gristmill.loader._iterator import LoaderTrial
 
 if TYPE_CHECKING:
-    from gristmill._observe.report import Report
+    from gristmill._base.report import Report
 
 
 class Shown(Generic[T]):

@@ -134,7 +134,7 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         (2, b'two')
     """
 
-    __module__ = "gristmill.sources"  # Which pickles name.
+    __module__ = __name__.rpartition(".")[0]  # The name in pickles.
     _named = "ArrayRecordDataSource"
     _separator = ""
 

@@ -57,7 +57,7 @@ class BagDataSource(RecordSource[bytes]):
         b'two'
     """
 
-    __module__ = "gristmill.sources"  # Which pickles name.
+    __module__ = __name__.rpartition(".")[0]  # The name in pickles.
     _named = "BagDataSource"
 
     def __init__(

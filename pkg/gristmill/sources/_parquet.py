@@ -90,7 +90,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
         >>> folder.cleanup()
     """
 
-    __module__ = "gristmill.sources"  # Which pickles name.
+    __module__ = __name__.rpartition(".")[0]  # The name in pickles.
 
     # Threads that read ahead would turn over a cache that holds one window.
     by_threads = False

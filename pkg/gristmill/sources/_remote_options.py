@@ -50,7 +50,7 @@ class RemoteOptions:
         3
     """
 
-    __module__ = "gristmill.sources"  # Which pickles name.
+    __module__ = __name__.rpartition(".")[0]  # The name in pickles.
 
     attempts: int = 6
     first_delay_s: float = 0.1

@@ -15,16 +15,21 @@ import os
 import queue
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from gristmill._base.retries import is_transient
 from gristmill.sources import _share as share
 from gristmill.sources._flow import Flow
+from gristmill.sources._remote_options import RemoteOptions
 
-if TYPE_CHECKING:
-    from gristmill.sources._remote import RemoteFile
-
-__all__ = ["Fetch", "HostRequests", "Unanswered", "WrongSizeError", "requests_of"]
+__all__ = [
+    "Fetch",
+    "FetchedFile",
+    "HostRequests",
+    "Unanswered",
+    "WrongSizeError",
+    "requests_of",
+]
 
 # Whoever waits is woken for so many bytes, or all: changing threads takes time.
 WAKE_BYTES = 4 << 20
@@ -111,6 +116,26 @@ class _Thread:
         return self._begun
 
 
+class FetchedFile(Protocol):
+    """The part of a far file that requests use."""
+
+    @property
+    def options(self) -> RemoteOptions: ...
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def requests(self) -> HostRequests: ...
+
+    async def get(self, offset: int, size: int) -> bytes:
+        """Return a range of bytes, from one request."""
+
+    def read_after(self, offset: int, size: int, failed: Unanswered) -> bytes:
+        """Return a range of bytes after all attempts failed, or raise the error."""
+
+    def delay_s(self, error: Exception, attempt: int) -> float:
+        """Return the time before the next attempt, in seconds."""
+
+
 class Unanswered(Exception):
     """A range that did not come, and after how many attempts; its cause says why."""
 
@@ -134,7 +159,7 @@ class Fetch:
     `take` and `close` are for one thread.
     """
 
-    def __init__(self, ranges: Sequence[tuple[RemoteFile, int, int]]) -> None:
+    def __init__(self, ranges: Sequence[tuple[FetchedFile, int, int]]) -> None:
         self._ranges = ranges
         self._came: queue.SimpleQueue[list[tuple[int, Any]]] = queue.SimpleQueue()
         # Those that nobody was woken for.
@@ -190,7 +215,7 @@ class _Request:
 
     fetch: Fetch
     number: int
-    file: RemoteFile
+    file: FetchedFile
     offset: int
     size: int
     loop: asyncio.AbstractEventLoop

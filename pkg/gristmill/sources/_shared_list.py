@@ -35,7 +35,7 @@ class SharedMemoryDataSource(shared_memory.ShareableList[Any]):
         (None, None, None)
     """
 
-    __module__ = "gristmill.sources"  # Which pickles name.
+    __module__ = __name__.rpartition(".")[0]  # The name in pickles.
 
     def __init__(
         self, elements: Sequence[Any] | None = None, *, name: str | None = None

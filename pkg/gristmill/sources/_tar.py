@@ -71,7 +71,7 @@ class TarDataSource(RecordSource[dict[str, Any]]):
         (2, 'a/1', b'')
     """
 
-    __module__ = "gristmill.sources"  # Which pickles name.
+    __module__ = __name__.rpartition(".")[0]  # The name in pickles.
     _named = "TarDataSource"
 
     def __init__(

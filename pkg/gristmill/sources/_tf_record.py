@@ -72,7 +72,7 @@ class TFRecordDataSource(RecordSource[bytes]):
         0
     """
 
-    __module__ = "gristmill.sources"  # Which pickles name.
+    __module__ = __name__.rpartition(".")[0]  # The name in pickles.
     _named = "TFRecordDataSource"
 
     def __init__(

@@ -163,7 +163,7 @@ class TFRecordStream(Closing, Iterator[bytes]):
         (True, None, [])
     """
 
-    __module__ = "gristmill.sources"  # Which pickles name.
+    __module__ = __name__.rpartition(".")[0]  # The name in pickles.
 
     def __init__(
         self,
@@ -263,5 +263,5 @@ class Inflated:
 
 
 # Pickles and tracebacks name the public place.
-TFRecordPosition.__module__ = "gristmill.sources"
-read_tf_records.__module__ = "gristmill.sources"
+TFRecordPosition.__module__ = __name__.rpartition(".")[0]
+read_tf_records.__module__ = __name__.rpartition(".")[0]

@@ -66,7 +66,7 @@ class TFDSDataSource(FileSource, Closing):
         ((28, 28, 1), 4)
     """
 
-    __module__ = "gristmill.sources"  # Which pickles name.
+    __module__ = __name__.rpartition(".")[0]  # The name in pickles.
 
     def __init__(
         self,

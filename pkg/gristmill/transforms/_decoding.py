@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gristmill.transforms import Map
+from gristmill.transforms._kinds import Map
 
 __all__ = ["Decoder", "Keyed"]
 

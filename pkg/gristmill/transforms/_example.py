@@ -14,13 +14,13 @@ import numpy.typing as npt
 from gristmill import _core
 from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill.errors import CorruptRecord
-from gristmill.transforms import Map
 from gristmill.transforms._features import (
     FixedLen,
     Ragged,
     RaggedArray,
     as_feature,
 )
+from gristmill.transforms._kinds import Map
 
 __all__ = ["ParseExample"]
 

@@ -1,4 +1,4 @@
-"""Pickles of version 0.1 name modules that lie elsewhere, and load all the same."""
+"""Pickles of earlier releases name modules that have moved since, and still load."""
 
 import pickle
 import pickletools
@@ -7,6 +7,7 @@ import pytest
 
 import gristmill
 from gristmill import experimental, sources, transforms
+from gristmill._base import report
 from gristmill._dataset.model import observer
 
 
@@ -32,8 +33,14 @@ def named(module, name):
         ("_dataset.cache", "CacheIterDataset", experimental.CacheIterDataset),
         ("_dataset.factories", "IterDatasetMeta", type(gristmill.IterDataset)),
         ("_dataset.factories", "MapDatasetMeta", type(gristmill.MapDataset)),
+        (
+            "_dataset.model.iter_factories",
+            "IterDatasetMeta",
+            type(gristmill.IterDataset),
+        ),
         ("_dataset.opening", "iterate", observer.iterate),
         ("_dataset.padding", "batch_and_pad", experimental.batch_and_pad),
+        ("_observe.report", "Report", report.Report),
     ],
 )
 def test_classes_of_old_pickles_are_found(module, name, cls):

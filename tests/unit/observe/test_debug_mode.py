@@ -10,6 +10,7 @@ import pytest
 
 import gristmill as grain
 from gristmill import experimental
+from gristmill._base import quantities
 from gristmill._dataset.nodes import to_iter
 from gristmill._engine import reading
 from gristmill._observe import copying, measured, meter, observed, summary
@@ -306,7 +307,7 @@ def test_the_table_has_grains_columns():
     [(999, "999ns"), (1500, "1.50us"), (2_000_000, "2.00ms"), (61e9, "61.00s")],
 )
 def test_times_read_as_grains(ns, text):
-    assert summary.time_text(ns) == text
+    assert quantities.time_text(ns) == text
 
 
 @pytest.mark.parametrize(
@@ -319,7 +320,7 @@ def test_times_read_as_grains(ns, text):
     ],
 )
 def test_sizes_read_as_grains(count, text):
-    assert summary.bytes_text(count) == text
+    assert quantities.bytes_text(count) == text
 
 
 def test_debug_mode_logs_the_table_while_elements_are_taken(

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from gristmill._base.report import Report, Stage, WorkerLoad
 from gristmill._observe import diagnosis
-from gristmill._observe.report import Report, Stage, WorkerLoad
 
 
 @pytest.fixture(autouse=True)

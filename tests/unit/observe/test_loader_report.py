@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import gristmill as grain
+from gristmill._base.report import Change, Check, Report
 from gristmill._engine import stage_times
 from gristmill._hot import run as hot_run
 from gristmill._observe import verifying
-from gristmill._observe.report import Change, Check, Report
 from gristmill._observe.running import Took
 
 NO_THREADS = grain.ReadOptions(num_threads=0)

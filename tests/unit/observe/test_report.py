@@ -11,8 +11,8 @@ import pytest
 
 import gristmill as grain
 from gristmill import experimental
+from gristmill._base.report import Report, Stage
 from gristmill._observe import copying, reporting, running, sampling
-from gristmill._observe.report import Report, Stage
 
 SECONDS = 1.0
 WORKERS = grain.MultiprocessingOptions(num_workers=2)

@@ -17,7 +17,7 @@ import gristmill.jax
 import gristmill.torch
 from gristmill import experimental, transforms
 from gristmill._base.describing import MOST, value_text
-from gristmill._observe.report import Advice, Report, Stage
+from gristmill._base.report import Advice, Report, Stage
 from house.test_exports import PUBLIC
 
 RANGE = grain.MapDataset.range(10)

@@ -19,7 +19,7 @@ from gristmill._dataset.model.stats import Stats
 from gristmill._engine.workers import check_workers
 
 if TYPE_CHECKING:
-    from gristmill._observe.report import Report
+    from gristmill._base.report import Report
 
 
 class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):

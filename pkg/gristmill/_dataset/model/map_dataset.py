@@ -26,7 +26,8 @@ from gristmill._base.types import (
     Scalar,
     T,
 )
-from gristmill._dataset.model.iter_dataset import Bucketing, IterDataset, Stacking
+from gristmill._dataset.model.batch_arguments import Bucketing, Stacking
+from gristmill._dataset.model.iter_dataset import IterDataset
 
 # Old pickles of users' classes look for it beside the other one.
 from gristmill._dataset.model.iter_dataset import IterDatasetMeta as IterDatasetMeta

@@ -12,18 +12,46 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-_observers: list[Callable[[], Any]] = []
+if TYPE_CHECKING:
+    from gristmill._base.report import Report
 
 
-def install(observer: Callable[[], Any]) -> None:
-    """Let datasets ask what this returns, which is like `gristmill._observe.face`."""
+class Observer(Protocol):
+    """The functions of `gristmill._observe.face` that datasets call."""
+
+    @property
+    def open_chain(self) -> Callable[[Any, Callable[[Any], Any], bool], Any]:
+        """Return an iterator over a chain, which is observed."""
+
+    @property
+    def report_of(self) -> Callable[[Any, bool, float], Report]:
+        """Return the report of an iterator."""
+
+    @property
+    def report_of_run(self) -> Callable[..., Report]:
+        """Iterate over a chain for some seconds and return the report."""
+
+    @property
+    def figure_of(self) -> Callable[[Any], str | None]:
+        """Return a chain as an SVG picture; None if it cannot be drawn."""
+
+    @property
+    def get_execution_summary(self) -> Callable[[Any], Any]:
+        """Return Grain's message about what an iterator measured."""
+
+
+_observers: list[Callable[[], Observer]] = []
+
+
+def install(observer: Callable[[], Observer]) -> None:
+    """Have datasets call the functions of the observer that this returns."""
     _observers[:] = [observer]
 
 
-def current() -> Any:
-    """The one that was installed."""
+def current() -> Observer:
+    """Return the observer that was installed."""
     return _observers[0]()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from gristmill._hot import steps
 from gristmill._hot.block_call import WrongNumber
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import length_of
-
-if TYPE_CHECKING:
-    from gristmill._observe.sampling import Sampling  # It knows nodes made of this one.
 
 MOST_AT_ONCE = 512
 BLOCK_NS = 1_000_000
@@ -73,6 +70,22 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
                 if node._SPARSE is not None:
                     raise Unknown(f"{node._SPARSE} may leave elements out.")
         return count_of(self._parent)
+
+
+class BlockSampler(Protocol):
+    """Measures some of the blocks of a dataset, and reads those.
+
+    Attributes:
+        due_ns: When it should read the next block, by `time.perf_counter_ns`.
+    """
+
+    due_ns: int
+
+    def read(self, indices: Int64Array) -> list[Any]:
+        """Return the elements at `indices`, of shape (n,)."""
+
+    def failed(self) -> None:
+        """Note that reading an element raised."""
 
 
 class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
@@ -140,12 +153,12 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         return type(self).__name__ + self._node._arguments_text()
 
     @property
-    def sampling(self) -> Sampling | None:
+    def sampling(self) -> BlockSampler | None:
         """What measures some of the blocks; None: nothing does."""
         return self._elements.sampling
 
     @sampling.setter
-    def sampling(self, sampling: Sampling | None) -> None:
+    def sampling(self, sampling: BlockSampler | None) -> None:
         self._elements.sampling = sampling
 
     @property
@@ -346,7 +359,7 @@ class _Elements:
         self.by_threads = all(getattr(each, "by_threads", True) for each in sources)
         steps = [getattr(node, "_transform", None) for node in chain_of(dataset)]
         self.reads_thread_name = any(map(reads_thread_name, [*sources, *steps]))
-        self.sampling: Sampling | None = None
+        self.sampling: BlockSampler | None = None
 
     def read(
         self, indices: Int64Array, now_ns: int, out: list[Any] | None = None

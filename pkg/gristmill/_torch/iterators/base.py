@@ -15,7 +15,7 @@ from gristmill._torch.iterators.no_output import warn_of_no_output
 from gristmill._torch.workers.trial import TorchTrial, copy_of
 
 if TYPE_CHECKING:
-    from gristmill._observe.report import Report
+    from gristmill._base.report import Report
 
 
 class LoaderIterator(private.BaseIterator):  # type: ignore[misc]

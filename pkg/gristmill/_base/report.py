@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gristmill._base.describing import printable
-from gristmill._observe.summary import bytes_text, time_text
+from gristmill._base.quantities import bytes_text, time_text
 
 Limit = Literal[
     "read",

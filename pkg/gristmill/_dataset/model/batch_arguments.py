@@ -1,0 +1,23 @@
+"""The arguments of methods that batch, of those that are passed by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+
+class Stacking(TypedDict, total=False):
+    """Arguments of `batch` without a function: leaves are stacked."""
+
+    drop_remainder: bool
+    batch_fn: None
+
+
+class Bucketing(TypedDict, total=False):
+    """Arguments of `bucket_by_sequence_length` that are given by name."""
+
+    max_tokens: int | None
+    padding_values: Any
+    pad_to_bucket_boundary: bool
+    drop_remainder: bool
+    batch_fn: Callable[[list[Any]], Any] | None
