@@ -1,4 +1,4 @@
-"""What a report says of a chain of datasets, in fields and in words."""
+"""The report of a loader or a chain of datasets, as fields and as text."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Limit = Literal[
     "balanced",
     "unknown",
 ]
-# What a worker does with an output before another process has it.
+# The stage in which a worker writes outputs to shared memory.
 SENDING = "writing outputs in workers"
 NAME_WIDTH = 60
-# So many times as fast need no digits behind the point.
+# Gains from this number on are shown without decimals.
 MANY_TIMES = 10
-# A stage that takes less than this for an output is too short to be measured.
+# Shorter stages are too short to measure.
 LEAST_S = 1e-7
-# Lines of the text above the stages.
+# Lines of the text before the table of stages.
 HEADLINES = 3
 
 
@@ -38,14 +38,14 @@ class Stage:
 
     Attributes:
         name: The node as text.
-        kind: What it does: "read", "order", "transform", "batch", "prefetch" (waits
-            for threads) or "transport" (gets elements from worker processes).
-        share: Its part of what the consumer waited for, from 0 to 1.
-        seconds: Its own time for one output, in all threads and processes.
-        cpu_share: The part of that in which it computed rather than waited.
-        elements: Elements that it made, of those that were measured.
-        threads: How many threads of this process may compute it; None where none
-            can be asked for.
+        kind: "read", "order", "transform", "batch", "prefetch" (waits for threads) or
+            "transport" (gets elements from worker processes).
+        share: Its share of the time that the consumer waited, from 0 to 1.
+        seconds: Its own time per output, in all threads and processes.
+        cpu_share: The share of that time in which it computed instead of waiting.
+        elements: Elements that it made while it was measured.
+        threads: Threads of this process that may compute it; None if it takes no
+            threads.
     """
 
     name: str
@@ -59,12 +59,12 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Buffer:
-    """Elements that were ready when one was asked for.
+    """Elements that were ready when the consumer asked for one.
 
     Attributes:
-        name: Whose they were.
-        mean: How many, on the average.
-        capacity: How many there may be at most.
+        name: The node that had them.
+        mean: Their average number.
+        capacity: Their largest possible number.
     """
 
     name: str
@@ -77,11 +77,11 @@ class WorkerLoad:
     """One worker process.
 
     Attributes:
-        pid: Its number.
-        node: The address of its machine, where it is on a cluster.
-        busy: The part of its time in which it computed elements, from 0 to 1.
-        sending_s: Processor time that sending one took, in s; on a cluster the time
-            in which one that was ready was on its way.
+        pid: Its process id.
+        node: The address of its machine on a cluster; else empty.
+        busy: The share of its time in which it computed elements, from 0 to 1.
+        sending_s: Processor time to send one element, in s; on a cluster the time from
+            when an element was ready until it arrived.
         elements: Elements that it made.
     """
 
@@ -94,12 +94,12 @@ class WorkerLoad:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Advice:
-    """What follows from what was measured, or what a change gave that was tried.
+    """A conclusion from the measurements, or the result of a change that was tried.
 
     Attributes:
-        text: What.
-        gain: How many times as many outputs a second the change gave; 1 if the advice
-            is not to change anything.
+        text: The advice.
+        gain: Outputs per second with the change, divided by those without it; 1 if the
+            advice is to change nothing.
     """
 
     text: str
@@ -108,14 +108,14 @@ class Advice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """A change that may help, and that was not tried.
+    """A change that may help and was not tried.
 
     Attributes:
         text: What to change.
-        predicted: How many times as many outputs a second it gives if stages take the
-            time that was measured, and if what they wait for has no limit of its own.
-        workers: How many worker processes there are then; None for as many as now.
-        threads: `ReadOptions.num_threads` then; None for as many as now.
+        predicted: The gain if stages take the measured time, and if the resources that
+            they wait for have no other limit.
+        workers: Worker processes after the change; None for as many as now.
+        threads: `ReadOptions.num_threads` after the change; None for as many as now.
     """
 
     text: str
@@ -125,18 +125,18 @@ class Change:
 
     @property
     def can_be_tried(self) -> bool:
-        """Whether ``report(verify=True)`` tries it."""
+        """Return whether ``report(verify=True)`` tries it."""
         return self.workers is not None or self.threads is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Check:
-    """Something that was predicted, and tried.
+    """A change that was tried, with its predicted gain.
 
     Attributes:
-        text: What was tried.
-        predicted: How many times as many outputs a second that should give.
-        found: How many it gave; None where too few outputs came to tell.
+        text: The change.
+        predicted: The predicted gain.
+        found: The measured gain; None if there were too few outputs to measure it.
     """
 
     text: str
@@ -157,26 +157,25 @@ class Report:
     An output is what ``next`` returns: an element, or a batch of them.
 
     Attributes:
-        limit: What limits: the kind of a stage, "consumer" where elements are mostly
-            ready before they are asked for, "balanced" where no stage stands out, or
-            "unknown" where too little was measured.
-        stage: The name of the stage that limits; None where none does.
-        seconds: How long was measured, in s.
-        outputs: How many were given out in that time.
+        limit: The kind of the stage that limits; "consumer" if elements are mostly
+            ready before the consumer asks for them, "balanced" if no stage stands out,
+            or "unknown" if too little was measured.
+        stage: The name of the stage that limits; None if no stage does.
+        seconds: Time that was measured, in s.
+        outputs: Outputs in that time.
         outputs_per_s: Outputs per second of the wall clock.
-        bytes_per_s: Their size a second, about; 0 before a size was taken.
-        waited: The part of the time that the consumer spent in ``next``, 0 to 1.
-        p50_s: Half of the calls of ``next`` took at most so long, in s.
-        p95_s: As well, 95 %.
-        p99_s: As well, 99 %.
-        stages: The nodes; those that are waited for longest come first.
+        bytes_per_s: Their approximate size per second; 0 before a size was taken.
+        waited: The share of the time that the consumer spent in ``next``, 0 to 1.
+        p50_s: The median time of a call of ``next``, in s.
+        p95_s: The 95th percentile of that time, in s.
+        p99_s: The 99th percentile of that time, in s.
+        stages: The nodes, the one that the consumer waits for longest first.
         buffers: Elements that were ready.
         workers: Worker processes.
-        advice: What is certain, and what helped of the changes that were tried, the
-            best first.
-        untried: Changes that may help, and that were not tried.
-        notes: What was not measured, or not tried.
-        checks: What was tried, where that was asked for.
+        advice: Conclusions, and changes that were tried and helped, the best first.
+        untried: Changes that may help and were not tried.
+        notes: What the report could not measure or try, and why.
+        checks: Changes that were tried.
     """
 
     limit: Limit
@@ -239,7 +238,7 @@ class Report:
         return f"<div>\n{''.join(texts)}</div>\n"
 
     def _rows(self) -> list[tuple[str, ...]]:
-        """Of each stage: waited for, per output, computing, does, stage."""
+        """Return the cells of the table of stages, in rows."""
         return [
             (
                 f"{stage.share:.1%}",

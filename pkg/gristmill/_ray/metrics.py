@@ -1,19 +1,19 @@
-"""What calls of actors take: for reports, and for Ray's own metrics.
+"""Measures calls of actors, for reports and for Ray's metrics.
 
 =========================  =======  ===============================================
-metric                     kind     what
+metric                     kind     meaning
 =========================  =======  ===============================================
 ``gristmill_actors``       gauge    actors that have started
-``gristmill_actors_lost``  counter  those that were lost
+``gristmill_actors_lost``  counter  actors that were lost
 ``gristmill_calls``        counter  answers of actors
-``gristmill_bytes``        counter  their size
-``gristmill_computing_s``  counter  how long actors computed them
-``gristmill_moving_s``     counter  how long they were then on their way
-``gristmill_receiving_s``  counter  how long elements took to be made of them
+``gristmill_bytes``        counter  size of the answers
+``gristmill_computing_s``  counter  time that actors computed
+``gristmill_moving_s``     counter  time from when an answer was ready to its arrival
+``gristmill_receiving_s``  counter  time to make elements of the answers
 =========================  =======  ===============================================
 
-Ray puts ``ray_`` before all names and ``_total`` behind those of counters.  The tag
-``node`` of those about answers is the address of the actor's machine.
+Ray adds the prefix ``ray_`` to all names, and ``_total`` to the names of counters.  The
+tag ``node`` of metrics of answers is the address of the actor's machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gristmill._engine.usage import FarWorker, Usage
 
-# Outputs that are received between two times that Ray is told of them.
+# Outputs between two updates of Ray's counter.
 TELL_EVERY = 64
 
 
@@ -58,12 +58,12 @@ class Actor(Protocol):
 
 
 class Load(NamedTuple):
-    """What an actor says of itself with an answer, in s by its own clock.
+    """An actor's times at an answer, in s by its own clock.
 
     Attributes:
-        computing_s: How long this one took.
-        busy_s: How long all took that it ever computed.
-        alive_s: How long ago the first one was begun.
+        computing_s: Time to compute this answer.
+        busy_s: Time to compute all its answers.
+        alive_s: Time since it began the first one.
     """
 
     computing_s: float
@@ -72,7 +72,7 @@ class Load(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One answer: when it was asked for, ready where it was computed, and here."""
+    """One answer: when the call began, when it was ready, and when it arrived."""
 
     asked: float
     ready: float
@@ -83,12 +83,12 @@ class Call(NamedTuple):
 
 
 class Flow:
-    """What the actors that the lanes of one scheduler ask are measured to do."""
+    """Measures the actors that compute for one scheduler."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Lost ones go with the last who knows them.  What each said first and last:
-        # answers may be taken in another order.
+        # Actors that are lost leave with the last reference to them.  Keeps the first
+        # and the last load of each, since answers may come in another order.
         self._loads: weakref.WeakKeyDictionary[Actor, tuple[Load, Load]] = (
             weakref.WeakKeyDictionary()
         )
@@ -99,7 +99,7 @@ class Flow:
         self._receiving_s = self._told_s = 0.0
 
     def answered(self, actor: Actor, call: Call) -> None:
-        """Take an answer into account."""
+        """Count an answer."""
         assert actor.home is not None
         home, load = actor.home, call.load
         moving_s = call.here - call.ready
@@ -132,7 +132,7 @@ class Flow:
                 _counter(name).inc(value, tags)
 
     def received(self, seconds: float) -> None:
-        """Take an output into account that was made of an answer."""
+        """Count an output that was made of an answer."""
         self._received += 1
         self._receiving_s += seconds
         if self._received % TELL_EVERY == 0:
@@ -140,7 +140,7 @@ class Flow:
             self._told_s = self._receiving_s
 
     def usage(self) -> Usage:
-        """All of it so far, of the actors that live."""
+        """Return the measurements of the actors that live."""
         with self._lock:
             known = [one for actor, one in self._known.items() if not actor.lost]
         return Usage(tuple(known), self._received, self._receiving_s)
@@ -156,14 +156,14 @@ def lost() -> None:
 
 
 def started(more: int) -> None:
-    """Count actors of this process that have started, or, below 0, that ended."""
+    """Add to the number of actors of this process that run."""
     with _there.lock:
         _there.count += more
         _gauge().set(_there.count)
 
 
 class _There:
-    """How many actors all loaders of this process have."""
+    """The number of actors of this process, of all its loaders."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

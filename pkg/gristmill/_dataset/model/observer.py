@@ -1,8 +1,7 @@
-"""What looks at chains while somebody iterates over them: `gristmill._observe`.
+"""Has `gristmill._observe` observe the iteration over a chain.
 
-``__iter__`` of each class of `IterDataset` is wrapped once, by the class statement.
-The wrapper tells the call on a chain's last node, the outermost, from those that it
-makes on the nodes above: only the outermost is looked at.  A class whose `_IS_INNER` is
+The class statement of each `IterDataset` wraps its ``__iter__``.  The wrapper observes
+only the iterator of a chain's last node, the outermost.  A class whose `_IS_INNER` is
 true is never outermost.
 """
 
@@ -56,11 +55,11 @@ def current() -> Observer:
 
 
 class _Here(threading.local):
-    """What this thread does.
+    """The state of this thread.
 
     Attributes:
-        inside: It makes the iterators of a chain.
-        counts: A chain that it begins to iterate over is a user's, not a part of one.
+        inside: Whether it makes the iterators of a chain.
+        counts: Whether a chain that it iterates over is a user's, not part of another.
     """
 
     inside = False
@@ -71,7 +70,7 @@ _here = _Here()
 
 
 def opening(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Wrap an ``__iter__``, so that the outermost one of a chain is looked at."""
+    """Wrap an ``__iter__`` so that the outermost iterator of a chain is observed."""
 
     @functools.wraps(make)
     def __iter__(self: Any) -> Any:
@@ -82,7 +81,7 @@ def opening(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def iterate(dataset: Any, make: Callable[[Any], Any]) -> Any:
-    """What `make` makes of a dataset; looked at, if that is the outermost."""
+    """Return the iterator that `make` makes; observe it if it is the outermost."""
     if _here.inside or dataset._IS_INNER:
         return make(dataset)
     with as_inner():
