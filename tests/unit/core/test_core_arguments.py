@@ -191,7 +191,9 @@ def test_a_scheduler_that_is_not_started_answers() -> None:
     scheduler.advance()
     for worker in (-1, 0, 1, 2**31 - 1):
         scheduler.kill(worker)
-    with pytest.raises(ValueError, match="one entry per stream"):
+    with pytest.raises(
+        ValueError, match="one entry for each of 1 streams, got 0 and 0"
+    ):
         scheduler.reset([], 0, [])
     positions, next_stream, ended = scheduler.position()
     assert [position.tolist() for position in positions] == [[0]]

@@ -185,19 +185,19 @@ class Blocking:
 class BlockingStream:
     def __init__(self, program, number):
         self.program = program
-        self.vector, self.keys = (0,), None
+        self.position, self.keys = (0,), None
         self.record_errors = RecordErrors(number)
         self.closed = threading.Event()
 
-    def seek(self, vector):
-        self.vector = vector
+    def seek(self, position):
+        self.position = position
 
     def next(self):
-        self.vector = (self.vector[0] + 1,)
-        if self.vector[0] > 1 and not self.program.gate.is_set():
+        self.position = (self.position[0] + 1,)
+        if self.position[0] > 1 and not self.program.gate.is_set():
             self.program.reached.set()
             self.program.gate.wait(GIVE_UP_S)
-        return self.vector[0]
+        return self.position[0]
 
     def close(self):
         self.closed.set()

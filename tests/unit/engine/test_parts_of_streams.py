@@ -61,28 +61,28 @@ class End:
     def can_resume(self):
         return True
 
-    def offer_part(self, outputs, nbytes, vector):
-        if vector[0] > self.end:
+    def offer_part(self, outputs, nbytes, position):
+        if position[0] > self.end:
             self.wrong_parts += 1
             return False
         self.parts += 1
         self._read(outputs, nbytes)
-        self._give_slot(vector[0])
+        self._give_slot(position[0])
         return True
 
     def resume(self):
         return self.unit
 
-    def commit(self, status, outputs, nbytes, vector):
+    def commit(self, status, outputs, nbytes, position):
         self._read(outputs, nbytes)
 
     def _read(self, outputs, nbytes):
         for number in range(outputs):
-            element, _, vector = decode(self.address, nbytes, number, None, 1 << 20)
+            element, _, position = decode(self.address, nbytes, number, None, 1 << 20)
             if type(element) is bytes:
                 assert b"no 20" in element, element
                 element = "no 20"
-            self.received.append((element, vector.tolist()))
+            self.received.append((element, position.tolist()))
 
 
 class SmallEnd(End):

@@ -248,8 +248,8 @@ class End:
     def can_resume(self):
         return True
 
-    def offer_part(self, outputs, nbytes, vector):
-        self.offers.append((outputs, vector))
+    def offer_part(self, outputs, nbytes, position):
+        self.offers.append((outputs, position))
         return True
 
     def resume(self):

@@ -59,9 +59,11 @@ def memory() -> Memory:
 def send(memory: Memory, element: Any, limit: int = LIMIT) -> Any:
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
     used = slot_writer.encode(writer, [(element, KEYS, (3, -4))], None)
-    got, keys, vector = slot_reader.decode(memory.address, used, 0, memory.base, limit)
+    got, keys, position = slot_reader.decode(
+        memory.address, used, 0, memory.base, limit
+    )
     assert keys.dtype == np.int64 and keys.tolist() == [5, 6]
-    assert vector.dtype == np.int64 and vector.tolist() == [3, -4]
+    assert position.dtype == np.int64 and position.tolist() == [3, -4]
     return got
 
 
@@ -285,26 +287,28 @@ def test_many_outputs_and_a_failure(memory: Memory) -> None:
     outputs = [({"x": np.full(i, i)}, np.arange(i), (i, 10)) for i in range(5)]
     used = slot_writer.encode(writer, outputs, (b"what happened", (9, 9)))
     for i in range(5):
-        got, keys, vector = slot_reader.decode(
+        got, keys, position = slot_reader.decode(
             memory.address, used, i, memory.base, LIMIT
         )
         assert_same(got, {"x": np.full(i, i)})
         assert keys.tolist() == list(range(i))
-        assert vector.tolist() == [i, 10]
-    got, keys, vector = slot_reader.decode(memory.address, used, 5, memory.base, LIMIT)
-    assert (got, keys.tolist(), vector.tolist()) == (b"what happened", [], [9, 9])
+        assert position.tolist() == [i, 10]
+    got, keys, position = slot_reader.decode(
+        memory.address, used, 5, memory.base, LIMIT
+    )
+    assert (got, keys.tolist(), position.tolist()) == (b"what happened", [], [9, 9])
     header = np.frombuffer(ctypes.string_at(memory.address, 16), np.uint32)
     assert header.tolist() == [int.from_bytes(b"GMS1", "little"), 6, 2, 1]
 
 
 def test_each_position_has_its_own_length(memory: Memory) -> None:
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
-    vectors = [(1,), np.arange(8193)[::-1], (), np.arange(5, 7), (2, -3, 2**63 - 1)]
-    outputs = [(i, KEYS, vector) for i, vector in enumerate(vectors)]
+    positions = [(1,), np.arange(8193)[::-1], (), np.arange(5, 7), (2, -3, 2**63 - 1)]
+    outputs = [(i, KEYS, position) for i, position in enumerate(positions)]
     used = slot_writer.encode(writer, outputs, (b"what happened", np.arange(9000)))
-    for i, vector in enumerate([*vectors, np.arange(9000)]):
+    for i, position in enumerate([*positions, np.arange(9000)]):
         _, _, got = slot_reader.decode(memory.address, used, i, memory.base, LIMIT)
-        assert got.dtype == np.int64 and got.tolist() == list(vector)
+        assert got.dtype == np.int64 and got.tolist() == list(position)
     rows = np.frombuffer(ctypes.string_at(memory.address, used), np.uint8)
     table = int(rows[16:24].view(np.uint64)[0])
     spare = rows[table + 48 + 8 : table + 48 + 8 * 9000]
@@ -451,13 +455,13 @@ def test_outputs_are_written_as_golden_bytes() -> None:
 def test_golden_bytes_are_read() -> None:
     memory = Memory()
     ctypes.memmove(memory.address, GOLDEN, len(GOLDEN))
-    for i, (element, keys, vector) in enumerate(GOLDEN_OUTPUTS):
-        got, got_keys, got_vector = slot_reader.decode(
+    for i, (element, keys, position) in enumerate(GOLDEN_OUTPUTS):
+        got, got_keys, got_position = slot_reader.decode(
             memory.address, len(GOLDEN), i, memory.base, LIMIT
         )
         assert_same(got, element)
         assert got_keys.tolist() == keys.tolist()
-        assert got_vector.tolist() == list(vector)
+        assert got_position.tolist() == list(position)
     error, *_ = slot_reader.decode(memory.address, len(GOLDEN), 2, memory.base, LIMIT)
     assert error == b"why"
 
