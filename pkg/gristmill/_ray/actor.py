@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import time
 import traceback
 from collections.abc import Sequence
@@ -158,7 +159,10 @@ class WorkerActor:
 
 
 class _Slot:
-    """The memory that a unit is written to: what `_core.WorkerEnd` is to a process."""
+    """The memory that a unit is written to, in place of a process's `_core.WorkerEnd`."""
+
+    # An answer may have any size.
+    max_unit_bytes = sys.maxsize
 
     def __init__(self, position_capacity: int) -> None:
         self.position_capacity = position_capacity
