@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill._hot.place import Place
-from gristmill._hot.run import FILTER, MAP, RANDOM_MAP, reads_together
+from gristmill._hot.run import reads_together
+from gristmill._hot.steps import FILTER, MAP, RANDOM_MAP
 
 Steps = tuple[tuple[int, Callable[..., Any], str], ...]
 DROPPED = object()

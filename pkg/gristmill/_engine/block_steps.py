@@ -18,6 +18,7 @@ from gristmill._engine.program import Step
 from gristmill._engine.reading import Read
 from gristmill._engine.stream_keys import Records, SamplerDraws
 from gristmill._hot import run as hot_run
+from gristmill._hot import steps as step_kinds
 from gristmill._hot.block_call import BlockCall, WrongNumber
 
 # The elements, the places of their records in the block or None for all of them, the
@@ -191,4 +192,4 @@ def run_steps(
 
 
 def _draws_of(steps: tuple[Step, ...]) -> bool:
-    return any(opcode == hot_run.RANDOM_MAP for opcode, _, _ in steps)
+    return any(opcode == step_kinds.RANDOM_MAP for opcode, _, _ in steps)

@@ -28,6 +28,7 @@ from gristmill._engine.stage_times import READ
 from gristmill._engine.stream import NO_KEYS, Output, Position
 from gristmill._engine.stream_keys import Records, StreamKeys, first_of, name_of
 from gristmill._hot import run as hot_run
+from gristmill._hot import steps as step_kinds
 from gristmill._hot.place import Place, as_failure
 from gristmill.sources import TableSource
 
@@ -72,7 +73,7 @@ class NativeStream:
         )
         # True if a block gives fewer outputs than it has records, so that one with more
         # records than outputs are wanted saves others.  Each record is read by itself.
-        filters = any(step[0] == hot_run.FILTER for step in self._steps)
+        filters = any(step[0] == step_kinds.FILTER for step in self._steps)
         self._reads_on = filters and program.in_blocks
         explicit = self._tolerant or self._together is not None
         self._reads_together = explicit and hot_run.reads_together(type(program.source))

@@ -20,7 +20,7 @@ from gristmill._base.describing import value_text
 from gristmill._base.types import Rules, WorkerInitFn
 from gristmill._engine.stage_times import READ, REST
 from gristmill._engine.stream import first_unpicklable
-from gristmill._hot import run as hot_run
+from gristmill._hot import steps as step_kinds
 from gristmill._hot.block_call import BlockCall
 from gristmill.bad_records import OnError
 from gristmill.options import ReadOptions
@@ -142,7 +142,7 @@ class Program:
         if self.operations or self.on_error == "skip":
             return True
         steps = [step for level in self.levels for step in level.steps]
-        filters = any(opcode == hot_run.FILTER for opcode, _, _ in steps)
+        filters = any(opcode == step_kinds.FILTER for opcode, _, _ in steps)
         # What becomes of a block is kept for the outputs that follow.
         blocks = any(isinstance(call, BlockCall) for _, call, _ in steps)
         # Such a sampler's streams have records that are cheaper to read together, and
@@ -266,16 +266,16 @@ def as_step(op: Any) -> Step:
     """A transform of one element to one or none as the loops take it."""
     name = type(op).__name__
     if isinstance(op, transforms.Map):
-        return hot_run.MAP, op.map, name
+        return step_kinds.MAP, op.map, name
     if isinstance(op, transforms.BlockMap):
-        return hot_run.MAP, BlockCall(op.block_map, op.block_size), name
+        return step_kinds.MAP, BlockCall(op.block_map, op.block_size), name
     if isinstance(op, transforms.RandomMap):
-        return hot_run.RANDOM_MAP, op.random_map, name
+        return step_kinds.RANDOM_MAP, op.random_map, name
     if isinstance(op, transforms.TfRandomMap):
-        return hot_run.RANDOM_MAP, op.np_random_map, name
+        return step_kinds.RANDOM_MAP, op.np_random_map, name
     if isinstance(op, transforms.MapWithIndex):
-        return hot_run.MAP_WITH_INDEX, op.map_with_index, name
-    return hot_run.FILTER, op.filter, name
+        return step_kinds.MAP_WITH_INDEX, op.map_with_index, name
+    return step_kinds.FILTER, op.filter, name
 
 
 def is_own_source(source: Any) -> bool:

@@ -14,6 +14,7 @@ from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.record_nodes import Node, ReadNode, place_in
 from gristmill._engine.stream import Position
 from gristmill._hot import run as hot_run
+from gristmill._hot import steps as step_kinds
 from gristmill._hot.place import as_failure, without_seed
 from gristmill.records import Record, RecordMetadata
 
@@ -271,11 +272,11 @@ def _function_of(step: Any) -> Callable[[Record[Any]], Made]:
     if isinstance(step, transforms.FlatMap):
         return functools.partial(_splits, step)
     opcode, call, _ = as_step(step)
-    if opcode == hot_run.FILTER:
+    if opcode == step_kinds.FILTER:
         return lambda one: one if call(one.data) else None
-    if opcode == hot_run.MAP_WITH_INDEX:
+    if opcode == step_kinds.MAP_WITH_INDEX:
         return lambda one: Record(one.metadata, call(one.metadata.index, one.data))
-    if opcode == hot_run.RANDOM_MAP:
+    if opcode == step_kinds.RANDOM_MAP:
         # Without a seed there is no generator, and Grain passes None all the same.
         return lambda one: Record(one.metadata, call(one.data, one.metadata.rng))
     return lambda one: Record(one.metadata, call(one.data))

@@ -4,11 +4,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-MAP: int
-RANDOM_MAP: int
-MAP_WITH_INDEX: int
-FILTER: int
-
 class _Draws(Protocol):
     def at(self, index: int, /) -> np.random.Generator | None: ...
 

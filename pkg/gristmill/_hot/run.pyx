@@ -12,11 +12,13 @@ from cpython.tuple cimport PyTuple_CheckExact
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memset
 from libcpp.vector cimport vector
-from posix.time cimport clock_gettime, clockid_t, timespec
+from posix.time cimport clockid_t
 
-from gristmill._hot.calls cimport call_one, call_two
 from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.draw cimport Draws
+from gristmill._hot.steps cimport (
+    RANDOM_MAP, TIMED_STEPS, Numbers, Step, decoded, now, run_steps,
+)
 
 from gristmill._base.checks import stands_for
 from gristmill._hot.place import Place, as_failure, without_seed
@@ -27,20 +29,10 @@ cdef extern from "Python.h":
     # Borrowed; NULL without an exception if a class and its bases lack the name.
     PyObject* _PyType_Lookup(type kind, object name) noexcept
 
-cpdef enum:
-    MAP
-    RANDOM_MAP
-    MAP_WITH_INDEX
-    FILTER
-
 cdef enum:
     _ALL = -2  # In place of a step: reading all records together.
 
 cdef object _DROPPED = object()
-
-# Steps of a block whose times are taken, at most; reading is one more.
-cdef enum:
-    _TIMED_STEPS = 30
 
 # What stages took, in ns, by their names; None while nobody measures.
 cdef dict _spent = None
@@ -67,7 +59,7 @@ cdef inline bint _measures() noexcept:
 
 def begin():
     """Begin a stage: pass the result, which is -1 where nobody measures, to `end`."""
-    return _now() - _counted if _measures() else -1
+    return now(_clock) - _counted if _measures() else -1
 
 
 def end(str name not None, int64_t began):
@@ -77,7 +69,7 @@ def end(str name not None, int64_t began):
     """
     if began < 0 or not _measures():
         return False
-    _count(name, _now() - _counted - began)
+    _count(name, now(_clock) - _counted - began)
     return True
 
 
@@ -85,12 +77,6 @@ cdef _count(str name, int64_t took):
     global _counted
     _counted += took
     _spent[name] = _spent.get(name, 0) + took
-
-
-cdef inline int64_t _now() noexcept:
-    cdef timespec now
-    clock_gettime(_clock, &now)
-    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
 
 
 cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
@@ -152,66 +138,18 @@ cdef inline bint _takes_integers(object source):
     )
 
 
-# A step, decoded once for a block; its tuple keeps ``call``.
-cdef struct Step:
-    int opcode
-    PyObject* call
-
-
-cdef inline object _run(
-    object element,
-    int64_t index,
-    const vector[Step]& steps,
-    Draws own,
-    object draws,
-    Py_ssize_t* step,
-    int64_t* spent,
-):
-    """What the steps make of a record, or _DROPPED; ``step`` is the one at work.
-
-    What each takes is added to ``spent``, unless that is NULL.
-    """
-    cdef Py_ssize_t k
-    cdef int64_t began = 0 if spent is NULL else _now()
-    cdef int opcode
-    cdef object generator = None
-    for k in range(<Py_ssize_t>steps.size()):
-        step[0] = k
-        opcode = steps[k].opcode
-        if opcode == MAP:
-            element = call_one(<object>steps[k].call, element)
-        elif opcode == FILTER:
-            if not call_one(<object>steps[k].call, element):
-                element = _DROPPED
-        elif opcode == RANDOM_MAP:
-            # All random steps of a record share one generator.
-            if generator is None:
-                if own is not None:
-                    generator = own.draw(index)
-                elif draws is not None:
-                    generator = draws.at(index)
-            element = call_two(<object>steps[k].call, element, generator)
-        else:
-            element = call_two(<object>steps[k].call, index, element)
-        if spent is not NULL:
-            began = _lap(began, &spent[min(k, _TIMED_STEPS - 1)])
-        if element is _DROPPED:
-            break
-    return element
-
-
 cdef inline int64_t _lap(int64_t began, int64_t* spent) noexcept:
     """Add the time since ``began``; returns what it is now."""
-    cdef int64_t now = _now()
-    spent[0] += now - began
-    return now
+    cdef int64_t ended = now(_clock)
+    spent[0] += ended - began
+    return ended
 
 
 cdef _add(int64_t* spent, tuple steps):
     """Give what a block took to whoever measures; the last one is reading."""
     cdef Py_ssize_t k
-    _count(READING, spent[_TIMED_STEPS])
-    for k in range(min(len(steps), _TIMED_STEPS)):
+    _count(READING, spent[TIMED_STEPS])
+    for k in range(min(len(steps), TIMED_STEPS)):
         _count(steps[k][2], spent[k])
 
 
@@ -243,23 +181,28 @@ def run_block(
     cdef bint kept_all = True, as_sequence = _takes_integers(source)
     cdef bint has_steps = len(steps) > 0
     cdef Draws own = draws if type(draws) is Draws else None
-    cdef int64_t times[_TIMED_STEPS + 1]
+    cdef int64_t times[TIMED_STEPS + 1]
     cdef int64_t* spent = NULL
     cdef int64_t began = 0
     cdef list kept = [], records = elements
     cdef Py_ssize_t left = most  # Outputs up to the end.
     cdef object element, error = None
-    cdef vector[Step] decoded
+    cdef vector[Step] calls
+    cdef Numbers numbers
     if out is None:
         out = []
-    for opcode, call, _ in steps:
-        decoded.push_back(Step(opcode, <PyObject*>call))
+    for kind, call, _ in steps:
+        calls.push_back(decoded(kind, call, None))
     if _measures():
         memset(times, 0, sizeof(times))
         spent = times
+    numbers.draws = <PyObject*>draws
+    numbers.wide = NULL
+    numbers.spent = spent
+    numbers.clock = _clock
     try:
         if spent is not NULL:
-            began = _now()
+            began = now(_clock)
         if records is None and not as_sequence:
             if told is not NULL and n > 0:
                 told[0] = key_of[0]
@@ -267,7 +210,7 @@ def run_block(
             if records is not None:
                 n = PyList_GET_SIZE(records)
         if spent is not NULL:
-            began = _lap(began, &spent[_TIMED_STEPS])
+            began = _lap(began, &spent[TIMED_STEPS])
         for i in range(n):
             if cancelled_threads:
                 check_thread()
@@ -275,7 +218,7 @@ def run_block(
             if told is not NULL:
                 told[0] = key_of[i]
             if spent is not NULL:
-                began = _now()
+                began = now(_clock)
             if records is not None:
                 element = <object>PyList_GET_ITEM(records, i)
             elif as_sequence and key_of[i] >= 0:
@@ -283,9 +226,11 @@ def run_block(
             else:
                 element = PyObject_GetItem(source, key_of[i])
             if spent is not NULL:
-                _lap(began, &spent[_TIMED_STEPS])
+                _lap(began, &spent[TIMED_STEPS])
             if has_steps:
-                element = _run(element, index_of[i], decoded, own, draws, &step, spent)
+                element = run_steps(
+                    element, index_of[i], i, calls, &numbers, _DROPPED, &step
+                )
             if element is _DROPPED:
                 if kept_all:
                     kept_all = False

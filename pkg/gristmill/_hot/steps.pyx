@@ -1,30 +1,19 @@
 # cython: boundscheck=False, wraparound=False
-"""The steps of a dataset: one call of the user's code per element, and nothing else.
+"""Applies the steps of a dataset to blocks of its elements.
 
-The functions run a step over a block of elements, for datasets that are indexed; the
-classes run one over an iterator.  None stands for an element that is absent: no step
-sees it.  What the user's code raises goes on; before, whoever runs the step is told, to
-note where it came from.
+None stands for an absent element, which no step gets.  An exception of the user's code
+goes on after the step's `failed` has noted where it came from.
 """
 cimport numpy as cnp
-from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_SET_ITEM
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
-from gristmill._hot.calls cimport (
-    Py_DECREF, Py_INCREF, PyErr_Occurred, call_one, call_two, owned, raise_pending,
-    try_call, try_call_one, try_is_true, try_next,
-)
+from gristmill._hot.calls cimport call_one
 from gristmill._hot.cancellation cimport cancelled_threads, check_thread
-from gristmill._hot.draw cimport OpDraws
 
 cnp.import_array()
-
-cdef object _END = object()
-
-cpdef enum:
-    WINDOW = 1000
 
 
 cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
@@ -49,19 +38,6 @@ cdef list _wide_of(object indices, Py_ssize_t n):
     return None
 
 
-# What a block of elements is called with, and what becomes of the result.
-cpdef enum:
-    MAP
-    FILTER
-    MAP_WITH_INDEX
-    RANDOM_MAP
-
-
-cdef struct DecodedCall:
-    int kind
-    PyObject* function
-
-
 def apply(list calls not None, list elements not None, indices, list out=None):
     """Return what calls make of each element, one after another; absent ones stay so.
 
@@ -79,79 +55,53 @@ def apply(list calls not None, list elements not None, indices, list out=None):
     cdef Py_ssize_t i, k, count = PyList_GET_SIZE(calls), n = PyList_GET_SIZE(elements)
     cdef list wide = _wide_of(indices, n)
     cdef const int64_t* index_of = NULL
-    cdef PyObject* element
-    cdef PyObject* made
-    cdef object function, kept
+    cdef object element, function
     cdef tuple step
-    # Decoded once, not for each element.
-    cdef vector[DecodedCall] decoded
-    cdef DecodedCall* call
+    cdef vector[Step] steps
+    cdef Numbers numbers
     if wide is None:
         index_of = _indices_of(indices, n)
     if out is None:
         out = []
-    decoded.resize(count)
+    steps.resize(count)
     for k in range(count):
         step = calls[k]
-        decoded[k].kind = step[0]
-        decoded[k].function = <PyObject*>step[1]
-        if decoded[k].kind == RANDOM_MAP and step[3] is None:
+        steps[k] = decoded(step[0], step[1], step[3])
+        if steps[k].kind == RANDOM_MAP and steps[k].draws is NULL:
             raise TypeError("a random map needs draws")
+    numbers.draws = <PyObject*>None
+    numbers.wide = NULL
+    if wide is not None:
+        numbers.wide = <PyObject*>wide
+    numbers.spent = NULL
+    numbers.clock = 0
     k = 0
     try:
-        if count == 1 and decoded[0].kind == MAP:
+        if count == 1 and steps[0].kind == MAP:
             # Most blocks have one map step: this loop takes a quarter fewer instructions.
-            function = <object>decoded[0].function
+            function = <object>steps[0].call
             for i in range(n):
                 if cancelled_threads:
                     check_thread()
-                kept = <object>PyList_GET_ITEM(elements, i)
-                if kept is not None:
-                    kept = call_one(function, kept)
-                out.append(kept)
+                element = <object>PyList_GET_ITEM(elements, i)
+                if element is not None:
+                    element = call_one(function, element)
+                out.append(element)
             return out
         for i in range(n):
             if cancelled_threads:
                 check_thread()
-            element = PyList_GET_ITEM(elements, i)
-            Py_INCREF(element)
-            for k in range(count):
-                if element is <PyObject*>None:
-                    break
-                call = &decoded[k]
-                if call.kind == MAP:
-                    made = try_call(call.function, element)
-                    Py_DECREF(element)
-                    element = made
-                    if made is NULL:
-                        raise_pending()
-                else:
-                    kept = owned(element)
-                    kept = _made_of(kept, call, calls[k][3], index_of, i, wide)
-                    element = <PyObject*>kept
-                    Py_INCREF(element)
-            out.append(owned(element))
+            element = <object>PyList_GET_ITEM(elements, i)
+            if element is not None:
+                element = run_steps(
+                    element, 0 if wide is not None else index_of[i], i, steps, &numbers,
+                    None, &k,
+                )
+            out.append(element)
     except Exception as error:
         calls[k][2](error, index_of[i] if wide is None else wide[i])
         raise
     return out
-
-
-cdef object _made_of(
-    element, DecodedCall* call, draws, const int64_t* index_of, Py_ssize_t i, list wide
-):
-    """Return what a step other than MAP makes of an element."""
-    function = <object>call.function
-    if call.kind == FILTER:
-        return element if call_one(function, element) else None
-    if call.kind == MAP_WITH_INDEX:
-        return call_two(function, index_of[i] if wide is None else wide[i], element)
-    return call_two(function, element, _generator(draws, index_of, i, wide))
-
-
-cdef object _generator(OpDraws draws, const int64_t* index_of, Py_ssize_t i, list wide):
-    """Return the generator of an index; `wide` has the indices if int64 does not."""
-    return draws.draw(index_of[i]) if wide is None else draws.at(wide[i])
 
 
 def scatter(list part not None, places, list out not None):
@@ -166,323 +116,3 @@ def scatter(list part not None, places, list out not None):
         if not 0 <= place_of[i] < size:
             raise IndexError(f"place {place_of[i]} is not in a list of {size} elements")
         out[place_of[i]] = <object>PyList_GET_ITEM(part, i)
-
-
-cdef class Stage:
-    """What the iterators below have in common: they count what they drop, in windows.
-
-    One that drops elements has ``_judge(skipped)``, called after each `WINDOW` elements
-    of which some were skipped.
-    """
-
-    cdef Py_ssize_t _seen, _skipped
-
-    def __iter__(self):
-        return self
-
-    cdef int _count(self, bint passed) except -1:
-        cdef Py_ssize_t skipped
-        self._seen += 1
-        self._skipped += not passed
-        if self._seen == WINDOW:
-            skipped = self._skipped
-            self._seen = self._skipped = 0
-            if skipped:
-                (<object>self)._judge(skipped)
-        return 0
-
-
-cdef class Step(Stage):
-    """Iterates over what a call makes of each element of an iterator.
-
-    Whoever uses it has ``_failed(error)``, which is called with what the call raised,
-    before that goes on.
-
-    Attributes:
-        counter: Elements seen, absent ones included.
-    """
-
-    cdef object _elements, _call
-    cdef public int64_t counter
-
-    def __init__(self, elements, call):
-        self._elements = elements
-        self._call = call
-
-    def __next__(self):
-        cdef int64_t count = self.counter
-        element = next(self._elements)
-        self.counter = count + 1
-        if element is None:
-            return None
-        try:
-            return self._result(element, count)
-        except Exception as error:
-            (<object>self)._failed(error)
-            raise
-
-    cdef object _result(self, object element, int64_t count):
-        raise NotImplementedError
-
-
-    cdef int _fail(self) except -1:
-        """Raise what a call has left behind."""
-        try:
-            raise_pending()
-        except Exception as error:
-            (<object>self)._failed(error)
-            raise
-
-
-cdef class MapStep(Step):
-    """Iterates over ``call(x)``."""
-
-    def __next__(self):
-        cdef PyObject* result
-        element = next(self._elements)
-        self.counter += 1
-        if element is None:
-            return None
-        result = try_call_one(self._call, element)
-        if result is NULL:
-            self._fail()
-        return owned(result)
-
-
-cdef class MapWithIndexStep(Step):
-    """Iterates over ``call(i, x)``, where i counts the elements."""
-
-    cdef object _result(self, object element, int64_t count):
-        return call_two(self._call, count, element)
-
-
-cdef class RandomMapStep(Step):
-    """Iterates over ``call(x, rng)``, where the generator depends on a count.
-
-    Of ``count`` processes that share the data, element n of process ``index`` draws
-    from generator ``index + n * count``.  A subclass has ``_processes()``, called at
-    the first element, which returns ``(index, count)``.
-    """
-
-    cdef OpDraws _draws
-    cdef int64_t _first, _stride
-
-    def __init__(self, elements, call, OpDraws draws not None):
-        Step.__init__(self, elements, call)
-        self._draws = draws
-
-    cdef object _result(self, object element, int64_t count):
-        if self._stride == 0:
-            self._first, self._stride = (<object>self)._processes()
-        return call_two(
-            self._call, element, self._draws.draw(self._first + count * self._stride)
-        )
-
-
-cdef class FilterStep(Step):
-    """Iterates over the elements that ``call(x)`` is true of, asked of None, too."""
-
-    def __next__(self):
-        cdef PyObject* result
-        cdef int passed
-        while True:
-            element = next(self._elements)
-            result = try_call_one(self._call, element)
-            passed = -1
-            if result is not NULL:
-                passed = try_is_true(<object>result)
-                Py_DECREF(result)
-            if passed < 0:
-                self._fail()
-            self._count(passed)
-            if passed:
-                return element
-            if cancelled_threads:
-                check_thread()
-
-
-cdef class MixStep(Stage):
-    """Takes from several iterators in turn; ends with the one whose turn it is.
-
-    A subclass has ``_look_up_turns(first)``: it returns a list of which iterator's turn
-    it is at `first`, `first` + 1, ...
-
-    Attributes:
-        index: Turns taken.
-        stopped: Whether an iterator ended when it was its turn.
-    """
-
-    cdef list _parts, _turns
-    cdef int64_t _turns_from
-    cdef public int64_t index
-    cdef public bint stopped
-
-    def __init__(self, parts):
-        self._parts = list(parts)
-        self._turns = []
-
-    def __next__(self):
-        cdef int64_t place = self.index - self._turns_from
-        cdef Py_ssize_t number
-        cdef PyObject* found
-        if self.stopped:
-            raise StopIteration
-        if not 0 <= place < PyList_GET_SIZE(self._turns):
-            self._turns = (<object>self)._look_up_turns(self.index)
-            self._turns_from = self.index
-            place = 0
-        number = self._turns[place]
-        self.index += 1
-        found = try_next(self._parts[number])
-        if found is NULL:
-            if PyErr_Occurred() is not NULL:
-                self._fail(number)
-            self.stopped = True
-            raise StopIteration
-        return owned(found)
-
-    cdef int _fail(self, Py_ssize_t number) except -1:
-        """Raise what an iterator has left behind."""
-        try:
-            raise_pending()
-        except Exception as error:
-            error.add_note(
-                f"Exception caught while processing dataset @ input_index={number}"
-            )
-            raise
-
-
-cdef class Turns(Stage):
-    """Iterates over iterators in turn: one element of each, round after round.
-
-    A place in the round is an iterator, or None where there is none (yet).  A subclass
-    has ``_vacate(place)``, called where an iterator has ended, and ``_occupy(place)``,
-    called where there is none: it puts one there and returns True, or returns False.
-    The round goes on behind a place that has ended or whose element failed; it goes on
-    with a place that was just occupied.
-
-    Attributes:
-        places: The iterators.
-        turn: The place whose turn it is.
-    """
-
-    cdef public list places
-    cdef public Py_ssize_t turn
-
-    def __init__(self, Py_ssize_t places):
-        self.places = [None] * places
-        self.turn = 0
-
-    def __next__(self):
-        cdef Py_ssize_t vacant = 0
-        cdef Py_ssize_t count = PyList_GET_SIZE(self.places)
-        cdef object iterator, element
-        while vacant < count:
-            iterator = <object>PyList_GET_ITEM(self.places, self.turn)
-            if iterator is not None:
-                vacant = 0
-                try:
-                    element = next(iterator, _END)
-                except:
-                    self._advance()
-                    raise
-                if element is not _END:
-                    self._advance()
-                    return element
-                (<object>self)._vacate(self.turn)
-                self._advance()
-                if cancelled_threads:
-                    check_thread()
-            elif not (<object>self)._occupy(self.turn):
-                vacant += 1
-                self._advance()
-        raise StopIteration
-
-    cdef void _advance(self) noexcept:
-        self.turn += 1
-        if self.turn >= PyList_GET_SIZE(self.places):
-            self.turn = 0
-
-
-cdef class Feed(Stage):
-    """Iterates over elements that come in blocks.
-
-    A subclass has ``_refill(first)``: it returns a list of elements from number `first`
-    on, its own no more, empty at the end.  Where it raises what an element raises, it
-    counts that one as given.
-
-    Args:
-        keep_absent: Whether None is an element like others; else it is skipped.
-
-    Attributes:
-        given: Elements given out, absent ones included.
-        keeps_absent: See above.
-    """
-
-    cdef list _block
-    cdef Py_ssize_t _at
-    cdef readonly bint keeps_absent
-    cdef public int64_t given
-
-    def __init__(self, bint keep_absent):
-        self.keeps_absent = keep_absent
-        self._block = []
-
-    def __next__(self):
-        cdef PyObject* found
-        while True:
-            if self._at == PyList_GET_SIZE(self._block):
-                self.seek(self.given)
-                if cancelled_threads:
-                    check_thread()
-                self._block = (<object>self)._refill(self.given)
-                if not self._block:
-                    raise StopIteration
-            # The reference of the block goes to the caller.
-            found = PyList_GET_ITEM(self._block, self._at)
-            Py_INCREF(<PyObject*>None)
-            PyList_SET_ITEM(self._block, self._at, None)
-            self._at += 1
-            self.given += 1
-            if not self.keeps_absent:
-                if self._seen + 1 < WINDOW and found is not <PyObject*>None:
-                    self._seen += 1
-                else:
-                    self._count(found is not <PyObject*>None)
-                if found is <PyObject*>None:
-                    Py_DECREF(found)
-                    continue
-            return owned(found)
-
-    def offer(self, list block not None):
-        """Have the next elements, which need not be fetched."""
-        self.seek(self.given)
-        self._block = block
-
-    def ahead(self):
-        """Elements that were fetched and not yet given out."""
-        return PyList_GET_SIZE(self._block) - self._at
-
-    def seek(self, int64_t given):
-        """Go on after `given` elements."""
-        self._block = []
-        self._at = 0
-        self.given = given
-
-
-def take(elements, Py_ssize_t count):
-    """Return up to `count` elements of an iterator, fewer only at its end."""
-    cdef list out = []
-    cdef Py_ssize_t i
-    cdef PyObject* found
-    for i in range(count):
-        if cancelled_threads:
-            check_thread()
-        found = try_next(elements)
-        if found is NULL:
-            if PyErr_Occurred() is not NULL:
-                raise_pending()
-            break
-        out.append(<object>found)
-        Py_DECREF(found)
-    return out

@@ -11,7 +11,7 @@ from gristmill._engine.background import Background
 from gristmill._engine.local import LocalRun
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.state import RunPosition
-from gristmill._hot import cancellation, steps
+from gristmill._hot import cancellation, iterators
 
 # A test that fails should say so, and not wait forever.
 GIVE_UP_S = 30
@@ -144,7 +144,7 @@ def test_loops_of_a_closed_background_end_after_the_call_in_hand(background, gat
             begun.set()
             gate.wait()
 
-    future = background.submit(steps.take, map(call, endless()), 10**9)
+    future = background.submit(iterators.take, map(call, endless()), 10**9)
     assert begun.wait(GIVE_UP_S)
     background.close()
     gate.set()
@@ -161,9 +161,9 @@ def test_only_cancelled_threads_are_told():
         cancellation.check()
         cancellation.cancel(threading.get_ident())
         with pytest.raises(cancellation.Cancelled):
-            steps.take(iter("abc"), 2)
+            iterators.take(iter("abc"), 2)
         cancellation.revive(threading.get_ident())
-        assert steps.take(iter("abc"), 2) == ["a", "b"]
+        assert iterators.take(iter("abc"), 2) == ["a", "b"]
     finally:
         cancellation.revive_all()
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill._hot import run
+from gristmill._hot import steps as step_kinds
 from gristmill._hot.draw import Draws
 from gristmill._hot.place import place_of
 from models import run as model
@@ -70,19 +71,22 @@ def test_rows_of_an_array_are_views() -> None:
 
 
 def test_applies_steps_in_order() -> None:
-    steps = ((run.MAP, lambda x: x + 1, "add"), (run.MAP, lambda x: x * 10, "times"))
+    steps = (
+        (step_kinds.MAP, lambda x: x + 1, "add"),
+        (step_kinds.MAP, lambda x: x * 10, "times"),
+    )
     result = run.run_block([5, 6, 7], int64s(2, 0), int64s(0, 1), steps, None, 0)
     assert result == ([80, 60], None, 2, None)
 
 
 def test_index_is_the_first_argument() -> None:
-    steps = ((run.MAP_WITH_INDEX, lambda i, x: (i, x), "number"),)
+    steps = ((step_kinds.MAP_WITH_INDEX, lambda i, x: (i, x), "number"),)
     done, *_ = run.run_block([5, 6], int64s(1, 0), int64s(70, 80), steps, None, 0)
     assert done == [(70, 6), (80, 5)]
 
 
 def test_random_steps_of_a_record_share_a_generator() -> None:
-    step = (run.RANDOM_MAP, lambda x, rng: [*x, rng.random()], "noise")
+    step = (step_kinds.RANDOM_MAP, lambda x, rng: [*x, rng.random()], "noise")
     steps = (step, step)
     done, *_ = run.run_block([[]], int64s(0, 0), int64s(5, 6), steps, Draws(100), 0)
     expected = [np.random.Generator(np.random.Philox(key=key)) for key in (105, 106)]
@@ -94,19 +98,19 @@ def test_any_object_with_at_may_give_generators() -> None:
         def at(self, index: int) -> str:
             return f"generator {index}"
 
-    steps = ((run.RANDOM_MAP, lambda x, rng: rng, "noise"),)
+    steps = ((step_kinds.RANDOM_MAP, lambda x, rng: rng, "noise"),)
     done, *_ = run.run_block([0], int64s(0), int64s(3), steps, Named(), 0)
     assert done == ["generator 3"]
 
 
 def test_generator_is_none_without_a_seed() -> None:
-    steps = ((run.RANDOM_MAP, lambda x, rng: rng, "noise"),)
+    steps = ((step_kinds.RANDOM_MAP, lambda x, rng: rng, "noise"),)
     assert run.run_block([0], int64s(0), int64s(0), steps, None, 0)[0] == [None]
 
 
 def test_block_ends_after_the_outputs_that_are_wanted() -> None:
     seen: list[int] = []
-    steps = ((run.FILTER, lambda x: seen.append(x) or x % 2, "odd"),)
+    steps = ((step_kinds.FILTER, lambda x: seen.append(x) or x % 2, "odd"),)
     nine = int64s(*range(9))
     result = run.run_block(range(9), nine, nine, steps, None, 0, most=2)
     assert result == ([1, 3], [1, 3], 4, None)
@@ -131,8 +135,8 @@ def test_records_are_read_together_up_to_the_outputs_that_are_wanted() -> None:
 def test_filter_says_which_records_are_kept() -> None:
     seen: list[int] = []
     steps = (
-        (run.FILTER, lambda x: x % 2 and "truthy", "odd"),
-        (run.MAP, lambda x: seen.append(x) or x, "see"),
+        (step_kinds.FILTER, lambda x: x % 2 and "truthy", "odd"),
+        (step_kinds.MAP, lambda x: seen.append(x) or x, "see"),
     )
     keys = int64s(0, 1, 2, 3, 4)
     result = run.run_block([3, 4, 5, 6, 7], keys, keys, steps, None, 0)
@@ -141,19 +145,19 @@ def test_filter_says_which_records_are_kept() -> None:
 
 
 def test_filter_that_keeps_all_says_none() -> None:
-    steps = ((run.FILTER, lambda x: True, "all"),)
+    steps = ((step_kinds.FILTER, lambda x: True, "all"),)
     keys = int64s(0, 1)
     assert run.run_block([3, 4], keys, keys, steps, None, 0) == ([3, 4], None, 2, None)
 
 
 def test_filter_that_drops_all() -> None:
-    steps = ((run.FILTER, lambda x: False, "none"),)
+    steps = ((step_kinds.FILTER, lambda x: False, "none"),)
     keys = int64s(0, 1)
     assert run.run_block([3, 4], keys, keys, steps, None, 0) == ([], [], 2, None)
 
 
 def test_filter_is_truth_tested() -> None:
-    steps = ((run.FILTER, lambda x: np.array([1, 2]), "ambiguous"),)
+    steps = ((step_kinds.FILTER, lambda x: np.array([1, 2]), "ambiguous"),)
     *_, error = run.run_block([3], int64s(0), int64s(0), steps, None, 0)
     assert isinstance(error, ValueError)
     assert error.__notes__ == ["while ambiguous processed record 0 (index 0)"]
@@ -161,8 +165,8 @@ def test_filter_is_truth_tested() -> None:
 
 def test_error_ends_the_block_and_names_step_and_record() -> None:
     steps = (
-        (run.FILTER, lambda x: x != 8, "no eights"),
-        (run.MAP, lambda x: 1 // x, "invert"),
+        (step_kinds.FILTER, lambda x: x != 8, "no eights"),
+        (step_kinds.MAP, lambda x: 1 // x, "invert"),
     )
     result = run.run_block(
         [8, 1, 0, 2], int64s(0, 1, 2, 3), int64s(50, 51, 52, 53), steps, None, 0
@@ -227,7 +231,7 @@ def test_the_source_may_change_the_list_it_gave() -> None:
         source.given.clear()
         return record
 
-    steps = ((run.MAP, clear, "clear"),)
+    steps = ((step_kinds.MAP, clear, "clear"),)
     out, _, _, error = run.run_block(
         source, int64s(1, 2, 3), int64s(0, 1, 2), steps, None, 0
     )
@@ -262,7 +266,7 @@ def test_only_a_sources_own_read_of_many_is_used() -> None:
 
 
 def test_long_chains_of_steps() -> None:
-    steps = ((run.MAP, lambda x: x + 1, "add"),) * 500
+    steps = ((step_kinds.MAP, lambda x: x + 1, "add"),) * 500
     assert run.run_block([0], int64s(0), int64s(0), steps, None, 0)[0] == [500]
 
 
@@ -270,13 +274,13 @@ def test_interrupts_are_not_kept() -> None:
     def interrupt(element: int) -> int:
         raise KeyboardInterrupt
 
-    steps = ((run.MAP, interrupt, "interrupt"),)
+    steps = ((step_kinds.MAP, interrupt, "interrupt"),)
     with pytest.raises(KeyboardInterrupt):
         run.run_block([1], int64s(0), int64s(0), steps, None, 0)
 
 
 def test_elements_take_the_place_of_the_source() -> None:
-    steps = ((run.MAP, lambda x: x * 2, "double"),)
+    steps = ((step_kinds.MAP, lambda x: x * 2, "double"),)
     result = run.run_block(
         None, int64s(7, 8), int64s(0, 1), steps, None, 0, elements=["a", "b"]
     )
@@ -286,7 +290,7 @@ def test_elements_take_the_place_of_the_source() -> None:
 def test_tells_which_record_is_in_work() -> None:
     told = ctypes.c_int64(-1)
     seen: list[int] = []
-    steps = ((run.MAP, lambda x: seen.append(told.value), "look"),)
+    steps = ((step_kinds.MAP, lambda x: seen.append(told.value), "look"),)
     address = ctypes.addressof(told)
     run.run_block(list("abc"), int64s(2, 0, 1), int64s(0, 1, 2), steps, None, address)
     assert seen == [2, 0, 1]
@@ -318,11 +322,11 @@ def fail_on_multiples(x: int) -> int:
 
 
 STEPS: list[Any] = [
-    (run.MAP, lambda x: x + 3, "add"),
-    (run.MAP, fail_on_multiples, "double"),
-    (run.MAP_WITH_INDEX, lambda i, x: 100 * i + x, "number"),
-    (run.RANDOM_MAP, lambda x, rng: x + int(rng.integers(50)), "noise"),
-    (run.FILTER, lambda x: x % 3, "filter"),
+    (step_kinds.MAP, lambda x: x + 3, "add"),
+    (step_kinds.MAP, fail_on_multiples, "double"),
+    (step_kinds.MAP_WITH_INDEX, lambda i, x: 100 * i + x, "number"),
+    (step_kinds.RANDOM_MAP, lambda x, rng: x + int(rng.integers(50)), "noise"),
+    (step_kinds.FILTER, lambda x: x % 3, "filter"),
 ]
 SOURCES: list[Any] = [list(range(40)), range(14), np.arange(14), Squares(), Batched()]
 

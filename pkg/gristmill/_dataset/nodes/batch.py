@@ -41,7 +41,7 @@ from gristmill._dataset.nodes.order import IndexMapDataset
 from gristmill._dataset.nodes.source import SourceMapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._engine.column_batches import batch_of_columns
-from gristmill._hot import steps, tree
+from gristmill._hot import iterators, tree
 from gristmill.sources import TableSource, as_columns
 from gristmill.sources._columns import ColumnSource
 
@@ -286,7 +286,7 @@ class BatchDatasetIterator(NodeIterator[T]):
             if made is not None:
                 return made[0]
             parent.seek(first)
-        elements = steps.take(parent, node._batch_size)
+        elements = iterators.take(parent, node._batch_size)
         count = len(elements)
         if not count or (node._drop_remainder and count < node._batch_size):
             if count and self._plain is not None:

@@ -20,7 +20,7 @@ from gristmill._dataset.model.iterator import (
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.states import replay
 from gristmill._dataset.nodes.map import Mapping
-from gristmill._hot import cancellation, steps
+from gristmill._hot import cancellation, iterators
 from gristmill._hot.block_call import BlockCall, WrongNumber
 
 
@@ -187,7 +187,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         super()._go_to(state)
         self._before = state["parent"]
         self._drop()
-        steps.take(self._parent, self.counter)
+        iterators.take(self._parent, self.counter)
 
     def _release(self) -> None:
         self._drop()

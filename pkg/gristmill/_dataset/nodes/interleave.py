@@ -28,7 +28,7 @@ from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchIterDataset,
 )
 from gristmill._engine.reading import Reading
-from gristmill._hot import cancellation, steps
+from gristmill._hot import cancellation, iterators
 from gristmill._hot.place import as_failure
 from gristmill.errors import StateMismatch
 from gristmill.options import ReadOptions
@@ -194,14 +194,14 @@ class _Iterators:
         return iterator
 
 
-class InterleaveDatasetIterator(ShardStates, steps.Turns, NodeIterator[T]):
+class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
     """Iterates over several datasets in turn."""
 
     def __init__(self, node: InterleaveIterDataset[T]) -> None:
         count = len(node.datasets)
         self._count = count
         self._cycle_length = min(node._cycle_length, count)
-        steps.Turns.__init__(self, self._cycle_length)
+        iterators.Turns.__init__(self, self._cycle_length)
         self._iterators = _Iterators(node.datasets, node._iter_buffer_size)
         self._reading = Reading(
             self._iterators,

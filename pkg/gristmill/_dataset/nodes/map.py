@@ -25,7 +25,7 @@ from gristmill._dataset.model.iterator import (
 from gristmill._dataset.model.names import transform_name
 from gristmill._dataset.model.node import Dataset, ParentSpec, builds
 from gristmill._dataset.model.options import DatasetOptions
-from gristmill._hot import steps
+from gristmill._hot import iterators, steps
 from gristmill._hot.draw import OpDraws, restart
 
 # The method of a dataset that takes each kind of transform; most transforms have one of
@@ -196,27 +196,29 @@ class RandomMapIterDataset(RandomMapping, IterDataset[T]):
         return made
 
 
-class MapDatasetIterator(steps.MapStep, NodeIterator[T]):
+class MapDatasetIterator(iterators.MapStep, NodeIterator[T]):
     """Iterates over what a function makes of each element."""
 
     _TAKES_IN_STEP = True
 
     def __init__(self, node: Mapping) -> None:
         NodeIterator.__init__(self, node)
-        steps.MapStep.__init__(self, self._parent, node._call)
+        iterators.MapStep.__init__(self, self._parent, node._call)
 
 
-class MapWithIndexDatasetIterator(steps.MapWithIndexStep, ElementCountingIterator[T]):
+class MapWithIndexDatasetIterator(
+    iterators.MapWithIndexStep, ElementCountingIterator[T]
+):
     """Iterates over what a function makes of a count and each element."""
 
     _COUNTER_NAME = "counter"
 
     def __init__(self, node: IndexMapping) -> None:
         NodeIterator.__init__(self, node)
-        steps.MapWithIndexStep.__init__(self, self._parent, node._call)
+        iterators.MapWithIndexStep.__init__(self, self._parent, node._call)
 
 
-class RandomMapDatasetIterator(steps.RandomMapStep, ElementCountingIterator[T]):
+class RandomMapDatasetIterator(iterators.RandomMapStep, ElementCountingIterator[T]):
     """Iterates over what a function makes of each element and a generator.
 
     Generators are numbered over all processes that share the data, so that each
@@ -228,7 +230,7 @@ class RandomMapDatasetIterator(steps.RandomMapStep, ElementCountingIterator[T]):
     def __init__(self, node: RandomMapIterDataset[T]) -> None:
         NodeIterator.__init__(self, node)
         draws = OpDraws(node._seed, node._epoch or here.epoch)
-        steps.RandomMapStep.__init__(self, self._parent, node._call, draws)
+        iterators.RandomMapStep.__init__(self, self._parent, node._call, draws)
 
     def _processes(self) -> tuple[int, int]:
         context = self._ctx.mp_context
@@ -265,14 +267,14 @@ class FilterIterDataset(Filtering, IterDataset[T]):
         return FilterDatasetIterator(self)
 
 
-class FilterDatasetIterator(steps.FilterStep, NodeIterator[T]):
+class FilterDatasetIterator(iterators.FilterStep, NodeIterator[T]):
     """Iterates over the elements for which a predicate is true."""
 
     _TAKES_IN_STEP = True
 
     def __init__(self, node: Filtering) -> None:
         NodeIterator.__init__(self, node)
-        steps.FilterStep.__init__(self, self._parent, node._call)
+        iterators.FilterStep.__init__(self, self._parent, node._call)
 
     def _judge(self, skipped: int) -> None:
         check_dropped(skipped, str(self), self._ctx.dataset_options)
@@ -280,10 +282,10 @@ class FilterDatasetIterator(steps.FilterStep, NodeIterator[T]):
 
 def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
     """Warn or raise where too many of 1000 elements were dropped."""
-    ratio = skipped / steps.WINDOW
+    ratio = skipped / iterators.WINDOW
     text = (
         f"Transformation {name} skipped {ratio * 100:.2f} % of the last seen"
-        f" {steps.WINDOW} elements. Please check the filtering logic. If this is"
+        f" {iterators.WINDOW} elements. Please check the filtering logic. If this is"
         " intended, filter the data once and store what is left, or set"
         " DatasetOptions.%s to None with WithOptionsIterDataset."
     )

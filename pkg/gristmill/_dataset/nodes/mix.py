@@ -26,7 +26,7 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, listed
-from gristmill._hot import steps
+from gristmill._hot import iterators, steps
 from gristmill.batching import tree_rules
 from gristmill.errors import StateMismatch
 
@@ -266,14 +266,14 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
         return f"([{len(self._parents)} parents], proportions={self._proportions})"
 
 
-class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
+class MixedDatasetIterator(iterators.MixStep, NodeIterator[T]):
     """Iterates over a mixture."""
 
     _TURNS_AT_ONCE = 1024
 
     def __init__(self, node: MixedIterDataset[T]) -> None:
         NodeIterator.__init__(self, node)
-        steps.MixStep.__init__(self, self._parents)
+        iterators.MixStep.__init__(self, self._parents)
         self._mixture = _core.Mixture(list(node._proportions))
         # Of the parts, where the state says them.
         self._names = node._names

@@ -15,7 +15,7 @@ from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
-from gristmill._hot import steps
+from gristmill._hot import iterators
 from gristmill.sources._columns import Columns
 from gristmill.sources._parquet_files import ParquetFiles
 
@@ -89,13 +89,13 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         self._paths = self._paths[sl]
 
 
-class ParquetDatasetIterator(steps.Feed, CheckedIterator[dict[str, Any]]):
+class ParquetDatasetIterator(iterators.Feed, CheckedIterator[dict[str, Any]]):
     """Iterates over the rows of a Parquet file, one row group in memory at a time."""
 
     _STATE = states.fields(row_group=states.count, index_within_row_group=states.count)
 
     def __init__(self, path: str, read_kwargs: dict[str, Any]) -> None:
-        steps.Feed.__init__(self, keep_absent=True)
+        iterators.Feed.__init__(self, keep_absent=True)
         self._file = ParquetFiles(
             [path],
             None,

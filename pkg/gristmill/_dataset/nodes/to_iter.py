@@ -26,7 +26,7 @@ from gristmill._dataset.model.node import ParentSpec, builds, chain_of
 from gristmill._dataset.nodes.map import check_dropped
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._engine.reading import Reading, read_each
-from gristmill._hot import steps
+from gristmill._hot import iterators
 from gristmill._hot.block_call import WrongNumber
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import length_of
@@ -88,7 +88,7 @@ class BlockSampler(Protocol):
         """Note that reading an element raised."""
 
 
-class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
+class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
     """Iterates over the elements of a `MapDataset`.
 
     Attributes:
@@ -100,7 +100,7 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         dataset: MapDataset[T] = node._parent._computing_with(threads)
         DatasetIterator.__init__(self)
         self._ctx.dataset_options = options_of(dataset)
-        steps.Feed.__init__(self, node._allow_nones)
+        iterators.Feed.__init__(self, node._allow_nones)
         self._node = node
         self.dataset = dataset
         self._length = len(dataset)

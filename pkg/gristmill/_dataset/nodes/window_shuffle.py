@@ -22,7 +22,7 @@ from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, seed_in_epoch
 from gristmill._dataset.model.states import copied, replay
-from gristmill._hot import steps
+from gristmill._hot import iterators
 
 
 class WindowShuffling(ParentSpec):
@@ -129,7 +129,7 @@ class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
         return made
 
 
-class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
+class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
     """Iterates over shuffled windows.
 
     The state is the position before the window in hand and how many of its elements
@@ -144,7 +144,7 @@ class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
 
     def __init__(self, node: WindowShuffling) -> None:
         NodeIterator.__init__(self, node)
-        steps.Feed.__init__(self, keep_absent=True)
+        iterators.Feed.__init__(self, keep_absent=True)
         # The position before the window in hand, its number and its length.
         self._before = self._parent.get_state()
         self._window = 0

@@ -1,0 +1,124 @@
+"""Applies steps, calls of the user's code with one element each, to an element."""
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from libcpp.vector cimport vector
+from posix.time cimport clock_gettime, clockid_t, timespec
+
+from gristmill._hot.calls cimport call_one, call_two
+from gristmill._hot.draw cimport Draws, OpDraws
+
+# A step calls `call(element)`, `call(element, generator)`, `call(index, element)` or,
+# to keep the elements for which it is true, `call(element)`.
+cpdef enum:
+    MAP
+    RANDOM_MAP
+    MAP_WITH_INDEX
+    FILTER
+
+
+# A step, decoded once for a block; its tuple keeps `call` and `draws`.
+cdef struct Step:
+    int kind
+    PyObject* call
+    PyObject* draws  # The OpDraws of a random map; NULL: the record's generator.
+
+
+# Steps of a block whose times are measured, at most.
+cdef enum:
+    TIMED_STEPS = 30
+
+
+# Where the steps of a block take generators and indices from.
+cdef struct Numbers:
+    PyObject* draws  # Has `at(index)` for generators of records; None: no seed.
+    PyObject* wide  # The indices as a list, if int64 does not hold them; else NULL.
+    int64_t* spent  # Gets the time of each step; NULL: nobody measures.
+    clockid_t clock
+
+
+cdef inline int64_t now(clockid_t clock) noexcept:
+    cdef timespec time
+    clock_gettime(clock, &time)
+    return <int64_t>time.tv_sec * 1_000_000_000 + time.tv_nsec
+
+
+cdef inline object generator_of(
+    const Step* step, const Numbers* numbers, int64_t index, Py_ssize_t place
+):
+    """Return the generator that a random map gets."""
+    cdef object draws
+    if step.draws is not NULL:
+        if numbers.wide is NULL:
+            return (<OpDraws>step.draws).draw(index)
+        return (<OpDraws>step.draws).at((<list>numbers.wide)[place])
+    draws = <object>numbers.draws
+    if type(draws) is Draws:
+        return (<Draws>draws).draw(index)
+    return None if draws is None else draws.at(index)
+
+
+cdef inline object run_steps(
+    object element,
+    int64_t index,
+    Py_ssize_t place,
+    const vector[Step]& steps,
+    const Numbers* numbers,
+    object absent,
+    Py_ssize_t* at,
+):
+    """Return what the steps make of an element, `absent` if one drops it.
+
+    Args:
+        element: The element.
+        index: Its index.
+        place: Its place in the block.
+        steps: The steps.
+        numbers: The generators and indices of the block.
+        absent: The object that stands for an element which was dropped.
+        at: Gets the number of the step that runs.
+    """
+    cdef Py_ssize_t k
+    cdef const Step* step
+    cdef int64_t began = 0 if numbers.spent is NULL else now(numbers.clock)
+    cdef int64_t ended
+    cdef object drawn, generator = None
+    for k in range(<Py_ssize_t>steps.size()):
+        at[0] = k
+        step = &steps[k]
+        if step.kind == MAP:
+            element = call_one(<object>step.call, element)
+        elif step.kind == FILTER:
+            if not call_one(<object>step.call, element):
+                element = absent
+        elif step.kind == RANDOM_MAP:
+            if step.draws is not NULL:
+                drawn = generator_of(step, numbers, index, place)
+                element = call_two(<object>step.call, element, drawn)
+            else:
+                # All such steps of a record share one generator.
+                if generator is None:
+                    generator = generator_of(step, numbers, index, place)
+                element = call_two(<object>step.call, element, generator)
+        elif numbers.wide is NULL:
+            element = call_two(<object>step.call, index, element)
+        else:
+            element = call_two(
+                <object>step.call, (<list>numbers.wide)[place], element
+            )
+        if numbers.spent is not NULL:
+            ended = now(numbers.clock)
+            numbers.spent[min(k, TIMED_STEPS - 1)] += ended - began
+            began = ended
+        if element is absent:
+            break
+    return element
+
+
+cdef inline Step decoded(int kind, object call, object draws):
+    cdef Step step
+    step.kind = kind
+    step.call = <PyObject*>call
+    step.draws = NULL
+    if draws is not None:
+        step.draws = <PyObject*>draws
+    return step
