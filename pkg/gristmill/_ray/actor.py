@@ -159,7 +159,7 @@ class WorkerActor:
 
 
 class _Slot:
-    """The memory that a unit is written to, in place of a process's `_core.WorkerEnd`."""
+    """The memory that a unit is written to, in place of a `_core.WorkerEnd`."""
 
     # An answer may have any size.
     max_unit_bytes = sys.maxsize
