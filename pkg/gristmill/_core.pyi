@@ -18,7 +18,25 @@ from numpy.typing import NDArray
 
 # csrc/bindings/indices/bind_indices.cpp
 
-def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int: ...
+# Public as gristmill.experimental.index_shuffle, so the reference shows it.
+def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
+    """Return the position of ``index`` in a permutation of [0, ..., max_index].
+
+    Args:
+        index: In [0, max_index].
+        max_index: The largest index, at most 2**63 - 1.
+        seed: Picks the permutation, in [0, 2**32).
+        rounds: Rounds of the network, even, from 4 to 1024.
+
+    Raises:
+        ValueError: ``index`` or ``rounds`` is out of range.
+        TypeError: An argument does not fit its 64 or 32 bits.
+
+    Example:
+        >>> [index_shuffle(i, max_index=4, seed=1, rounds=4) for i in range(5)]
+        [1, 2, 3, 0, 4]
+    """
+
 def permutation(count: int, seed: int) -> NDArray[np.int64]: ...
 def window_shuffle(
     positions: NDArray[np.int64], window_size: int, seed: int, length: int

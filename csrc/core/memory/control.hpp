@@ -14,6 +14,7 @@
 // raises kLayout, there too.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -38,7 +39,7 @@ inline constexpr std::uint64_t kLayout = 1;
 // layout and "grstml", which no other file has there.
 inline constexpr std::uint64_t kLayoutWord = 0x6c6d'7473'7267'0000 | kLayout;
 
-// Cursors of a run whose capacity is at most this have pages from the start;
+// Positions of a run whose capacity is at most this have pages from the start;
 // those of others are given pages as far as they are used.
 inline constexpr std::uint32_t kSmallPosition = 8;
 // Integers that a run's positions may have room for.
@@ -70,11 +71,11 @@ struct Control {
   alignas(64) std::atomic<std::uint64_t> delivered;
 };
 
-// The bytes of outputs above which a worker cuts a unit of several outputs: an
-// eighth of one worker's share of the memory limit.
+// The bytes of outputs above which a worker cuts a unit of several outputs. One
+// unit of each stream may be open, and each worker computes others.
 [[nodiscard]] inline std::uint64_t max_unit_bytes(
     const Control& control) noexcept {
-  return control.memory_limit / control.workers / 8;
+  return control.memory_limit / std::max(control.workers, control.streams) / 8;
 }
 
 struct alignas(64) Cell {

@@ -189,6 +189,7 @@ bool LeaseTable::free_again(Lease& lease, const Position* position_before) {
 
 void LeaseTable::poison(Lease& lease) {
   lease.poisoned = true;
+  lease.waits_for_memory = false;
   set_word(lease, UnitState::kEmpty, 0);
 }
 

@@ -55,20 +55,29 @@ bool MemoryPolicy::grant(Lease& lease) {
   return false;
 }
 
+// The youngest unit, but not `keep`, that can be evicted, or 0: of those that
+// no worker has, or of those whose holders wait for memory.
+std::uint64_t MemoryPolicy::youngest(std::uint64_t keep, bool waits) const {
+  std::uint64_t found = 0;
+  for (const Stream& stream : order_.streams()) {
+    if (stream.pending.empty()) continue;
+    const Lease& lease = leases_.at(stream.pending.back());
+    if (lease.id == keep || lease.id < found) continue;
+    if (!lease.parts.empty()) continue;  // They are due.
+    const UnitState state = leases_.state(lease);
+    // A worker may be unable to answer a request a second time.
+    const bool evictable =
+        waits ? state == UnitState::kNeed && lease.kind != UnitKind::kRequest
+              : state == UnitState::kFree || state == UnitState::kCommitted;
+    if (evictable) found = lease.id;
+  }
+  return found;
+}
+
 bool MemoryPolicy::evict(std::uint64_t keep) {
   for (;;) {
-    std::uint64_t youngest = 0;
-    for (const Stream& stream : order_.streams()) {
-      if (stream.pending.empty()) continue;
-      const Lease& lease = leases_.at(stream.pending.back());
-      if (lease.id == keep || lease.id < youngest) continue;
-      if (!lease.parts.empty()) continue;  // They are due.
-      const UnitState state = leases_.state(lease);
-      if (state == UnitState::kFree || state == UnitState::kCommitted ||
-          state == UnitState::kNeed) {
-        youngest = lease.id;
-      }
-    }
+    std::uint64_t youngest = this->youngest(keep, false);
+    if (youngest == 0) youngest = this->youngest(keep, true);
     if (youngest == 0) return false;
     const Lease lease = leases_.at(youngest);
     const UnitState state = leases_.state(lease);

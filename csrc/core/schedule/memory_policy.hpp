@@ -2,9 +2,9 @@
 //
 // A unit is published with a slot as large as those before it needed.  A holder
 // that needs more waits until there is room.  When the unit due cannot be
-// computed otherwise, the policy evicts units that no worker computes or whose
-// holders wait for memory, the youngest first.  They are published and computed
-// again.
+// computed otherwise, the policy evicts units that no worker computes, then
+// those whose holders wait for memory, the youngest first.  They are published
+// and computed again.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -45,8 +45,8 @@ class MemoryPolicy {
   bool grant_all();
   [[nodiscard]] bool some_wait() const noexcept { return some_wait_; }
 
-  // Takes back the youngest unit that nobody works on, or whose holder waits
-  // for memory, but not unit `keep`. False if there is none.
+  // Takes back the youngest unit, but not `keep`, that no worker has or, if
+  // there is none, whose holder waits for memory.  False if there is none.
   bool evict(std::uint64_t keep);
 
   // Finds the memory without which the unit due cannot be computed; returns
@@ -63,6 +63,7 @@ class MemoryPolicy {
   [[nodiscard]] Shortage shortage(std::uint64_t need = 0) const;
 
  private:
+  [[nodiscard]] std::uint64_t youngest(std::uint64_t keep, bool waits) const;
   bool grant(Lease& lease);
   [[nodiscard]] Lease* blocking(const Lease& due);
 

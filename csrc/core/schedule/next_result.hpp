@@ -51,7 +51,8 @@ enum class NextKind {
   kOutput,
   kEnd,          // all streams have ended
   kInterrupted,  // a signal came: run its handler, call again
-  kTimeout,      // `report` says who works on the output due, on what
+  kTimeout,      // `report` has the worker that computes the output due; if it
+                 // waits for memory, `shortage` has what is missing
   kExited,
   kFull,  // call again when some memory is free
   kClosed,

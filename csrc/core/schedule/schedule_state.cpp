@@ -191,6 +191,11 @@ std::optional<NextResult> ScheduleState::timed_out(Awaited awaited) {
   wake_everybody();
   pace_.reported(lease.id);
   workers_.count_start_timeout();
+  if (awaited.lacks_memory) {
+    return NextResult{.kind = NextKind::kTimeout,
+                      .report = {.stream = due()},
+                      .shortage = memory_.shortage()};
+  }
   return NextResult{.kind = NextKind::kTimeout,
                     .report = workers_.awaited(leases_, lease)};
 }

@@ -318,6 +318,16 @@ class RemoteRun:
 
     def _stalled(self, workers: Workers, due: _core.NextResult) -> None:
         seconds = self._options.stall_timeout
+        if due.need:
+            log.warning(
+                "No output for %g s: the next one of stream %d waits for memory that"
+                " workers use for later ones. %d bytes of memory_limit=%d are taken.",
+                seconds,
+                due.stream,
+                due.used,
+                due.limit,
+            )
+            return
         if due.worker < 0:
             log.warning(
                 "No output for %g s: no worker has begun the next one of stream %d; "

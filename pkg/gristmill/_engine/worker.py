@@ -193,7 +193,6 @@ class Server:
         rest: _core.Work | None = unit
         if self._parts is not None:
             rest = self._parts.end(unit)
-        outputs = result.handed + len(result.outputs)
         if is_measured:
             began = hot_run.begin()
         written = None
@@ -204,7 +203,9 @@ class Server:
         if is_measured:
             hot_run.end(SEND, began)
         self._reached[stream] = result.position
+        outputs = result.handed
         if written is not None:
+            outputs += written[0] - (result.failure is not None)
             self._end.commit(result.status, *written, result.position)
         return outputs
 

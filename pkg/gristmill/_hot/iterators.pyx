@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False
 """Iterators of dataset chains: one call of the user's code per element.
 
-None stands for an absent element, which no step gets.  An exception of the user's code
-goes on after a method of the subclass has noted where it came from.
+None stands for an absent element, which only filters get.  An exception of the user's
+code goes on after a method of the subclass has noted where it came from.
 """
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_SET_ITEM
 from cpython.object cimport PyObject

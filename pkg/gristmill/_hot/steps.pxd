@@ -114,7 +114,7 @@ cdef inline object run_steps(
     return element
 
 
-cdef inline Step decoded(int kind, object call, object draws):
+cdef inline Step decoded(int kind, object call, OpDraws draws):
     cdef Step step
     step.kind = kind
     step.call = <PyObject*>call

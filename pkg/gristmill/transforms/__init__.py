@@ -6,7 +6,10 @@ are pickled to worker processes and may be called by several threads at once.
 
 from __future__ import annotations
 
+# The annotations of the classes below are resolved in this module.
+from collections.abc import Callable as Callable
 from typing import TYPE_CHECKING
+from typing import Any as Any
 
 from gristmill._base.listing import lazily, listed
 from gristmill.transforms._features import FixedLen, Ragged, RaggedArray, VarLen

@@ -103,6 +103,23 @@ void the_youngest_unit_that_nobody_works_on_is_evicted() {
   CHECK(!bench.policy->evict(0));
 }
 
+void a_unit_that_waits_is_evicted_after_those_that_nobody_has() {
+  Bench bench(2);
+  const auto free = bench.publish(1);
+  const auto waits = bench.publish(0);
+  bench.need(waits, 0, 5 * kMiB);
+  CHECK(bench.policy->evict(0));
+  CHECK(!bench.leases->all().contains(free));
+  CHECK(bench.policy->evict(0));
+  CHECK(!bench.leases->all().contains(waits));
+}
+
+void a_request_that_is_answered_is_not_evicted() {
+  Bench bench(2, UnitKind::kRequest);
+  bench.need(bench.publish(0, 1), 0, 5 * kMiB);
+  CHECK(!bench.policy->evict(0));
+}
+
 void the_unit_due_gets_the_memory_of_others() {
   Bench bench(2);
   const auto due = bench.publish(0);
@@ -188,6 +205,8 @@ int main() {
   slots_are_as_large_as_units_were();
   a_need_is_granted_while_there_is_room();
   the_youngest_unit_that_nobody_works_on_is_evicted();
+  a_unit_that_waits_is_evicted_after_those_that_nobody_has();
+  a_request_that_is_answered_is_not_evicted();
   the_unit_due_gets_the_memory_of_others();
   a_free_unit_gets_a_worker_that_waits_for_memory();
   a_unit_larger_than_the_limit_says_so();

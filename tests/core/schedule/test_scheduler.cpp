@@ -369,7 +369,11 @@ void the_unit_due_waits_for_the_memory_of_one_in_work() {
   second.join();
   CHECK(second.has_slot);
   first.need(2 * kMib, [&first] { first.commit(UnitStatus::kEnd); });
-  CHECK(scheduler->next(0.01).kind == NextKind::kTimeout);
+  const NextResult late = scheduler->next(0.01);
+  CHECK(late.kind == NextKind::kTimeout);
+  CHECK_EQ(late.report.worker, -1);  // It is no worker's fault.
+  CHECK_EQ(late.report.stream, 0);
+  CHECK_EQ(late.shortage.limit, 3 * kMib);
   CHECK(!first.has_slot);
   second.commit(UnitStatus::kOk);
   CHECK(scheduler->next(60).kind == NextKind::kEnd);

@@ -22,6 +22,7 @@ from gristmill._hot import (
     run,
     slot_reader,
     slot_writer,
+    steps,
     tree,
     views,
 )
@@ -93,19 +94,19 @@ def elements() -> None:
 
 def blocks() -> None:
     draws = draw.Draws(3)
-    steps = (
-        (run.MAP, lambda x: x + 1, "map"),
-        (run.RANDOM_MAP, lambda x, rng: rng and x, "random"),
-        (run.MAP_WITH_INDEX, lambda i, x: x + i, "index"),
-        (run.FILTER, lambda x: x % 2, "filter"),
+    operations = (
+        (steps.MAP, lambda x: x + 1, "map"),
+        (steps.RANDOM_MAP, lambda x, rng: rng and x, "random"),
+        (steps.MAP_WITH_INDEX, lambda i, x: x + i, "index"),
+        (steps.FILTER, lambda x: x % 2, "filter"),
     )
     for source in (range(9), list(range(9)), Source()):
-        run.run_block(source, KEYS, KEYS, steps, draws, 0)
-        _, _, _, error = run.run_block(source, KEYS + 7, KEYS, steps, draws, 0)
+        run.run_block(source, KEYS, KEYS, operations, draws, 0)
+        _, _, _, error = run.run_block(source, KEYS + 7, KEYS, operations, draws, 0)
         assert isinstance(error, IndexError)
     keep = draws.at(1)
     assert draws.at(2) is not keep
-    run.run_block(range(9), KEYS, KEYS[1:], steps, draws, 0)
+    run.run_block(range(9), KEYS, KEYS[1:], operations, draws, 0)
 
 
 def examples() -> None:

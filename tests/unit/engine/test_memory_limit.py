@@ -54,3 +54,23 @@ def test_unit_with_more_than_the_limit_is_cut(workers, operations):
 def test_batch_waits_for_the_memory_of_other_workers(workers):
     batches = loader(workers, [g.Batch(5)], streams=2)
     assert sum(batch.nbytes for batch in batches) == 2 * MIB * RECORDS
+
+
+class Small(g.MapTransform):
+    """128 KiB for each record; three from each of 32 streams exceed the limit."""
+
+    def map(self, x):
+        return np.full(MIB // 8, x % 256, np.uint8)
+
+
+@pytest.mark.parametrize("streams", [2, 32])
+def test_open_units_of_many_streams_fit(streams):
+    outputs = g.DataLoader(
+        data_source=range(640),
+        sampler=g.SequentialSampler(640),
+        operations=[Small()],
+        worker_count=2,
+        streams=streams,
+        memory_limit=8 * MIB,
+    )
+    assert list(numbers(outputs)) == [x % 256 for x in range(640)]

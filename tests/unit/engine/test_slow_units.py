@@ -34,8 +34,10 @@ def test_slow_units_are_reported_if_stalls_are(monkeypatch, stall_timeout, slow_
     assert caught.value.args == (slow_s,)
 
 
-class Due:
-    """What a scheduler finds."""
+class NextResult:
+    """A result of a scheduler's `next`."""
+
+    need = 0
 
     def __init__(self, kind, **values):
         self.kind = kind
@@ -61,19 +63,42 @@ class Quiet:
         return "a stack"
 
 
+def scripted_run(scheduler, stall_action):
+    run = remote.RemoteRun.__new__(remote.RemoteRun)
+    run._options = remote.RemoteOptions(
+        workers=1, buffer=1, max_restarts=1, memory_limit=0, stall_timeout=60.0,
+        stall_action=stall_action,
+    )  # fmt: skip
+    run._successor, run._begun = None, True
+    run._running = remote._Running(scheduler, Quiet())
+    return run
+
+
+def test_output_that_waits_for_memory_kills_no_worker(caplog):
+    waits = {"worker": -1, "stream": 2, "need": 30, "used": 80, "limit": 100}
+    run = scripted_run(
+        Scripted([NextResult("timeout", **waits), NextResult("end")]), "restart"
+    )
+    with pytest.raises(StopIteration):
+        run.next()  # Quiet cannot kill.
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "No output for 60 s: the next one of stream 2 waits for memory that workers use"
+        " for later ones. 80 bytes of memory_limit=100 are taken."
+    )
+
+
 def test_slow_unit_leaves_the_timeout_as_it_is(caplog):
     slow = {"worker": 0, "stream": 2, "record": 7, "idle": False}
     slow |= {"busy_s": 6.5, "usual_s": 0.01, "waited_s": 6.0}
     stalled = {"worker": 0, "stream": 2, "record": 7, "idle": False}
-    found = [Due("slow", **slow), Due("timeout", **stalled), Due("end")]
+    found = [
+        NextResult("slow", **slow),
+        NextResult("timeout", **stalled),
+        NextResult("end"),
+    ]
     scheduler = Scripted(found)
-    run = remote.RemoteRun.__new__(remote.RemoteRun)
-    run._options = remote.RemoteOptions(
-        workers=1, buffer=1, max_restarts=1, memory_limit=0, stall_timeout=60.0,
-        stall_action="warn",
-    )  # fmt: skip
-    run._successor, run._begun = None, True
-    run._running = remote._Running(scheduler, Quiet())
+    run = scripted_run(scheduler, "warn")
     with pytest.raises(StopIteration):
         run.next()
     assert scheduler.timeouts == [60.0, 54.0, 60.0]

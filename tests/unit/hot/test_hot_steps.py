@@ -93,6 +93,10 @@ class TestBlocks:
         with pytest.raises(TypeError, match="needs draws"):
             steps.apply([(steps.RANDOM_MAP, max, refused, None)], [1], indices(0))
 
+    def test_draws_of_another_type_are_refused(self):
+        with pytest.raises(TypeError, match="OpDraws"):
+            steps.apply([(steps.RANDOM_MAP, max, refused, object())], [1], indices(0))
+
     def test_each_element_goes_through_all_calls_in_turn(self):
         seen = []
 

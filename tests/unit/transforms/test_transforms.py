@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import pickle
+import typing
 
 import pytest
 
@@ -39,6 +40,16 @@ def test_the_abstract_method_is_grains(name):
     assert parameters[0] == parameters[1]
     with pytest.raises(TypeError, match="abstract"):
         ours()
+
+
+def test_annotations_are_resolved_in_the_public_module():
+    for name in ("Batch", "BlockMap", "DatasetSelectionMap", *METHODS):
+        assert getattr(transforms, name).__module__ == "gristmill.transforms"
+        typing.get_type_hints(getattr(transforms, name))
+    hints = typing.get_type_hints(transforms.Batch)
+    assert hints["batch_size"] is int and list(hints) == [
+        "batch_size", "drop_remainder", "batch_fn"
+    ]  # fmt: skip
 
 
 def test_the_selection_map_has_grains_methods():
