@@ -1,5 +1,6 @@
 #include "core/schedule/lease.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/futex.hpp"
@@ -117,15 +118,12 @@ std::vector<Lease> LeaseTable::collect_withdrawn() {
   return done;
 }
 
-std::uint64_t LeaseTable::find_in_work() const noexcept {
-  for (const auto& [id, lease] : leases_) {
-    const UnitState now = state(lease);
-    if (now == UnitState::kLeased || now == UnitState::kGranted ||
-        now == UnitState::kPart) {
-      return id;
-    }
-  }
-  return 0;
+bool LeaseTable::has_work() const noexcept {
+  return std::ranges::any_of(leases_, [this](const auto& entry) {
+    const UnitState now = state(entry.second);
+    return now == UnitState::kLeased || now == UnitState::kGranted ||
+           now == UnitState::kPart;
+  });
 }
 
 std::vector<std::uint64_t> LeaseTable::held_by(std::uint32_t worker) const {

@@ -109,9 +109,9 @@ class LeaseTable {
   // Leases of withdrawn units whose holders are done; they are forgotten.
   [[nodiscard]] std::vector<Lease> collect_withdrawn();
 
-  // Returns the id of a unit that a worker computes without waiting for memory,
-  // or 0.  Once it is committed, the parent can reuse its memory.
-  [[nodiscard]] std::uint64_t find_in_work() const noexcept;
+  // Returns true if a worker computes a unit without waiting for memory.  Once
+  // the unit is committed, the parent can reuse its memory.
+  [[nodiscard]] bool has_work() const noexcept;
 
   // Ids of units held by `worker` (leased, need, granted or part), oldest
   // first.

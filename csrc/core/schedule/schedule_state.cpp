@@ -134,8 +134,13 @@ int ScheduleState::due() {
 }
 
 std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
+  using Found = std::variant<NextResult, Awaited>;
   const auto no_memory = [](const Shortage& shortage) {
     return NextResult{.kind = NextKind::kFull, .shortage = shortage};
+  };
+  const auto lacks_memory = [&](const Shortage& shortage) -> Found {
+    if (leases_.has_work()) return Awaited{kAnyUnit};
+    return no_memory(shortage);
   };
   const auto exited = [](const WorkerReport& report) {
     return NextResult{.kind = NextKind::kExited, .report = report};
@@ -150,10 +155,7 @@ std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
     if (opened_[s] != nullptr) return output(s);
     if (!is_published(s) && !publish_due(s)) {
       if (workers_.fatal()) return exited(*workers_.fatal());
-      if (const std::uint64_t id = leases_.find_in_work()) {
-        return Awaited{id, true};
-      }
-      return no_memory(memory_.shortage());
+      return lacks_memory(memory_.shortage());
     }
     const Stream& stream = order_.stream(s);
     Lease& lease = leases_.at(stream.pending.front());
@@ -175,34 +177,35 @@ std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
     }
     if (workers_.fatal()) return exited(*workers_.fatal());
     if (const auto shortage = memory_.find_memory_for(lease)) {
-      if (const std::uint64_t id = leases_.find_in_work()) {
-        return Awaited{id, true};
-      }
-      return no_memory(*shortage);
+      return lacks_memory(*shortage);
     }
     return Awaited{lease.id};
   }
 }
 
 std::optional<NextResult> ScheduleState::timed_out(Awaited awaited) {
-  const Lease& lease = leases_.at(awaited.unit);
-  if (!awaited.lacks_memory && is_done(lease.stream)) return std::nullopt;
+  const bool lacks_memory = awaited.unit == kAnyUnit;
+  if (!lacks_memory && is_done(leases_.at(awaited.unit).stream)) {
+    return std::nullopt;
+  }
   // A worker that is stopped may have taken the wake-up of another.
   wake_everybody();
-  pace_.reported(lease.id);
   workers_.count_start_timeout();
-  if (awaited.lacks_memory) {
+  if (lacks_memory) {
     return NextResult{.kind = NextKind::kTimeout,
                       .report = {.stream = due()},
                       .shortage = memory_.shortage()};
   }
+  const Lease& lease = leases_.at(awaited.unit);
+  pace_.reported(lease.id);
   return NextResult{.kind = NextKind::kTimeout,
                     .report = workers_.awaited(leases_, lease)};
 }
 
 std::optional<double> ScheduleState::slow_in_s(Awaited awaited) {
+  if (awaited.unit == kAnyUnit) return std::nullopt;
   const auto limit_s = pace_.limit_s(awaited.unit);
-  if (!limit_s || awaited.lacks_memory) return std::nullopt;
+  if (!limit_s) return std::nullopt;
   const Lease& lease = leases_.at(awaited.unit);
   return *limit_s - workers_.busy_s(leases_, lease);
 }

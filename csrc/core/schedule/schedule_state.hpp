@@ -44,12 +44,10 @@ struct SchedulerConfig {
 
 class ScheduleState {
  public:
-  // The unit whose commit poll_next() waits for.
+  // The unit whose commit poll_next() waits for; kAnyUnit if the output due
+  // lacks memory, which the commit of any unit may free.
   struct Awaited {
     std::uint64_t unit = 0;
-    // True if the unit due lacks memory.  `unit` is another then, and the
-    // commit of any unit may free memory.
-    bool lacks_memory = false;
   };
 
   // The region lies in the arena and is set up already.

@@ -248,8 +248,7 @@ NextResult Scheduler::next(double timeout_s) {
       if (wait_s <= 0) return *next;
     } else {
       const auto awaited = std::get<ScheduleState::Awaited>(found);
-      const bool waits_for_one = config_.in_order && !awaited.lacks_memory;
-      wanted = waits_for_one ? awaited.unit : kAnyUnit;
+      if (config_.in_order) wanted = awaited.unit;
       if (timeout_s >= 0) wait_s = timeout_s - seconds_since(began);
       if (timeout_s >= 0 && wait_s <= 0) {
         if (auto late = schedule_.timed_out(awaited)) return *std::move(late);

@@ -38,8 +38,8 @@ class Scheduler final : public WorkerEvents {
   // REQUIRES: the starter outlives the scheduler or dismisses it first.
   void start(WorkerStarter* starter);
 
-  // What the stream's owner is to compute next, after all that was asked of it
-  // before: 1 to position_capacity integers, of which the core knows nothing.
+  // Adds a request to the stream's owner: 1 to position_capacity integers,
+  // which the core does not interpret.
   // REQUIRES: kind is kRequest.
   Status ask(std::uint32_t stream, Position request);
 

@@ -20,24 +20,21 @@ if TYPE_CHECKING:
 class Observer(Protocol):
     """The functions of `gristmill._observe.face` that datasets call."""
 
-    @property
-    def open_chain(self) -> Callable[[Any, Callable[[Any], Any], bool], Any]:
+    def open_chain(self, dataset: Any, make: Callable[[Any], Any], counts: bool) -> Any:
         """Return an iterator over a chain, which is observed."""
 
-    @property
-    def report_of(self) -> Callable[[Any, bool, float], Report]:
+    def report_of(self, iterator: Any, verify: bool, seconds: float) -> Report:
         """Return the report of an iterator."""
 
-    @property
-    def report_of_run(self) -> Callable[..., Report]:
+    def report_of_run(
+        self, dataset: Any, seconds: float, consume: Any, verify: bool
+    ) -> Report:
         """Iterate over a chain for some seconds and return the report."""
 
-    @property
-    def figure_of(self) -> Callable[[Any], str | None]:
+    def figure_of(self, dataset: Any) -> str | None:
         """Return a chain as an SVG picture; None if it cannot be drawn."""
 
-    @property
-    def get_execution_summary(self) -> Callable[[Any], Any]:
+    def get_execution_summary(self, ds: Any) -> Any:
         """Return Grain's message about what an iterator measured."""
 
 
