@@ -22,10 +22,10 @@ cpdef enum:
 
 
 cdef class Stage:
-    """What the iterators below have in common: they count what they drop, in windows.
+    """Counts the elements that an iterator drops, in windows.
 
-    One that drops elements has ``_judge(skipped)``, called after each `WINDOW` elements
-    of which some were skipped.
+    A subclass that drops elements has ``_judge(skipped)``, called after each `WINDOW`
+    elements if some of them were skipped.
     """
 
     cdef Py_ssize_t _seen, _skipped
@@ -48,8 +48,8 @@ cdef class Stage:
 cdef class Step(Stage):
     """Iterates over what a call makes of each element of an iterator.
 
-    Whoever uses it has ``_failed(error)``, which is called with what the call raised,
-    before that goes on.
+    A subclass has ``_failed(error)``, which is called with an exception of the call
+    before it is raised again.
 
     Attributes:
         counter: Elements seen, absent ones included.
@@ -157,8 +157,8 @@ cdef class FilterStep(Step):
 cdef class MixStep(Stage):
     """Takes from several iterators in turn; ends with the one whose turn it is.
 
-    A subclass has ``_look_up_turns(first)``: it returns a list of which iterator's turn
-    it is at `first`, `first` + 1, ...
+    A subclass has ``_look_up_turns(first)``: it returns a list with the number of the
+    iterator for each of the turns `first`, `first` + 1, ...
 
     Attributes:
         index: Turns taken.
@@ -208,11 +208,11 @@ cdef class MixStep(Stage):
 cdef class Turns(Stage):
     """Iterates over iterators in turn: one element of each, round after round.
 
-    A place in the round is an iterator, or None where there is none (yet).  A subclass
-    has ``_vacate(place)``, called where an iterator has ended, and ``_occupy(place)``,
-    called where there is none: it puts one there and returns True, or returns False.
-    The round goes on behind a place that has ended or whose element failed; it goes on
-    with a place that was just occupied.
+    A place in the round has an iterator, or None if it is vacant.  A subclass has
+    ``_vacate(place)``, called when an iterator has ended, and ``_occupy(place)``, called
+    if the place is vacant: it puts an iterator there and returns True, or returns False.
+    The round continues after a place that has ended or whose element failed, and with a
+    place that was just occupied.
 
     Attributes:
         places: The iterators.

@@ -180,7 +180,6 @@ def run_block(
     cdef int64_t* told = <int64_t*>at
     cdef bint kept_all = True, as_sequence = _takes_integers(source)
     cdef bint has_steps = len(steps) > 0
-    cdef Draws own = draws if type(draws) is Draws else None
     cdef int64_t times[TIMED_STEPS + 1]
     cdef int64_t* spent = NULL
     cdef int64_t began = 0
@@ -248,7 +247,7 @@ def run_block(
         error = raised
         if step >= 0:
             error = as_failure(raised, steps[step][2])
-            if steps[step][0] == RANDOM_MAP and own is None:
+            if steps[step][0] == RANDOM_MAP and type(draws) is not Draws:
                 if draws is None or draws.at(index_of[i]) is None:
                     error = without_seed(error, steps[step][2])
         place = Place(None if step < 0 else steps[step][2], key_of[i], index_of[i])

@@ -28,7 +28,7 @@ cdef enum:
     TIMED_STEPS = 30
 
 
-# Where the steps of a block take generators and indices from.
+# The generators, wide indices and clock of a block.
 cdef struct Numbers:
     PyObject* draws  # Has `at(index)` for generators of records; None: no seed.
     PyObject* wide  # The indices as a list, if int64 does not hold them; else NULL.

@@ -174,10 +174,10 @@ Transformation: TypeAlias = Union[  # noqa: UP007
     FlatMap,
     MapWithIndex,
 ]
-"""What a loader takes as one transform."""
+"""The type of a transform that a loader takes."""
 
 Transformations: TypeAlias = Sequence[Transformation]
-"""What a loader applies to each element, in this order."""
+"""The transforms that a loader applies to each element, in this order."""
 
 
 class DatasetSelectionMap(abc.ABC):

@@ -1,4 +1,4 @@
-"""Outputs of which the user keeps none fit into a memory limit, whatever a unit has."""
+"""Loaders whose outputs are not kept stay within their memory limit."""
 
 import numpy as np
 import pytest
