@@ -69,15 +69,16 @@ def test_actors_that_are_slow_limit_and_more_would_help():
 
 
 def test_a_slow_consumer_limits_and_more_actors_would_not_help():
+    # Many outputs, so that the actors' first calls are a small part of their time.
     report = report_of(
-        loader(Cheap(), RayWorkers(2)), 40, consume=lambda batch: work(20e-3)
+        loader(Cheap(), RayWorkers(2)), 400, consume=lambda batch: work(4e-3)
     )
     assert (report.limit, report.stage) == ("consumer", None), str(report)
     (advice,) = report.advice
     assert "more actors would not help. 1 of the 2 would do." in advice.text
     assert advice.gain == 1
     # The first one waited for actors to start.
-    assert report.outputs == 39
+    assert report.outputs == 399
 
 
 def test_large_batches_and_cheap_work_name_the_network():

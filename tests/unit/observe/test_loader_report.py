@@ -110,7 +110,8 @@ def slowest(report):
 def test_a_loader_names_the_stage_that_takes_longest(slow, workers):
     source, operations, name = SLOW[slow]
     iterator = iter(loader_of(source, operations, workers))
-    taken(iterator, 12)
+    # Many, so that a pause of the whole process is a small part of their time.
+    taken(iterator, 120)
     report = iterator.report()
     iterator.close()
     stage = slowest(report)
@@ -311,7 +312,7 @@ def test_a_dataset_is_verified_from_its_beginning():
     ds = grain.MapDataset.source(NUMBERS).map(work_on).to_iter_dataset(NO_THREADS)
     ds = ds.batch(4)
     iterator = iter(ds)
-    taken(iterator, 3)
+    taken(iterator, 120)
     state = iterator.get_state()
     texts = [check.text for check in iterator.report(True, SECONDS).checks]
     assert texts[0] == "one more worker (1)"
