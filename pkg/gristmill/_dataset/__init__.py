@@ -16,6 +16,7 @@ from gristmill._dataset.nodes import epochs as epochs
 from gristmill._dataset.nodes import iterable_source as iterable_source
 from gristmill._dataset.nodes import map as map
 from gristmill._dataset.nodes import mix as mix
+from gristmill._dataset.nodes import on_error as on_error
 from gristmill._dataset.nodes import order as order
 from gristmill._dataset.nodes import shard as shard
 from gristmill._dataset.nodes import source as source

@@ -27,8 +27,10 @@ from gristmill._dataset.model.iterator import (
     get_next_index,
     set_next_index,
 )
-from gristmill._dataset.model.node import builds
+from gristmill._dataset.model.names import line_of
+from gristmill._dataset.model.node import builds, chain_of
 from gristmill._dataset.model.states import copied
+from gristmill._dataset.nodes.on_error import policy_of
 from gristmill._dataset.nodes.slicing import check_parts
 from gristmill._dataset.nodes.unsaved import may_lack_state
 from gristmill._dataset.nodes.with_options import options_of
@@ -41,11 +43,13 @@ from gristmill._dataset.parallel.pipeline import (
     records_of_unit,
 )
 from gristmill._engine.local import LocalRun
+from gristmill._engine.record_errors import Tally
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import Position
 from gristmill._engine.trial import NotTriedError
 from gristmill._engine.workers import Place, check_place
+from gristmill.bad_records import BadRecords
 from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions
 
@@ -121,6 +125,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         self._fixed = streams is not None
         parts = options.num_workers if streams is None else streams
         check_parts(dataset, parts)
+        policy_of(dataset)  # Raises if parts of the chain have different ones.
         pipeline = Pipeline(
             dataset=dataset,
             numbers=range(parts),
@@ -227,6 +232,10 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._pipeline = pipeline
         # Whether a state with another number of streams is refused.
         self._fixed = fixed
+        policy = pipeline.policy
+        self._tally: Tally | None = None
+        if policy is not None:
+            self._tally = Tally(policy, line_of([*chain_of(pipeline.dataset)][-1]))
         # Outputs that each worker may be ahead, beyond the two in hand.
         self._buffer = buffer
         self._place = place
@@ -241,6 +250,10 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._kept_after_end = False
         # Of streams that gave nothing yet, by number; it takes an iterator to know.
         self._first_states: dict[int, Any] = {}
+
+    @property
+    def errors(self) -> BadRecords:  # type: ignore[override]
+        return BadRecords(0, ()) if self._tally is None else self._tally.bad_records
 
     def __next__(self) -> T:
         self._assert_not_closed()
@@ -338,7 +351,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             self._pipeline.workers if count is None else count
         )
         if pipeline.workers == 0:
-            return LocalRun(pipeline, position, None)
+            return LocalRun(pipeline, position, self._tally)
         how = RemoteOptions(
             workers=pipeline.workers,
             buffer=self._buffer,
@@ -348,7 +361,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             stall_action="warn",
             place=place,
         )
-        return RemoteRun(pipeline, position, how, None)
+        return RemoteRun(pipeline, position, how, self._tally)
 
     def _pipeline_for(self, workers: int) -> Pipeline:
         """The pipeline as so many workers run it."""
