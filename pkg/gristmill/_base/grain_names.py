@@ -133,8 +133,8 @@ _HOMES: dict[str, dict[str, str]] = {
         "_dataset.parallel.performance": "PerformanceConfig pick_performance_config"
     },
     f"{_STEPS}.process_prefetch": {
-        "_dataset.parallel.process_prefetch": "ProcessPrefetchDatasetIterator"
-        " ProcessPrefetchIterDataset",
+        "_dataset.parallel.process_iterator": "ProcessPrefetchDatasetIterator",
+        "_dataset.parallel.process_prefetch": "ProcessPrefetchIterDataset",
         "_peers.grain": "multiprocess_prefetch",
     },
     f"{_STEPS}.rebatch": {f"{_NODES}.rebatch": "RebatchIterDataset"},

@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
+import math
 from typing import Any
 
 import numpy as np
 
 from gristmill import _core
-from gristmill._base import waiting
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.blocks import Finish, RecordBlocks, TableBlocks
 from gristmill._engine.far_ahead import FarAhead
 from gristmill._engine.program import Program
-from gristmill._engine.read_trial import BUSY_SHARE
 from gristmill._engine.reading import Reading
+from gristmill._engine.slow_probe import BLOCKS_BETWEEN_PROBES, SlowProbe, Trial, timed
 from gristmill._engine.stream import NO_KEYS
 from gristmill._engine.stream_keys import KeyBlocks, StreamKeys
 from gristmill.errors import CorruptRecord
 from gristmill.options import ReadOptions
 from gristmill.sources._record_source import RecordSource, reads_natively
 
-BLOCKS_BETWEEN_PROBES = 256
 MAX_AHEAD_BYTES = 256 << 20
 # Records that are read together where the caller asks for fewer.
 MIN_BLOCK = 64
@@ -57,9 +57,8 @@ class BlockQueue:
         fast = min(threads, blocks.threads_where_fast)
         self._threads_where_fast = fast if self._ahead else 0
         self._threads = self._threads_where_fast
-        self._until_probe = 0
-        # True if blocks have proved to wait; None: unknown, after a trial by threads.
-        self._waits: bool | None = False
+        # The first block decides how long a slow one waits.
+        self._probe = SlowProbe(math.inf, 1, BLOCKS_BETWEEN_PROBES)
         self._record_bytes = 1.0
         self._far = FarAhead(keys, self._ahead) if blocks.far and self._ahead else None
         self._pool: _core.Pool | None = None
@@ -77,10 +76,11 @@ class BlockQueue:
         if self._waiting and self._waiting[0][0] != position:
             self.forget()
         if not self._waiting:
-            if self._until_probe == 0 and self._far is None:
-                return self._probe(keys, alloc)
+            probe = self._probe
+            if probe.left == 0 and self._far is None:
+                return self._read_probed(keys, alloc)
             if not self._threads:
-                self._until_probe -= 1
+                probe.left -= 1
                 return self._blocks.read(keys, alloc)
             self._begin(position, keys, alloc)
         _, keys, finish = self._waiting.popleft()
@@ -113,7 +113,7 @@ class BlockQueue:
         if self._waiting:
             last, keys, _ = self._waiting[-1]
             position = last + len(keys)
-        while position < end and self._until_probe:
+        while position < end and self._probe.left:
             keys = self._keys.block(position, min(block, self._keys.length - position))
             self._begin(position, keys, None)
             position += len(keys)
@@ -135,9 +135,10 @@ class BlockQueue:
             keys = self._keys.block(position, min(block, self._keys.length - position))
             self._far.record_bytes = self._blocks.mean_bytes(keys)
         if self._threads:
-            left, self._until_probe = self._until_probe, BLOCKS_BETWEEN_PROBES
+            probe = self._probe
+            left, probe.left = probe.left, probe.interval
             self.look_ahead(position, block)
-            self._until_probe = left
+            probe.left = left
 
     def forget(self) -> None:
         """Drop what was read ahead: the stream goes on from somewhere else."""
@@ -148,11 +149,12 @@ class BlockQueue:
         self.forget()
         self._pool = None
 
-    def _probe(self, keys: Int64Array, alloc: Alloc | None) -> Any:
+    def _read_probed(self, keys: Int64Array, alloc: Alloc | None) -> Any:
         """Read a block, and find out whether that waits."""
-        if not self._blocks.can_join or self._waits is None:
+        waits = self._probe.waits
+        if not self._blocks.can_join or waits is None:
             return self._read_here(keys, alloc)
-        if self._waits:
+        if waits:
             return self._try_threads(keys, alloc)
         if len(keys) == 1:
             return self._read_here(keys, alloc)
@@ -161,11 +163,11 @@ class BlockQueue:
         return self._blocks.join(first, read(keys[1:], None))
 
     def _read_here(self, keys: Int64Array, alloc: Alloc | None) -> Any:
-        """Read in the caller, and choose by the time waited who reads the next."""
-        block, self._waits = self._timed(keys, alloc)
+        """Read in the caller, and decide by the time waited who reads next."""
+        block, waits = self._timed(keys, alloc)
         slow, fast = self._threads_where_slow, self._threads_where_fast
-        self._use_threads(slow if self._waits else fast)
-        self._until_probe = BLOCKS_BETWEEN_PROBES
+        self._use_threads(slow if waits else fast)
+        self._probe.decide(waits)
         return block
 
     def _try_threads(self, keys: Int64Array, alloc: Alloc | None) -> Any:
@@ -174,29 +176,27 @@ class BlockQueue:
         If that remains unknown, the caller reads the next block, which shows it.
         """
         self._use_threads(self._threads_where_slow)
-        began = waiting.clocks()
+        trial = Trial()
         block = self._blocks.begin(keys, alloc, self._opened_pool())()
-        ended = waiting.clocks()
-        passed_s = ended.wall_s - began.wall_s
-        busy_s = ended.process_s - began.process_s
-        waits = busy_s < BUSY_SHARE * passed_s and passed_s > self._slow_s(block, keys)
-        self._waits = waits or None
-        self._until_probe = BLOCKS_BETWEEN_PROBES if waits else 0
+        trial.end()
+        self._update_slow_s(block, keys)
+        self._probe.decide(trial.waits(self._probe.slow_s) or None)
         return block
 
     def _timed(self, keys: Int64Array, alloc: Alloc | None) -> tuple[Any, bool]:
-        """Read in the caller; returns the block, and whether threads would help."""
-        began = waiting.clocks()
-        block = self._blocks.read(keys, alloc)
-        waited_s = waiting.waited_s(began, waiting.clocks())
-        waits = waited_s > self._slow_s(block, keys)
-        return block, waits and self._threads_where_slow > 0
+        """Read in the caller; return the block, and whether threads would help."""
+        read = functools.partial(self._blocks.read, keys, alloc)
+        block, _, waited_s = timed(read)
+        self._update_slow_s(block, keys)
+        return block, waited_s > self._probe.slow_s and self._threads_where_slow > 0
 
-    def _slow_s(self, block: Any, keys: Int64Array) -> float:
-        """The time that reading a block takes if that waits, at least."""
+    def _update_slow_s(self, block: Any, keys: Int64Array) -> None:
+        """Compute how long a slow read of a block waits at least."""
         nbytes, count = self._blocks.nbytes(block), len(keys)
         self._record_bytes = max(1.0, nbytes / max(1, count))
-        return count * self._blocks.slow_record_s + nbytes * self._blocks.slow_byte_s
+        self._probe.slow_s = (
+            count * self._blocks.slow_record_s + nbytes * self._blocks.slow_byte_s
+        )
 
     def _use_threads(self, threads: int) -> None:
         if threads != self._threads:
@@ -211,7 +211,7 @@ class BlockQueue:
         finish = self._blocks.begin(keys, alloc, self._opened_pool())
         self._waiting.append((position, keys, finish))
         if self._far is None:
-            self._until_probe -= 1
+            self._probe.left -= 1
 
 
 class BlockReading:

@@ -7,7 +7,7 @@ ahead of need.
 
 The caller's own reads show, now and again, which of the two it is: reads of single
 records, or of blocks if the source has ``__getitems__``.  As soon as one of them
-waits, even before it has returned, threads read on: on trial, see `read_trial`.
+waits, even before it has returned, threads read on: on trial, see `slow_probe`.
 
 A source whose attribute `by_threads` is False is always read by the caller.  The order
 of records never depends on it.
@@ -16,20 +16,18 @@ of records never depends on it.
 from __future__ import annotations
 
 import functools
-import math
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from gristmill import _core
-from gristmill._base import threads, waiting
+from gristmill._base import threads
 from gristmill._base.types import Int64Array
 from gristmill._engine.background import Background
-from gristmill._engine.read_trial import ReadTrial
+from gristmill._engine.slow_probe import BLOCKS_BETWEEN_PROBES, SlowProbe
 from gristmill._hot import cancellation
 from gristmill._hot import run as hot_run
 from gristmill._hot.block_call import WrongNumber
@@ -44,7 +42,6 @@ SLOW_READ_S = 100e-6
 LONG_READ_S = 1e-3
 # Records, or blocks of them.
 PROBED_READS = 5
-BLOCKS_BETWEEN_PROBES = 256
 # Time that records wait for the next ones of their block, after they were read.
 PATIENCE_S = 5e-3
 
@@ -111,23 +108,15 @@ class Reading:
         self._ahead = int(options.prefetch_buffer_size) if look_ahead else 0
         wanted = options.num_threads > 0 and options.prefetch_buffer_size > 0
         self._allowed = wanted and getattr(source, "by_threads", True)
-        # Blocks that are still read by threads, or by the caller without a look.
+        self._in_blocks = hot_run.reads_together(type(source))
+        self._probe = SlowProbe(SLOW_READ_S, PROBED_READS, BLOCKS_BETWEEN_PROBES)
         named = threads.reads_thread_name(source) or getattr(
             source, "reads_thread_name", False
         )
-        self._by_threads = sys.maxsize if named else 0
-        self._by_caller = 0
-        self._in_blocks = hot_run.reads_together(type(source))
-        # Time that the last of the caller's reads took for each record, in s.
-        self._record_s = math.inf
-        # Whether that was so long that it may have waited.
-        self._took_long = True
-        # Reads of the caller in a row that did not wait.
-        self._fast_reads = 0
-        self._trial: ReadTrial | None = None
-        # Times that reads of the caller waited while threads were idle, in s; after a
-        # trial without a result.
-        self._waited_s: list[float] | None = None
+        if named:
+            self._probe.waits, self._probe.left = True, sys.maxsize
+        # Records that may be read ahead during a trial.
+        self._trial_ahead = self._threads
         # Records after those of the current read, while that is watched.
         self._following: _Records | None = None
         self._lock = threading.Lock()
@@ -147,21 +136,24 @@ class Reading:
         """
         if not self._allowed:
             return None
-        if self._by_caller and not (self._by_threads or self._waiting):
-            self._by_caller -= 1
+        probe = self._probe
+        if (left := probe.left) and not (probe.waits or self._waiting):
+            probe.left = left - 1
             return None
         listed = keys.tolist() if isinstance(keys, np.ndarray) else keys
-        if self._trial is not None and self._trial.is_over:
-            self._judge(self._trial)
-        if self._by_threads or self._waiting or self._trial is not None:
+        if probe.trial is not None:
+            probe.judge_trial()
+        if self._waiting or self._threads_read:
             return self._read_by_threads(position, listed, [])
         return self._look(position, listed)
 
     @property
     def capacity(self) -> int:
         """How many records may be read ahead; 0 while the caller reads for itself."""
-        by_threads = self._by_threads or self._waiting or self._trial is not None
-        return self._ahead if by_threads else 0
+        probe = self._probe
+        if self._waiting or probe.waits or probe.trial is not None:
+            return self._ahead
+        return 0
 
     def ready(self, position: int) -> int:
         """How many records were read ahead, from `position` on without a gap."""
@@ -179,7 +171,8 @@ class Reading:
 
     def probe_soon(self) -> None:
         """Look again at the next read whether it waits: something has changed."""
-        self._by_caller = 0
+        if not self._probe.waits:
+            self._probe.left = 0
 
     def forget(self) -> None:
         """Drop what was read ahead: the stream goes on from somewhere else."""
@@ -200,6 +193,8 @@ class Reading:
         self, position: int, keys: list[Any]
     ) -> tuple[list[Any], Exception | None] | None:
         """Read in the caller; once a read has waited, let threads read the rest."""
+        probe = self._probe
+        self._trial_ahead = self._threads
         elements: list[Any] = []
         # Records of a unit that others share should not wait for each other.
         together = self._in_blocks and self._looks_ahead
@@ -215,14 +210,14 @@ class Reading:
             elements += some
             if failure is not None:
                 return elements, failure
-            decided = self._has_decided(None if waited_s is None else waited_s / count)
-            if self._record_s > PATIENCE_S or not self._looks_ahead:
+            decided = probe.add_read(waited_s)
+            if probe.record_s > PATIENCE_S or not self._looks_ahead:
                 break
         left = keys[len(elements) :]
-        if self._trial is not None or self._by_threads:
+        if self._threads_read:
             return self._read_by_threads(position + len(elements), left, elements)
         rest: Read | None
-        if self._record_s * len(left) > PATIENCE_S or not self._looks_ahead:
+        if probe.record_s * len(left) > PATIENCE_S or not self._looks_ahead:
             rest = [], None
         elif self._in_blocks and left:
             rest = read_together(self._source, left)
@@ -233,40 +228,23 @@ class Reading:
     def _watched_read(
         self, position: int, keys: list[Any], count: int
     ) -> tuple[Read, float | None] | None:
-        """Read the first `count` records, and find out how long that waited, in s.
-
-        The time is None if it is unknown: after a quick read, only the duration of the
-        next one is measured.
-        """
+        """Read the first `count` records; see `SlowProbe.timed` for the time."""
         following: _Records | None = None
-        if self._waited_s is None:
+        if self._probe.waits is not None:
             following = position + count, keys[count:]
         go_on = functools.partial(self._go_on, following)
         watch = _core.Watch(go_on, waiting=True)
         self._following = following
-        clocks = waiting.clocks() if self._took_long else None
-        began_s = time.perf_counter()
+        read_some = read_together if self._in_blocks and count > 1 else read_each
+        read = functools.partial(read_some, self._source, keys[:count])
         watch.begin(LONG_READ_S)
         try:
-            read: Read | None
-            if self._in_blocks and count > 1:
-                read = read_together(self._source, keys[:count])
-            else:
-                read = read_each(self._source, keys[:count])
+            found, waited_s = self._probe.timed(read, count)
         finally:
             watch.end()
             with self._lock:
                 self._following = None
-        if read is None:
-            return None
-        took_s, waited_s = time.perf_counter() - began_s, None
-        if clocks is not None:
-            ended = waiting.clocks()
-            took_s = ended.wall_s - clocks.wall_s
-            waited_s = waiting.waited_s(clocks, ended)
-        self._record_s = took_s / count
-        self._took_long = self._record_s > SLOW_READ_S
-        return read, waited_s if self._took_long else 0.0
+        return None if found is None else (found, waited_s)
 
     def _go_on(self, following: _Records | None, _: float) -> None:
         """Have threads read on while the caller waits; called by another thread."""
@@ -274,47 +252,14 @@ class Reading:
             if following is None or following is not self._following:
                 return  # The read has returned.
             position, keys = following
-            self._trial = ReadTrial(self._threads)
+            self._probe.begin_trial()
             for number, key in enumerate(keys, position):
                 self._waiting[number] = self._submit(key)
             self._look_ahead(position + len(keys))
 
-    def _has_decided(self, waited_s: float | None) -> bool:
-        """Take a read of the caller into account; returns whether that settles it."""
-        if self._trial is not None:
-            return True
-        if waited_s is None:
-            self._fast_reads = 0  # The next read is measured.
-            return False
-        if self._waited_s is not None:
-            self._waited_s.append(waited_s)
-            if len(self._waited_s) < PROBED_READS:
-                return False
-            # The middle one: one may wait its turn, another open a file.
-            self._decide(sorted(self._waited_s)[PROBED_READS // 2] > SLOW_READ_S)
-            return True
-        if waited_s > SLOW_READ_S:
-            self._trial = ReadTrial(self._threads)
-            return True
-        self._fast_reads += 1
-        if self._fast_reads < PROBED_READS:
-            return False
-        self._decide(False)
-        return True
-
-    def _judge(self, trial: ReadTrial) -> None:
-        waits = trial.waits(SLOW_READ_S)
-        if waits is None:
-            self._trial, self._waited_s = None, []
-        else:
-            self._decide(waits)
-
-    def _decide(self, waits: bool) -> None:
-        """Choose who reads the next blocks."""
-        self._trial = self._waited_s = None
-        self._fast_reads = 0
-        self._by_threads = BLOCKS_BETWEEN_PROBES if waits else 0
-        self._by_caller = 0 if waits else BLOCKS_BETWEEN_PROBES
+    @property
+    def _threads_read(self) -> bool:
+        return bool(self._probe.waits) or self._probe.trial is not None
 
     def _read_by_threads(
         self, position: int, keys: list[Any], elements: list[Any]
@@ -328,11 +273,13 @@ class Reading:
         for number, key in enumerate(keys, position):
             begun = self._waiting.pop(number, None)
             futures.append(self._submit(key) if begun is None else begun)
-        if self._by_threads:
-            self._by_threads -= 1
-            if not self._by_threads:
-                self._trial = ReadTrial(self._ahead)
-        if self._by_threads or self._trial is not None:
+        probe = self._probe
+        if probe.waits:
+            probe.left -= 1
+            if not probe.left:
+                self._trial_ahead = self._ahead
+                probe.begin_trial()
+        if self._threads_read:
             self._look_ahead(position + len(futures))
         for given, future in enumerate(futures):
             try:
@@ -345,8 +292,8 @@ class Reading:
 
     def _look_ahead(self, position: int) -> None:
         ahead = self._ahead
-        if self._trial is not None:
-            ahead = min(ahead, self._trial.ahead)
+        if self._probe.trial is not None:
+            ahead = min(ahead, self._trial_ahead)
         first = max(position, self._reached)
         last = min(position + ahead, self._length)
         if first < last:
@@ -359,8 +306,8 @@ class Reading:
             self._pool = Background(self._threads, "gristmill-read")
             if self._closed:
                 self._pool.close()
-        if self._trial is not None:
-            return self._pool.submit(self._trial.read, self._source, key)
+        if self._probe.trial is not None:
+            return self._pool.submit(self._probe.trial.read, self._source, key)
         return self._pool.submit(_read, self._source, key)
 
 

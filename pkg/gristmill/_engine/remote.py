@@ -1,8 +1,8 @@
 """Runs the streams of a program in worker processes.
 
-The order of units, their leases and the workers' lives are the core's business
-(`_core.Scheduler` and the supervisor below it).  Here the program is sent, outputs
-are decoded, and what went wrong is put into words.
+The core (`_core.Scheduler` and the supervisor below it) orders units, leases them and
+starts and watches workers.  This module sends the program, decodes outputs, and raises
+or logs errors.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
-import signal
 import threading
 from typing import Any, NamedTuple
 
@@ -24,10 +23,11 @@ from gristmill._engine.stage_times import RECEIVE, StageTimes, each
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Runnable
 from gristmill._engine.usage import NearUsage, Usage
+from gristmill._engine.worker_texts import death_text, gone, occupation, too_full
 from gristmill._engine.workers import LauncherWorkers, Place, Workers
 from gristmill._hot.place import as_failure
 from gristmill._workers import nesting
-from gristmill.errors import ArenaFull, WorkerDied
+from gristmill.errors import WorkerDied
 
 # A unit that takes longer is reported if it is much slower than those before it.
 SLOW_S = 5.0
@@ -35,12 +35,12 @@ SLOW_S = 5.0
 
 @dataclasses.dataclass(frozen=True)
 class RemoteOptions:
-    """How workers are run.
+    """Options of workers.
 
-    `buffer` are units that each worker may be ahead, beyond the two in hand; a
-    `memory_limit` of 0 is 80 % of what there is, a negative `stall_timeout` is none.
-    A `place` other than None is where they run, and says itself how many they are and
-    how far ahead.
+    `buffer` is the number of units that each worker may be ahead, beyond the two in
+    hand.  A `memory_limit` of 0 is 80 % of the memory; a negative `stall_timeout` never
+    warns.  A `place`, if any, runs the workers, and then defines their number and
+    buffer.
     """
 
     workers: int
@@ -53,13 +53,13 @@ class RemoteOptions:
 
 
 class _Running(NamedTuple):
-    """A scheduler, and those who compute its units."""
+    """A scheduler, and the workers that compute its units."""
 
     scheduler: _core.Scheduler
     workers: Workers
 
     def go_to(self, position: RunPosition) -> None:
-        """Go on from another position."""
+        """Continue at another position."""
         self.scheduler.reset(position.positions, position.next_stream, position.ended)
 
 
@@ -82,25 +82,25 @@ class RemoteRun:
         self._options = options
         self._tally = tally if program.tolerant else None
         self._running: _Running | None = None
-        # As it was when somebody last asked, or when it was closed.
+        # From the last call of `usage`, or from `close`.
         self._usage: Usage | NearUsage | None = None
         self._times = StageTimes()
-        # Whether workers were waited for before.
+        # True after the first wait for workers.
         self._begun = False
-        # Takes over when its workers have started.
+        # Replaces `_running` when its workers have started.
         self._successor: _Running | None = None
-        # Held to change it: `set_workers` and `next` may be called by two threads.
+        # Guards `_successor`: two threads may call `set_workers` and `next`.
         self._changing = threading.Lock()
         self._owner = os.getpid()
 
     @property
     def workers(self) -> int:
-        """How many are asked for; of a cluster's actors as many as `options` say."""
+        """The requested number of workers."""
         return self._options.workers
 
     @property
     def position(self) -> RunPosition:
-        """After the last delivered output; asks no worker."""
+        """The position after the last delivered output; calls no worker."""
         if self._running is None:
             return self._start_position
         positions, turn, ended = self._running.scheduler.position()
@@ -114,13 +114,13 @@ class RemoteRun:
         )
 
     def next(self) -> Any:
-        """The next output; waits for the workers.
+        """Return the next output; wait for the workers.
 
         Raises:
             StopIteration: All streams have ended.
             WorkerDied: A worker died too often, or none could start.
             ArenaFull: The outputs that the caller keeps leave no room.
-            TooManyErrors: More records failed than may; the output is due again.
+            TooManyErrors: More records failed than the limit; the output is due again.
         """
         timeout_s = self._options.stall_timeout
         while True:
@@ -150,7 +150,7 @@ class RemoteRun:
             elif kind == "full":
                 raise too_full(due, "An output", "outputs", "copy")
             elif kind == "exited":
-                death = _death(due, self._options.max_restarts, self._program)
+                death = death_text(due, self._options.max_restarts, self._program)
                 raise WorkerDied(f"{death}\n{running.workers.told(due.worker)}".strip())
             else:
                 raise gone(self._owner)
@@ -161,10 +161,10 @@ class RemoteRun:
             self._begin()
 
     def set_workers(self, count: int) -> None:
-        """Let `count` workers compute what comes next.
+        """Change the number of workers; the outputs and their order stay the same.
 
-        That stays what it is: streams say the order.  Those that compute go on until
-        the others have started; what they have made ahead by then is made again.
+        The present workers go on until the new ones have started.  The new ones
+        compute again what the others have computed ahead.
 
         Args:
             count: At least 1.
@@ -184,7 +184,7 @@ class RemoteRun:
             self._successor = self._bring(nothing, self._running.workers)
 
     def usage(self) -> Usage | NearUsage | None:
-        """What the workers were measured to do; None where nobody measures."""
+        """Return measurements of the workers, or None if they are not measured."""
         if self._running is not None:
             self._usage = self._running.workers.usage()
         if isinstance(self._usage, NearUsage):
@@ -221,7 +221,7 @@ class RemoteRun:
         return self._running
 
     def _change_over(self) -> None:
-        """Let the successor go on from here, if it can."""
+        """Continue with the successor if it is ready."""
         with self._changing:
             before, after = self._running, self._successor
             if before is None or after is None or not after.workers.ready():
@@ -236,12 +236,12 @@ class RemoteRun:
             self._successor = None
 
     def _bring(self, position: RunPosition, before: Workers | None) -> _Running:
-        """A scheduler and its workers; `before` are those that they will follow."""
+        """Start a scheduler and its workers, which will replace `before`."""
         nesting.check_may_start_workers()
         program, options = self._program, self._options
         place = options.place
         count = options.workers if place is None else place.count()
-        # An owned stream is one worker's: more workers than streams would idle.
+        # One worker computes an owned stream: more workers than streams would idle.
         most = program.streams if program.owned else count
         scheduler = _core.Scheduler(
             workers=min(count, most),
@@ -276,7 +276,7 @@ class RemoteRun:
             else:
                 element, keys = times.measured(RECEIVE, received, due)
         except Exception as error:
-            running.scheduler.advance()  # Its bytes stay what they are.
+            running.scheduler.advance()  # Receiving it again would fail again.
             error.add_note(failures.RECEIVING)
             raise
         if self._tally is None and not due.error:
@@ -292,7 +292,7 @@ class RemoteRun:
         return element
 
     def _settled(self, element: Any, is_error: bool) -> tuple[Any, Any]:
-        """Account for bad records; returns the element, and what it failed with."""
+        """Account for bad records; return the element and its failure."""
         failure = told = None
         if self._tally is not None:
             element, told = pickle.loads(element) if is_error else element
@@ -309,7 +309,7 @@ class RemoteRun:
             "Worker %d %s of stream %d for %.3g s already; the units before took "
             "%.3g s on average.\n%s",
             due.worker,
-            _occupation(due),
+            occupation(due),
             due.stream,
             due.busy_s,
             due.usual_s,
@@ -344,77 +344,10 @@ class RemoteRun:
             "No output for %g s: worker %d %s of stream %d.\n%s\n%s",
             seconds,
             due.worker,
-            _occupation(due),
+            occupation(due),
             due.stream,
             workers.doing(due.worker),
             action,
         )
         if restarts:
             workers.kill(due.worker)
-
-
-def too_full(due: _core.NextResult, one: str, many: str, copy: str) -> ArenaFull:
-    """What to raise where there is no room for an output.
-
-    `one`, with its article, and `many` are what the caller calls outputs; `copy` is
-    what users do to keep one without its slot.
-    """
-    return ArenaFull(
-        f"{one} needs {due.need} bytes of shared memory, but {due.used} of "
-        f"{due.limit} are taken: {due.kept_bytes} by {due.kept} {many} that "
-        f"you keep. Keep fewer, {copy} what you keep, or raise memory_limit."
-    )
-
-
-def gone(owner: int) -> RuntimeError:
-    """What to raise where nothing comes any more; `owner` made the iterator."""
-    if os.getpid() != owner:
-        return RuntimeError(
-            "This iterator belongs to the process that made it, and this process "
-            "is a fork of that. Make a new iterator here."
-        )
-    return RuntimeError("The iterator was closed while it was waited for.")
-
-
-def _occupation(due: _core.NextResult) -> str:
-    """What a worker does that keeps the consumer waiting."""
-    if due.idle:
-        return "has not begun the next one"
-    return f"works on record {due.record}" if due.record >= 0 else "works on a unit"
-
-
-def _death(due: _core.NextResult, max_restarts: int, program: Runnable) -> str:
-    said, status = due.text.strip(), due.wait_status
-    if status is not None and status < 0:  # Nobody can tell.
-        status = None
-    if due.at_start:
-        return (
-            "Worker processes cannot start. The last one said:\n"
-            f"{said or _cause(status)}\n"
-            f"Run with {program.in_this_process} to see the error in this process."
-        )
-    code = ""
-    if status is not None:
-        # The words of Grain's error that programs look for.
-        code = f" with exit code {os.waitstatus_to_exitcode(status)}"
-    where = f" on record {due.record}" if due.record >= 0 else ""
-    text = (
-        f"Worker process was terminated unexpectedly{code}: worker "
-        f"{due.worker} {_cause(status)}{where} of stream {due.stream}, "
-        f"{due.attempts} times in a row (max_restarts={max_restarts}). If it was "
-        "killed for memory, use fewer workers or smaller batches; else "
-        f"{program.replay_hint} computes this output in your own process."
-    )
-    return f"{text}\n{said}" if said else text
-
-
-def _cause(wait_status: int | None) -> str:
-    if wait_status is None:
-        return "died"
-    code = os.waitstatus_to_exitcode(wait_status)
-    if code >= 0:
-        return f"exited with exit code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name} (exit code {code})"
-    except ValueError:
-        return f"was killed by signal {-code} (exit code {code})"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.random  # Here, since workers would import it on first use, each anew.
+import numpy.random  # Here, or each worker would import it at the first use.
 import numpy.typing as npt
 
 from gristmill import _core, drop_in
@@ -19,21 +19,16 @@ from gristmill._base.types import Alloc
 from gristmill._engine import failures, packing, stall
 from gristmill._engine.record_errors import GiveUp, NoOutput
 from gristmill._engine.stage_times import REST, SEND, StageTimes
-from gristmill._engine.stream import (
-    NO_KEYS,
-    Output,
-    Position,
-    Runnable,
-    Stream,
-)
+from gristmill._engine.stream import NO_KEYS, Output, Position, Runnable, Stream
 from gristmill._engine.unit_parts import UnitParts
+from gristmill._engine.unit_result import UnitResult
 from gristmill._hot import run as hot_run
 from gristmill._hot import slot_writer
 from gristmill._workers import main_module
 from gristmill.sources._share import share_among
 
 ALIGNMENT = 64
-# The position of a stream that has none: what it gives depends on requests alone.
+# The position of a stream whose outputs depend on requests alone.
 ANYWHERE: Position = (0,)
 
 
@@ -45,7 +40,7 @@ def run_main(text: str) -> None:
 
 
 def load(blob_fd: int) -> Runnable:
-    """The program that the parent packed; called once, before workers are forked."""
+    """Return the program that the parent packed; called once, before the forks."""
     drop_in.install_if_asked()
     return packing.unpack(blob_fd)
 
@@ -58,7 +53,7 @@ def serve(
     worker: int,
     generation: int,
 ) -> None:
-    """Compute units until told to stop; close begun_fd, if not -1, after the first."""
+    """Compute units until the end; close `begun_fd`, if not -1, after the first."""
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
     share_among(end.workers)
@@ -84,45 +79,8 @@ def serve(
     server.close()
 
 
-class Result:
-    """The result of one unit: its outputs, and the exception or the end after them.
-
-    Attributes:
-        outputs: The outputs that are not handed over yet.
-        position: The position after them.
-        failure: The packed exception after them; None if there is none.
-        ended: Whether the stream ends after them.
-        moved: Whether the position after the outputs is not the end of the unit.  If
-            so, the next unit begins at that position.
-        handed: How many outputs before these were handed over.
-        is_part: Whether other outputs of the unit are still computed.
-        leave: Called when all is written, before the slot is handed over.
-    """
-
-    # Not a dataclass: each unit makes one, and few set more than two attributes.
-    failure: bytes | None = None
-    ended = False
-    moved = False
-    handed = 0
-    is_part = False
-    leave: Callable[[], None] | None = None
-
-    def __init__(self, outputs: list[Output], position: Position) -> None:
-        self.outputs = outputs
-        self.position = position
-
-    @property
-    def status(self) -> int:
-        """What the parent is told."""
-        if self.failure is not None:
-            return _core.STATUS_ERROR
-        if self.ended:
-            return _core.STATUS_END
-        return _core.STATUS_MOVED if self.moved else _core.STATUS_OK
-
-
 class Server:
-    """Keeps the streams that this worker has opened."""
+    """Computes units of the streams that this worker has opened."""
 
     # True if units may be handed over in parts.
     _IN_PARTS: ClassVar[bool] = True
@@ -136,8 +94,8 @@ class Server:
         self._max_unit_bytes = end.max_unit_bytes
         self._worker = worker
         self._streams: dict[int, Stream] = {}
-        # Where the last unit of each stream that was computed here ended, and the
-        # streams that stand there.
+        # The end of the last unit of each stream that was computed here, and the
+        # streams at that position.
         self._reached: dict[int, Position] = {}
         self._ready: set[int] = set()
         # For units of several outputs.
@@ -145,8 +103,8 @@ class Server:
         if program.many_outputs and self._IN_PARTS:
             self._parts = UnitParts(end, self._write_part)
         # Computes each unit: all are of one kind.
-        self._outputs_of: Callable[[_core.Work, Alloc], Result] | None = None
-        # Raised in the place of every output.
+        self._outputs_of: Callable[[_core.Work, Alloc], UnitResult] | None = None
+        # Raised in place of every output.
         self._refusal: Exception | None = None
         try:
             program.greet(worker, workers)
@@ -154,7 +112,7 @@ class Server:
             self._refusal = error
 
     def close(self) -> None:
-        """Close the streams, so that what the user's iterators hold is let go of."""
+        """Close the streams, so that the user's iterators release their resources."""
         for stream in self._streams.values():
             try:
                 stream.close()
@@ -163,17 +121,15 @@ class Server:
         self._streams.clear()
 
     def stands_at(self, stream: int, position: Position) -> bool:
-        """Whether the last unit of a stream that was computed here ended there."""
+        """Return whether the stream's last unit that was computed here ended there."""
         return self._reached.get(stream) == position
 
     def compute(self, unit: _core.Work, is_measured: bool = False) -> int:
-        """Compute one unit and commit it, whatever the user's code does.
-
-        Returns how many outputs it came to.
+        """Compute one unit and commit it; return the number of its outputs.
 
         Args:
             unit: The unit.
-            is_measured: Whether the times of stages are measured.
+            is_measured: Whether to measure the times of stages.
         """
         began = hot_run.begin() if is_measured else -1
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
@@ -186,7 +142,7 @@ class Server:
         except Exception as error:  # The stream cannot even begin.
             if self._program.tolerant:
                 raise
-            result = Result([], self._before(unit))
+            result = UnitResult([], self._before(unit))
             result.failure = failures.pack_failure(error, self._worker)
         if is_measured:
             hot_run.end(REST, began)
@@ -211,7 +167,7 @@ class Server:
 
     def _method_for(
         self, kind: _core.UnitKind
-    ) -> Callable[[_core.Work, Alloc], Result]:
+    ) -> Callable[[_core.Work, Alloc], UnitResult]:
         """Return the method that computes units of a kind."""
         if kind is _core.UnitKind.RANGE:
             return self._records
@@ -224,7 +180,7 @@ class Server:
             return (unit.first,)
         return self._reached.get(unit.stream, ANYWHERE)
 
-    def _records(self, unit: _core.Work, alloc: Alloc | None) -> Result:
+    def _records(self, unit: _core.Work, alloc: Alloc | None) -> UnitResult:
         """Compute all outputs of the records [first, first + count)."""
         number, first = unit.stream, unit.first
         stream: Any = self._at(number, (first,))
@@ -232,10 +188,10 @@ class Server:
             stream.confine(unit.count)
         if unit.attempt:
             _be_careful(stream)
-        result = Result([], (first,))
+        result = UnitResult([], (first,))
         runs = getattr(stream, "computes_runs", False)
         if self._parts is not None:
-            # Outputs must not lie in the slot: the parent reads it for a part.
+            # Outputs must not be in the slot: the parent reads it for a part.
             alloc = None
             self._parts.begin(unit, result, stream if runs else None)
         last = first + unit.count
@@ -252,8 +208,8 @@ class Server:
         result.moved = result.position[0] > last
         return result
 
-    def _next_output(self, unit: _core.Work, alloc: Alloc) -> Result:
-        """Compute what comes next in a stream that this worker owns."""
+    def _next_output(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
+        """Compute the next output of a stream that this worker owns."""
         number, proceed = unit.stream, unit.proceed
         if not proceed:
             self._reached[number] = tuple(unit.position_before.tolist())
@@ -262,20 +218,20 @@ class Server:
         stream = self._at(number, None if goes_on else before)
         if unit.attempt:
             _be_careful(stream)
-        result = Result([], before)
+        result = UnitResult([], before)
         self._extend(result, number, alloc)
         return result
 
-    def _answer(self, unit: _core.Work, alloc: Alloc) -> Result:
-        """Compute what a request asks for; the position means nothing."""
+    def _answer(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
+        """Compute the answer to a request; the position has no meaning."""
         stream: Any = self._at(unit.stream, None)
         element = stream.answer(unit.position_before, alloc)
-        result = Result([(element, NO_KEYS, ANYWHERE)], ANYWHERE)
+        result = UnitResult([(element, NO_KEYS, ANYWHERE)], ANYWHERE)
         result.leave = stream.leave_slot
         return result
 
-    def _extend(self, result: Result, number: int, alloc: Alloc | None) -> bool:
-        """Add what comes next in a stream; returns whether that is an output."""
+    def _extend(self, result: UnitResult, number: int, alloc: Alloc | None) -> bool:
+        """Add the next output of a stream; return whether there is one."""
         stream = self._streams[number]
         instead: Exception | NoOutput | None = None
         try:
@@ -306,7 +262,7 @@ class Server:
         return instead is None
 
     def _at(self, number: int, position: Position | None) -> Stream:
-        """A stream; at a position, if one is given, else where it stands."""
+        """Return a stream, after moving it to a position if one is given."""
         if self._refusal is not None:
             raise self._refusal
         self._ready.discard(number)
@@ -320,7 +276,7 @@ class Server:
         return stream
 
     def _pack(self, instead: Exception | NoOutput, stream: Stream) -> bytes:
-        """What the parent gets instead of an output."""
+        """Pack an exception, or the reason for no output, for the parent."""
         if isinstance(instead, NoOutput):
             return pickle.dumps((instead, self._told(stream)), 5)
         failure = failures.pack_failure(instead, self._worker)
@@ -329,7 +285,7 @@ class Server:
         return pickle.dumps((failure, self._told(stream)), 5)
 
     def _told(self, stream: Stream) -> bytes | None:
-        """What the parent's account of bad records is told, if anything."""
+        """Pack the bad records before an output for the parent's count, if any."""
         passed = stream.record_errors.passed
         if passed is None:
             return None
@@ -341,21 +297,21 @@ class Server:
     ) -> tuple[int, int] | None:
         """Write the first outputs of a unit, see `UnitParts`."""
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
-        part = Result(outputs, outputs[-1][2])
+        part = UnitResult(outputs, outputs[-1][2])
         part.is_part = True
         return self._write(writer, part)
 
     def _write(
         self,
         writer: slot_writer.SlotWriter,
-        result: Result,
+        result: UnitResult,
         memory: npt.NDArray[np.uint8] | None = None,
     ) -> tuple[int, int] | None:
-        """Write a result to the slot; returns how many it holds, and the bytes used.
+        """Write a result to the slot; return the number of outputs and the bytes used.
 
-        Where that is too small it is written to `memory` of our own, since the outputs
-        may lie in the slot, and that is moved to a larger one once it is had.  None
-        where the unit is no longer wanted, or there is no memory for it.
+        If the slot is too small, write to `memory` of our own, since outputs may be in
+        the slot, and copy that to a larger slot.  Returns None if the unit was
+        withdrawn, or there is no memory for it.
         """
         failure = None
         if result.failure is not None:
@@ -373,11 +329,11 @@ class Server:
         except Exception as error:
             if result.is_part:
                 raise
-            # The outputs before it may lie in the slot: the writer goes on there.
+            # The outputs before it may be in the slot: the writer continues there.
             self._refuse(result, error)
             return self._write(writer, result, memory)
         written = len(result.outputs) + (failure is not None)
-        # Nothing may lie in the slot when it is handed over.
+        # No output may refer to the slot when it is handed over.
         result.outputs = []
         if result.leave is not None:
             result.leave()
@@ -388,7 +344,7 @@ class Server:
             ctypes.memmove(address, writer.address, used)
         return written, used
 
-    def _cut(self, result: Result, nbytes: int) -> None:
+    def _cut(self, result: UnitResult, nbytes: int) -> None:
         """Drop the last outputs of a result of `nbytes` bytes.
 
         The next unit computes them again.
@@ -398,7 +354,7 @@ class Server:
         result.position = result.outputs[-1][2]
         result.failure, result.ended, result.moved = None, False, True
 
-    def _refuse(self, result: Result, error: Exception) -> None:
+    def _refuse(self, result: UnitResult, error: Exception) -> None:
         """Cut a result before its first output that cannot be sent."""
         error.add_note("while sending an output from a worker to the loader's process")
         bad = next(i for i, output in enumerate(result.outputs) if not _sends(output))
@@ -413,7 +369,7 @@ class Server:
 def _be_careful(stream: Any) -> None:
     """Compute the next output alone, record by record: a worker has died."""
     if hasattr(stream, "be_careful"):
-        # What killed it may lie behind this output.
+        # A later record may have killed it.
         stream.be_careful()
 
 

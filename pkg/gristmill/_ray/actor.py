@@ -20,6 +20,7 @@ import numpy.typing as npt
 from gristmill import _core
 from gristmill._engine import worker
 from gristmill._engine.stream import Position, Runnable
+from gristmill._engine.unit_result import UnitResult
 from gristmill._hot import slot_writer
 from gristmill._ray.metrics import Load
 from gristmill._workers import nesting, settings
@@ -244,7 +245,7 @@ class _Server(worker.Server):
     def _write(
         self,
         writer: slot_writer.SlotWriter,
-        result: worker.Result,
+        result: UnitResult,
         memory: Bytes | None = None,
     ) -> tuple[int, int] | None:
         self._positions = [position for _, _, position in result.outputs]

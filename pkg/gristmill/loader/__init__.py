@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from collections.abc import Sequence
-from typing import Any, Never, Required, TypedDict, Unpack, overload
+from typing import Any, Never, Unpack, overload
 
-import numpy as np
 import numpy.typing as npt
 
 from gristmill import samplers, sharding, sources, transforms
@@ -26,12 +24,13 @@ from gristmill._engine.workers import Place, check_place
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.loader._epochs import Epochs
 from gristmill.loader._iterator import DataLoaderIterator
+from gristmill.loader._load_arguments import Batching, Loading
 from gristmill.loader._shown import Shown
+from gristmill.loader._source_text import text_in_states
 from gristmill.operations import Operation
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sources import Columns, RandomAccessDataSource
 from gristmill.sources._checks import length_of
-from gristmill.sources._folder import without_place
 
 __all__ = ["DataLoader", "DataLoaderIterator", "load"]
 
@@ -41,12 +40,12 @@ _NO_SHARDING = sharding.NoSharding()
 class DataLoader(Epochs, Shown[T]):
     """Reads records in the sampler's order and runs operations on them.
 
-    Iterating gives the elements that leave the last operation.  With ``Batch(B)``
-    an array leaf of shape ``S`` and dtype ``D`` becomes one of shape ``(B, *S)``
-    and dtype ``D``; the last batch may be shorter.
+    Iterating returns the outputs of the last operation.  With ``Batch(B)`` an array
+    leaf of shape ``S`` and dtype ``D`` becomes one of shape ``(B, *S)`` and dtype
+    ``D``; the last batch may be shorter.
 
-    ``len(loader)`` is how many these are, and a TypeError where a filter, a flat-map,
-    ``on_error="skip"`` or an endless sampler leaves that open.
+    ``len(loader)`` is the number of outputs.  It raises TypeError if a filter, a
+    flat-map, ``on_error="skip"`` or an endless sampler leaves the number open.
 
     Order, random draws and checkpoints are Grain's: with ``worker_count=W`` the
     elements form ``max(W, 1)`` interleaved streams, and stream ``w`` takes elements
@@ -55,45 +54,42 @@ class DataLoader(Epochs, Shown[T]):
     Args:
         data_source: Anything with ``__len__`` and ``__getitem__(int)``; a NumPy
             array or a dict of arrays of equal length is read natively.
-        sampler: Which record comes at each position.
+        sampler: Chooses the record at each position.
         operations: Transformations, run in this order on every record.
         worker_count: Processes that compute.  0 computes in this process, None
             takes the number of CPU cores.
         worker_buffer_size: Outputs that each worker may be ahead, beyond the two
             that it works on.
-        shard_options: Which part of the data this loader reads; by default the
+        shard_options: The part of the data that this loader reads; by default the
             sampler's.
         read_options: Threads that read ahead from a source that is slow to answer.
-        enable_profiling: Log, at the end of the data, how long it was waited for.
+        enable_profiling: Log, at the end of the data, how long the caller waited.
         streams: Interleaved streams that define the order, by default
             ``max(worker_count, 1)``.  Set it to get the same elements with any
             ``worker_count``.
-        max_restarts: How often an element that killed its worker is tried again.
+        max_restarts: Number of times to retry an element that killed its worker.
         stall_timeout: Seconds without an output after which a warning names the
             worker, its record and what it is doing.  None never warns.
         stall_action: "warn", or "restart" to kill the worker then and start another.
         memory_limit: Bytes of shared memory that outputs may take, kept ones
-            included; by default 80 % of the memory there is.
-        on_error: What becomes of a record that cannot be read, or for which a step
-            before the first batch raises.  "raise" raises the exception; "skip"
-            leaves the record out, as a filter would, and like with one each stream
-            is computed by one worker; "substitute" puts another record of its stream
-            in its place, with its index and random numbers, so that there are as
-            many elements as without errors: the next good one of the 8 behind it,
-            else one 16, 32, 64, ... behind, else any, up to 1024 in all; where they
-            fail as well it raises TooManyErrors.  States count both.  A stream that
-            skips 1000 and finds nothing else passes its turn.
-        max_errors: Bad records that an iterator passes over, None for any number.
-            Those of the output that is one too many raise TooManyErrors before it,
-            and an output is given up that meets more of them on its own.  Asked
-            again, the iterator goes on all the same.
-        quarantine: Path of a log, to which a line of JSON is added for each bad
-            record when the output that it would have been in is delivered: again
-            after going back to an older state.
+            included; by default 80 % of the available memory.
+        on_error: What to do about a bad record: one that cannot be read, or for which
+            a step before the first batch raises.  "raise" raises the exception.
+            "skip" leaves the record out, as a filter would: one worker computes each
+            stream, and one that skips 1000 and finds nothing else passes its turn.
+            "substitute" takes another record of the stream, with its index and random
+            numbers: the next good one of the 8 after it, else one 16, 32, 64, ...
+            after it, else any, up to 1024 in all; if they all fail, it raises
+            TooManyErrors.  States count skipped and substituted records.
+        max_errors: Bad records that an iterator accepts, None for any number.  One
+            more raises TooManyErrors before the output that it belongs to, or instead
+            of it if that output alone has too many.  The next call goes on.
+        quarantine: Path of a log.  Each bad record adds a line of JSON when its output
+            is delivered, and another one if that is repeated from an older state.
         workers: Where workers run, a `gristmill.ray.RayWorkers`; by default they are
-            `worker_count` processes of this machine.  The order is as without:
-            `worker_count` and `streams` say it.
-        worker_init_fn: Called with (worker, workers) first in each worker, if any.
+            `worker_count` processes of this machine.  The order is the same:
+            `worker_count` and `streams` define it.
+        worker_init_fn: Called with (worker, workers) first in each worker.
 
     Raises:
         ValueError: An argument is out of range.
@@ -165,7 +161,7 @@ class DataLoader(Epochs, Shown[T]):
         self._pipeline = states.Pipeline(
             program=self._program,
             sampler=repr(sampler),
-            data_source=_text_in_states(data_source, self._program.source),
+            data_source=text_in_states(data_source, self._program.source),
             widened=compilation.differs_from_grain(sampler),
         )
         warn_of_no_output(self._program, self._operations)
@@ -178,7 +174,7 @@ class DataLoader(Epochs, Shown[T]):
 
     @property
     def _local_num_workers(self) -> int:
-        # This and the next are Grain's private names, which code around it reads.
+        # This and the next are private names of Grain that other packages read.
         return max(self._multiprocessing_options.num_workers, 1)
 
     @property
@@ -192,24 +188,25 @@ class DataLoader(Epochs, Shown[T]):
         return compilation.outputs(self._program, self._operations)
 
     def __bool__(self) -> bool:
-        # Grain's loader is true, whatever it gives, and not every length is known.
+        # As Grain's.  Without this method `len`, which may raise, would decide.
         return True
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iterators give another epoch: its order and its random draws.
+        """Set the epoch of the next iterators: its order and its random draws.
 
         Epoch e has the records, their order, indices and random numbers of the e-th
         epoch of a sampler with ``num_epochs=None``.  With ``num_epochs=n`` an iterator
-        gives n epochs, from the sampler's epoch ``n * epoch`` on; without an end it
-        goes on from epoch `epoch`.  Iterators that were made before stay in theirs.
+        returns n epochs, from the sampler's epoch ``n * epoch`` on; without an end it
+        starts at `epoch`.  Existing iterators stay in their epochs.
 
         Args:
-            epoch: At least 0, else ValueError; a new loader gives epoch 0.
+            epoch: At least 0; a new loader has epoch 0.
 
         Raises:
-            TypeError: It is not an int, or the sampler, one of your own, has no method
-                ``set_epoch(epoch)``, which is called on a copy of it.
-            OverflowError: It is more than 64 bits can count.
+            TypeError: The epoch is not an int, or the sampler is your own and has no
+                method ``set_epoch(epoch)``, which is called on a copy of it.
+            ValueError: The epoch is negative.
+            OverflowError: The epoch does not fit in 64 bits.
 
         Example:
             >>> loader = load(range(4), shuffle=True, seed=1, num_epochs=1)
@@ -221,18 +218,18 @@ class DataLoader(Epochs, Shown[T]):
         self._choose(epoch)
 
     def replay(self, state: bytes) -> T:
-        """Compute again what the iterator with this state would give next.
+        """Compute the next output after a state again, in this process.
 
-        It runs in this process, where a debugger can follow, and advances nothing.
+        A debugger can follow it, and no iterator advances.
 
         Args:
             state: What ``get_state()`` returned.
 
         Raises:
-            StopIteration: Nothing follows this state.
+            StopIteration: The state is the end.
         """
         position = self._restore(state)
-        # No limit: it was the iterator's to tell.
+        # Only the iterator counts bad records.
         program = dataclasses.replace(self._program_for(position), max_errors=None)
         run = LocalRun(program, position, None)
         try:
@@ -268,43 +265,6 @@ class DataLoader(Epochs, Shown[T]):
         if self._remote.workers == 0 and self._remote.place is None:
             return LocalRun(program, position, tally, program.computes_ahead)
         return RemoteRun(program, position, self._remote, tally)
-
-
-def _text_in_states(given: Any, source: Any) -> str:
-    """Return what states call a source, the same as in earlier releases.
-
-    Args:
-        given: What the user passed.
-        source: What stands for it.
-    """
-    if isinstance(given, (list, tuple, np.ndarray)):
-        return str(type(given))
-    # The `repr` of this node shows elements or paths.  Its module is imported if the
-    # program has made one.
-    nodes = sys.modules.get("gristmill._dataset.nodes.source")
-    is_node = nodes is not None and type(source) is nodes.SourceMapDataset
-    return without_place(f"{source}" if is_node else repr(source))
-
-
-class Loading(TypedDict, total=False):
-    """Arguments of `load` that say nothing of what its elements are."""
-
-    num_epochs: int | None
-    shuffle: bool
-    seed: int | None
-    shard_options: sharding.ShardOptions
-    transformations: tuple[()]
-    worker_count: int | None
-    read_options: ReadOptions | None
-    workers: Place | None
-    worker_init_fn: WorkerInitFn | None
-
-
-class Batching(Loading, total=False):
-    """Arguments of `load` for batches of a source's elements."""
-
-    batch_size: Required[int]
-    drop_remainder: bool
 
 
 @overload
@@ -393,17 +353,17 @@ def load(  # noqa: PLR0913 (Grain's arguments)
     workers: Place | None = None,
     worker_init_fn: WorkerInitFn | None = None,
 ) -> DataLoader[Any]:
-    """A DataLoader over `source` with an `IndexSampler`, in one call.
+    """Make a `DataLoader` over `source` with an `IndexSampler`.
 
     Args:
         source: See `DataLoader`.
-        num_epochs: Times to go through the data; None goes on for ever.
+        num_epochs: Times to go through the data; None goes on forever.
         shuffle: Whether each epoch has its own random order.
-        seed: Of the order and of random transformations.
-        shard_options: Which part of the data is read; all of it by default.
+        seed: The seed of the order and of random transformations.
+        shard_options: The part of the data to read; all of it by default.
         transformations: See `DataLoader`.
         batch_size: Elements per batch; None leaves them single.
-        drop_remainder: Whether a last, shorter batch is left out.
+        drop_remainder: Whether to leave out a last, shorter batch.
         worker_count: See `DataLoader`.
         read_options: See `DataLoader`.
         workers: See `DataLoader`.

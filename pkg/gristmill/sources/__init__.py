@@ -1,4 +1,4 @@
-"""Where records come from: anything with ``__len__`` and ``__getitem__``.
+"""Sources of records: anything with ``__len__`` and ``__getitem__``.
 
 Lists, tuples and your own classes are read one record at a time.  A NumPy array, a dict
 of equally long ones, and a pyarrow Table of numbers are read natively, in blocks.
@@ -7,25 +7,16 @@ of equally long ones, and a pyarrow Table of numbers are read natively, in block
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Protocol,
-    SupportsIndex,
-    TypeAlias,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
-from gristmill import _core
 from gristmill._base.checks import check_finite, kind
 from gristmill._base.listing import lazily, listed, places_of
-from gristmill._base.types import Alloc, Int64Array, Rules, T
+from gristmill._base.types import T
 from gristmill.sources._checks import check_readable
-from gristmill.sources._columns import ColumnSource, Gathered, writable_rows
+from gristmill.sources._columns import ColumnSource
+from gristmill.sources._table import Columns as Columns
+from gristmill.sources._table import TableSource as TableSource
+from gristmill.sources._table import is_table
 
 if TYPE_CHECKING:
     from gristmill.sources._array_record import (
@@ -44,8 +35,6 @@ if TYPE_CHECKING:
     from gristmill.sources._tf_record_stream import TFRecordStream as TFRecordStream
     from gristmill.sources._tf_record_stream import read_tf_records as read_tf_records
     from gristmill.sources._tfds import TFDSDataSource as TFDSDataSource
-
-Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 @runtime_checkable
@@ -80,7 +69,7 @@ class RangeDataSource:
 
     Args:
         start: The first record.
-        stop: Where to end; not included.
+        stop: The end; not included.
         step: Distance between records, not 0.
 
     Raises:
@@ -118,159 +107,12 @@ class RangeDataSource:
         return f"RangeDataSource({given})"
 
 
-class TableSource(ColumnSource):
-    """Serve the rows of an array, or of a dict of equally long arrays.
-
-    A loader that is given such an array or dict makes one of these itself.
-
-    Args:
-        columns: An array of shape ``(N, *S)``, or a dict of such with one ``N``.
-
-    Record ``i`` is ``array[i]``, or the dict of ``{name: array[i]}``.  If an array in
-    memory is read-only, records have copies of its rows, so that all can be written to.
+def as_source(data_source: Any) -> Any:
+    """Return `as_table` of a loader's data source, after checking it.
 
     Raises:
-        TypeError: A column is not an array.
-        ValueError: There is no column, one has no rows axis, or they differ in
-            length.
-
-    Example:
-        >>> table = TableSource({"x": np.zeros((3, 2)), "y": np.arange(3)})
-        >>> len(table), table[2]["y"].item()
-        (3, 2)
-    """
-
-    def __init__(self, columns: npt.NDArray[Any] | Columns) -> None:
-        self._single = not isinstance(columns, Mapping)
-        given: Columns = columns if isinstance(columns, Mapping) else {"": columns}
-        self._length = _common_length(given, self._single)
-        # Rows are ordinary arrays, in workers and without, also where these are mapped.
-        self._columns = {
-            name: np.asarray(column) if isinstance(column, np.memmap) else column
-            for name, column in given.items()
-        }
-        self._by_row = {name: writable_rows(column) for name, column in given.items()}
-
-    @property
-    def gathers(self) -> bool:
-        """Whether `gather` gives what stacking the rows would give.
-
-        It does not for objects, records and foreign byte orders, which NumPy
-        converts when it stacks rows, nor for single strings, which it makes as wide
-        as the longest one of a batch.
-        """
-        return all(map(_gathers, self._columns.values()))
-
-    @property
-    def contiguous(self) -> bool:
-        """Whether the rows of every column follow one another in memory."""
-        return all(c.flags.c_contiguous for c in self._columns.values())
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row, all columns together."""
-        return sum(c.nbytes for c in self._columns.values()) // max(1, self._length)
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, index: int) -> Any:
-        if self._single:
-            return self._by_row[""][index]
-        return {name: column[index] for name, column in self._by_row.items()}
-
-    def gather(
-        self, rows: Int64Array, alloc: Alloc | None = None, rules: Rules = "plain"
-    ) -> Any:
-        """Return a batch of rows, an array or a dict of arrays.
-
-        Args:
-            rows: Row numbers in [0, len), int64 of shape (B,).
-            alloc: Makes the arrays of the batch. None leaves them to NumPy.
-            rules: "jax" gives a dict with its names sorted, as stacking rows by
-                jax's rules does; "plain" keeps the table's order.
-
-        Returns:
-            Arrays of shape ``(B, *S)``, alone or in a dict.
-
-        Raises:
-            IndexError: A row is out of range.
-        """
-        if self._single:
-            return _gather(self._columns[""], rows, alloc)
-        return self._each(lambda column: _gather(column, rows, alloc), rules)
-
-    @property
-    def columns_are_rows(self) -> bool:
-        """Whether `columns_at` is to be asked: not where a row is an object."""
-        return super().columns_are_rows and (self.gathers or not self._single)
-
-    def columns_at(self, keys: Int64Array, alloc: Alloc | None = None) -> Any:
-        """Return the columns of several rows, where not all of them are gathered.
-
-        Args:
-            keys: Row numbers in [0, len), int64 of shape (B,).
-            alloc: Makes arrays of the batch. None leaves them to NumPy.
-
-        Returns:
-            An array of shape ``(B, *S)``, or a dict of these, with the list of the B
-            leaves in place of a column that NumPy makes something else of when it
-            stacks them.
-
-        Raises:
-            IndexError: A row is out of range.
-        """
-
-        def column_of(column: npt.NDArray[Any]) -> Gathered:
-            if _gathers(column):
-                return _gather(column, keys, alloc)
-            return [column[key] for key in keys.tolist()]
-
-        if self._single:
-            return _gather(self._columns[""], keys, alloc)
-        return {name: column_of(column) for name, column in self._columns.items()}
-
-    def begin_gather(
-        self,
-        rows: Int64Array,
-        pool: _core.Pool,
-        alloc: Alloc | None = None,
-        rules: Rules = "plain",
-    ) -> tuple[Any, list[_core.PendingGather]]:
-        """Begin to `gather` with the threads of a pool.
-
-        Returns:
-            The batch, which is filled once each item of the list has been waited
-            for. Only for tables that are `contiguous`.
-        """
-        pending: list[_core.PendingGather] = []
-
-        def begin(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            out = _empty_batch(column, len(rows), alloc)
-            pending.append(_core.PendingGather(pool, column, rows, out))
-            return out
-
-        return self._each(begin, rules), pending
-
-    def _each(
-        self, function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], rules: Rules
-    ) -> Any:
-        if self._single:
-            return function(self._columns[""])
-        names = sorted(self._columns) if rules == "jax" else self._columns
-        return {name: function(self._columns[name]) for name in names}
-
-    def __repr__(self) -> str:
-        if self._single:
-            return f"TableSource({_kind_of(self._columns[''])})"
-        kinds = ", ".join(f"{n!r}: {_kind_of(c)}" for n, c in self._columns.items())
-        return f"TableSource({{{kinds}}})"
-
-
-def as_source(data_source: Any) -> Any:
-    """Return what a loader reads for its argument `data_source`.
-
-    That is what `as_table` returns, once it is known to be readable and not empty.
+        TypeError: The source cannot be read.
+        ValueError: The source is empty.
     """
     source = as_table(data_source)
     check_readable(source)
@@ -283,11 +125,11 @@ def as_source(data_source: Any) -> Any:
 
 
 def as_table(source: Any) -> Any:
-    """Return a source of the rows of arrays, dicts of arrays and tables of pyarrow.
+    """Return a source of the rows of an array, a dict of arrays or a pyarrow table.
 
-    They are not copied.  Anything else is returned as it is.
+    The rows are not copied.  Any other source is returned unchanged.
     """
-    if _is_table(source):
+    if is_table(source):
         return TableSource(source)
     pyarrow = sys.modules.get("pyarrow")  # Not imported to find out.
     if pyarrow is None or not isinstance(source, (pyarrow.Table, pyarrow.RecordBatch)):
@@ -299,7 +141,7 @@ def as_table(source: Any) -> Any:
 
 
 def as_columns(source: Any) -> ColumnSource | None:
-    """Return what gathers batches of a source's records by column, None if nothing."""
+    """Return an object that gathers a source's records by column, or None."""
     if isinstance(source, ColumnSource):
         return source if source.columns_are_rows else None
     datasets = sys.modules.get("datasets")  # Not imported to find out.
@@ -311,83 +153,14 @@ def as_columns(source: Any) -> ColumnSource | None:
 
 
 def known_length(source: Any) -> int | None:
-    """Return ``len(source)``, or None where it has no length or does not know it.
+    """Return ``len(source)``, or None if that raises TypeError.
 
-    Record keys then go to the source as they are; others are taken modulo its length.
+    If it is None, record keys go to the source unchanged, else modulo the length.
     """
     try:
         return len(source)
     except TypeError:
         return None
-
-
-def _is_table(source: Any) -> bool:
-    if isinstance(source, np.ndarray):
-        # Rows of other subclasses mean something that their bytes do not say.
-        return type(source) in (np.ndarray, np.memmap)
-    return type(source) is dict and any(
-        isinstance(column, np.ndarray) for column in source.values()
-    )
-
-
-def _common_length(columns: Columns, single: bool) -> int:
-    if not columns:
-        raise ValueError("data_source is an empty dict. Pass at least one array.")
-    lengths: dict[str, int] = {}
-    for name, column in columns.items():
-        what = "data_source" if single else f"data_source[{name!r}]"
-        if not isinstance(column, np.ndarray):
-            raise TypeError(
-                f"{what} is a {type(column).__name__}, but every value of a dict of"
-                " arrays must be a NumPy array. Convert it with np.asarray."
-            )
-        if column.ndim == 0:
-            raise ValueError(
-                f"{what} has shape (), but needs a first axis to count records by."
-            )
-        lengths[what] = len(column)
-        first, length = next(iter(lengths.items()))
-        if len(column) != length:
-            raise ValueError(
-                f"{what} has {len(column)} rows, but {first} has {length}."
-                " All arrays of a data source must have one length."
-            )
-    return length
-
-
-def _gathers(column: npt.NDArray[Any]) -> bool:
-    return (
-        column.dtype.isnative
-        and not column.dtype.hasobject
-        and column.dtype.names is None
-        and not (column.ndim == 1 and column.dtype.kind in "US")
-    )
-
-
-def _gather(
-    column: npt.NDArray[Any], rows: Int64Array, alloc: Alloc | None
-) -> npt.NDArray[Any]:
-    out = _empty_batch(column, len(rows), alloc)
-    if column.flags.c_contiguous and not column.dtype.hasobject:
-        _core.gather(column, rows, out)
-    else:
-        if rows.size and rows.min() < 0:
-            raise IndexError(f"row {rows.min()} is out of range for {len(column)} rows")
-        np.take(column, rows, axis=0, out=out)
-    return out
-
-
-def _empty_batch(
-    column: npt.NDArray[Any], rows: int, alloc: Alloc | None
-) -> npt.NDArray[Any]:
-    shape = (rows, *column.shape[1:])
-    if alloc is None or column.dtype.hasobject:
-        return np.empty(shape, column.dtype)
-    return alloc(shape, column.dtype)
-
-
-def _kind_of(column: npt.NDArray[Any]) -> str:
-    return f"{column.dtype}[{','.join(map(str, column.shape))}]"
 
 
 # Names that are here from the start.

@@ -173,7 +173,7 @@ def test_a_source_that_has_become_fast_is_read_by_the_caller_again(monkeypatch, 
     source = Source()
     reader = made(source)
     read(reader, source, 0, 6)
-    monkeypatch.setattr(reading, "SLOW_READ_S", 1e9)
+    reader._probe.slow_s = 1e9
     position = 6
     while reader.read(position, [position]) is not None:
         position += 1

@@ -1,4 +1,4 @@
-"""A dataset that takes from several in turn, a few of them at a time."""
+"""A dataset that takes elements from several in turn, a few of them at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from gristmill._base.checks import kind, whole_number
-from gristmill._base.epochs import drawing_in, here
 from gristmill._base.types import T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.counted import Unknown, count_of
@@ -20,21 +19,15 @@ from gristmill._dataset.model.iterator import (
     set_next_index,
 )
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.observer import as_part
-from gristmill._dataset.model.options import DatasetOptions
+from gristmill._dataset.nodes.part_iterators import PartIterators
 from gristmill._dataset.nodes.shard_states import ShardStates
-from gristmill._dataset.nodes.thread_prefetch import (
-    ThreadPrefetchDatasetIterator,
-    ThreadPrefetchIterDataset,
-)
 from gristmill._engine.reading import Reading
-from gristmill._hot import cancellation, iterators
-from gristmill._hot.place import as_failure
+from gristmill._hot import iterators
 from gristmill.errors import StateMismatch
 from gristmill.options import ReadOptions
 
 NEXT = "next_index_in_datasets"
-# What a state has.
+# Keys of a state.
 KEYS = (
     "iterators_in_use_indices",
     "iterators_in_use_states",
@@ -49,20 +42,20 @@ Datasets = (
 
 
 class InterleaveIterDataset(IterDataset[T]):
-    """One element of each dataset in turn, of a few datasets at a time.
+    """Takes one element of each dataset in turn, from a few datasets at a time.
 
-    Where one has ended, the next that has not been begun takes its place, when it is
-    that place's turn again.  The datasets are not this one's parents: a `seed` of
-    theirs does not hold for random steps behind this.
+    After a dataset has ended, the next one takes its place when it is that place's turn
+    again.  The datasets are not parents of this one: a `seed` of theirs does not apply
+    to random steps after this.
 
     Args:
         datasets: The datasets: a sequence, or a `MapDataset` whose elements are
             datasets, which are made when they are needed.
-        cycle_length: How many are open at a time; 1 goes through one after another.
-        num_make_iter_threads: Threads that open datasets ahead where that is slow.
-        make_iter_buffer_size: How many opened ones may wait.
-        iter_buffer_size: How many elements of each `IterDataset` a thread computes
-            ahead, where they are slow.
+        cycle_length: Number of open datasets; 1 reads them one after another.
+        num_make_iter_threads: Threads that open datasets ahead if that is slow.
+        make_iter_buffer_size: Number of opened datasets that may wait.
+        iter_buffer_size: Elements of each `IterDataset` that a thread computes ahead
+            if they are slow.
 
     Attributes:
         datasets: The datasets.
@@ -137,61 +130,19 @@ class InterleaveIterDataset(IterDataset[T]):
         return self.with_datasets(datasets.map(functools.partial(_in_epoch, epoch)))
 
     def with_datasets(self, datasets: Datasets[T]) -> Self:
-        """A copy of this dataset, of other ones."""
+        """Return a copy of this dataset with other datasets."""
         made = copy.copy(self)
         made.datasets = datasets
         return made
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Leave this dataset some of the datasets, so that workers share them.
+        """Keep some of the datasets, so that workers share them.
 
         Args:
-            sl: Which of them.
-            sequential_slice: Makes no difference.
+            sl: The slice to keep.
+            sequential_slice: Has no effect.
         """
         self.datasets = self.datasets[sl]
-
-
-class _Iterators:
-    """The iterators of several datasets, by number, made where they are asked for."""
-
-    def __init__(self, datasets: Any, buffer_size: int) -> None:
-        # Of the chain that the iterators will be a part of.
-        self.options = DatasetOptions()
-        self._datasets = datasets
-        self._buffer_size = buffer_size
-        self._epoch = here.epoch
-
-    def __getitem__(self, number: int) -> DatasetIterator[Any] | None:
-        iterator = self.make(number)
-        cancellation.check()
-        if isinstance(iterator, ThreadPrefetchDatasetIterator):
-            iterator.start_prefetch()
-        return iterator
-
-    def make(self, number: int) -> DatasetIterator[Any] | None:
-        """Return the iterator of a dataset, None if that is absent; compute nothing.
-
-        Raises:
-            StopIteration: There are no more datasets.
-        """
-        dataset = self._datasets[number]
-        if dataset is None:
-            return None
-        if isinstance(dataset, MapDataset):
-            # Has threads of its own, where they help.
-            dataset = dataset.to_iter_dataset()
-        else:
-            size = self._buffer_size
-            dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=size)
-        try:
-            with as_part(), drawing_in(self._epoch):
-                iterator: DatasetIterator[Any] = iter(dataset)
-        except StopIteration as error:
-            raise as_failure(error, f"iter() of dataset {number}") from error
-        context = iterator._ctx
-        context.dataset_options = self.options.merge(context.dataset_options)
-        return iterator
 
 
 class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
@@ -202,7 +153,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
         self._count = count
         self._cycle_length = min(node._cycle_length, count)
         iterators.Turns.__init__(self, self._cycle_length)
-        self._iterators = _Iterators(node.datasets, node._iter_buffer_size)
+        self._iterators = PartIterators(node.datasets, node._iter_buffer_size)
         self._reading = Reading(
             self._iterators,
             ReadOptions(node._num_make_iter_threads, node._make_iter_buffer_size),
@@ -210,23 +161,22 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
             count,
             look_ahead=True,
         )
-        # The first dataset that was not opened yet, and the end of the datasets, as far
-        # as is known.
+        # The first dataset that was not opened yet, and the known end of the datasets.
         self._next = 0
         self._stop = count
-        # For each place: which dataset has it, and the last state of one that ended.
+        # For each place: the number of its dataset, and the last state if that ended.
         self._numbers = list(range(self._cycle_length))
         self._ended: list[Any] = [None] * self._cycle_length
         self._started = False
-        # Where datasets that are not open yet begin, by number; None: they have ended.
+        # States of datasets that are not open yet, by number; None if one has ended.
         # Mostly empty.
         self._future_states: dict[int, Any] = {}
-        # For places: iterators that a state was found to be of, which will be set.
+        # Iterators that have checked a state and will be set to it, by place.
         self._prepared: dict[int, DatasetIterator[T]] = {}
         NodeIterator.__init__(self, node)
 
     def get_state(self) -> Any:
-        """The positions of all that are open; opens the first ones."""
+        """Return the states of the open datasets; open the first ones if necessary."""
         self._open_first()
         positions = [
             ended if iterator is None else iterator.get_state()
@@ -293,12 +243,12 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
         self._next = state["next_index_in_datasets"]
         self._stop = self._count
         self.turn = state["next_index_in_cycle"]
-        # JSON makes text of the numbers.
+        # JSON turns the numbers into text.
         futures = state.get("future_states") or {}
         self._future_states = {int(number): at for number, at in futures.items()}
 
     def start_prefetch(self) -> None:
-        """Open the first datasets, and begin to compute their elements."""
+        """Open the first datasets, and start computing their elements."""
         self._assert_not_closed()
         self._open_first()
         for iterator in self.places:
@@ -322,12 +272,12 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
                 iterator.close()
 
     def _vacate(self, place: int) -> None:
-        """Take the iterator that has ended out of its place."""
+        """Remove an iterator that has ended from its place."""
         self._ended[place] = self.places[place].get_state()
         self.places[place] = None
 
     def _occupy(self, place: int) -> bool:
-        """Open the next dataset in a place; False where there is none."""
+        """Open the next dataset in a place; return False if there is none."""
         self._assert_not_closed()
         self._started = True
         return self._open_next(place)
@@ -365,7 +315,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
         return False
 
     def _begun(self, number: int) -> DatasetIterator[T] | None:
-        """The iterator of a dataset, made ahead of need where that is slow."""
+        """Return the iterator of a dataset, made ahead of need if that is slow."""
         read = self._reading.read(number, [number])
         if read is None:
             return self._iterators[number]
@@ -376,13 +326,13 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
         return iterator
 
     def _restore(self, place: int, number: int, position: Any) -> None:
-        """Put the iterator of a dataset in a place, at a position."""
+        """Set the iterator of a dataset to a position, and put it in a place."""
         iterator = self._prepared.pop(place, None) or self._iterator(number)
         iterator.set_state(position)
         self.places[place] = iterator
 
     def _iterator(self, number: int) -> DatasetIterator[T]:
-        """A new iterator of a dataset, which must not be absent."""
+        """Make an iterator of a dataset, which must not be absent."""
         self._iterators.options = self._ctx.dataset_options
         iterator = self._iterators.make(number)
         if iterator is None:
@@ -418,5 +368,5 @@ def _in_epoch(epoch: int, dataset: Any) -> Any:
 
 
 def _places_of(state: Any) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
-    """Each place, and of the dataset in it the number, state, and whether it ended."""
+    """Return each place with its dataset's number, state, and whether it ended."""
     return enumerate(zip(*(state[name] for name in KEYS[:3]), strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import queue
 import threading
 import time
@@ -11,44 +10,25 @@ from typing import Any, TypeAlias
 
 from gristmill._dataset.model.states import copied
 from gristmill._engine.background import Background
+from gristmill._engine.slow_probe import SlowProbe
 from gristmill._hot import cancellation
 
 # An element, the state behind it, and what was raised instead of it.
 Taken: TypeAlias = tuple[Any, Any, BaseException | None]
 
-# Handing an element from one thread to another takes about this long.
-FAST_ELEMENT_S = 20e-6
-PROBED = 9
 # A thread that computes nothing ends at once, unless who waits for it holds a lock of
 # `threading`: an iterator may be collected within `threading.enumerate()`.
 LEAVE_WAIT_S = 0.1
 CLOSED = "Attempting to use a closed iterator."
 
 
-class SlowProbe:
-    """Finds out whether elements take longer than handing them to another thread.
-
-    Attributes:
-        slow: Whether the usual one of the last that were timed did; True at first.
-    """
-
-    def __init__(self) -> None:
-        self.slow = True
-        self._took_s: collections.deque[float] = collections.deque(maxlen=PROBED)
-
-    def add(self, seconds: float) -> None:
-        """Take into account how long an element took."""
-        self._took_s.append(seconds)
-        if len(self._took_s) == PROBED:
-            self.slow = sorted(self._took_s)[PROBED // 2] > FAST_ELEMENT_S
-
-
 class PrefetchThread:
     """Takes elements out of an iterator, until it ends, one fails, or they are fast.
 
     The iterator belongs to the thread until `take` has returned its end, `stop` has
-    returned True, or `wait` has returned.  At least one element may wait.  A probe is
-    told how long elements take; without one the thread goes on however fast they are.
+    returned True, or `wait` has returned.  At least one element may wait.  The probe
+    measures how long elements take; without one the thread goes on however fast they
+    are.
     """
 
     def __init__(
@@ -116,7 +96,7 @@ class PrefetchThread:
 
     def _run(self) -> None:
         probe = self._probe
-        while probe is None or probe.slow:
+        while probe is None or probe.waits:
             self._room.acquire()
             if not self._goes_on(computing=True):
                 return

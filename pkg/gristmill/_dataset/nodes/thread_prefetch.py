@@ -20,11 +20,15 @@ from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.model.states import check_state, copied
 from gristmill._dataset.nodes.deferred import computes_ahead
-from gristmill._dataset.nodes.prefetch_thread import CLOSED, PrefetchThread, SlowProbe
+from gristmill._dataset.nodes.prefetch_thread import CLOSED, PrefetchThread
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
+from gristmill._engine.slow_probe import SlowProbe
 
-# Of elements that no thread computes, one of so many is timed.
-TIMED_EVERY = 16
+# Handing an element from one thread to another takes about this long.
+FAST_ELEMENT_S = 20e-6
+PROBED_ELEMENTS = 9
+# Elements that no thread computes, between two that are timed.
+ELEMENTS_BETWEEN_PROBES = 16
 
 
 class CheckpointableIterator(Iterator[T], Protocol[T]):
@@ -73,8 +77,7 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         parent, size = self._parent, self._prefetch_buffer_size
         iterator = ThreadPrefetchDatasetIterator(iter(parent), size)
         iterator._make_parent = parent.__iter__
-        if self._always_ahead:
-            iterator._probe = None
+        iterator._always_ahead = self._always_ahead
         return iterator
 
 
@@ -108,43 +111,44 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         [0, 1, 2]
     """
 
+    # Whether elements are computed ahead however fast they are.
+    _always_ahead = False
     # Makes another iterator like the parent; None if that cannot be done.
     _make_parent: Callable[[], Any] | None = None
 
     def __init__(
         self, parent: CheckpointableIterator[T], prefetch_buffer_size: int
     ) -> None:
-        # First, as it is asked for when an iterator is dropped that was not made.
+        # `close` needs these first three, even if the rest raises.
         self._thread: PrefetchThread | None = None
         # A thread that was stopped and may still use the parent.
         self._leaving: PrefetchThread | None = None
+        # A thread computes elements that take longer than handing them over.
+        self._probe = SlowProbe(
+            FAST_ELEMENT_S, PROBED_ELEMENTS, ELEMENTS_BETWEEN_PROBES, waits=True
+        )
         super().__init__(parent if isinstance(parent, DatasetIterator) else ())
         self._source = parent
         # What most chains begin with: its states are dicts of an int.
         self._states_are_new = type(parent) is PrefetchDatasetIterator
         self._size = _checked_size(prefetch_buffer_size)
-        # Says whether a thread saves more than it costs; None: it does.
-        self._probe: SlowProbe | None = SlowProbe()
-        # Elements that are computed without a thread until one is timed.
-        self._untimed = 0
         self._state: Any = parent.get_state()
         # None where it has to be found from the state.
         self._index: int | None = 0
 
     def __next__(self) -> T:
-        if self._untimed:
-            self._untimed -= 1
-            return self._compute()
         probe = self._probe
-        if self._size and (self._thread is not None or probe is None or probe.slow):
+        if left := probe.left:
+            probe.left = left - 1
+            return self._compute()
+        if self._size and (probe.waits or self._thread is not None):
             return self._take()
         if self._closed:
             raise ValueError(CLOSED)
         began = time.perf_counter()
         element = self._compute()
-        if probe is not None:
-            probe.add(time.perf_counter() - began)
-        self._untimed = 0 if probe is None or probe.slow else TIMED_EVERY
+        probe.add(time.perf_counter() - began)
+        probe.left = 0 if probe.waits else probe.interval
         return element
 
     def get_state(self) -> Any:
@@ -174,9 +178,9 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             self._source.set_state(self._state)
         if self._thread is None and self._size:
             self._wait_for_source()
-            self._untimed = 0
-            how = (self._source, self._size, str(self), self._probe)
-            self._thread = PrefetchThread(*how)
+            self._probe.left = 0
+            probe = None if self._always_ahead else self._probe
+            self._thread = PrefetchThread(self._source, self._size, str(self), probe)
 
     def close(self) -> None:
         """See `DatasetIterator.close`; does not wait for the thread's element."""
@@ -187,7 +191,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             for parent in self._parents:
                 parent._abandon()
             self._closed = True  # The thread closes the parents.
-        self._untimed = 0
+        self._probe.left = 0
         super().close()
 
     def _abandon(self) -> None:
@@ -240,7 +244,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         thread, self._thread = self._thread, None
         if thread is None or thread.stop(self._parents if self._make_parent else ()):
             return
-        self._untimed = 0
+        self._probe.left = 0
         if self._make_parent is None:
             self._leaving = thread
             return

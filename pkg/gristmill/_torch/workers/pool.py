@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from gristmill import _core
-from gristmill._engine import failures, remote, starting
+from gristmill._engine import failures, starting, worker_texts
 from gristmill._engine.stage_times import RECEIVE, StageTimes, each
 from gristmill._engine.stream import Runnable
 from gristmill._engine.usage import NearUsage
@@ -227,10 +227,10 @@ class WorkerPool:
             case "timeout":
                 raise TimeoutError
             case "full":
-                raise remote.too_full(due, "A batch", "batches", "clone")
+                raise worker_texts.too_full(due, "A batch", "batches", "clone")
             case "exited":
                 raise _worker_died(due)
-        raise remote.gone(self._owner)
+        raise worker_texts.gone(self._owner)
 
     def usage(self) -> NearUsage:
         """What the workers, and this process, were measured to do."""

@@ -8,7 +8,7 @@ import numpy as np
 
 import gristmill as g
 from faults.toolbox import digest, engine_processes
-from gristmill._dataset.parallel import process_prefetch
+from gristmill._dataset.parallel import process_iterator
 
 
 def resize(x, rng):
@@ -88,7 +88,7 @@ def flat(element):
     return digest([np.asarray(element)])
 
 
-process_prefetch.MAX_RESTARTS = 100
+process_iterator.MAX_RESTARTS = 100
 chance = random.Random(7)
 iterator = iter(prefetched(2))
 alone = iter(prefetched(0))

@@ -1,0 +1,66 @@
+"""Iterators of the datasets that a dataset takes elements from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gristmill._base.epochs import drawing_in, here
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.observer import as_part
+from gristmill._dataset.model.options import DatasetOptions
+from gristmill._dataset.nodes.thread_prefetch import (
+    ThreadPrefetchDatasetIterator,
+    ThreadPrefetchIterDataset,
+)
+from gristmill._hot import cancellation
+from gristmill._hot.place import as_failure
+
+
+class PartIterators:
+    """Makes iterators of several datasets, by number.
+
+    Args:
+        datasets: The datasets, by number.
+        buffer_size: Elements of an `IterDataset` that a thread computes ahead.
+
+    Attributes:
+        options: Options of the chain that the iterators will belong to.
+    """
+
+    def __init__(self, datasets: Any, buffer_size: int) -> None:
+        self.options = DatasetOptions()
+        self._datasets = datasets
+        self._buffer_size = buffer_size
+        self._epoch = here.epoch
+
+    def __getitem__(self, number: int) -> DatasetIterator[Any] | None:
+        iterator = self.make(number)
+        cancellation.check()
+        if isinstance(iterator, ThreadPrefetchDatasetIterator):
+            iterator.start_prefetch()
+        return iterator
+
+    def make(self, number: int) -> DatasetIterator[Any] | None:
+        """Make the iterator of a dataset; return None if the dataset is absent.
+
+        Raises:
+            StopIteration: There are no more datasets.
+        """
+        dataset = self._datasets[number]
+        if dataset is None:
+            return None
+        if isinstance(dataset, MapDataset):
+            # Uses its own threads if they help.
+            dataset = dataset.to_iter_dataset()
+        else:
+            size = self._buffer_size
+            dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=size)
+        try:
+            with as_part(), drawing_in(self._epoch):
+                iterator: DatasetIterator[Any] = iter(dataset)
+        except StopIteration as error:
+            raise as_failure(error, f"iter() of dataset {number}") from error
+        context = iterator._ctx
+        context.dataset_options = self.options.merge(context.dataset_options)
+        return iterator

@@ -1,0 +1,185 @@
+"""Decides whether threads read: they save time only if reading waits."""
+
+from __future__ import annotations
+
+import collections
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from gristmill._base import waiting
+
+R = TypeVar("R")
+
+BLOCKS_BETWEEN_PROBES = 256
+# Threads that wait do not use the processor.  If it was busy for a larger part of the
+# time, the threads may have waited for it.
+BUSY_SHARE = 0.5
+
+
+def timed(read: Callable[[], R]) -> tuple[R, float, float]:
+    """Call `read`; return its result, its duration and how long it waited, in s."""
+    began = waiting.clocks()
+    result = read()
+    ended = waiting.clocks()
+    return result, ended.wall_s - began.wall_s, waiting.waited_s(began, ended)
+
+
+class _MeasuredRead(NamedTuple):
+    waited_s: float
+    ended: waiting.Clocks
+
+
+class Trial:
+    """Measures reads by threads.  Any thread may call `read`."""
+
+    def __init__(self) -> None:
+        self._began = waiting.clocks()
+        self._reads: list[_MeasuredRead] = []
+
+    def __len__(self) -> int:
+        """Return the number of measured reads."""
+        return len(self._reads)
+
+    def read(self, source: Any, key: Any) -> Any:
+        """Read and measure one element."""
+        began = waiting.clocks()
+        element = source[key]
+        ended = waiting.clocks()
+        self._reads.append(_MeasuredRead(waiting.waited_s(began, ended), ended))
+        return element
+
+    def end(self) -> None:
+        """Count the time since the start of the trial as one read that waited."""
+        ended = waiting.clocks()
+        self._reads.append(_MeasuredRead(ended.wall_s - self._began.wall_s, ended))
+
+    def waits(self, slow_s: float) -> bool | None:
+        """Return whether the median read waited for longer than `slow_s`.
+
+        Returns None if the processor was so busy that threads may have waited for
+        each other.
+        """
+        reads = [*self._reads]
+        if sorted(reads)[len(reads) // 2].waited_s <= slow_s:
+            return False
+        last = max(reads, key=lambda each: each.ended.wall_s).ended
+        passed_s = last.wall_s - self._began.wall_s
+        busy_s = last.process_s - self._began.process_s
+        return True if busy_s < BUSY_SHARE * passed_s else None
+
+
+class SlowProbe:
+    """Measures some reads, and decides for the next ones whether threads should read.
+
+    The caller's own reads are measured first.  If one waits, threads read on trial.
+
+    Args:
+        slow_s: A read that waits for longer is slow, in seconds.
+        reads: Measured reads that a verdict needs.
+        interval: Reads for which a verdict holds.
+        waits: The verdict before the first measured read.
+
+    Attributes:
+        waits: True if reads wait.  None if that is unknown: during a trial, and after
+            a trial without a result, when the caller's own reads decide.
+        left: Reads until the next probe.  The user of the probe counts them down.
+        trial: The trial under way.
+        record_s: Duration of the last read that `timed` measured, in seconds for
+            each record.
+    """
+
+    __slots__ = (
+        "_measured_s",
+        "_reads",
+        "_took_long",
+        "interval",
+        "left",
+        "record_s",
+        "slow_s",
+        "trial",
+        "waits",
+    )
+
+    def __init__(
+        self, slow_s: float, reads: int, interval: int, waits: bool | None = False
+    ) -> None:
+        self.slow_s = slow_s
+        self.interval = interval
+        self.waits = waits
+        self.left = 0
+        self.trial: Trial | None = None
+        self.record_s = math.inf
+        self._reads = reads
+        self._took_long = True
+        # The last reads of the caller.
+        self._measured_s: collections.deque[float] = collections.deque(maxlen=reads)
+
+    def timed(self, read: Callable[[], R], count: int) -> tuple[R, float | None]:
+        """Call `read`; return its result and how long it waited, in seconds.
+
+        The time is for each of `count` records, or None if it is unknown: after a
+        quick read only the duration is measured, since `timed` takes some microseconds.
+        """
+        waited_s = None
+        if self._took_long:
+            result, took_s, waited_s = timed(read)
+            waited_s /= count
+        else:
+            began_s = time.perf_counter()
+            result = read()
+            took_s = time.perf_counter() - began_s
+        self.record_s = took_s / count
+        self._took_long = self.record_s > self.slow_s
+        return result, waited_s if self._took_long else 0.0
+
+    def add(self, seconds: float) -> bool:
+        """Add a measured read; return whether there are enough for a verdict."""
+        measured_s = self._measured_s
+        measured_s.append(seconds)
+        if len(measured_s) < self._reads:
+            return False
+        # The median: one read may wait for its turn, another may open a file.
+        self.waits = sorted(measured_s)[self._reads // 2] > self.slow_s
+        return True
+
+    def add_read(self, waited_s: float | None) -> bool:
+        """Add a read that `timed` measured; return whether the caller may stop probing.
+
+        It may after a verdict, or if threads read on trial.
+        """
+        if self.trial is not None:
+            return True
+        after_trial = self.waits is None
+        if waited_s is None:  # The next read is measured.
+            if not after_trial:
+                self._measured_s.clear()
+            return False
+        if waited_s > self.slow_s and not after_trial:
+            self.begin_trial()
+            return True
+        if not self.add(waited_s):
+            return False
+        self.decide(self.waits)
+        return True
+
+    def begin_trial(self) -> None:
+        """Leave the verdict to the next reads by threads."""
+        self.waits = None
+        self.left = 0
+        self._measured_s.clear()
+        self.trial = Trial()
+
+    def judge_trial(self) -> None:
+        """Decide by the trial if it has enough reads."""
+        trial = self.trial
+        if trial is not None and len(trial) >= self._reads:
+            self.decide(trial.waits(self.slow_s))
+
+    def decide(self, waits: bool | None) -> None:
+        """End the probe.  The next one is at once if `waits` is None."""
+        self.trial = None
+        self.waits = waits
+        self.left = 0 if waits is None else self.interval
+        self._measured_s.clear()

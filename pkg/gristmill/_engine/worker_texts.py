@@ -1,0 +1,85 @@
+"""Texts of errors and warnings about workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from gristmill import _core
+from gristmill._engine.stream import Runnable
+from gristmill.errors import ArenaFull
+
+
+def too_full(due: _core.NextResult, one: str, many: str, copy: str) -> ArenaFull:
+    """Return the exception for an output without room in shared memory.
+
+    Args:
+        due: The scheduler's result.
+        one: The caller's name of an output, with its article.
+        many: The plural of that name.
+        copy: The verb for copying an output out of its slot.
+    """
+    return ArenaFull(
+        f"{one} needs {due.need} bytes of shared memory, but {due.used} of "
+        f"{due.limit} are taken: {due.kept_bytes} by {due.kept} {many} that "
+        f"you keep. Keep fewer, {copy} what you keep, or raise memory_limit."
+    )
+
+
+def gone(owner: int) -> RuntimeError:
+    """Return the exception for a closed scheduler, or one of another process.
+
+    Args:
+        owner: The process that made the iterator.
+    """
+    if os.getpid() != owner:
+        return RuntimeError(
+            "This iterator belongs to the process that made it, and this process "
+            "is a fork of that. Make a new iterator here."
+        )
+    return RuntimeError("The iterator was closed while it was waited for.")
+
+
+def occupation(due: _core.NextResult) -> str:
+    """Describe what a worker does while the consumer waits for it."""
+    if due.idle:
+        return "has not begun the next one"
+    return f"works on record {due.record}" if due.record >= 0 else "works on a unit"
+
+
+def death_text(due: _core.NextResult, max_restarts: int, program: Runnable) -> str:
+    """Describe how a worker died, on which record, and what the user can do."""
+    said, status = due.text.strip(), due.wait_status
+    if status is not None and status < 0:  # Unknown.
+        status = None
+    if due.at_start:
+        return (
+            "Worker processes cannot start. The last one said:\n"
+            f"{said or _cause(status)}\n"
+            f"Run with {program.in_this_process} to see the error in this process."
+        )
+    code = ""
+    if status is not None:
+        # Programs look for these words of Grain's error.
+        code = f" with exit code {os.waitstatus_to_exitcode(status)}"
+    where = f" on record {due.record}" if due.record >= 0 else ""
+    text = (
+        f"Worker process was terminated unexpectedly{code}: worker "
+        f"{due.worker} {_cause(status)}{where} of stream {due.stream}, "
+        f"{due.attempts} times in a row (max_restarts={max_restarts}). If it was "
+        "killed for memory, use fewer workers or smaller batches; else "
+        f"{program.replay_hint} computes this output in your own process."
+    )
+    return f"{text}\n{said}" if said else text
+
+
+def _cause(wait_status: int | None) -> str:
+    if wait_status is None:
+        return "died"
+    code = os.waitstatus_to_exitcode(wait_status)
+    if code >= 0:
+        return f"exited with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name} (exit code {code})"
+    except ValueError:
+        return f"was killed by signal {-code} (exit code {code})"

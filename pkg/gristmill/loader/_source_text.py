@@ -1,0 +1,26 @@
+"""The text that states store of a data source."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from gristmill.sources._folder import without_place
+
+
+def text_in_states(given: Any, source: Any) -> str:
+    """Return the text of a source in states, the same as in earlier releases.
+
+    Args:
+        given: The user's argument.
+        source: The source that the loader made of it.
+    """
+    if isinstance(given, (list, tuple, np.ndarray)):
+        return str(type(given))
+    # The `repr` of this node shows elements or paths.  Its module is imported if the
+    # program has made one.
+    nodes = sys.modules.get("gristmill._dataset.nodes.source")
+    is_node = nodes is not None and type(source) is nodes.SourceMapDataset
+    return without_place(f"{source}" if is_node else repr(source))

@@ -1,0 +1,235 @@
+"""Arrays in memory as data sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core
+from gristmill._base.types import Alloc, Int64Array, Rules
+from gristmill.sources._columns import ColumnSource, Gathered, writable_rows
+
+__all__ = ["Columns", "TableSource", "is_table"]
+
+Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
+
+
+class TableSource(ColumnSource):
+    """Serve the rows of an array, or of a dict of equally long arrays.
+
+    A loader that is given such an array or dict makes one of these itself.
+
+    Args:
+        columns: An array of shape ``(N, *S)``, or a dict of such with one ``N``.
+
+    Record ``i`` is ``array[i]``, or the dict of ``{name: array[i]}``.  If an array in
+    memory is read-only, records have copies of its rows, so that all can be written to.
+
+    Raises:
+        TypeError: A column is not an array.
+        ValueError: There is no column, a column has no first axis, or the columns
+            differ in length.
+
+    Example:
+        >>> table = TableSource({"x": np.zeros((3, 2)), "y": np.arange(3)})
+        >>> len(table), table[2]["y"].item()
+        (3, 2)
+    """
+
+    def __init__(self, columns: npt.NDArray[Any] | Columns) -> None:
+        self._single = not isinstance(columns, Mapping)
+        given: Columns = columns if isinstance(columns, Mapping) else {"": columns}
+        self._length = _common_length(given, self._single)
+        # Rows are ordinary arrays with and without workers, even if a file is mapped.
+        self._columns = {
+            name: np.asarray(column) if isinstance(column, np.memmap) else column
+            for name, column in given.items()
+        }
+        self._by_row = {name: writable_rows(column) for name, column in given.items()}
+
+    @property
+    def gathers(self) -> bool:
+        """True if `gather` returns the same as stacking the rows.
+
+        It does not for objects, records and foreign byte orders, which NumPy converts
+        when it stacks rows.  NumPy also makes single strings as wide as the longest
+        string of a batch.
+        """
+        return all(map(_gathers, self._columns.values()))
+
+    @property
+    def contiguous(self) -> bool:
+        """True if the rows of every column follow one another in memory."""
+        return all(c.flags.c_contiguous for c in self._columns.values())
+
+    @property
+    def row_bytes(self) -> int:
+        """The number of bytes of one row of all columns."""
+        return sum(c.nbytes for c in self._columns.values()) // max(1, self._length)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        if self._single:
+            return self._by_row[""][index]
+        return {name: column[index] for name, column in self._by_row.items()}
+
+    def gather(
+        self, rows: Int64Array, alloc: Alloc | None = None, rules: Rules = "plain"
+    ) -> Any:
+        """Return a batch of rows, an array or a dict of arrays.
+
+        Args:
+            rows: Row numbers in [0, len), int64 of shape (B,).
+            alloc: Allocates the arrays of the batch; NumPy does if it is None.
+            rules: "jax" sorts the names of a dict, as stacking rows by jax's rules
+                does; "plain" keeps the table's order.
+
+        Returns:
+            An array of shape ``(B, *S)``, or a dict of them.
+
+        Raises:
+            IndexError: A row is out of range.
+        """
+        if self._single:
+            return _gather(self._columns[""], rows, alloc)
+        return self._each(lambda column: _gather(column, rows, alloc), rules)
+
+    @property
+    def columns_are_rows(self) -> bool:
+        """True if `columns_at` may be called: rows are not single objects."""
+        return super().columns_are_rows and (self.gathers or not self._single)
+
+    def columns_at(self, keys: Int64Array, alloc: Alloc | None = None) -> Any:
+        """Return the columns of several rows, even if some cannot be gathered.
+
+        Args:
+            keys: Row numbers in [0, len), int64 of shape (B,).
+            alloc: Allocates arrays of the batch; NumPy does if it is None.
+
+        Returns:
+            An array of shape ``(B, *S)``, or a dict of them.  A column that NumPy
+            converts when it stacks its leaves is the list of the B leaves.
+
+        Raises:
+            IndexError: A row is out of range.
+        """
+
+        def column_of(column: npt.NDArray[Any]) -> Gathered:
+            if _gathers(column):
+                return _gather(column, keys, alloc)
+            return [column[key] for key in keys.tolist()]
+
+        if self._single:
+            return _gather(self._columns[""], keys, alloc)
+        return {name: column_of(column) for name, column in self._columns.items()}
+
+    def begin_gather(
+        self,
+        rows: Int64Array,
+        pool: _core.Pool,
+        alloc: Alloc | None = None,
+        rules: Rules = "plain",
+    ) -> tuple[Any, list[_core.PendingGather]]:
+        """Begin to `gather` with the threads of a pool; the table is `contiguous`.
+
+        Returns:
+            The batch, and the pending parts.  The batch is filled after the caller has
+            waited for each part.
+        """
+        pending: list[_core.PendingGather] = []
+
+        def begin(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            out = _empty_batch(column, len(rows), alloc)
+            pending.append(_core.PendingGather(pool, column, rows, out))
+            return out
+
+        return self._each(begin, rules), pending
+
+    def _each(
+        self, function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], rules: Rules
+    ) -> Any:
+        if self._single:
+            return function(self._columns[""])
+        names = sorted(self._columns) if rules == "jax" else self._columns
+        return {name: function(self._columns[name]) for name in names}
+
+    def __repr__(self) -> str:
+        if self._single:
+            return f"TableSource({_kind_of(self._columns[''])})"
+        kinds = ", ".join(f"{n!r}: {_kind_of(c)}" for n, c in self._columns.items())
+        return f"TableSource({{{kinds}}})"
+
+
+def is_table(source: Any) -> bool:
+    """Return whether a source is an array, or a dict with arrays, of plain rows."""
+    if isinstance(source, np.ndarray):
+        # Rows of other subclasses mean something that their bytes do not say.
+        return type(source) in (np.ndarray, np.memmap)
+    return type(source) is dict and any(
+        isinstance(column, np.ndarray) for column in source.values()
+    )
+
+
+def _common_length(columns: Columns, single: bool) -> int:
+    if not columns:
+        raise ValueError("data_source is an empty dict. Pass at least one array.")
+    lengths: dict[str, int] = {}
+    for name, column in columns.items():
+        what = "data_source" if single else f"data_source[{name!r}]"
+        if not isinstance(column, np.ndarray):
+            raise TypeError(
+                f"{what} is a {type(column).__name__}, but every value of a dict of"
+                " arrays must be a NumPy array. Convert it with np.asarray."
+            )
+        if column.ndim == 0:
+            raise ValueError(
+                f"{what} has shape (), but needs a first axis to count records by."
+            )
+        lengths[what] = len(column)
+        first, length = next(iter(lengths.items()))
+        if len(column) != length:
+            raise ValueError(
+                f"{what} has {len(column)} rows, but {first} has {length}."
+                " All arrays of a data source must have one length."
+            )
+    return length
+
+
+def _gathers(column: npt.NDArray[Any]) -> bool:
+    return (
+        column.dtype.isnative
+        and not column.dtype.hasobject
+        and column.dtype.names is None
+        and not (column.ndim == 1 and column.dtype.kind in "US")
+    )
+
+
+def _gather(
+    column: npt.NDArray[Any], rows: Int64Array, alloc: Alloc | None
+) -> npt.NDArray[Any]:
+    out = _empty_batch(column, len(rows), alloc)
+    if column.flags.c_contiguous and not column.dtype.hasobject:
+        _core.gather(column, rows, out)
+    else:
+        if rows.size and rows.min() < 0:
+            raise IndexError(f"row {rows.min()} is out of range for {len(column)} rows")
+        np.take(column, rows, axis=0, out=out)
+    return out
+
+
+def _empty_batch(
+    column: npt.NDArray[Any], rows: int, alloc: Alloc | None
+) -> npt.NDArray[Any]:
+    shape = (rows, *column.shape[1:])
+    if alloc is None or column.dtype.hasobject:
+        return np.empty(shape, column.dtype)
+    return alloc(shape, column.dtype)
+
+
+def _kind_of(column: npt.NDArray[Any]) -> str:
+    return f"{column.dtype}[{','.join(map(str, column.shape))}]"
