@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill import batching
+from gristmill import batching, transforms
 from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.block_queue import BlockReading, open_reading
@@ -91,7 +91,12 @@ class NativeStream:
 
     def _open_batches(self, look_ahead: bool) -> NativeBatches | ColumnBatches | None:
         program, level = self._program, self._levels[0]
-        if not program.in_blocks or level.batch is None or level.batch.batch_fn:
+        batch = level.batch
+        if (
+            not program.in_blocks
+            or type(batch) is not transforms.Batch
+            or batch.batch_fn
+        ):
             return None
         calls = [call for _, call, _ in level.steps]
         rules, options = program.rules, program.read_options
@@ -161,8 +166,8 @@ class NativeStream:
         self._pending = None
 
     def start_prefetch(self) -> None:
-        spec = self._levels[0].batch
-        if self._batches is not None and spec is not None:
+        spec: Any = self._levels[0].batch
+        if self._batches is not None:
             self._batches.start(self._consumed, spec.batch_size)
         elif not self._read_natively:
             self._reading.start(self._consumed)
@@ -183,8 +188,7 @@ class NativeStream:
         return elements[0]
 
     def _batch(self, level: int, alloc: Alloc | None) -> Any:
-        spec = self._levels[level].batch
-        assert spec is not None
+        spec: Any = self._levels[level].batch
         if level == 0 and self._batches is not None:
             # Each record gives one element here.
             count = min(spec.batch_size, self._length - self._consumed)

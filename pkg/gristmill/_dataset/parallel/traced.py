@@ -240,15 +240,24 @@ def _batching(batch_fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Tra
     return traced
 
 
-def _bucket(dataset: Any, made: Any) -> Any:
-    length_of = dataset._length_func
-    made._length_func = lambda traced: length_of(traced.element)
+class _TracedBuckets:
+    """Chooses buckets and makes batches of traced elements."""
 
-    def batch(elements: list[Traced], bucket: int) -> Traced:
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+        self.sizes = batches.sizes
+
+    def bucket_of(self, traced: Traced) -> int:
+        bucket: int = self._batches.bucket_of(traced.element)
+        return bucket
+
+    def batch(self, elements: list[Traced], bucket: int) -> Traced:
         plain = [each.element for each in elements]
-        return Traced(dataset._batch(plain, bucket), _joined(elements))
+        return Traced(self._batches.batch(plain, bucket), _joined(elements))
 
-    made._batch = batch
+
+def _bucket(dataset: Any, made: Any) -> Any:
+    made._batches = _TracedBuckets(dataset._batches)
     return made
 
 
