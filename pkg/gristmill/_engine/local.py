@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from gristmill._base.types import Int64Array
+from gristmill._engine.buffered_stream import BufferedStream
 from gristmill._engine.next_output import NextOutput
 from gristmill._engine.record_errors import GiveUp, NoOutput, Tally
 from gristmill._engine.stage_times import REST, StageTimes, each
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Runnable, Stream
 from gristmill._engine.usage import NearUsage
+from gristmill._hot import run as hot_run
 from gristmill._hot.place import as_failure
 
 
@@ -137,6 +139,8 @@ class LocalRun:
     def _open(self, number: int) -> Stream:
         try:
             stream = self._program.open_stream(number)
+            if getattr(stream, "computes_runs", False):
+                stream = BufferedStream(stream)
             stream.seek(self.position.positions[number])
         except StopIteration as error:
             raise as_failure(error, f"opening stream {number}") from error
@@ -158,7 +162,17 @@ class LocalRun:
             return self._held[0]
         if self._times.left:
             return self._computed(stream)
-        return self._times.measured(REST, self._computed, stream)
+        if not isinstance(stream, BufferedStream):
+            return self._times.measured(REST, self._computed, stream)
+        if stream.ready:
+            self._times.left += 1  # Nothing is computed.
+            return stream.next()
+        with self._times.measuring() as measured:
+            began = hot_run.begin()
+            output = stream.next()
+            if hot_run.end(REST, began):
+                measured.outputs += 1 + stream.ready
+        return output
 
     def _computed(self, stream: Stream) -> Any:
         ahead = self._next_output
