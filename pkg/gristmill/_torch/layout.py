@@ -149,8 +149,8 @@ class Saved:
     epoch: int = 0
 
 
-def tell(parts: Iterable[State | None]) -> bool:
-    """Whether workers' states say where their datasets stand."""
+def has_dataset_states(parts: Iterable[State | None]) -> bool:
+    """Return whether workers' states contain states of datasets or their iterators."""
     for part in filter(None, parts):
         fetcher = part[FETCHER_STATE] or {DATASET_ITER_STATE: None}
         if not part[DATASET_STATE] is fetcher[DATASET_ITER_STATE] is None:

@@ -10,13 +10,15 @@ from torch.utils.data import Dataset, Sampler
 
 from gristmill._base.types import T
 from gristmill._torch import layout, private
-from gristmill._torch.layout import State
-from gristmill._torch.loader import DataLoader, check_count
-from gristmill._torch.resume.several import StatefulMultiProcessIterator
-from gristmill._torch.resume.single import (
-    StatefulIterator,
+from gristmill._torch.iterators import LoaderIterator
+from gristmill._torch.iterators.stateful import (
+    StatefulMultiProcessIterator,
     StatefulSingleProcessIterator,
 )
+from gristmill._torch.layout import State
+from gristmill._torch.loader import DataLoader, check_count
+from gristmill._torch.resume.epoch_position import SingleProcessPosition
+from gristmill._torch.resume.workers_position import WorkersPosition
 from gristmill.sources import RandomAccessDataSource
 
 
@@ -154,18 +156,19 @@ class StatefulDataLoader(DataLoader[T]):
         # Whether the iterator was made to be asked for its state, and not given yet.
         self._initial_iter_for_state_dict = False
 
-    def __iter__(self) -> StatefulIterator:
+    def __iter__(self) -> LoaderIterator:
         """The iterator that `state_dict` describes from now on."""
         initial = self._initial_iter_for_state_dict and self._iterator is not None
         self._initial_iter_for_state_dict = False
         if not initial:
             self._begin_epoch()
-        if self._iterator._finished:
-            # It was loaded so, and has brought the samplers to the end of their epoch.
-            with self._iterator.next_epoch():
+        position = self._iterator._position
+        if position.finished:
+            # The loaded epoch was over, and the samplers are at its end.
+            with position.next_epoch():
                 self._begin_epoch()
-                self._iterator.position.state()  # Draws the order.
-        iterator: StatefulIterator = self._iterator
+                self._iterator._position.sampler.state()  # Draws the order.
+        iterator: LoaderIterator = self._iterator
         return iterator
 
     def _begin_epoch(self) -> None:
@@ -212,9 +215,11 @@ class StatefulDataLoader(DataLoader[T]):
         state = self.next_iter_state
         saved = None if state is None else layout.read(state, self)
         if self.num_workers == 0:
-            iterator: Any = StatefulSingleProcessIterator(self, saved)
+            single = SingleProcessPosition(self, saved)
+            iterator: Any = StatefulSingleProcessIterator(self, single)
         else:
             self.check_worker_number_rationality()
-            iterator = StatefulMultiProcessIterator(self, saved)
+            several = WorkersPosition(self, saved)
+            iterator = StatefulMultiProcessIterator(self, several)
         self.next_iter_state = None
         return iterator

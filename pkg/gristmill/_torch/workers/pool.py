@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import io
 import os
-import signal
 import time
 import weakref
 from multiprocessing import connection
@@ -33,10 +32,10 @@ from gristmill._torch.batches.program_pickling import ProgramPickle
 from gristmill._torch.indices import requests
 from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.workers import start_method
+from gristmill._torch.workers.deaths import worker_died
 from gristmill._torch.workers.fetch import Exhausted, FetchProgram, Unsent
 from gristmill._torch.workers.started import StartedProcesses
 from gristmill._workers import nesting
-from gristmill.errors import WorkerDied
 
 # What workers of the launcher find imported.
 _IMPORTED = (
@@ -229,7 +228,7 @@ class WorkerPool:
             case "full":
                 raise remote.too_full(due, "A batch", "batches", "clone")
             case "exited":
-                raise _worker_died(due)
+                raise worker_died(due)
         raise remote.gone(self._owner)
 
     def usage(self) -> NearUsage:
@@ -374,34 +373,3 @@ class _WorkerProcess:
     def _look(self) -> tuple[int, bool, int | None]:
         """Pid of the process, whether it is alive, how it ended."""
         return self._scheduler.processes()[self._worker]
-
-
-def _worker_died(due: _core.NextResult) -> Exception:
-    """Torch's words for a worker that died."""
-    if due.at_start:
-        text = due.text.strip() or "They ended before they began to work."
-        return WorkerDied(
-            f"DataLoader workers cannot start. The last one said:\n{text}\n"
-            "Rerunning with num_workers=0 may give better error trace."
-        )
-    error = WorkerDied(f"DataLoader worker (pid(s) {due.pid}) exited unexpectedly")
-    error.__cause__ = RuntimeError(f"DataLoader worker (pid {due.pid}) {_ending(due)}")
-    return error
-
-
-def _ending(due: _core.NextResult) -> str:
-    status = due.wait_status
-    code = None if status is None else os.waitstatus_to_exitcode(status)
-    if code is None or code >= 0:
-        return (
-            f"exited unexpectedly with exit code {code}. Details are lost due to"
-            " multiprocessing. Rerunning with num_workers=0 may give better error"
-            " trace."
-        )
-    text = f"is killed by signal: {signal.strsignal(-code)}. "
-    if -code == signal.SIGBUS:
-        text += (
-            "It is possible that dataloader's workers are out of shared memory. "
-            "Please try to raise your shared memory limit."
-        )
-    return text

@@ -11,7 +11,6 @@ sampler:
 
 from __future__ import annotations
 
-import collections
 import copy
 import itertools
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ from torch.utils.data import (
 from gristmill._torch import layout, private
 from gristmill._torch.indices import draws
 from gristmill._torch.layout import Saved, State
-from gristmill._torch.workers.pool import Answer
 
 # Within torchdata's states of samplers.
 _SAMPLES = "samples_yielded"
@@ -43,7 +41,7 @@ _KEYS = (layout.INDEX_SAMPLER, layout.SAMPLER_ITER, layout.SAMPLER_YIELDED)
 _GENERATED = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
-class EpochPosition:
+class SamplerPosition:
     """An iteration over an index sampler.
 
     Its items are those of `draws.drawn`.
@@ -57,7 +55,7 @@ class EpochPosition:
     def __init__(
         self, index_sampler: Any, iteration: Iterator[Any], lists: bool = False
     ) -> None:
-        self._index_sampler = index_sampler
+        self.index_sampler = index_sampler
         self._lists = lists
         self._batched = type(index_sampler) is BatchSampler
         # The iterator of a sampler that torch iterates over, if it was made.
@@ -75,7 +73,7 @@ class EpochPosition:
         # A state that still holds, for users' objects that restore themselves later.
         self._loaded: State | None = None
 
-    def __iter__(self) -> EpochPosition:
+    def __iter__(self) -> SamplerPosition:
         return self
 
     def __next__(self) -> Any:
@@ -91,7 +89,7 @@ class EpochPosition:
                 self._samples += len(batch)
         return batch
 
-    def pass_over(self, saved: Saved) -> None:
+    def skip(self, saved: Saved) -> None:
         """Draw what was given after a snapshot, for nobody.
 
         At the end of an epoch the end too, so that a generator, or a sampler that
@@ -131,7 +129,7 @@ class EpochPosition:
         if self._batched:
             # Accelerate corrects the sampler's part; older torchdata has no other.
             both = {**(by_iterator or {}), **(by_sampler or {})}
-            self._samples = both.get(_SAMPLES, count * self._index_sampler.batch_size)
+            self._samples = both.get(_SAMPLES, count * self.index_sampler.batch_size)
             by_sampler, by_iterator = both.get(_SAMPLER), both.get(_ITERATOR)
             count, origin = self._samples, _origin({**both, **(by_iterator or {})})
         if origin is not None and type(self._sampler) in _GENERATED:
@@ -144,7 +142,7 @@ class EpochPosition:
 
     @property
     def _sampler(self) -> Any:
-        return self._index_sampler.sampler if self._batched else self._index_sampler
+        return self.index_sampler.sampler if self._batched else self.index_sampler
 
     def _batch_states(
         self, by_sampler: State | None, by_iterator: State | None
@@ -177,7 +175,7 @@ class EpochPosition:
         first = next(blocks, None)
         blocks = itertools.chain([] if first is None else [first], blocks)
         if self._batched:
-            return draws.batches(blocks, self._index_sampler, self._lists)
+            return draws.batches(blocks, self.index_sampler, self._lists)
         return draws.integers(blocks)
 
     def _begin_plainly(
@@ -195,7 +193,7 @@ class EpochPosition:
             iterator = self._iterator
         if not isinstance(sampler, private.EndlessSampler):
             next(itertools.islice(iterator, count, count), None)
-        return _batched(iterator, self._index_sampler) if self._batched else iterator
+        return _batched(iterator, self.index_sampler) if self._batched else iterator
 
 
 def _generator_of(sampler: Any, origin: torch.Tensor | None) -> torch.Generator | None:
@@ -233,129 +231,3 @@ def _batched(
         return
     while batch := list(itertools.islice(samples, batch_sampler.batch_size)):
         yield batch
-
-
-class Snapshots:
-    """Takes snapshots while batches are asked for and given.
-
-    The index sampler is ahead of what was given: where it stands is noted with each
-    request, and belongs to the snapshot that is taken when the answer is given.
-
-    Args:
-        workers: Each answers in the order in which it was asked.
-        interval: Batches from one snapshot to the next; 0 for none but the first.
-        iterable: Whether the dataset is; some answers then say that it has ended.
-        has_states: Whether workers have states.
-
-    Attributes:
-        latest: The snapshot that a state is made of, without what stays as it is.  The
-            workers' states are pickled as they came, None where they have none.
-        given: Batches until now.
-        last_worker: Who gave the last one.
-        worker_states: The latest that came of each worker.
-    """
-
-    latest: State
-
-    def __init__(
-        self,
-        position: EpochPosition,
-        workers: int,
-        *,
-        interval: int,
-        iterable: bool,
-        has_states: bool,
-    ) -> None:
-        self._position = position
-        self._interval = interval
-        self._iterable = iterable
-        self._has_states = has_states
-        self.worker_states: list[bytes | None] = [None] * workers
-        self.given = 0
-        self.last_worker = workers - 1
-        self._unanswered = 0
-        self._overtaking: Overtaking
-
-    def begin(self) -> None:
-        """Take the first snapshot, before anything is asked for."""
-        main = self._position.state()
-        self._overtaking = Overtaking(len(self.worker_states), main)
-        self._take(main)
-
-    def asked(self, worker: int) -> bool:
-        """Note a request that is about to be sent; whether a state is to come along."""
-        with_state = self._may_be_last_before_snapshot()
-        self._unanswered += 1
-        if self._interval:
-            self._overtaking.asked(worker, self._position.state())
-        return with_state
-
-    def answered(self, answer: Answer) -> None:
-        """Note an answer that is about to be given."""
-        self._unanswered -= 1
-        if answer.state is not None:
-            self.worker_states[answer.worker] = answer.state
-        main = self._overtaking.given(answer.worker) if self._interval else {}
-        if not answer.exhausted:
-            self.given += 1
-            self.last_worker = answer.worker
-            if self._interval and self.given % self._interval == 0:
-                self._take(main)
-
-    def _may_be_last_before_snapshot(self) -> bool:
-        """Whether the next request's answer may be its worker's last until then."""
-        if not self._interval or not self._has_states:
-            return False
-        if self._iterable:
-            before = self.given % self._interval + self._unanswered
-        else:
-            before = (self.given + self._unanswered) % self._interval
-        return before + len(self.worker_states) >= self._interval
-
-    def _take(self, main: State) -> None:
-        self.latest = {
-            layout.SNAPSHOT_STEP: self.given,
-            layout.LAST_WORKER: self.last_worker,
-            layout.MAIN_SNAPSHOT: main,
-            layout.WORKER_SNAPSHOTS: tuple(self.worker_states),
-        }
-
-
-class Overtaking:
-    """Which batches were given, where they are not given in order.
-
-    A state is that of the index sampler before the oldest batch that is under way, and
-    the numbers of those behind it that were given already.
-
-    Args:
-        workers: How many there are.
-        start: Where the index sampler stands, see `position`.
-    """
-
-    def __init__(self, workers: int, start: State) -> None:
-        self._latest = start
-        # By the batch's number: where the index sampler stood before it.
-        self._under_way: dict[int, State] = {}
-        self._asked: list[collections.deque[int]] = [
-            collections.deque() for _ in range(workers)
-        ]
-        self._given: set[int] = set()
-
-    def asked(self, worker: int, after: State) -> None:
-        """Note that a worker was asked for a batch, and where the sampler is then."""
-        number = after[layout.SAMPLER_YIELDED] - 1
-        self._under_way[number] = self._latest
-        self._asked[worker].append(number)
-        self._latest = after
-
-    def given(self, worker: int) -> State:
-        """Note that a worker's oldest batch is given; the state after that."""
-        number = self._asked[worker].popleft()
-        del self._under_way[number]
-        self._given.add(number)
-        main = next(iter(self._under_way.values()), self._latest)
-        first = main[layout.SAMPLER_YIELDED]
-        self._given = {number for number in self._given if number >= first}
-        ahead = {number - first for number in self._given}
-        ahead.update(main.get(layout.GIVEN_AHEAD, ()))
-        return {**main, layout.GIVEN_AHEAD: sorted(ahead)} if ahead else main
