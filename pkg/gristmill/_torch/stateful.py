@@ -10,10 +10,10 @@ from torch.utils.data import Dataset, Sampler
 
 from gristmill._base.types import T
 from gristmill._torch import layout, private
-from gristmill._torch.iterators import LoaderIterator
-from gristmill._torch.iterators.stateful import (
-    StatefulMultiProcessIterator,
-    StatefulSingleProcessIterator,
+from gristmill._torch.iterators import (
+    LoaderIterator,
+    MultiProcessIterator,
+    SingleProcessIterator,
 )
 from gristmill._torch.layout import State
 from gristmill._torch.loader import DataLoader, check_count
@@ -220,11 +220,30 @@ class StatefulDataLoader(DataLoader[T]):
         state = self.next_iter_state
         saved = None if state is None else layout.read(state, self)
         if self.num_workers == 0:
-            single = SingleProcessPosition(self, saved)
-            iterator: Any = StatefulSingleProcessIterator(self, single)
+            position = SingleProcessPosition(self, saved)
+            iterator: Any = StatefulSingleProcessIterator(self, position)
         else:
             self.check_worker_number_rationality()
-            several = WorkersPosition(self, saved)
-            iterator = StatefulMultiProcessIterator(self, several)
+            iterator = StatefulMultiProcessIterator(self, WorkersPosition(self, saved))
         self.next_iter_state = None
         return iterator
+
+
+class StatefulSingleProcessIterator(SingleProcessIterator):
+    """Computes batches in the calling thread, and returns its state."""
+
+    _position: SingleProcessPosition
+
+    def state_dict(self) -> State:
+        """Return the iterator's state in torchdata's layout."""
+        return self._position.state(self)
+
+
+class StatefulMultiProcessIterator(MultiProcessIterator):
+    """Yields batches that worker processes compute, and returns its state."""
+
+    _position: WorkersPosition
+
+    def state_dict(self) -> State:
+        """Return the iterator's state in torchdata's layout."""
+        return self._position.state(self, None if self._shutdown else self._ask_each)

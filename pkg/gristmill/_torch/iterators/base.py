@@ -61,14 +61,11 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
 
     def _draw_natively(self) -> None:
         """Draw indices in blocks, in an epoch that torch's own functions have begun."""
-        base_is_own, position = private.is_base_own(), self._position
-        if position is None:
+        base_is_own = private.is_base_own()
+        if self._position is None:
             indices = self._drawn(base_is_own)
         else:
-            position.restore_seeds(self)
-            indices = position.iterate_sampler(
-                self._index_sampler, self._sampler_iter, self._lists
-            )
+            indices = self._position.iterate_sampler(self)
         if indices is None:
             self._indices = self._listed = self._sampler_iter
         else:

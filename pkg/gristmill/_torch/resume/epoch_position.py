@@ -17,9 +17,9 @@ from gristmill._torch.resume.sampler_position import SamplerPosition
 class EpochPosition:
     """The position of one epoch, which the epoch's iterator reports its progress to.
 
-    The iterator calls `begin_epoch`, `restore_seeds` and `iterate_sampler` while it is
-    constructed, then `begin` of the subclass, and `finish` at the end of the epoch.
-    Each epoch has its own position.
+    The iterator calls `begin_epoch` and `iterate_sampler` while it is constructed, then
+    `begin` of the subclass, and `finish` at the end of the epoch.  Each epoch has its
+    own position.
 
     Resuming an epoch draws no random numbers from the loader's generator, because the
     state contains the numbers that the epoch drew at its beginning.
@@ -34,6 +34,8 @@ class EpochPosition:
     """
 
     sampler: SamplerPosition
+    # Whether the iterator computes the epoch again from its beginning.
+    _replays = False
 
     def __init__(self, loader: Any, saved: Saved | None) -> None:
         self._saved = saved
@@ -71,12 +73,13 @@ class EpochPosition:
         if base_seed is not None:
             iterator._base_seed = base_seed
 
-    def iterate_sampler(
-        self, index_sampler: Any, iteration: Iterator[Any], lists: bool
-    ) -> SamplerPosition:
-        """Return an iterator over the rest of the epoch; see `SamplerPosition`."""
-        self.sampler = SamplerPosition(index_sampler, iteration, lists)
-        if self._saved is not None:
+    def iterate_sampler(self, iterator: Any) -> SamplerPosition:
+        """Return the iterator over the sampler that torch's iterator draws from."""
+        self.restore_seeds(iterator)
+        self.sampler = SamplerPosition(
+            iterator._index_sampler, iterator._sampler_iter, iterator._lists
+        )
+        if self._saved is not None and not self._replays:
             self.sampler.restore(self._saved.main)
         return self.sampler
 

@@ -61,7 +61,7 @@ class WorkersPosition(EpochPosition):
             and self.has_states
             and (self._iterable or self._in_order)
         )
-        # Whether workers begin again at the first batch.
+        # An iterable dataset without states is read again.
         self._replays = (
             self._recomputes
             and self._iterable
@@ -105,19 +105,13 @@ class WorkersPosition(EpochPosition):
             return self._saved.parts
         return [None] * self._workers
 
-    def iterate_sampler(
-        self, index_sampler: Any, iteration: Iterator[Any], lists: bool
-    ) -> SamplerPosition:
-        """Return an iterator over the batches that workers compute."""
-        saved = self._saved
-        if saved is None or self._replays:
-            self.sampler = SamplerPosition(index_sampler, iteration, lists)
-            return self.sampler
-        super().iterate_sampler(index_sampler, iteration, lists)
-        if not self._iterable and not self._recomputes:
-            self.sampler.skip(saved)
+    def iterate_sampler(self, iterator: Any) -> SamplerPosition:
+        """Return the iterator over the batches that are requested from workers."""
+        sampler, saved = super().iterate_sampler(iterator), self._saved
+        if saved is not None and not self._iterable and not self._recomputes:
+            sampler.skip(saved)
             self.given += saved.later_steps
-        return self.sampler
+        return sampler
 
     def begin(self, ask_each: AskEach, beginning: Any) -> None:
         """Restore workers' generators, and take a snapshot before the first request.
