@@ -225,7 +225,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
 
     def _ask_for_all(self, pool: ChangingPool, sent: int = 0) -> None:
         """Begin an epoch, and send its first requests after the `sent` early ones."""
-        position, window = self._position, None if self._in_order else self._window
+        position, window = self._position, 0 if self._in_order else self._window
         if position is not None:
             try:
                 position.begin(self._ask_each, pool.beginning())

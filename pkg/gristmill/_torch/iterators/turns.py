@@ -6,20 +6,20 @@ import itertools
 
 
 class WorkerTurns:
-    """Deals requests to the workers of an epoch in turn.
+    """Assigns requests to the workers of an epoch in turn.
 
     Args:
         workers: The number of workers.
         first: The worker that computes the first batch.
         window: The requests that may be unanswered in all, if batches are delivered out
-            of order.  Each worker then has room for its share.  None delivers them in
-            order: batch k is computed by the k-th active worker.
+            of order.  Each worker then has room for its share.  0 if batches are
+            delivered in order: batch k is computed by the k-th active worker.
 
     Attributes:
         unanswered: The number of unanswered requests of each worker.
     """
 
-    def __init__(self, workers: int, first: int = 0, window: int | None = None) -> None:
+    def __init__(self, workers: int, first: int = 0, window: int = 0) -> None:
         self.unanswered = [0] * workers
         self._active = [True] * workers
         self._window = window
@@ -29,18 +29,15 @@ class WorkerTurns:
         """Return the worker whose turn it is, None if no worker takes a request."""
         for _ in self._active:
             worker = next(self._cycle)
-            if self._active[worker] and (
-                self._window is None or self._has_room(worker)
-            ):
+            if self._active[worker] and (not self._window or self._has_room(worker)):
                 return worker
         return None
 
     def end(self, worker: int) -> None:
-        """Stop dealing requests to a worker whose dataset is exhausted."""
+        """Stop assigning requests to a worker whose dataset is exhausted."""
         self._active[worker] = False
 
     def _has_room(self, worker: int) -> bool:
         # Together the workers have room for the window.  Otherwise an index that was
         # drawn would be lost.
-        window: int = self._window or 0
-        return self.unanswered[worker] < -(-window // sum(self._active))
+        return self.unanswered[worker] < -(-self._window // sum(self._active))

@@ -53,7 +53,7 @@ class WorkersPosition(EpochPosition):
             self._interval = 1
         self.has_states = self._iterable or layout.is_stateful(loader.dataset)
         self._may_fail_first = loader.worker_init_fn is not None
-        # The loader begins another epoch, with other workers.
+        # After a finished epoch the loader begins another one with other workers.
         self.needs_workers = not self.finished or self._persistent
         # Whether workers compute the batches after the loaded snapshot again.
         self._recomputes = (
