@@ -22,7 +22,7 @@ ROOMS = """
     _dataset/model _dataset/nodes _dataset/parallel _dataset experimental
     _ray _observe loader _convert _peers
     _torch/private _torch/epochs _torch/indices _torch/layout _torch/batches
-    _torch/device _torch/workers _torch/iterators _torch/resume _torch/loader
+    _torch/device _torch/workers _torch/resume _torch/iterators _torch/loader
     _torch/stateful _torch/trainers _torch torch
     jax python beam _cli ray __main__
 """.split()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, RandomSampler, get_worker_info
 
 from gristmill._torch.indices.draws import as_list
-from gristmill._torch.resume.position import EpochPosition, Overtaking
+from gristmill._torch.resume.sampler_position import SamplerPosition
+from gristmill._torch.resume.workers_position import PendingRequests
 from gristmill.torch import StatefulDataLoader
 from support.forked import of_workers
 from support.waiting import wait_for
@@ -118,7 +119,7 @@ def test_the_next_epoch_is_whole(tmp_path):
 
 def going_on(kind, state=None):
     sampler = KINDS[kind]()
-    position = EpochPosition(sampler, iter(sampler))
+    position = SamplerPosition(sampler, iter(sampler))
     if state is not None:
         position.restore(state)
     return position
@@ -132,16 +133,16 @@ def test_any_order_of_answers(kind, data):
     for _ in range(3):
         position = going_on(kind, state)
         state = position.state()
-        overtaking = Overtaking(2, state)
+        pending = PendingRequests(2, state)
         under_way = [[], []]
         for worker in data.draw(st.lists(st.sampled_from([0, 1, 2, 3]), max_size=12)):
             if worker < 2:
                 for batch in as_lists(itertools.islice(position, 1)):
                     under_way[worker].append(batch)
-                    overtaking.asked(worker, position.state())
+                    pending.add(worker, position.state())
             elif under_way[worker - 2]:
                 left.remove(under_way[worker - 2].pop(0))
-                state = overtaking.given(worker - 2)
+                state = pending.remove_oldest(worker - 2)
         assert as_lists(going_on(kind, state)) == left
 
 

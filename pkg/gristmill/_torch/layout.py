@@ -2,7 +2,8 @@
 
 A state is a plain dict.  Without workers:
 
-    _index_sampler_state, _sampler_iter_state, _sampler_iter_yielded   (see `position`)
+    _index_sampler_state, _sampler_iter_state, _sampler_iter_yielded
+        (see `resume/sampler_position.py`)
     _num_yielded, _IterableDataset_len_called, _shared_seed,
     fetcher_state: None or {dataset_iter_state, fetcher_ended}, dataset_state,
     _iterator_finished
@@ -16,19 +17,19 @@ With workers, where a snapshot may be some batches old:
         _worker_snapshots: {worker_0: {worker_id, dataset_state, fetcher_state}, ...}
     _steps_since_snapshot, _iterator_finished
 
-Torchdata's loader passes over what we add.  After the first epoch:
+Gristmill adds keys, which torchdata's loader ignores.  After the first epoch:
 
     _epoch: its number, from which random steps of Gristmill's datasets draw
 
-With the index sampler's three keys:
+Next to the index sampler's three keys, if batches are not delivered in order:
 
-    _given_ahead: numbers of batches that were given before that with number 0, which is
-        the next one of the sampler; where batches are not given in order
+    _given_ahead: numbers of batches that were delivered before batch 0, which is the
+        sampler's next batch
 
-and at the end of an epoch:
+At the end of an epoch:
 
-    _generators: from which the next epoch is drawn, in hexadecimal digits: torch's
-        default generator, and the loader's if it has one
+    _generators: the states, in hexadecimal digits, from which the next epoch is drawn:
+        torch's default generator, and the loader's if it has one
     _worker_generators: of persistent workers, a list of `generator_states`
 """
 
@@ -73,12 +74,12 @@ WORKER_GENERATORS = "_worker_generators"
 
 
 def is_stateful(part: Any) -> bool:
-    """Whether a user's object can be saved and restored, as torchdata asks for it."""
+    """Return whether a user's object has torchdata's methods to save and restore it."""
     return hasattr(part, "state_dict") and hasattr(part, "load_state_dict")
 
 
 def state_of(part: Any) -> State | None:
-    """The state of a user's object, None where it is not Stateful."""
+    """Return the state of a user's object, None if it is not stateful."""
     if not is_stateful(part):
         return None
     state: State = part.state_dict()
@@ -86,7 +87,7 @@ def state_of(part: Any) -> State | None:
 
 
 def restore(part: Any, state: State | None) -> bool:
-    """Give a user's object its state, if it is Stateful; whether that was done."""
+    """Restore a user's object if it is stateful, and return whether it was restored."""
     if state is None or not is_stateful(part):
         return False
     part.load_state_dict(state)
@@ -94,7 +95,7 @@ def restore(part: Any, state: State | None) -> bool:
 
 
 def copied(state: State) -> State:
-    """A state whose own parts may be written to."""
+    """Return a copy of a state whose own parts may be written to."""
     return {
         key: dict(part) if isinstance(part, dict) else part
         for key, part in state.items()
@@ -102,9 +103,9 @@ def copied(state: State) -> State:
 
 
 def dataset_states(dataset: Any, fetcher: Any) -> State:
-    """The states of a dataset and of its iteration by one of torch's fetchers.
+    """Return the states of a dataset and of its iteration by one of torch's fetchers.
 
-    A dataset that is its own iterator is asked once, as the iterator.
+    The state of a dataset that is its own iterator is that of the iterator.
     """
     iteration = getattr(fetcher, "dataset_iter", None)
     if iteration is None:
@@ -119,22 +120,22 @@ def dataset_states(dataset: Any, fetcher: Any) -> State:
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
-    """A state that a loader is to go on from.
+    """A state that a loader resumes from.
 
     Attributes:
-        main: Where the index sampler stood, and what else the parent keeps.
-        step: Batches given until then.
+        main: The position in the index sampler, and the seeds of torch's iterator.
+        step: The number of batches delivered before the snapshot.
         finished: Whether the epoch was over.
-        parts: The states of the dataset and its iteration, of each worker, or the one
+        parts: The states of the dataset and its iteration: one for each worker, or one
             of a loader without workers.
         generators: The states of torch's default generator, and of the loader's if it
             has one, from which the next epoch is drawn; empty in the middle of one.
-        worker_generators: Of persistent workers, from which the next epoch's samples
-            are drawn; empty in the middle of an epoch.
-        later_steps: Batches given after `step`.
-        workers: How many workers there were.
-        last_worker: Whose batch was the last.
-        epoch: See `gristmill._torch.epochs`; 0 in states that do not say it.
+        worker_generators: The states of persistent workers' generators, from which the
+            next epoch's samples are drawn; empty in the middle of an epoch.
+        later_steps: The number of batches delivered after the snapshot.
+        workers: The number of workers.
+        last_worker: The worker that computed the last batch.
+        epoch: See `gristmill._torch.epochs`; 0 if the state does not contain it.
     """
 
     main: State
@@ -149,8 +150,8 @@ class Saved:
     epoch: int = 0
 
 
-def tell(parts: Iterable[State | None]) -> bool:
-    """Whether workers' states say where their datasets stand."""
+def has_dataset_states(parts: Iterable[State | None]) -> bool:
+    """Return whether workers' states contain states of datasets or their iterators."""
     for part in filter(None, parts):
         fetcher = part[FETCHER_STATE] or {DATASET_ITER_STATE: None}
         if not part[DATASET_STATE] is fetcher[DATASET_ITER_STATE] is None:
@@ -159,11 +160,11 @@ def tell(parts: Iterable[State | None]) -> bool:
 
 
 def read(state: Mapping[str, Any], loader: Any) -> Saved:
-    """What `loader` is to go on from.
+    """Return a state in the form that `loader` resumes from.
 
     Raises:
-        AssertionError: `state` is of a loader of another kind, or of one with other
-            workers whose dataset's states cannot be divided among those of `loader`.
+        AssertionError: `state` is of a loader of another kind, or of one with another
+            number of workers, each with a state of the dataset.
     """
     workers = loader.num_workers
     map_style = loader._dataset_kind == private.DatasetKind.Map
@@ -212,17 +213,17 @@ def _saved(state: Mapping[str, Any]) -> Saved:
 
 
 def digits(state: torch.Tensor) -> str:
-    """The state of a generator of torch's as hexadecimal digits."""
+    """Return the state of one of torch's generators as hexadecimal digits."""
     return bytes(state.numpy()).hex()
 
 
 def from_digits(found: str) -> torch.Tensor:
-    """The state of which `digits` made digits."""
+    """Return the state that `digits` has converted."""
     return torch.frombuffer(bytearray.fromhex(found), dtype=torch.uint8)
 
 
 def generator_states() -> State:
-    """Where this process's torch, Python and NumPy draw from; may pass through JSON."""
+    """Return the states of torch's, Python's and NumPy's generators, fit for JSON."""
     name, keys, *rest = np.random.get_state()  # noqa: NPY002 (users draw from it)
     return {
         "torch": digits(torch.get_rng_state()),
@@ -232,7 +233,7 @@ def generator_states() -> State:
 
 
 def restore_generators(found: State) -> None:
-    """Let them draw from where `generator_states` has found them."""
+    """Restore the states that `generator_states` has returned."""
     torch.set_rng_state(from_digits(found["torch"]))
     version, numbers, gauss = found["random"]
     random.setstate((version, tuple(numbers), gauss))

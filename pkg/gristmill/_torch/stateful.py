@@ -1,4 +1,4 @@
-"""A loader that says where it stands and goes on from there."""
+"""A loader that saves its position and resumes from it."""
 
 from __future__ import annotations
 
@@ -10,78 +10,84 @@ from torch.utils.data import Dataset, Sampler
 
 from gristmill._base.types import T
 from gristmill._torch import layout, private
+from gristmill._torch.iterators import (
+    LoaderIterator,
+    MultiProcessIterator,
+    SingleProcessIterator,
+)
 from gristmill._torch.layout import State
 from gristmill._torch.loader import DataLoader, check_count
-from gristmill._torch.resume.several import StatefulMultiProcessIterator
-from gristmill._torch.resume.single import (
-    StatefulIterator,
-    StatefulSingleProcessIterator,
-)
+from gristmill._torch.resume.epoch_position import SingleProcessPosition
+from gristmill._torch.resume.workers_position import WorkersPosition
 from gristmill.sources import RandomAccessDataSource
 
 
 class StatefulDataLoader(DataLoader[T]):
     """A `DataLoader` that is saved and restored in the middle of an epoch.
 
-    The protocol and the layout of a state are those of torchdata's loader of this name:
-    either loads what the other has saved.  `state_dict` describes the latest iterator,
-    after the last batch that it gave; `load_state_dict` acts on the next ``iter()``.
+    The protocol and the layout of a state are those of torchdata's loader of this name.
+    Either loader resumes from a state of the other.  `state_dict` describes the latest
+    iterator, after the last batch that it delivered.  `load_state_dict` takes effect at
+    the next ``iter()``.
 
     A user's object is saved if it has ``state_dict`` and ``load_state_dict``: the
     dataset (in each worker its copy), the iterator of an iterable dataset, the sampler
-    or batch sampler and its iterator.  They are restored in this order: the dataset,
-    its iterator.  An iterable dataset without them is read again up to the place where
-    it stood.  Other samplers need neither: an epoch that torch's samplers drew at
-    random is drawn again from the state of its generator, no sample is read for it.
+    or batch sampler, and its iterator.  The dataset is restored before its iterator.
+    An iterable dataset without these methods is read again up to its position.
+    Samplers do not need them.  An epoch that torch's samplers drew at random is drawn
+    again from the state of its generator, without reading a sample.
 
-    What differs from torchdata's loader, for the better or knowingly:
+    Differences from torchdata's loader, all intended:
 
-    * The samplers are torch's own, and so are the epochs that they draw: an epoch
-      begun by torchdata's loader is finished alike, the next one is torch's.
-    * To go on with an epoch draws no random numbers.  Whoever restores torch's
-      generator too gets the epochs after it as if there had been no break.
-    * A state taken at the end of an epoch leads to the one that would have come next,
-      drawn by samplers and workers alike, whatever torch's generator is by then.
-    * A state of a map-style dataset is good for any number of workers, 0 included,
-      unless the dataset has a state of its own.
-    * An error in a batch counts as a step: what was raised is not raised again.
+    * The samplers, and the epochs that they draw, are torch's own.  An epoch begun by
+      torchdata's loader is finished as torchdata would; the next one is torch's.
+    * Resuming an epoch draws no random numbers.  If the program restores torch's
+      generator, too, the later epochs are those of a run without interruption.
+    * A state taken at the end of an epoch leads to the epoch that would have followed,
+      in samplers and workers, for any later state of torch's generator.
+    * A state of a map-style dataset fits any number of workers, including 0, unless the
+      dataset has its own state.
+    * An error in a batch counts as a step, and is not raised again.
 
-    Workers' generators are seeded again when an epoch goes on in the middle.  A worker
-    that takes the place of a dead one (`max_restarts`) reads an iterable dataset again
-    from where the epoch began or went on; a map-style dataset with a state begins with
-    the one it had there.
+    Workers' generators are seeded again when an epoch is resumed in the middle.  A
+    worker that replaces a dead one (`max_restarts`) reads an iterable dataset again
+    from the position where the epoch began or was resumed.  A map-style dataset with a
+    state begins with its state there.
 
     Args:
         dataset: Map-style (``__getitem__``) or an `IterableDataset`.
-        batch_size: See `DataLoader`, as for all others but the last.
-        shuffle: See there.
-        sampler: See there.
-        batch_sampler: See there.
-        num_workers: See there.
-        collate_fn: See there.
-        pin_memory: See there.
-        drop_last: See there.
-        timeout: See there.
-        worker_init_fn: See there; its errors are raised by ``iter()``.
-        multiprocessing_context: See there.
-        generator: See there.
-        prefetch_factor: See there.
-        persistent_workers: See there.
-        pin_memory_device: See there.
-        in_order: See there; with False the state of an iterable dataset that has none
-            of its own may lead to other batches.
-        max_restarts: See there.
-        reorder_window: See there.
-        memory_limit: See there.
-        snapshot_every_n_steps: With workers, a state is taken after every so many
-            batches; one that is asked for in between counts the batches since, which
-            are passed over when it is loaded.  More than 1 saves time where states of
-            datasets are large.  None or 0 takes one at the beginning only.
+        batch_size: Samples per batch; None yields single samples.
+        shuffle: Draw the indices by a `RandomSampler`.
+        sampler: Yields the indices, instead of `shuffle`.
+        batch_sampler: Yields lists of indices, instead of the other four arguments.
+        num_workers: Worker processes; 0 computes in the calling thread.
+        collate_fn: Makes a batch of a list of samples; by default `default_collate`.
+        pin_memory: Copy batches into memory from which an accelerator copies fast.
+        drop_last: Leave out a last batch that is not full.
+        timeout: Seconds to wait for a batch from workers; 0 waits forever.
+        worker_init_fn: Called first in each worker, with its number; ``iter()`` raises
+            its errors.
+        multiprocessing_context: The start method of workers, see `DataLoader`.
+        generator: Draws the workers' base seed and the `RandomSampler`'s indices.
+        prefetch_factor: Batches that each worker may be ahead; 2 by default.
+        persistent_workers: Keep the workers from one epoch to the next.
+        pin_memory_device: Deprecated by torch, which ignores it.
+        in_order: Deliver the batches in the order of the indices.  With False the state
+            of an iterable dataset without its own state may lead to other batches.
+        max_restarts: The number of times that a batch which killed its worker is tried
+            again by a new worker.
+        reorder_window: Batches that may be unfinished or waiting for their turn, see
+            `DataLoader`.
+        memory_limit: Bytes of shared memory that batches may take, see `DataLoader`.
+        snapshot_every_n_steps: With workers, a snapshot is taken after this number of
+            batches.  A state between snapshots counts the batches since, which are
+            skipped when it is loaded.  More than 1 saves time if states of datasets are
+            large.  None or 0 takes one at the beginning only.
 
     Raises:
         ValueError: An argument is out of range, or contradicts another.
         TypeError: An argument has the wrong type.
-        RuntimeError: In this version of torch no loader can be ours.
+        RuntimeError: This version of torch is not supported.
 
     Example:
         >>> loader = StatefulDataLoader(range(6), batch_size=2)
@@ -151,21 +157,22 @@ class StatefulDataLoader(DataLoader[T]):
             check_count("snapshot_every_n_steps", snapshot_every_n_steps, 0, workers=1)
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.next_iter_state = None
-        # Whether the iterator was made to be asked for its state, and not given yet.
+        # Whether `state_dict` made the iterator, and ``iter()`` has not returned it.
         self._initial_iter_for_state_dict = False
 
-    def __iter__(self) -> StatefulIterator:
-        """The iterator that `state_dict` describes from now on."""
+    def __iter__(self) -> LoaderIterator:
+        """Return an iterator, which `state_dict` describes from now on."""
         initial = self._initial_iter_for_state_dict and self._iterator is not None
         self._initial_iter_for_state_dict = False
         if not initial:
             self._begin_epoch()
-        if self._iterator._finished:
-            # It was loaded so, and has brought the samplers to the end of their epoch.
-            with self._iterator.next_epoch():
+        position = self._iterator._position
+        if position.finished:
+            # The loaded epoch was over, and the samplers are at its end.
+            with position.next_epoch():
                 self._begin_epoch()
-                self._iterator.position.state()  # Draws the order.
-        iterator: StatefulIterator = self._iterator
+                self._iterator._position.sampler.state()  # Draws the order.
+        iterator: LoaderIterator = self._iterator
         return iterator
 
     def _begin_epoch(self) -> None:
@@ -175,18 +182,19 @@ class StatefulDataLoader(DataLoader[T]):
             self._iterator = self._get_iterator()
 
     def state_dict(self) -> State:
-        """Where the latest iterator stands, after the last batch that it gave.
+        """Return the state of the latest iterator after the last delivered batch.
 
-        Before there is one it is made, with its workers; the next ``iter()`` gives it.
+        If there is no iterator it is made, with its workers, and the next ``iter()``
+        returns it.
 
         Returns:
-            A dict, free to be changed.  It may pass through JSON if the states of the
-            user's objects may, but for a random sampler's generator, a tensor, which
-            is taken back as a list, too.  The states of samplers and, without workers,
-            of datasets are the very objects that they gave.
+            A dict, which the caller may change.  It can be converted to JSON if the
+            states of the user's objects can, except for the state of a random sampler's
+            generator.  That is a tensor, and is loaded from a list, too.  The states of
+            samplers and, without workers, of datasets are not copied.
 
         Raises:
-            Exception: What making the iterator raised.
+            Exception: The iterator could not be made.
         """
         if self._iterator is None:
             self._iterator = self._get_iterator()
@@ -195,11 +203,11 @@ class StatefulDataLoader(DataLoader[T]):
         return state
 
     def load_state_dict(self, state_dict: State) -> None:
-        """Let the next ``iter()`` go on from where `state_dict` was taken.
+        """Resume from `state_dict` at the next ``iter()``.
 
         Args:
-            state_dict: Of this loader or torchdata's.  ``{}`` begins a new epoch; a
-                state that was taken at the end of one begins the next.
+            state_dict: A state of this loader or torchdata's.  ``{}`` begins a new
+                epoch.  A state that was taken at the end of an epoch begins the next.
 
         The next ``iter()`` raises AssertionError for a state that does not fit this
         loader's kind of dataset or number of workers.
@@ -212,9 +220,30 @@ class StatefulDataLoader(DataLoader[T]):
         state = self.next_iter_state
         saved = None if state is None else layout.read(state, self)
         if self.num_workers == 0:
-            iterator: Any = StatefulSingleProcessIterator(self, saved)
+            position = SingleProcessPosition(self, saved)
+            iterator: Any = StatefulSingleProcessIterator(self, position)
         else:
             self.check_worker_number_rationality()
-            iterator = StatefulMultiProcessIterator(self, saved)
+            iterator = StatefulMultiProcessIterator(self, WorkersPosition(self, saved))
         self.next_iter_state = None
         return iterator
+
+
+class StatefulSingleProcessIterator(SingleProcessIterator):
+    """Computes batches in the calling thread, and returns its state."""
+
+    _position: SingleProcessPosition
+
+    def state_dict(self) -> State:
+        """Return the iterator's state in torchdata's layout."""
+        return self._position.state(self)
+
+
+class StatefulMultiProcessIterator(MultiProcessIterator):
+    """Yields batches that worker processes compute, and returns its state."""
+
+    _position: WorkersPosition
+
+    def state_dict(self) -> State:
+        """Return the iterator's state in torchdata's layout."""
+        return self._position.state(self, None if self._shutdown else self._ask_each)

@@ -1,4 +1,4 @@
-"""What iterators over a torch loader do around each batch."""
+"""The base of the iterators over a torch loader, with the work around each batch."""
 
 from __future__ import annotations
 
@@ -16,32 +16,37 @@ from gristmill._torch.workers.trial import TorchTrial, copy_of
 
 if TYPE_CHECKING:
     from gristmill._base.report import Report
+    from gristmill._torch.resume.epoch_position import EpochPosition
 
 
 class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
-    """A base of our iterators over a loader, which comes before torch's own.
+    """The base of Gristmill's iterators over a loader, which precedes torch's own base.
 
-    Torch opens a profiler range around each batch, which costs more than many a
-    batch; here that is done while a profiler runs.  `_next_data` computes a batch.
+    Torch opens a profiler range around each batch, which takes longer than many
+    batches.  This class does it only while a profiler runs.  `_next_data` computes a
+    batch.
 
-    Libraries replace functions of torch's base class, or move its `_sampler_iter` on.
-    Their functions are called, and what they do to the iterator holds.
+    Libraries replace functions of torch's base class, or advance its `_sampler_iter`.
+    Their functions are called, and their changes to the iterator take effect.
     """
 
-    # Torch's errors have no notes, and tests of users may match all of their text.
+    # Torch's errors have no notes, and users' tests may match their whole text.
     _CUT_IS_NOTED: ClassVar[bool] = False
-    # Returns an iterator over a loader; set by the package, which imports this file.
+    # Returns an iterator over a loader.  The package sets it, because it imports this
+    # file.
     _iterate: ClassVar[Callable[[Any], LoaderIterator]]
+    # The position of the epoch, None unless the loader is stateful.
+    _position: EpochPosition | None = None
     # Whether all batches of indices are lists, and none is a `Drawn`.
     _lists = False
-    # What the sampler gives.
+    # The items of the sampler.
     _indices: Iterator[Any]
-    # The `_sampler_iter` that stands for `_indices`, and gives only lists; None where
-    # somebody has replaced torch's functions.
+    # The `_sampler_iter` that yields the items of `_indices`, only as lists.  None if
+    # another library has replaced torch's functions.
     _listed: Iterator[Any] | None
 
     def _start(self, loader: Any, torch_class: type) -> None:
-        """Complete what torch's base class has set up; profiles name `torch_class`."""
+        """Finish the setup of torch's base class; profiles name `torch_class`."""
         self._profile_name = f"enumerate(DataLoader)#{torch_class.__name__}.__next__"
         warn_of_no_output(self._index_sampler)
         # A copy, since a loader with persistent workers keeps its iterator.
@@ -49,20 +54,25 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         self._watch = Watch(self, monitoring.record_get_next, rests=True)
 
     def _begin_epoch(self, loader: Any) -> int:
-        """Count an iteration, which begins; returns its epoch."""
-        return epochs.begin(loader)
+        """Count an iteration over the loader, and return its epoch."""
+        if self._position is None:
+            return epochs.begin(loader)
+        return self._position.begin_epoch(loader)
 
     def _draw_natively(self) -> None:
-        """Draw blocks in an epoch that torch's own functions have begun."""
+        """Draw indices in blocks, in an epoch that torch's own functions have begun."""
         base_is_own = private.is_base_own()
-        indices = self._drawn(base_is_own)
+        if self._position is None:
+            indices = self._drawn(base_is_own)
+        else:
+            indices = self._position.iterate_sampler(self)
         if indices is None:
             self._indices = self._listed = self._sampler_iter
         else:
             self._draw_from(indices)
         if not base_is_own:
             self._listed = None
-        # Torch warns of a dataset that gives more than its length.
+        # Torch warns if a dataset yields more samples than its length.
         counted = (
             self._dataset_kind == private.DatasetKind.Iterable
             and self._IterableDataset_len_called is not None
@@ -70,7 +80,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         self._steps_plainly = base_is_own and not counted
 
     def _drawn(self, base_is_own: bool) -> Iterator[Any] | None:
-        """Return what takes the place of `_sampler_iter`, None if nothing can."""
+        """Return a replacement for `_sampler_iter`, None if there is none."""
         indices = drawn(self._index_sampler, self._lists) if base_is_own else None
         if indices is None:
             return None
@@ -83,22 +93,22 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         self._listed = self._sampler_iter = listed
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
-        """What limits how fast outputs come, and what would help.
+        """Return a report on the bottleneck of the pipeline, with advice.
 
-        Calls of ``next`` are timed, and of some outputs each stage: the dataset,
+        Calls of ``next`` are timed.  For some outputs each stage is timed: the dataset,
         the ``collate_fn``, and moving batches from workers.  An `IterableDataset` is
-        not tried, since that would read from it.
+        not tried, because that would read from it.
 
         Args:
-            verify: Whether to try changes, for up to five times `seconds`: on
-                fresh iterators, the pipeline as it is, with outputs from a cache, with
-                one more worker, and with each change that `Report.untried` names
-                otherwise.  This iterator stays where it is.
-            seconds: How long each of these runs takes, in s.
+            verify: Whether to try changes, for up to five times `seconds`.  Fresh
+                iterators run the pipeline unchanged, with outputs from a cache, with
+                one more worker, and with each change that `Report.untried` would name
+                otherwise.  This iterator does not advance.
+            seconds: The duration of each of these runs, in s.
 
         Returns:
-            A `Report`; its `checks` are what was tried, and its
-            `advice` what helped.
+            A `Report`.  Its `checks` are the changes that were tried, and its
+            `advice` the changes that helped.
 
         Raises:
             ValueError: `seconds` is not positive.
@@ -142,5 +152,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
                 return batch
             return super().__next__()
         except BaseException as error:
+            if self._position is not None and isinstance(error, StopIteration):
+                self._position.finish()
             cut(error, self._CUT_IS_NOTED)
             raise

@@ -6,8 +6,8 @@ import functools
 import itertools
 import pickle
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
@@ -17,34 +17,35 @@ from gristmill._engine.workers import check_workers
 from gristmill._torch import epochs, private
 from gristmill._torch.batches import slot_collation
 from gristmill._torch.batches.native import is_torchs
-from gristmill._torch.indices.draws import as_list, can_foresee, foreseen
+from gristmill._torch.indices.draws import can_foresee
 from gristmill._torch.iterators.base import LoaderIterator
+from gristmill._torch.iterators.early_requests import EarlyRequests
+from gristmill._torch.iterators.turns import WorkerTurns
 from gristmill._torch.workers.changing import ChangingPool
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pinning import PinThread
 from gristmill._torch.workers.pool import Answer
 
+if TYPE_CHECKING:
+    from gristmill._torch.resume.workers_position import WorkersPosition
+
 
 class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # type: ignore[misc]
-    """Gives batches that worker processes compute.
+    """Yields batches that worker processes compute.
 
-    Of torch's class it has the name, and what trainers touch: `_workers`,
-    `_shutdown_workers` and `_reset`.  In order, batch k is the k-th active worker's.
+    Torch's class contributes its name.  The methods and attributes that trainers use
+    are here: `_workers`, `_shutdown_workers` and `_reset`.
     """
 
-    # For `__del__`, if `__init__` fails before they are there.
+    _position: WorkersPosition | None
+    # For `__del__`, if `__init__` fails before it sets them.
     _pool: ChangingPool | None = None
     _pins: PinThread | None = None
-    # Requests that are due for the window to be full, negative where it is more so.
-    _due = 0
     _shutdown = False
-    # Who computes the first batch.
-    _first_worker = 0
-    # Whether the next epoch is asked for before it begins, and what was.
-    _overlaps = False
-    _ahead: tuple[Any, ...] = ()
+    _turns: WorkerTurns
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, position: WorkersPosition | None = None) -> None:
+        self._position = position
         self._epoch = self._begin_epoch(loader)
         self._draws_in = epochs.told(self._epoch)
         private.BaseIterator.__init__(self, loader)
@@ -54,12 +55,26 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._prefetch_factor = loader.prefetch_factor
         self._reorder_window = loader.reorder_window or 0
         self._window = self._window_for(loader.num_workers)
-        self._overlaps = loader.overlap_epochs and self._foresees()
+        # The requests that are missing to fill the window, negative if there are too
+        # many.
+        self._due = 0
+        # Requests for the next epoch, if they are sent before it begins.
+        self._early: EarlyRequests | None = None
+        if loader.overlap_epochs and self._foresees():
+            self._early = EarlyRequests(self._index_sampler)
         self._start(loader, private.MultiProcessIterator)
-        self._start_workers(loader)
+        if position is None or position.needs_workers:
+            self._start_workers(loader)
+        else:
+            self._workers: list[Any] = []
+            self._turns = WorkerTurns(0)
+            self._draw_natively()
+            position.begin_finished()
 
     def _start_workers(self, loader: Any) -> None:
-        """Start workers, and ask them for the first batches."""
+        """Start workers, and send the first requests."""
+        if self._position is not None:
+            self._position.restore_seeds(self)
         self._pool = ChangingPool(self._program(loader), loader, self._window)
         try:
             self._pool.start()
@@ -80,22 +95,23 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._ask_for_all(self._pool)
 
     def set_workers(self, count: int) -> None:
-        """Let `count` workers compute what is asked for from now on.
+        """Let `count` workers compute the batches that are requested from now on.
 
-        Indices, order and states stay what they are: states go on to name the loader's
-        `num_workers`.  The workers that there are go on until the others have begun,
-        and answer what they were asked for, so that nobody waits.  The new ones have
-        torch's numbers and seeds, so what samples draw in them at random depends on how
-        many there are, as it does in torch.  Another iterator has the loader's number.
+        Indices, order and states do not change.  States still contain the loader's
+        `num_workers`.  The present workers continue until the new ones have started,
+        and answer their requests, so that the caller does not wait.  The new workers
+        have torch's numbers and seeds.  Random numbers that samples draw in a worker
+        therefore depend on the number of workers, as in torch.  Other iterators have
+        the loader's number of workers.
 
         Args:
             count: Worker processes, at least 1.
 
         Raises:
-            TypeError: It is no integer.
-            ValueError: It is less than 1; or the number says what is given: of an
-                iterable dataset, of one whose copies in the workers have states, and
-                with ``in_order=False``.
+            TypeError: `count` is not an integer.
+            ValueError: `count` is less than 1.  Or the batches depend on the number of
+                workers: with an iterable dataset, with a map-style dataset whose copies
+                in the workers have states, and with ``in_order=False``.
             RuntimeError: The iterator's workers have ended.
         """
         check_workers(count)
@@ -106,37 +122,40 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._pool.set_workers(int(count), self._window_for(int(count)))
 
     def usage(self) -> NearUsage | None:
-        """What workers, and stages, were measured to do."""
+        """Return the measured times of workers and stages."""
         return None if self._pool is None else self._pool.usage()
 
     def _workers_now(self) -> int:
         return self._num_workers if self._pool is None else self._pool.workers
 
     def _depends_on_number(self) -> str | None:
-        """Why what is given depends on the number of workers, if it does."""
+        """Return why batches depend on the number of workers, None if they do not."""
         if self._iterable:
             return (
                 "each worker reads its share of the IterableDataset, which"
                 " get_worker_info() says. Save a state and load it, or make a"
                 " map-style dataset."
             )
+        if self._position is not None and self._position.has_states:
+            return "the dataset's copy in each of them has a state of its own."
         if not self._in_order:
             return "with in_order=False batches are counted by worker."
         return None
 
     def _window_for(self, workers: int) -> int:
-        """How many requests may be unanswered."""
+        """Return the number of requests that may be unanswered."""
         most: int = max(self._prefetch_factor * workers, self._reorder_window)
         return most
 
     def _change_over(self, pool: ChangingPool) -> None:
-        """Ask the pool's successor from now on, if its workers have begun."""
+        """Send requests to the pool's successor if its workers have started."""
         if pool.change_over():
             before, self._window = self._window, self._window_for(pool.workers)
             self._due += self._window - before
             self._workers = pool.processes
 
     def _program(self, loader: Any) -> FetchProgram:
+        position = self._position
         init = loader.worker_init_fn
         if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
             init = functools.partial(
@@ -159,6 +178,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             default_dtype=torch.get_default_dtype(),
             native=native,
             epoch=self._draws_in,
+            states=() if position is None else position.initial_states,
         )
 
     def _foresees(self) -> bool:
@@ -174,23 +194,27 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         return found
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        """Begin another epoch with the same workers; the rest of this one is lost."""
-        pool = self._open_pool()
+        """Begin another epoch with the same workers, and drop the rest of this one."""
+        pool, early = self._open_pool(), self._early
+        if self._position is not None:
+            self._position = self._position.successor(loader)
         self._watch.leave_out()
         private.BaseIterator._reset(self, loader, first_iter)
         self._draw_natively()
-        ahead = () if any(self._asked) else self._ahead
-        foreseen, self._epoch = epochs.told(self._epoch + 1), self._begin_epoch(loader)
+        if early is not None and (not early.sent or any(self._turns.unanswered)):
+            early = None
+        predicted, self._epoch = epochs.told(self._epoch + 1), self._begin_epoch(loader)
         self._draws_in = epochs.told(self._epoch)
-        if ahead and self._draws_in == foreseen and self._draws(ahead):
-            self._ask_for_all(pool, len(ahead))
+        if early is not None and self._draws_in == predicted and self._draws(early):
+            self._ask_for_all(pool, len(early.sent))
             return
         if self._pins is not None:
             self._pins.drop()
         pool.reset(self._shared_seed)
-        self._overlaps = self._overlaps and not ahead  # It would be wrong again.
+        if early is not None:
+            self._early = None  # Another prediction would be wrong, too.
         self._ask_for_all(pool)
-        if ahead:
+        if early is not None:
             warnings.warn(
                 "overlap_epochs ends: the sampler drew other indices than foreseen, or"
                 " set_epoch chose another epoch than the next one. Give the loader a"
@@ -199,74 +223,65 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
                 stacklevel=3,
             )
 
-    def _ask_for_all(self, pool: ChangingPool, asked: int = 0) -> None:
-        """Begin an epoch: ask for its first batches, but for some already asked for."""
-        self._active = [True] * self._num_workers
-        self._asked = [0] * self._num_workers
-        turns = itertools.cycle(range(self._num_workers))
-        self._turns = itertools.islice(turns, self._first_worker, None)
-        self._ahead = ()
-        # Where more of the next epoch comes from.
-        self._next_epoch: Iterator[Any] | None = None
-        self._due = min(0, self._window - asked)
-        for number in range(max(self._window, asked)):
-            self._ask(pool, already=number < asked)
+    def _ask_for_all(self, pool: ChangingPool, sent: int = 0) -> None:
+        """Begin an epoch, and send its first requests after the `sent` early ones."""
+        position, window = self._position, 0 if self._in_order else self._window
+        if position is not None:
+            try:
+                position.begin(self._ask_each, pool.beginning())
+            except BaseException:
+                self._shutdown_workers()
+                raise
+        first_worker = 0 if position is None else position.first_worker
+        self._turns = WorkerTurns(self._num_workers, first_worker, window)
+        if self._early is not None:
+            self._early = EarlyRequests(self._index_sampler)
+        self._due = min(0, self._window - sent)
+        for number in range(max(self._window, sent)):
+            self._ask(pool, sent=number < sent)
+        if position is not None:
+            position.replay(self._next_batch)
+            self._num_yielded = position.given
 
-    def _ask_ahead(self, pool: ChangingPool) -> None:
-        """Ask for a batch of the next epoch, if one is foreseen."""
-        if not self._overlaps:
-            return
-        if self._next_epoch is None:
-            self._next_epoch = foreseen(self._index_sampler)
-        keys = next(self._next_epoch, None)
+    def _ask_early(self, pool: ChangingPool, early: EarlyRequests) -> None:
+        """Send a request for a batch of the next epoch, if one is predicted."""
+        keys = early.next_keys()
         if keys is not None:
-            worker = len(self._ahead) % self._num_workers
+            worker = len(early.sent) % self._num_workers
             self._send(pool, worker, keys, epochs.told(self._epoch + 1))
-            self._ahead += (keys,)
+            early.sent.append(keys)
 
-    def _draws(self, ahead: tuple[Any, ...]) -> bool:
-        """Return whether the new epoch begins with the batches that were asked for."""
-        first = [*itertools.islice(self._indices, len(ahead))]
-        self._draw_from(itertools.chain(first, self._indices))
-        return [*map(as_list, first)] == [*map(as_list, ahead)]
+    def _draws(self, early: EarlyRequests) -> bool:
+        """Return whether the new epoch begins with the batches of early requests."""
+        drawn = [*itertools.islice(self._indices, len(early.sent))]
+        self._draw_from(itertools.chain(drawn, self._indices))
+        return early.match(drawn)
 
-    def _ask(self, pool: ChangingPool, *, already: bool = False) -> None:
-        """Ask a worker for what the sampler draws next, if there is both."""
-        same = self._sampler_iter is self._listed
+    def _ask(self, pool: ChangingPool, *, sent: bool = False) -> None:
+        """Send the request for the sampler's next item, if a worker takes one."""
         try:
-            keys = next(self._indices) if same else self._next_index()
+            if self._sampler_iter is self._listed:
+                keys = next(self._indices)
+            else:
+                keys = self._next_index()
         except StopIteration:
-            self._ask_ahead(pool)
+            if self._early is not None:
+                self._ask_early(pool, self._early)
             return
-        worker = self._next_worker()
+        turns = self._turns
+        worker = turns.next_worker()
         if worker is None:
             return
-        if not already:
+        if not sent:
             self._send(pool, worker, keys, self._draws_in)
-        self._asked[worker] += 1
+        turns.unanswered[worker] += 1
 
     def _send(self, pool: ChangingPool, worker: int, keys: Any, epoch: int) -> None:
-        with_state = self._asks_for_state(worker)
+        position = self._position
+        with_state = position is not None and position.before_request(worker)
         pool.ask(worker, keys, epoch, with_state=with_state)
         if self._pins is not None:
             self._pins.request()
-
-    def _asks_for_state(self, worker: int) -> bool:
-        """Whether a worker's state is to come with its next answer."""
-        return False
-
-    def _next_worker(self) -> int | None:
-        """The worker whose turn it is, which out of order has room for a batch."""
-        for _ in range(self._num_workers):
-            worker = next(self._turns)
-            if self._active[worker] and (self._in_order or self._has_room(worker)):
-                return worker
-        return None
-
-    def _has_room(self, worker: int) -> bool:
-        # Together they have room for the window: else keys that were drawn are lost.
-        most: int = -(-self._window // sum(self._active))
-        return self._asked[worker] < most
 
     def _next_data(self) -> Any:
         answer = self._next_batch()
@@ -277,16 +292,20 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         raise StopIteration
 
     def _next_batch(self) -> Answer | None:
-        """The answer with the batch that is due, None where all workers are through."""
-        while any(self._asked):
+        """Return the answer with the next batch, None if all workers are exhausted."""
+        turns = self._turns
+        position = self._position
+        while any(turns.unanswered):
             pool = self._open_pool()
             if pool.successor is not None:
                 self._change_over(pool)
-            answer = self._next_answer(pool)
-            self._asked[answer.worker] -= 1
+            answer = self._next_answer(self._pins or pool)
+            if position is not None:
+                position.after_answer(answer)
+            turns.unanswered[answer.worker] -= 1
             exhausted = answer.exhausted
             if exhausted:
-                self._active[answer.worker] = False
+                turns.end(answer.worker)
             self._due += 1
             while self._due > 0:
                 self._due -= 1
@@ -295,10 +314,15 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
                 return answer
         return None
 
-    def _next_answer(self, pool: ChangingPool) -> Answer:
-        return self._answer_of(self._pins or pool)
+    def _ask_each(self, wanted: Sequence[Any]) -> Iterator[Answer]:
+        """Send each worker a request that is not for a batch, and yield the answers."""
+        pool = self._open_pool()
+        for worker, request in enumerate(wanted):
+            pool.send(worker, request, self._draws_in)
+        for _ in wanted:
+            yield self._next_answer(pool)
 
-    def _answer_of(self, source: ChangingPool | PinThread) -> Answer:
+    def _next_answer(self, source: ChangingPool | PinThread) -> Answer:
         try:
             answer = source.next(self._timeout or None)
         except TimeoutError:
@@ -316,7 +340,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         return self._pool
 
     def _shutdown_workers(self) -> None:
-        """End the workers; they are torch's to end by this name."""
+        """End the workers; torch and trainers call this method by its name."""
         if self._shutdown or self._pool is None:
             return
         self._shutdown = True
@@ -326,7 +350,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
 
 
 def _check(loader: Any) -> None:
-    """Check what torch checks here, and not when the loader is made."""
+    """Check the arguments that torch checks only when an iterator is made."""
     for name in ("num_workers", "prefetch_factor"):
         if getattr(loader, name) <= 0:
             raise AssertionError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gristmill._base.epochs import drawing_in
 from gristmill._engine.stage_times import PIN, REST, StageTimes, each
@@ -16,11 +16,17 @@ from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fet
 from gristmill._torch.batches.stages import fetched, stages_of
 from gristmill._torch.iterators.base import LoaderIterator
 
+if TYPE_CHECKING:
+    from gristmill._torch.resume.epoch_position import SingleProcessPosition
+
 
 class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # type: ignore[misc]
-    """Computes each batch when it is asked for, in the calling thread."""
+    """Computes each batch in the calling thread, when ``next`` is called."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(
+        self, loader: Any, position: SingleProcessPosition | None = None
+    ) -> None:
+        self._position = position
         self._epoch = self._begin_epoch(loader)
         with drawing_in(epochs.told(self._epoch)):
             super().__init__(loader)
@@ -30,9 +36,11 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         self._draw_natively()
         self._fetch = epochs.drawing(fetch, self._epoch)
         self._times = StageTimes()
+        if position is not None:
+            self._num_yielded = position.begin(self._dataset_fetcher, self._fetch)
 
     def _chosen_fetch(self) -> tuple[bool, Any]:
-        """Return whether batches are gathered, and what fetches them."""
+        """Return whether batches are gathered, and the function that fetches them."""
         fetch = functools.partial(fetched, self._dataset_fetcher)
         batched = self._dataset_kind == private.DatasetKind.Map and self._auto_collation
         if not batched or not is_torchs(self._collate_fn):
@@ -43,7 +51,7 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         return False, found or samples_fetch(self._dataset, fetch)
 
     def set_workers(self, count: int) -> None:
-        """Refuse to have workers: the loader was made without."""
+        """Raise ValueError, because the loader was made without workers."""
         check_workers(count)
         raise ValueError(
             "This loader has no workers, whose number could change: it was made with"
@@ -51,7 +59,7 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         )
 
     def usage(self) -> NearUsage:
-        """What stages were measured to take."""
+        """Return the measured times of the stages."""
         iterable = self._dataset_kind == private.DatasetKind.Iterable
         names = stages_of(self._dataset, iterable, self._collate_fn)
         return NearUsage((), each(self._times.by_clock), names)

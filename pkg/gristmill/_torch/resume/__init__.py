@@ -1,4 +1,4 @@
-"""States of the stateful loader, in torchdata's layout, and its iterators.
+"""Positions of the stateful loader's epochs, and their states in torchdata's layout.
 
-It imports `iterators`.  Begin with `single.py`.
+Begin with `epoch_position.py`.  Iterators call the positions, which do not import them.
 """

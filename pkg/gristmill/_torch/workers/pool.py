@@ -1,9 +1,8 @@
 """The worker processes of one iterator, as its own process sees them.
 
-They are asked for batches one by one, each by its number, and answer in the order in
-which they were asked.  Slots, exits and restarts are the core's business
-(`_core.Scheduler`, kind REQUEST); here requests are packed, batches unpacked, and what
-went wrong is put into torch's words.
+Requests are sent to workers by their numbers.  Each worker answers its requests in
+order.  The core manages slots, exits and restarts (`_core.Scheduler`, kind REQUEST).
+This file packs requests, unpacks batches, and raises torch's errors.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import contextlib
 import dataclasses
 import io
 import os
-import signal
 import time
 import weakref
 from multiprocessing import connection
@@ -33,32 +31,32 @@ from gristmill._torch.batches.program_pickling import ProgramPickle
 from gristmill._torch.indices import requests
 from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.workers import start_method
+from gristmill._torch.workers.deaths import worker_died
 from gristmill._torch.workers.fetch import Exhausted, FetchProgram, Unsent
 from gristmill._torch.workers.started import StartedProcesses
 from gristmill._workers import nesting
-from gristmill.errors import WorkerDied
 
-# What workers of the launcher find imported.
+# The modules that the launcher's workers have imported.
 _IMPORTED = (
     "torch",
     "gristmill._torch.workers.fetch",
     "gristmill._torch.batches.native",
 )
 
-# How long a process may take to start before its pid is asked for in vain.
+# The time to wait for the pid of a process that is starting.
 _START_S = 60.0
 _STEP_S = 0.002
 
 
 class Answer(NamedTuple):
-    """What came of a request.
+    """The answer to a request.
 
     Attributes:
-        worker: Who was asked.
-        value: The batch; in its place `Exhausted`, or torch's `ExceptionWrapper` around
-            what the user's code raised.
-        error: What else went wrong.
-        state: Of the worker, pickled, where that was asked for.
+        worker: The worker's number.
+        value: The batch.  Otherwise `Exhausted`, or torch's `ExceptionWrapper` around
+            the exception of the user's code.
+        error: Another exception, None if there is none.
+        state: The worker's state, pickled, if it was requested.
     """
 
     worker: int
@@ -68,11 +66,11 @@ class Answer(NamedTuple):
 
     @property
     def exhausted(self) -> bool:
-        """Whether the dataset of that worker has no more."""
+        """Whether the worker's dataset has no more batches."""
         return isinstance(self.value, Exhausted)
 
     def result(self) -> Any:
-        """The batch; raises what was raised in its place."""
+        """Return the batch, or raise the exception."""
         if self.error is not None:
             raise self.error
         if isinstance(self.value, ExceptionWrapper):
@@ -81,7 +79,7 @@ class Answer(NamedTuple):
 
 
 class _Options(NamedTuple):
-    """What a pool wants to know of its loader, under the same names."""
+    """The options of a loader that a pool uses, with the same names."""
 
     max_restarts: int
     multiprocessing_context: Any
@@ -90,16 +88,16 @@ class _Options(NamedTuple):
 
 
 class WorkerPool:
-    """Starts workers and asks them for batches.
+    """Starts workers, and sends them requests for batches.
 
     Args:
-        window: Requests that may be unanswered at a time, at most.
+        window: The number of requests that may be unanswered at a time.
 
     Attributes:
-        closed: Whether the workers were told to end.
-        scheduler: The core's side of it.
-        started: The processes, where `multiprocessing` starts them.
-        workers: How many there are.
+        closed: Whether `close` was called.
+        scheduler: The core's scheduler of the requests.
+        started: The processes, if `multiprocessing` starts them.
+        workers: The number of workers.
     """
 
     def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
@@ -111,13 +109,13 @@ class WorkerPool:
         self._context = loader.multiprocessing_context
         self._owner = os.getpid()
         self._asked = [0] * workers
-        # For each request that is not answered the file that it is in, if any.
+        # For each unanswered request the file that contains it, if any.
         self._files: list[collections.deque[io.FileIO | None]]
         self._files = [collections.deque() for _ in range(workers)]
         self._epoch = 0
         self._times = StageTimes()
         self._seed = program.shared_seed
-        # Whether workers were waited for before.
+        # Whether an answer was awaited before.
         self._begun = False
         self.closed = False
         self.started: StartedProcesses | None = None
@@ -143,17 +141,17 @@ class WorkerPool:
         return [_WorkerProcess(self, w) for w in range(self.workers)]
 
     def successor(self, workers: int, window: int) -> WorkerPool:
-        """Another pool over the same map-style dataset, which is not started."""
+        """Return a pool over the same map-style dataset, which is not started."""
         states = [None] * workers if self._program.states else ()
         program = dataclasses.replace(self._program, workers=workers, states=states)
         return WorkerPool(program, self._options, window)
 
     def start(self) -> None:
-        """Let the workers start, without waiting for them.
+        """Start the workers, without waiting for them.
 
         Raises:
             RuntimeError: This process is a worker.
-            Exception: Whatever pickling the program raised, where it must be pickled.
+            Exception: The program has to be pickled, and pickling it failed.
         """
         nesting.check_may_start_workers()
         context = self._context or start_method.default()
@@ -163,7 +161,7 @@ class WorkerPool:
             except Exception:
                 if self._context is not None:
                     raise
-                # Only a fork can have the program.
+                # The program may still be inherited by a fork.
                 context = torch.multiprocessing.get_context("fork")
         self.started = StartedProcesses(
             self.scheduler, self._program, context, self._restarts
@@ -182,14 +180,14 @@ class WorkerPool:
     def ask(
         self, worker: int, keys: Any, epoch: int = 0, *, with_state: bool = False
     ) -> None:
-        """Ask a worker for a batch, after all that it was asked for before.
+        """Request a batch from a worker, after its earlier requests.
 
         Args:
-            worker: Its number.
-            keys: Of an iterable dataset what torch's fetchers take, a list as long as a
-                batch or None.
-            epoch: In which random steps draw.
-            with_state: Whether the worker's state is to come with the batch.
+            worker: The worker's number.
+            keys: The keys of the batch.  For an iterable dataset the argument of
+                torch's fetchers: a list of the batch's length, or None.
+            epoch: The epoch that random steps draw in.
+            with_state: Whether the answer contains the worker's state.
         """
         request = keys
         if self._program.iterable:
@@ -199,18 +197,18 @@ class WorkerPool:
         self.send(worker, requests.WithState(request) if with_state else request, epoch)
 
     def beginning(self) -> requests.WithState:
-        """Asks a worker for its state before its first batch."""
+        """Return a request for a worker's state before its first batch."""
         return requests.WithState(requests.Next(self._epoch, 0, 0, self._seed))
 
     def next(self, timeout_s: float | None = None) -> Answer | None:
-        """The answer that is due; None where nothing was asked for.
+        """Wait for the next answer, and return it; None if no request is unanswered.
 
         Args:
-            timeout_s: How long to wait for it; None for ever.
+            timeout_s: The longest time to wait; None waits forever.
 
         Raises:
-            TimeoutError: It did not come in time.
-            RuntimeError: A worker died, or the iterator is of another process.
+            TimeoutError: The answer did not arrive in time.
+            RuntimeError: A worker died, or the iterator belongs to another process.
             ArenaFull: The batches that the caller keeps leave no room.
         """
         timeout_s = -1.0 if timeout_s is None else timeout_s
@@ -229,17 +227,17 @@ class WorkerPool:
             case "full":
                 raise worker_texts.too_full(due, "A batch", "batches", "clone")
             case "exited":
-                raise _worker_died(due)
+                raise worker_died(due)
         raise worker_texts.gone(self._owner)
 
     def usage(self) -> NearUsage:
-        """What the workers, and this process, were measured to do."""
+        """Return the measured times of the workers and of this process."""
         usage = usage_of(self.scheduler, self._program)
         stages = {**usage.stages, **each(self._times.by_clock)}
         return usage._replace(stages=stages)
 
     def reset(self, shared_seed: int | None = None) -> None:
-        """Begin a new epoch with the same workers; what is unanswered is dropped."""
+        """Begin a new epoch with the same workers, and drop unanswered requests."""
         workers = self._program.workers
         self._epoch += 1
         self._seed = shared_seed
@@ -248,7 +246,7 @@ class WorkerPool:
         self.scheduler.reset([(0,)] * workers, 0, [False] * workers)
 
     def close(self) -> None:
-        """End the workers.  Batches that were given stay valid."""
+        """End the workers.  Delivered batches stay valid."""
         self.closed = True
         self.scheduler.close()
         if self.started is not None:
@@ -256,7 +254,7 @@ class WorkerPool:
         self._drop_files()
 
     def send(self, worker: int, request: Any, epoch: int = 0) -> None:
-        """Ask a worker for anything, see `requests.packed`, in an epoch."""
+        """Send a worker any request that `requests.packed` takes, in an epoch."""
         words, file = requests.packed(request), None
         if len(words) + requests.EPOCH_WORDS > self._program.position_capacity:
             words, file = requests.moved_to_file(words)
@@ -280,7 +278,7 @@ class WorkerPool:
         return answer
 
     def _received(self, due: _core.NextResult) -> Answer:
-        """What came, which is measured now and then."""
+        """Decode an answer, and measure some of these calls."""
         times = self._times
         times.left -= 1
         if times.left:
@@ -303,9 +301,9 @@ class WorkerPool:
 
 
 class _WorkerProcess:
-    """Looks like the `multiprocessing.Process` of a worker.
+    """Has the interface of a worker's `multiprocessing.Process`.
 
-    Whoever keeps it does not keep the dataset.
+    It holds no reference to the dataset.
     """
 
     daemon = True
@@ -313,13 +311,13 @@ class _WorkerProcess:
     def __init__(self, pool: WorkerPool, worker: int) -> None:
         self._scheduler = pool.scheduler
         self._started = pool.started
-        # A pool is closed before nobody holds it any more.
+        # A pool is closed before it is deleted.
         self._pool = weakref.ref(pool)
         self._worker = worker
 
     @property
     def name(self) -> str:
-        # That which the worker's own code sees.
+        # The name that the worker's own code sees.
         process = self._process()
         return process.name if process else f"GristmillWorker-{self._worker}"
 
@@ -336,11 +334,11 @@ class _WorkerProcess:
     def exitcode(self) -> int | None:
         if self.is_alive():
             return None
-        status = self._look()[2]  # None of one that was told to stop.
+        status = self._look()[2]  # None after `close`.
         return 0 if status is None else os.waitstatus_to_exitcode(status)
 
     def is_alive(self) -> bool:
-        # Or is about to be.
+        # A process that is about to start counts as alive.
         pool = self._pool()
         pid, alive, _ = self._look()
         return pool is not None and not pool.closed and (alive or not pid)
@@ -372,36 +370,5 @@ class _WorkerProcess:
         return self._started.process_of(self._worker) if self._started else None
 
     def _look(self) -> tuple[int, bool, int | None]:
-        """Pid of the process, whether it is alive, how it ended."""
+        """Return the process's pid, whether it is alive, and its wait status."""
         return self._scheduler.processes()[self._worker]
-
-
-def _worker_died(due: _core.NextResult) -> Exception:
-    """Torch's words for a worker that died."""
-    if due.at_start:
-        text = due.text.strip() or "They ended before they began to work."
-        return WorkerDied(
-            f"DataLoader workers cannot start. The last one said:\n{text}\n"
-            "Rerunning with num_workers=0 may give better error trace."
-        )
-    error = WorkerDied(f"DataLoader worker (pid(s) {due.pid}) exited unexpectedly")
-    error.__cause__ = RuntimeError(f"DataLoader worker (pid {due.pid}) {_ending(due)}")
-    return error
-
-
-def _ending(due: _core.NextResult) -> str:
-    status = due.wait_status
-    code = None if status is None else os.waitstatus_to_exitcode(status)
-    if code is None or code >= 0:
-        return (
-            f"exited unexpectedly with exit code {code}. Details are lost due to"
-            " multiprocessing. Rerunning with num_workers=0 may give better error"
-            " trace."
-        )
-    text = f"is killed by signal: {signal.strsignal(-code)}. "
-    if -code == signal.SIGBUS:
-        text += (
-            "It is possible that dataloader's workers are out of shared memory. "
-            "Please try to raise your shared memory limit."
-        )
-    return text

@@ -1,0 +1,43 @@
+"""Chooses the worker that computes each batch."""
+
+from __future__ import annotations
+
+import itertools
+
+
+class WorkerTurns:
+    """Assigns requests to the workers of an epoch in turn.
+
+    Args:
+        workers: The number of workers.
+        first: The worker that computes the first batch.
+        window: The requests that may be unanswered in all, if batches are delivered out
+            of order.  Each worker then has room for its share.  0 if batches are
+            delivered in order: batch k is computed by the k-th active worker.
+
+    Attributes:
+        unanswered: The number of unanswered requests of each worker.
+    """
+
+    def __init__(self, workers: int, first: int = 0, window: int = 0) -> None:
+        self.unanswered = [0] * workers
+        self._active = [True] * workers
+        self._window = window
+        self._cycle = itertools.islice(itertools.cycle(range(workers)), first, None)
+
+    def next_worker(self) -> int | None:
+        """Return the worker whose turn it is, None if no worker takes a request."""
+        for _ in self._active:
+            worker = next(self._cycle)
+            if self._active[worker] and (not self._window or self._has_room(worker)):
+                return worker
+        return None
+
+    def end(self, worker: int) -> None:
+        """Stop assigning requests to a worker whose dataset is exhausted."""
+        self._active[worker] = False
+
+    def _has_room(self, worker: int) -> bool:
+        # Together the workers have room for the window.  Otherwise an index that was
+        # drawn would be lost.
+        return self.unanswered[worker] < -(-self._window // sum(self._active))

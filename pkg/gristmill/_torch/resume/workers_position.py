@@ -1,0 +1,317 @@
+"""The position of a stateful loader's epoch whose batches workers compute."""
+
+from __future__ import annotations
+
+import collections
+import pickle
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from gristmill._torch import layout
+from gristmill._torch.indices import requests
+from gristmill._torch.layout import Saved, State
+from gristmill._torch.resume.epoch_position import EpochPosition, warn_of_replay
+from gristmill._torch.resume.sampler_position import SamplerPosition
+from gristmill._torch.workers.pool import Answer
+
+# Sends each worker a request, by the workers' numbers, and yields their answers.
+AskEach: TypeAlias = Callable[[Sequence[Any]], Iterator[Answer]]
+
+
+class WorkersPosition(EpochPosition):
+    """The position of an epoch with workers, which takes snapshots for states.
+
+    After `begin` the iterator calls `before_request` and `after_answer` for each batch.
+    The index sampler is ahead of the delivered batches.  The sampler's position is
+    therefore noted with each request, and belongs to the snapshot that is taken when
+    the answer is delivered.
+
+    Args:
+        loader: A stateful loader.
+        saved: The state to resume from.  None begins an epoch.
+        generators: The states that the workers' random generators begin the epoch with;
+            empty leaves the generators as they are.
+
+    Attributes:
+        has_states: Whether workers have states.
+        needs_workers: Whether the iterator starts workers.
+        given: The number of batches delivered.
+    """
+
+    def __init__(
+        self, loader: Any, saved: Saved | None, generators: Sequence[State] = ()
+    ) -> None:
+        super().__init__(loader, saved)
+        self._workers: int = loader.num_workers
+        self._in_order: bool = loader.in_order
+        self._persistent: bool = loader.persistent_workers
+        self._worker_generators = generators
+        # Out of order, a number of batches does not identify them: each is a snapshot.
+        self._interval: int = loader.snapshot_every_n_steps or 0
+        if not self._in_order:
+            self._interval = 1
+        self.has_states = self._iterable or layout.is_stateful(loader.dataset)
+        self._may_fail_first = loader.worker_init_fn is not None
+        # After a finished epoch the loader begins another one with other workers.
+        self.needs_workers = not self.finished or self._persistent
+        # Whether workers compute the batches after the loaded snapshot again.
+        self._recomputes = (
+            self.needs_workers
+            and self.has_states
+            and (self._iterable or self._in_order)
+        )
+        # An iterable dataset without states is read again.
+        self._replays = (
+            self._recomputes
+            and self._iterable
+            and saved is not None
+            and not layout.has_dataset_states(saved.parts)
+        )
+        self.given, self._last_worker = 0, self._workers - 1
+        if saved is not None and not self._replays:
+            self.given, self._last_worker = saved.step, saved.last_worker
+        # The latest states of the workers, pickled as they arrived.
+        self._worker_states: list[bytes | None] = [None] * self._workers
+        self._unanswered = 0
+        self._pending: PendingRequests
+        # The snapshot that a state is made of, without the parts that never change.
+        self._latest: State
+
+    def successor(self, loader: Any) -> WorkersPosition:
+        """Return the position of the next epoch, with the same workers."""
+        generators = self._saved.worker_generators if self._saved is not None else ()
+        if len(generators) != self._workers:
+            generators = ()
+        return WorkersPosition(loader, None, generators)
+
+    @property
+    def first_worker(self) -> int:
+        """The worker that computes the first batch."""
+        saved = self._saved
+        if saved is None or self._replays:
+            return 0
+        if self._iterable:
+            return (saved.last_worker + 1) % self._workers
+        drawn: int = saved.main[layout.SAMPLER_YIELDED]
+        if not self._recomputes:
+            drawn += saved.later_steps
+        return drawn % self._workers
+
+    @property
+    def initial_states(self) -> Sequence[State | None]:
+        """The states that workers begin with."""
+        if self._saved is not None and self.has_states:
+            return self._saved.parts
+        return [None] * self._workers
+
+    def iterate_sampler(self, iterator: Any) -> SamplerPosition:
+        """Return the iterator over the batches that are requested from workers."""
+        sampler, saved = super().iterate_sampler(iterator), self._saved
+        if saved is not None and not self._iterable and not self._recomputes:
+            sampler.skip(saved)
+            self.given += saved.later_steps
+        return sampler
+
+    def begin(self, ask_each: AskEach, beginning: Any) -> None:
+        """Restore workers' generators, and take a snapshot before the first request.
+
+        Args:
+            ask_each: Sends requests to the workers.
+            beginning: A request for a worker's state before its first batch.
+
+        Raises:
+            Exception: A worker raised it before its first batch.
+        """
+        if self._worker_generators:
+            _exchange_generators(ask_each, self._worker_generators)
+        if self.has_states or self._may_fail_first:
+            for answer in ask_each([beginning] * self._workers):
+                answer.result()
+                self._worker_states[answer.worker] = answer.state
+        self._take_first()
+
+    def begin_finished(self) -> None:
+        """Take the only snapshot of a finished epoch, which has no workers."""
+        if self._saved is not None and self.has_states:
+            self._worker_states = [*map(pickle.dumps, self._saved.parts)]
+        self._take_first()
+
+    def before_request(self, worker: int) -> bool:
+        """Note a request for a batch, and return whether it asks for a state."""
+        with_state = self._may_be_last_before_snapshot()
+        self._unanswered += 1
+        if self._interval:
+            self._pending.add(worker, self.sampler.state())
+        return with_state
+
+    def after_answer(self, answer: Answer) -> None:
+        """Note an answer, which is delivered unless it says that a worker is done."""
+        self._unanswered -= 1
+        if answer.state is not None:
+            self._worker_states[answer.worker] = answer.state
+        main = self._pending.remove_oldest(answer.worker) if self._interval else {}
+        if not answer.exhausted:
+            self.given += 1
+            self._last_worker = answer.worker
+            if self._interval and self.given % self._interval == 0:
+                self._take(main)
+
+    def replay(self, next_batch: Callable[[], Answer | None]) -> None:
+        """Skip the batches that were delivered after the snapshot that was loaded.
+
+        Args:
+            next_batch: Returns the next answer of the workers, None at the end.
+        """
+        saved = self._saved
+        if saved is None or not self._recomputes:
+            return
+        if self.finished:
+            # Workers whose dataset restores itself later have to reach its end.
+            if not self._replays:
+                _skip(next_batch, saved.later_steps + 1)
+            return
+        if self._replays and saved.step + saved.later_steps:
+            warn_of_replay(saved.step + saved.later_steps)
+            _skip(next_batch, saved.step)
+            if self._in_order and self._last_worker != saved.last_worker:
+                raise ValueError(
+                    "last_yielded_worker_id does not match, the dataset may have"
+                    f" changed: after {saved.step} batches it is"
+                    f" {self._last_worker}, and was {saved.last_worker}."
+                )
+        _skip(next_batch, saved.later_steps)
+
+    def state(self, iterator: Any, ask_each: AskEach | None) -> State:
+        """Return the state of torch's iterator in torchdata's layout.
+
+        Args:
+            iterator: Torch's.
+            ask_each: Sends requests to the workers, None if they have ended.
+        """
+        snapshot = self._latest
+        workers = {
+            f"worker_{worker}": _unpickled(worker, state)
+            for worker, state in enumerate(snapshot[layout.WORKER_SNAPSHOTS])
+        }
+        counts = not self._in_order and self._iterable and not self.finished
+        if counts and not layout.has_dataset_states(workers.values()):
+            warnings.warn(
+                "With in_order=False the state of an IterableDataset that has no"
+                " state_dict and load_state_dict, nor its iterator, tells how many"
+                " batches were given, not which: a loader that goes on from it may miss"
+                " batches or give them again.",
+                stacklevel=4,
+            )
+        main = {
+            layout.NUM_WORKERS: self._workers,
+            **layout.copied(snapshot[layout.MAIN_SNAPSHOT]),
+            layout.LEN_CALLED: iterator._IterableDataset_len_called,
+            layout.SHARED_SEED: iterator._shared_seed,
+            layout.BASE_SEED: iterator._base_seed,
+        }
+        state = {
+            layout.SNAPSHOT: {
+                **snapshot,
+                layout.MAIN_SNAPSHOT: main,
+                layout.WORKER_SNAPSHOTS: workers,
+            },
+            layout.STEPS_SINCE: self.given - snapshot[layout.SNAPSHOT_STEP],
+            layout.FINISHED: self.finished,
+            **self._epoch_state(),
+        }
+        if self.finished and self._persistent and ask_each is not None:
+            if self._saved is not None and self._saved.finished:
+                generators = self._saved.worker_generators
+            else:
+                generators = _exchange_generators(ask_each, [None] * self._workers)
+            state[layout.WORKER_GENERATORS] = generators
+        return state
+
+    def _may_be_last_before_snapshot(self) -> bool:
+        """Return whether the next answer may be its worker's last before a snapshot."""
+        if not self._interval or not self.has_states:
+            return False
+        if self._iterable:
+            # Some of the answers say that a worker is exhausted.
+            before = self.given % self._interval + self._unanswered
+        else:
+            before = (self.given + self._unanswered) % self._interval
+        return before + self._workers >= self._interval
+
+    def _take_first(self) -> None:
+        main = self.sampler.state()
+        self._pending = PendingRequests(len(self._worker_states), main)
+        self._take(main)
+
+    def _take(self, main: State) -> None:
+        self._latest = {
+            layout.SNAPSHOT_STEP: self.given,
+            layout.LAST_WORKER: self._last_worker,
+            layout.MAIN_SNAPSHOT: main,
+            layout.WORKER_SNAPSHOTS: tuple(self._worker_states),
+        }
+
+
+class PendingRequests:
+    """The requests that are not answered, each with the sampler's position before it.
+
+    Answers may arrive in another order than the requests.  A state is therefore the
+    sampler's position before the oldest pending request, with the numbers of the later
+    batches that were delivered.
+
+    Args:
+        workers: The number of workers, each of which answers in the requests' order.
+        start: The sampler's position, see `SamplerPosition.state`.
+    """
+
+    def __init__(self, workers: int, start: State) -> None:
+        self._latest = start
+        # The position before each request, by the number of its batch.
+        self._positions: dict[int, State] = {}
+        self._numbers: list[collections.deque[int]] = [
+            collections.deque() for _ in range(workers)
+        ]
+        self._given: set[int] = set()
+
+    def add(self, worker: int, after: State) -> None:
+        """Add a worker's request, after which the sampler has the position `after`."""
+        number = after[layout.SAMPLER_YIELDED] - 1
+        self._positions[number] = self._latest
+        self._numbers[worker].append(number)
+        self._latest = after
+
+    def remove_oldest(self, worker: int) -> State:
+        """Remove a worker's oldest request, and return the state after its batch."""
+        number = self._numbers[worker].popleft()
+        del self._positions[number]
+        self._given.add(number)
+        main = next(iter(self._positions.values()), self._latest)
+        first = main[layout.SAMPLER_YIELDED]
+        self._given = {number for number in self._given if number >= first}
+        ahead = {number - first for number in self._given}
+        ahead.update(main.get(layout.GIVEN_AHEAD, ()))
+        return {**main, layout.GIVEN_AHEAD: sorted(ahead)} if ahead else main
+
+
+def _exchange_generators(
+    ask_each: AskEach, wanted: Sequence[State | None]
+) -> list[State]:
+    """Return the states of the workers' generators, and set those that are wanted."""
+    answers = ask_each([requests.Generators(state) for state in wanted])
+    found = {answer.worker: answer.result() for answer in answers}
+    return [found[worker] for worker in range(len(wanted))]
+
+
+def _skip(next_batch: Callable[[], Answer | None], batches: int) -> None:
+    for _ in range(batches):
+        if next_batch() is None:
+            break
+
+
+def _unpickled(worker: int, state: bytes | None) -> State:
+    if state is None:
+        parts = (layout.DATASET_STATE, layout.FETCHER_STATE)
+        return {layout.WORKER_ID: worker, **dict.fromkeys(parts)}
+    found: State = pickle.loads(state)
+    return found
