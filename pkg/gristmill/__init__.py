@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gristmill import monitoring as monitoring
-from gristmill._base import imports, listing, moved
+from gristmill._base import imports, listing
 from gristmill.config import config as config
 
 if TYPE_CHECKING:
@@ -102,7 +102,6 @@ if not TYPE_CHECKING:
         return listing.listed(__all__, _OPTIONAL)
 
 
-moved.find_moved_modules()
 imports.when_imported("absl.flags", "gristmill._peers.absl_flags:define")
 for _module, _act in {
     "keras.src.trainers.data_adapters": "adapt",

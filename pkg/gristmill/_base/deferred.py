@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gristmill._base.types import Alloc
+from gristmill._base.types import Alloc, S
 
 # What a transform does to one element, or what others of its methods call for that.
 _EAGER = ("map", "random_map", "decode")
@@ -91,3 +91,20 @@ def deferring(transform: Any) -> DeferringCall | None:
         if any(name in vars(cls) for name in _EAGER):
             return None
     return None
+
+
+def deferred_else_eager(deferred: Callable[[], S], eager: Callable[[], S]) -> S:
+    """Return what `deferred` makes of elements whose steps defer their work.
+
+    If it fails, return what `eager` makes of the same elements without deferring,
+    which raises the exception of the element that is to blame.  A StopIteration of
+    `deferred` is raised: there are no more elements.
+    """
+    try:
+        return deferred()
+    except StopIteration:
+        raise
+    except Exception:
+        pass
+    # Not above, where the exception would be the context of one raised here.
+    return eager()

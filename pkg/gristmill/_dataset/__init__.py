@@ -16,6 +16,7 @@ from gristmill._dataset.nodes import epochs as epochs
 from gristmill._dataset.nodes import iterable_source as iterable_source
 from gristmill._dataset.nodes import map as map
 from gristmill._dataset.nodes import mix as mix
+from gristmill._dataset.nodes import on_error as on_error
 from gristmill._dataset.nodes import order as order
 from gristmill._dataset.nodes import shard as shard
 from gristmill._dataset.nodes import source as source
@@ -23,3 +24,4 @@ from gristmill._dataset.nodes import to_iter as to_iter
 from gristmill._dataset.nodes import with_options as with_options
 from gristmill._dataset.nodes import zip as zip
 from gristmill._dataset.parallel import process_prefetch as process_prefetch
+from gristmill._dataset.parallel import replay as replay

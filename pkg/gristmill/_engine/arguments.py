@@ -21,12 +21,14 @@ from gristmill._base.checks import (
     check_number,
     kind,
 )
-from gristmill._engine.program import KNOWN, SAMPLERS, is_legacy
+from gristmill._engine.program import BATCHES, KNOWN, PERSONAL, SAMPLERS, is_legacy
 from gristmill._engine.record_nodes import ADVICE
 from gristmill._hot.block_call import BlockCall
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import check_numbered
 
+# The engine's own limit for the integers of a position, but for one.
+MOST_WAITING = (1 << 16) - 1
 STALL_ACTIONS = ("warn", "restart")
 # The scheduler's own limit: an output's attempts are counted in few bits.
 MOST_RESTARTS = 100
@@ -265,4 +267,31 @@ def checked_operations(
                 " most elements that one may become."
             )
         checked.append(op)
+    _check_buckets(checked, name)
     return checked
+
+
+def _check_buckets(operations: Sequence[Any], name: str) -> None:
+    """Refuse operations that do not go with a `BucketBatch`."""
+    numbers = [n for n, op in enumerate(operations) if isinstance(op, BATCHES)]
+    buckets = [n for n in numbers if isinstance(operations[n], transforms.BucketBatch)]
+    if not buckets:
+        return
+    behind = operations[numbers[0] :]
+    refused = [op for op in behind if isinstance(op, PERSONAL)]
+    refused += [
+        op for op in operations if is_legacy(op) or isinstance(op, transforms.FlatMap)
+    ]
+    if refused or buckets != numbers[:1]:
+        raise ValueError(
+            f"The BucketBatch of {name} must be the first operation that batches, and"
+            " the only BucketBatch. Flat maps, functions over Records, and random or"
+            " index steps after it do not go with it. A chain of datasets takes these:"
+            " MapDataset.source(...).to_iter_dataset().apply(...)."
+        )
+    waiting = sum(operations[buckets[0]].buckets().sizes)
+    if waiting > MOST_WAITING:
+        raise ValueError(
+            f"Batches of the BucketBatch of {name} have {waiting} elements in all, at"
+            f" most {MOST_WAITING} may wait. Pass smaller batch sizes."
+        )

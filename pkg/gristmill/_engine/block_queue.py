@@ -24,7 +24,7 @@ from gristmill._engine.program import Program
 from gristmill._engine.reading import Reading
 from gristmill._engine.slow_probe import BLOCKS_BETWEEN_PROBES, SlowProbe, Trial, timed
 from gristmill._engine.stream import NO_KEYS
-from gristmill._engine.stream_keys import StreamKeys
+from gristmill._engine.stream_keys import KeyBlocks, StreamKeys
 from gristmill.errors import CorruptRecord
 from gristmill.options import ReadOptions
 from gristmill.sources._record_source import RecordSource, reads_natively
@@ -44,7 +44,7 @@ class BlockQueue:
     def __init__(
         self,
         blocks: RecordBlocks | TableBlocks,
-        keys: StreamKeys,
+        keys: KeyBlocks,
         options: ReadOptions,
         look_ahead: bool,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Makes batches of columns, without a row, where a source holds columns."""
+"""Makes batches of a source's columns without making its rows."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ from typing import Any
 
 from gristmill import batching
 from gristmill._base.types import Alloc, Int64Array, Rules
-from gristmill._engine.stream_keys import StreamKeys
+from gristmill._engine.stream_keys import KeyBlocks
+from gristmill.sources import TableSource
 from gristmill.sources._columns import ColumnSource
 
 
 class ColumnBatches:
-    """Makes the batches of one stream.  See `native_batches.NativeBatches`."""
+    """Makes batches as `native_batches.NativeBatches` does, from a source's columns.
 
-    def __init__(self, source: ColumnSource, keys: StreamKeys, rules: Rules) -> None:
+    Attributes:
+        is_table: Whether the source is a table in memory.
+    """
+
+    def __init__(self, source: ColumnSource, keys: KeyBlocks, rules: Rules) -> None:
         self._source = source
         self._keys = keys
         self._rules = rules
+        self.is_table = isinstance(source, TableSource)
 
     def batch(
         self, position: int, count: int, alloc: Alloc | None
     ) -> tuple[Any, Int64Array] | None:
-        """The batch of the records at `position`, position + 1, ... and their keys.
+        """Return the batch of `count` records from `position` on, and their keys.
 
-        None where it must be made of rows.
+        Returns None if the batch must be made of rows.
         """
         keys = self._keys.block(position, count)
         made = batch_of_columns(self._source, keys, alloc, self._rules)
@@ -42,9 +48,9 @@ class ColumnBatches:
 def batch_of_columns(
     source: ColumnSource, keys: Int64Array, alloc: Alloc | None, rules: Rules
 ) -> tuple[Any] | None:
-    """The batch that stacking some records would give, alone in a tuple.
+    """Return the batch that stacking some records would give, alone in a tuple.
 
-    None where that raises: reading the records one by one finds out which is bad.
+    Returns None if that raises: reading the records one by one shows which is bad.
     """
     try:
         columns = source.columns_at(keys, alloc)

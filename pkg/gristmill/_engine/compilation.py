@@ -12,9 +12,11 @@ from gristmill import operations as legacy
 from gristmill import samplers, sources, transforms
 from gristmill._base.checks import check_callable
 from gristmill._base.types import WorkerInitFn
+from gristmill._engine.bucket_stream import BucketStream
 from gristmill._engine.deferring_stream import DeferringStream
 from gristmill._engine.native_stream import NativeStream
 from gristmill._engine.program import (
+    BATCHES,
     PERSONAL,
     RANDOM,
     SAMPLERS,
@@ -31,6 +33,8 @@ from gristmill.options import ReadOptions
 from gristmill.sharding import ShardOptions
 
 PROGRAM_MODULES.append(__name__)
+# Operations that give an unknown number of elements.
+_UNCOUNTED = (transforms.Filter, transforms.FlatMap, transforms.BucketBatch)
 # Indices that leave room in 64 bits for those of one more epoch.
 MOST_INDICES = 1 << 62
 
@@ -40,8 +44,12 @@ class LoaderProgram(Program):
 
     def open_stream(self, stream: int, at: int = 0) -> Stream:
         """See `Runnable`.  A worker reads ahead only in streams that are its own."""
-        kind = RecordStream if self.operations else NativeStream
-        if not self.operations and self.levels[0].deferred:
+        kind: type[RecordStream | NativeStream] = NativeStream
+        if self.operations:
+            kind = RecordStream
+        elif self.buckets is not None:
+            kind = BucketStream
+        elif self.levels[0].deferred:
             kind = DeferringStream
         return kind(self, stream, at, self.owned if at else True)
 
@@ -144,7 +152,7 @@ def _needs_records(operations: Sequence[Any]) -> bool:
             return True
         if batched and isinstance(op, PERSONAL):
             return True
-        batched = batched or isinstance(op, transforms.Batch)
+        batched = batched or isinstance(op, BATCHES)
     return False
 
 
@@ -155,6 +163,9 @@ def _levels(operations: Sequence[Any]) -> tuple[Level, ...]:
         if isinstance(op, transforms.Batch):
             # NumPy's integers would get into positions.
             op = transforms.Batch(int(op.batch_size), op.drop_remainder, op.batch_fn)
+            levels.append(level_of(ops, op))
+            ops = []
+        elif isinstance(op, transforms.BucketBatch):
             levels.append(level_of(ops, op))
             ops = []
         else:
@@ -235,6 +246,6 @@ def _unknown(program: Program, operations: Sequence[Any]) -> str | None:
     if program.on_error == "skip":
         return "on_error='skip' may leave records out."
     for op in operations:
-        if isinstance(op, (transforms.Filter, transforms.FlatMap)) or is_legacy(op):
+        if isinstance(op, _UNCOUNTED) or is_legacy(op):
             return f"{type(op).__name__} may give more or fewer elements than it gets."
     return None

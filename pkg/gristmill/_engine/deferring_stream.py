@@ -1,9 +1,10 @@
-"""Computes a chain in which steps leave their work to the batch."""
+"""Computes a loader's chain whose last steps defer their work to the batch."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gristmill._base.deferred import deferred_else_eager
 from gristmill._base.types import Alloc
 from gristmill._engine.block_steps import block_steps
 from gristmill._engine.native_stream import NativeStream
@@ -11,11 +12,7 @@ from gristmill._engine.program import Program
 
 
 class DeferringStream(NativeStream):
-    """A chain of which a step can defer its work to the batch.  See `Stream`.
-
-    If something fails, the steps make the output again without deferring, and so
-    raise what is wrong with a record.
-    """
+    """Computes a chain whose steps can defer work to the batch.  See `Stream`."""
 
     def __init__(
         self, program: Program, stream: int, at: int, look_ahead: bool
@@ -26,17 +23,29 @@ class DeferringStream(NativeStream):
         self._deferring = steps, block_steps(steps, self._draws, at)
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        if not self._careful:
-            before = self._consumed
-            self._steps, self._together = self._deferring
-            try:
-                return super().next(alloc)
-            except Exception:
-                if self._consumed == before:
-                    raise  # It is the end.
-                self._go_back(before)
-            finally:
-                self._steps, self._together = self._eager
+        if self._careful:
+            return self._next_eager(alloc)
+        before = self._consumed
+
+        def eager() -> Any:
+            self._go_back(before)
+            return self._next_eager(alloc)
+
+        return deferred_else_eager(lambda: self._next_deferring(alloc), eager)
+
+    def _next_deferring(self, alloc: Alloc | None) -> Any:
+        before = self._consumed
+        self._steps, self._together = self._deferring
+        try:
+            return super().next(alloc)
+        except StopIteration as end:
+            if self._consumed == before:
+                raise
+            raise RuntimeError("records that are left out may fail") from end
+        finally:
+            self._steps, self._together = self._eager
+
+    def _next_eager(self, alloc: Alloc | None) -> Any:
         try:
             return super().next(alloc)
         finally:

@@ -8,7 +8,7 @@ they come in, they lie in a few runs.
 
 from __future__ import annotations
 
-from gristmill._engine.stream_keys import StreamKeys
+from gristmill._engine.stream_keys import KeyBlocks
 
 __all__ = ["FarAhead"]
 
@@ -26,7 +26,7 @@ class FarAhead:
         record_bytes: The mean size of a record; 0 while nobody knows.
     """
 
-    def __init__(self, keys: StreamKeys, ahead: int) -> None:
+    def __init__(self, keys: KeyBlocks, ahead: int) -> None:
         self.record_bytes = 0.0
         self._keys = keys
         self._ahead = ahead

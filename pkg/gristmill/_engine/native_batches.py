@@ -1,52 +1,57 @@
-"""Makes whole batches without Python, where a chain begins with one that can be.
+"""Makes batches of a source's records without a Python object for each record.
 
-The rows of a table are gathered, and the columns of other sources that hold columns.
-Records of files are decoded where the first step can do so: they go from the file to
-the batch, which is the slot in a worker, without becoming Python objects.
+The rows of a table are gathered, and so are the columns of other sources that hold
+columns.  Records of files are decoded if the only step before the batch can decode a
+block of them: they go from the file to the batch, which is the slot in a worker.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill._engine.block_queue import BlockQueue
 from gristmill._engine.blocks import RecordBlocks, TableBlocks
 from gristmill._engine.column_batches import ColumnBatches
-from gristmill._engine.program import Program
-from gristmill._engine.stream_keys import StreamKeys
+from gristmill._engine.stream_keys import KeyBlocks
+from gristmill.options import ReadOptions
 from gristmill.sources import TableSource, as_columns
 from gristmill.sources._record_source import reads_natively
 
 
 class NativeBatches:
-    """Makes the batches of one stream.
+    """Makes batches of the records at consecutive positions.
 
-    The queue reads batches of a table, or packed blocks of records.  Of these a decoder
-    makes batches: a transformation that has `decode_block`, such as `ParseExample`.
+    The queue reads batches of a table, or packed blocks of records.  A decoder makes
+    batches of these blocks: a transform with `decode_block`, such as `ParseExample`.
+
+    Attributes:
+        is_table: Whether the source is a table in memory.
     """
 
     def __init__(
         self,
         queue: BlockQueue,
-        keys: StreamKeys,
+        keys: KeyBlocks,
         decoder: Any,
         rules: Rules,
     ) -> None:
         self._queue = queue
         self._keys = keys
         self._decoder = decoder
+        self.is_table = decoder is None
         self._rules = rules
 
     def batch(
         self, position: int, count: int, alloc: Alloc | None
     ) -> tuple[Any, Int64Array] | list[bytes]:
-        """The batch of the records at `position`, position + 1, ... and their keys.
+        """Return the batch of `count` records from `position` on, and their keys.
 
-        The records themselves where they must be taken one by one: because of their
-        form, or because one of them cannot be decoded, which is then found out.  None
-        of them where one cannot be read.
+        Returns the records as a list if they must be taken one by one, because of their
+        form or because one of them cannot be decoded.  The list is empty if one of them
+        cannot be read.
         """
         if self._queue.next_count(position) not in (0, count):
             self._queue.forget()
@@ -84,24 +89,47 @@ class NativeBatches:
 
 
 def open_batches(
-    program: Program, keys: StreamKeys, look_ahead: bool
+    source: Any,
+    calls: Sequence[Any],
+    keys: KeyBlocks,
+    rules: Rules,
+    options: ReadOptions,
+    look_ahead: bool,
 ) -> NativeBatches | ColumnBatches | None:
-    """How the batches of a program's stream are made natively, where they can be."""
-    level, source = program.levels[0], program.source
-    if not program.in_blocks or level.batch is None or level.batch.batch_fn is not None:
-        return None
+    """Return an object that makes batches natively; None if the source has no way to.
+
+    Args:
+        source: The source of the records.
+        calls: The functions that are called with each record before it is batched.
+        keys: The keys of the records.
+        rules: How batches are taken apart.
+        options: Threads that read ahead.
+        look_ahead: Whether blocks are read before they are asked for.
+    """
     blocks: RecordBlocks | TableBlocks
-    decoder: Any = None
-    if isinstance(source, TableSource) and source.gathers and not level.steps:
-        blocks = TableBlocks(source, program.rules)
-    elif reads_natively(source) and source.serves_bytes and len(level.steps) == 1:
-        decoder = getattr(level.steps[0][1], "__self__", None)
-        if not getattr(decoder, "decodes_blocks", False):
-            return None
+    decoder = _decoder_of(source, calls)
+    if decoder is not None:
         blocks = RecordBlocks(source, packed=True)
-    elif not level.steps and (columns := as_columns(source)) is not None:
-        return ColumnBatches(columns, keys, program.rules)
-    else:
+    elif calls or (columns := as_columns(source)) is None:
         return None
-    queue = BlockQueue(blocks, keys, program.read_options, look_ahead)
-    return NativeBatches(queue, keys, decoder, program.rules)
+    elif isinstance(columns, TableSource) and columns.gathers:
+        blocks = TableBlocks(columns, rules)
+    else:
+        return ColumnBatches(columns, keys, rules)
+    queue = BlockQueue(blocks, keys, options, look_ahead)
+    return NativeBatches(queue, keys, decoder, rules)
+
+
+def has_batches(source: Any, calls: Sequence[Any]) -> bool:
+    """Return whether `open_batches` returns an object for a source and calls."""
+    if calls:
+        return _decoder_of(source, calls) is not None
+    return as_columns(source) is not None
+
+
+def _decoder_of(source: Any, calls: Sequence[Any]) -> Any:
+    """Return the transform that decodes blocks of a source's records, or None."""
+    if not (len(calls) == 1 and reads_natively(source) and source.serves_bytes):
+        return None
+    transform = getattr(calls[0], "__self__", None)
+    return transform if getattr(transform, "decodes_blocks", False) else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill import batching
+from gristmill import batching, transforms
 from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.block_queue import BlockReading, open_reading
@@ -20,7 +20,8 @@ from gristmill._engine.block_steps import (
     cut,
     run_steps,
 )
-from gristmill._engine.native_batches import open_batches
+from gristmill._engine.column_batches import ColumnBatches
+from gristmill._engine.native_batches import NativeBatches, open_batches
 from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import Read, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
@@ -58,7 +59,7 @@ class NativeStream:
         self._keys = StreamKeys(program, stream)
         self._length = self._keys.length
         self._draws = self._keys.draws
-        self._batches = open_batches(program, self._keys, look_ahead)
+        self._batches = self._open_batches(look_ahead)
         # What cannot be decoded at once has been read, and was looked ahead for.  Keys
         # of its own: those ahead of need are in another block than those in work.
         ahead = look_ahead and self._batches is None
@@ -87,6 +88,21 @@ class NativeStream:
         self._careful = False
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
         self._key_parts: list[Int64Array] = []
+
+    def _open_batches(self, look_ahead: bool) -> NativeBatches | ColumnBatches | None:
+        program, level = self._program, self._levels[0]
+        batch = level.batch
+        if (
+            not program.in_blocks
+            or type(batch) is not transforms.Batch
+            or batch.batch_fn
+        ):
+            return None
+        calls = [call for _, call, _ in level.steps]
+        rules, options = program.rules, program.read_options
+        return open_batches(
+            program.source, calls, self._keys, rules, options, look_ahead
+        )
 
     def seek(self, position: Position) -> None:
         self._length = self._keys.length
@@ -150,8 +166,8 @@ class NativeStream:
         self._pending = None
 
     def start_prefetch(self) -> None:
-        spec = self._levels[0].batch
-        if self._batches is not None and spec is not None:
+        spec: Any = self._levels[0].batch
+        if self._batches is not None:
             self._batches.start(self._consumed, spec.batch_size)
         elif not self._read_natively:
             self._reading.start(self._consumed)
@@ -172,8 +188,7 @@ class NativeStream:
         return elements[0]
 
     def _batch(self, level: int, alloc: Alloc | None) -> Any:
-        spec = self._levels[level].batch
-        assert spec is not None
+        spec: Any = self._levels[level].batch
         if level == 0 and self._batches is not None:
             # Each record gives one element here.
             count = min(spec.batch_size, self._length - self._consumed)

@@ -21,7 +21,8 @@ def warn_of_no_output(program: Program, operations: Sequence[Any]) -> None:
     count = most = program.stream_length(0)  # No stream has more.
     dropping = None
     for op in operations:
-        if holds_back(op) or (count and isinstance(op, transforms.FlatMap)):
+        spreads = isinstance(op, (transforms.FlatMap, transforms.BucketBatch))
+        if holds_back(op) or (count and spreads):
             return  # It may give any number.
         if isinstance(op, transforms.Batch):
             who, size = value_text(op), int(op.batch_size)

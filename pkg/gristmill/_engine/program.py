@@ -47,7 +47,7 @@ class Level:
     """
 
     steps: tuple[Step, ...] = ()
-    batch: transforms.Batch | None = None
+    batch: transforms.Batch | transforms.BucketBatch | None = None
     deferred: tuple[Step, ...] = ()
     users_own: bool = True
 
@@ -129,7 +129,16 @@ class Program:
     def position_capacity(self) -> int:
         """Integers in a stream's position: records read, then see `RecordStream`."""
         here = 1 + self.flat_maps
+        if self.buckets is not None:
+            # Each bucket but the one that is full may lack one element.
+            here += sum(self.buckets.buckets().sizes)
         return 2 * here + 1 if self.opaque else here
+
+    @property
+    def buckets(self) -> transforms.BucketBatch | None:
+        """The transform that batches elements by their lengths, if there is one."""
+        batch = self.levels[0].batch if self.levels else None
+        return batch if isinstance(batch, transforms.BucketBatch) else None
 
     @property
     def tolerant(self) -> bool:
@@ -139,7 +148,7 @@ class Program:
     @property
     def owned(self) -> bool:
         """See `Runnable`: unless positions of outputs follow from arithmetic alone."""
-        if self.operations or self.on_error == "skip":
+        if self.operations or self.on_error == "skip" or self.buckets is not None:
             return True
         steps = [step for level in self.levels for step in level.steps]
         filters = any(opcode == step_kinds.FILTER for opcode, _, _ in steps)
@@ -195,7 +204,7 @@ class Program:
     def _output_records(self) -> int:
         product = 1
         for level in self.levels:
-            if level.batch is not None:
+            if isinstance(level.batch, transforms.Batch):
                 product *= level.batch.batch_size
         return product
 
@@ -234,7 +243,7 @@ def is_legacy(operation: Any) -> bool:
 
 def is_group(operation: Any) -> bool:
     """Whether this makes elements of several records."""
-    return isinstance(operation, transforms.Batch) or holds_back(operation)
+    return isinstance(operation, BATCHES) or holds_back(operation)
 
 
 def holds_back(operation: Any) -> bool:
@@ -244,6 +253,7 @@ def holds_back(operation: Any) -> bool:
 
 ONE_TO_ONE = (legacy.MapOperation, legacy.FilterOperation, legacy.RandomMapOperation)
 RANDOM = (transforms.RandomMap, transforms.TfRandomMap)
+BATCHES = (transforms.Batch, transforms.BucketBatch)
 # What needs more of a record than its element.
 PERSONAL = (*RANDOM, transforms.MapWithIndex)
 KNOWN = (
@@ -252,7 +262,7 @@ KNOWN = (
     transforms.BlockMap,
     transforms.Filter,
     transforms.FlatMap,
-    transforms.Batch,
+    *BATCHES,
 )
 SAMPLERS = (
     samplers.DistributedSampler,
@@ -284,7 +294,9 @@ def is_own_source(source: Any) -> bool:
     return kind in (list, tuple) or kind.__module__.startswith(OUR_SOURCES)
 
 
-def level_of(operations: Sequence[Any], batch: transforms.Batch | None) -> Level:
+def level_of(
+    operations: Sequence[Any], batch: transforms.Batch | transforms.BucketBatch | None
+) -> Level:
     """Operations of one element to one or none, and the batch behind them."""
     steps = [as_step(op) for op in operations]
     deferred: list[Step] = []
@@ -296,7 +308,7 @@ def level_of(operations: Sequence[Any], batch: transforms.Batch | None) -> Level
             break
         deferred.insert(0, (opcode, call, name))
     first = len(steps) - len(deferred)
-    if not deferred or batch is None or batch.batch_fn is not None:
+    if not (deferred and isinstance(batch, transforms.Batch)) or batch.batch_fn:
         return Level(tuple(steps), batch)
     return Level(tuple(steps), batch, (*steps[:first], *deferred), first > 0)
 

@@ -9,6 +9,7 @@ Dataset iterators.  What neither has room for stands under one last key,
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import operator
 from typing import Any
@@ -132,6 +133,11 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> RunPositio
             pipeline.with_replay(here, replay and replay[stream])
             for stream, here in enumerate(position.positions)
         ]
+        if "waiting" in more:
+            if pipeline.program.buckets is None:
+                raise ValueError("elements wait for a BucketBatch")
+            pairs = zip(position.positions, more["waiting"], strict=True)
+            position.positions = [(*here, *waiting) for here, waiting in pairs]
         _check_form(pipeline, position)
     except StateMismatch:
         raise
@@ -269,6 +275,10 @@ def _more(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
         more["replay"] = [
             list(stream_position[replay_at:]) for stream_position in position.positions
         ]
+    if pipeline.program.buckets is not None and any(
+        len(stream_position) > 1 for stream_position in position.positions
+    ):
+        more["waiting"] = [list(here[1:]) for here in position.positions]
     if pipeline.widened:
         more["permutation"] = "complete"
     if position.errors:
@@ -290,6 +300,10 @@ def _check_form(pipeline: Pipeline, position: RunPosition) -> None:
         raise ValueError(
             f"turn {position.next_stream} and {position.ended} of {streams}"
         )
+    if pipeline.program.buckets is not None:
+        for here in position.positions:
+            _check_waiting(here, pipeline.program.position_capacity)
+        return
     for stream_position in position.positions:
         # The first one is checked against the length of the data.
         numbers = [operator.index(number) for number in stream_position][1:]
@@ -297,6 +311,14 @@ def _check_form(pipeline: Pipeline, position: RunPosition) -> None:
             raise ValueError(
                 f"position {list(stream_position)}, expected {length} integers"
             )
+
+
+def _check_waiting(stream_position: Position, capacity: int) -> None:
+    """Refuse a position whose elements that wait are not of records before it."""
+    consumed, *waiting = map(operator.index, stream_position)
+    ascending = all(a < b for a, b in itertools.pairwise([-1, *waiting, consumed]))
+    if not ascending or len(stream_position) > capacity:
+        raise ValueError(f"records {waiting} of {consumed} wait for their batches")
 
 
 def _check(pipeline: Pipeline, position: RunPosition, more: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,6 +29,25 @@ class SamplerDraws(dict[int, "np.random.Generator | None"]):
 # that cannot say; their global indices, int64; and the keys as the sampler gave them,
 # where int64 cannot say them.
 Records = tuple[Int64Array, Int64Array, list[Any] | None]
+
+
+class KeyBlocks(Protocol):
+    """The keys of records at consecutive positions.
+
+    Attributes:
+        length: The number of positions.
+    """
+
+    length: int
+
+    def block(self, first: int, count: int) -> Int64Array:
+        """Return the keys at `count` positions from `first` on, int64 of shape (n,)."""
+
+    def window_left(self, position: int) -> int:
+        """Return the number of records from `position` on in the sampler's window.
+
+        Returns 0 if there are no windows, or at the end.
+        """
 
 
 class StreamKeys:

@@ -7,8 +7,10 @@ from typing import Any
 
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Kind, chain_of
-from gristmill._dataset.nodes.batch import Batching, Rows
+from gristmill._dataset.nodes.batch import Batching
+from gristmill._dataset.nodes.record_batches import records_of
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
+from gristmill._engine.native_batches import has_batches
 
 MOST_NODES = 100
 
@@ -33,10 +35,11 @@ def is_long(dataset: Any) -> bool:
 
 
 def gathers(dataset: Any) -> bool:
-    """Whether a node takes batches of an array's rows at once, without its parents."""
+    """Return whether a node makes batches of records without its parents' elements."""
     if not isinstance(dataset, Batching) or dataset._batch_fn is not None:
         return False
     parent = dataset._parent
     if isinstance(parent, PrefetchIterDataset):
         parent = parent._parent
-    return isinstance(parent, MapDataset) and Rows.of(parent) is not None
+    found = records_of(parent) if isinstance(parent, MapDataset) else None
+    return found is not None and has_batches(found.source, found.calls)

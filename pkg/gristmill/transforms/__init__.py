@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from typing import Any as Any
 
 from gristmill._base.listing import lazily, listed
+from gristmill.transforms._bucket import BucketBatch
 from gristmill.transforms._features import FixedLen, Ragged, RaggedArray, VarLen
 from gristmill.transforms._kinds import (
     AnyTransform as AnyTransform,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "BlockMap",
+    "BucketBatch",
     "DatasetSelectionMap",
     "DecodeImage",
     "DecodeNpy",

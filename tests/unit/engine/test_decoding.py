@@ -114,6 +114,69 @@ def test_records_that_are_not_for_blocks_are_decoded_one_by_one(path):
     assert plain(loader_over(source, chain(Halves("no")))) == expected
 
 
+def dataset_over(source, step, order="step last", drop_remainder=False):
+    """Return a chain that batches shuffled records of two epochs, bad ones left out."""
+    ds = gristmill.MapDataset.source(source)[:60]
+    if order == "step last":
+        ds = ds.shuffle(1).repeat(2).map(step)
+    else:
+        ds = ds.map(step).shuffle(1).repeat(2)
+    return ds.to_iter_dataset().batch(7, drop_remainder=drop_remainder)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("drop_remainder", [False, True])
+@pytest.mark.parametrize("order", ["step last", "step first"])
+def test_batches_of_a_chain_are_the_same(path, workers, drop_remainder, order):
+    options = gristmill.MultiprocessingOptions(num_workers=workers)
+    source = sources.ArrayRecordDataSource(path)
+    expected, found = (
+        dataset_over(records, Halves(), order, drop_remainder).mp_prefetch(options)
+        for records in (list(source), source)
+    )
+    assert plain(found) == plain(expected)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2])
+def test_every_batch_of_a_chain_is_decoded_at_once(path, threads):
+    step = Halves()
+    ds = gristmill.MapDataset.source(sources.ArrayRecordDataSource(path))[:60]
+    options = gristmill.ReadOptions(threads, 50 if threads else 0)
+    batches = ds.map(step).to_iter_dataset(options).batch(7)
+    iterator = iter(batches)
+    iterator.start_prefetch()
+    assert len(list(iterator)) == 9
+    assert step.decoded == 9
+
+
+@pytest.mark.parametrize("blocks", ["yes", "no"])
+def test_a_chain_resumes_between_batches(path, blocks):
+    ds = dataset_over(sources.ArrayRecordDataSource(path), Halves(blocks))
+    expected = plain(ds)
+    iterator = iter(ds)
+    for number in range(len(expected) - 1):
+        state = iterator.get_state()
+        assert plain([next(iterator)]) == [expected[number]]
+        iterator.set_state(state)
+        assert plain([next(iterator)]) == [expected[number]]
+        assert state == {"next_index": 7 * number}
+
+
+def test_a_bad_record_of_a_chain_is_named(path):
+    source = sources.ArrayRecordDataSource(path)
+    ds = gristmill.MapDataset.source(source).map(Halves()).to_iter_dataset().batch(7)
+    iterator = iter(ds)
+    for _ in range(9):
+        next(iterator)
+    with pytest.raises(ValueError, match="a bad record\n") as raised:
+        next(iterator)
+    assert "record 63 (index 63)" in raised.value.__notes__[-1]
+    expected = plain([Halves().map(bytes([i]) * SIZE) for i in range(64, 71)])
+    rows = next(iterator)
+    assert plain({"b": rows["b"][i], "a": rows["a"][i]} for i in range(7)) == expected
+
+
 @pytest.mark.claim(
     "A ParseExample with features of bytes or of variable length, and every step of"
     " yours but a BlockMap, sees one record at a time."

@@ -175,3 +175,21 @@ def test_a_fork_goes_on_by_itself_and_leaves_the_parent_alone(table):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     for mine, expected in zip(iterator, reference[2:], strict=True):
         np.testing.assert_array_equal(mine, expected)
+
+
+class Doubled(g.sources.TableSource):
+    """Serves twice what the table holds."""
+
+    def __getitem__(self, index):
+        return 2 * super().__getitem__(index)
+
+
+@pytest.mark.parametrize("face", ["loader", "chain"])
+def test_a_table_with_its_own_rows_is_read_by_row(table, face):
+    source = Doubled(table)
+    batches = loader(source)
+    if face == "chain":
+        batches = g.MapDataset.source(source).to_iter_dataset().batch(BATCH)
+    rows = np.concatenate(list(batches))[:RECORDS]
+    expected = 2 * table
+    assert sorted(map(bytes, rows)) == sorted(map(bytes, expected))

@@ -207,7 +207,7 @@ def block_of(
             raise
         except Exception as error:
             if not is_noted(error):
-                note(error, dataset, f"read element {index}")
+                note_element(error, dataset, dataset, index, "read")
             raise
     return made
 

@@ -7,9 +7,13 @@ was, `gristmill._engine.failures` adds.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, TypeAlias
 
+from gristmill._dataset.model.names import transform_name
 from gristmill._hot.place import Place, as_failure
+
+# A dataset, and the index of one of its elements.
+DatasetElement: TypeAlias = tuple[Any, int]
 
 
 class Note(str):
@@ -21,6 +25,21 @@ class Note(str):
         return str, (str(self),)
 
 
+class ElementNote(Place):
+    """A note on an exception that a node raised for one element."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str, node: Any, element: DatasetElement | None) -> Self:
+        self = str.__new__(cls, text)
+        transform = getattr(getattr(node, "_node", node), "_transform", None)
+        self.operation = None if transform is None else transform_name(transform)
+        self.key, self.record_index = None, -1
+        if element is not None:
+            self.key, self.record_index = record_of(*element), element[1]
+        return self
+
+
 def note_element(
     error: BaseException, node: Any, dataset: Any, index: int, doing: str = "processed"
 ) -> None:
@@ -29,7 +48,8 @@ def note_element(
     Raises:
         RuntimeError: As of `note`.
     """
-    note(error, node, f"{doing} {_element(dataset, index)}")
+    element = dataset, index
+    _add(error, node, f"{doing} {_element(*element)}", element)
 
 
 def note_step(error: BaseException, iterator: Any, doing: str = "processed") -> None:
@@ -38,7 +58,11 @@ def note_step(error: BaseException, iterator: Any, doing: str = "processed") -> 
     Raises:
         RuntimeError: As of `note`.
     """
-    note(error, iterator, f"{doing} {_last_element(iterator)}")
+    element, batch = _last_element(iterator)
+    text = "an element"
+    if element is not None:
+        text = batch + _element(*element) + _stream(iterator)
+    _add(error, iterator, f"{doing} {text}", element)
 
 
 def taker(iterator: Any) -> Callable[[], Any]:
@@ -58,7 +82,7 @@ def taker(iterator: Any) -> Callable[[], Any]:
 def note_taken(error: BaseException, iterator: Any, taken: Any) -> None:
     """As `note_step`, for an element of which was told before what it is."""
     text = "an element" if taken is None else _element(*taken) + _stream(iterator)
-    note(error, iterator, f"processed {text}")
+    _add(error, iterator, f"processed {text}", taken)
 
 
 def is_noted(error: BaseException) -> bool:
@@ -82,10 +106,21 @@ def note(error: BaseException, who: object, doing: str) -> None:
     Raises:
         RuntimeError: It is a StopIteration, which would end the data.
     """
-    text = f"while {who} {doing}"
+    _raise_with(error, who, Note(f"while {who} {doing}"))
+
+
+def _add(
+    error: BaseException, node: Any, doing: str, element: DatasetElement | None
+) -> None:
+    """As `note`, with a note that has the element as attributes."""
+    _raise_with(error, node, ElementNote(f"while {node} {doing}", node, element))
+
+
+def _raise_with(error: BaseException, who: object, text: Note | ElementNote) -> None:
+    """Add a note unless it is there; raise another error if this is a StopIteration."""
     failure = as_failure(error, who)
     if text not in getattr(failure, "__notes__", ()):
-        failure.add_note(Note(text))
+        failure.add_note(text)
     if failure is not error:
         raise failure from error
 
@@ -102,16 +137,19 @@ def _element(dataset: Any, index: int) -> str:
     return f"element {index}" if record is None else f"record {record} (index {index})"
 
 
-def _last_element(iterator: Any) -> str:
-    """What the element is that a step took last, as far as it is known."""
+def _last_element(iterator: Any) -> tuple[DatasetElement | None, str]:
+    """Return the element that a step took last, and the words before its text.
+
+    The element is None if it is not known.
+    """
     node, batch = iterator, ""
     while not hasattr(node, "_last_taken"):
         if not getattr(node, "_TAKES_IN_STEP", False):
-            return "an element"
+            return None, ""
         if node._BATCHES and node is not iterator:
             batch = "the batch up to "
         node = node._parent
-    return batch + _element(*node._last_taken()) + _stream(node)
+    return node._last_taken(), batch
 
 
 def _stream(iterator: Any) -> str:

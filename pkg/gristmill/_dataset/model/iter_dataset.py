@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import abc
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Unpack, overload
@@ -31,6 +32,8 @@ from gristmill._dataset.model.counted import Counted
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
+from gristmill._dataset.model.replayable import Replayable
+from gristmill.bad_records import OnError
 from gristmill.options import MultiprocessingOptions
 from gristmill.transforms import AnyTransform
 
@@ -106,7 +109,9 @@ class IterDatasetMeta(abc.ABCMeta):
         return build("IterDataset.zip", datasets, strict=strict)
 
 
-class IterDataset(Counted, Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
+class IterDataset(
+    Counted, Replayable[T], Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta
+):
     """A dataset that is iterated over; each ``iter(ds)`` starts at the beginning.
 
     A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which
@@ -331,6 +336,43 @@ class IterDataset(Counted, Dataset, Iterable[T], Generic[T], metaclass=IterDatas
         """
         how = (options, worker_init_fn, sequential_slice, streams, workers)
         return build("IterDataset.mp_prefetch", self, *how)
+
+    def on_error(
+        self,
+        on_error: OnError,
+        *,
+        max_errors: int | None = None,
+        quarantine: str | os.PathLike[str] | None = None,
+    ) -> IterDataset[T]:
+        """Leave out elements that fail, or put others in their places.
+
+        An element fails if its record cannot be read, or if a step before this one
+        raises for it.  Errors of batches, of iterables and of your own iterators are
+        raised as before.  States are those of the chain without this node.
+
+        Args:
+            on_error: "skip" leaves out an element that fails.  "substitute" takes the
+                element at another index instead, with the generator of that index.
+            max_errors: The number of bad records that an iterator leaves out or
+                replaces; None for any number.  In place of each further one it raises
+                `TooManyErrors`.
+            quarantine: The path of a file to which a line of JSON is added for each bad
+                record, or None.
+
+        Returns:
+            The dataset.  ``errors`` of its iterators are the bad records so far.
+
+        Raises:
+            ValueError: The chain has batches or workers already, or an argument is out
+                of range.
+
+        Example:
+            >>> ds = gristmill.MapDataset.source([2, 0, 4]).map(lambda x: 8 // x)
+            >>> iterator = iter(ds.to_iter_dataset().on_error("skip").batch(2))
+            >>> next(iterator).tolist(), iterator.errors.last[0].key
+            ([4, 2], 1)
+        """
+        return build("IterDataset.on_error", self, on_error, max_errors, quarantine)
 
     def prefetch(
         self, multiprocessing_options: MultiprocessingOptions

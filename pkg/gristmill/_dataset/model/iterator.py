@@ -16,10 +16,24 @@ from gristmill._dataset.model.failing import note_step
 from gristmill._dataset.model.names import node_text
 from gristmill._dataset.model.options import IteratorContext
 from gristmill._dataset.model.stats import Stats
+from gristmill._engine.record_errors import LAST_KEPT
 from gristmill._engine.workers import check_workers
+from gristmill.bad_records import BadRecords
 
 if TYPE_CHECKING:
     from gristmill._base.report import Report
+
+
+class _Errors:
+    """The records that `IterDataset.on_error` left out or replaced.
+
+    Not a property, so that a user's iterator may have an attribute of this name.
+    """
+
+    def __get__(self, iterator: Any, owner: type) -> BadRecords:
+        found = [parent.errors for parent in iterator._parents] if iterator else []
+        last = [record for each in found for record in each.last]
+        return BadRecords(sum(each.count for each in found), tuple(last[-LAST_KEPT:]))
 
 
 class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
@@ -37,6 +51,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         (0, {'next_index': 1})
     """
 
+    errors = _Errors()
     # Whether a state was set, so that it does not begin at the beginning.
     _from_state = False
     # Times some of the calls; of the outermost iterator of a chain.

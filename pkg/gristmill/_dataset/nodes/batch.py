@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import math
@@ -15,6 +14,7 @@ import numpy as np
 
 from gristmill import batching, monitoring
 from gristmill._base.checks import check_callable, check_flag, check_integer
+from gristmill._base.deferred import deferred_else_eager
 from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Alloc, Indices, T
 from gristmill._dataset.model.blocks import (
@@ -22,7 +22,6 @@ from gristmill._dataset.model.blocks import (
     block_of,
     epochs_and_offsets,
     indices_from,
-    is_built_in,
 )
 from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.failing import note_element, note_step
@@ -37,13 +36,11 @@ from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.model.spec import ShapeDtypeStruct
 from gristmill._dataset.model.states import copied
 from gristmill._dataset.nodes.deferred import deferred
-from gristmill._dataset.nodes.order import IndexMapDataset
-from gristmill._dataset.nodes.source import SourceMapDataset
+from gristmill._dataset.nodes.record_batches import batches_of, column_batches_of
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
-from gristmill._engine.column_batches import batch_of_columns
+from gristmill._engine.column_batches import ColumnBatches
+from gristmill._engine.native_batches import NativeBatches
 from gristmill._hot import iterators, tree
-from gristmill.sources import TableSource, as_columns
-from gristmill.sources._columns import ColumnSource
 
 BatchFn = Callable[[list[Any]], Any]
 # What Grain says where a batch of indexed elements cannot be made.
@@ -53,47 +50,6 @@ SPARSE = (
     " `to_iter_dataset()` and then apply `batch`."
 )
 MADE = "made the batch up to"
-
-
-class Rows:
-    """Batches of a source's rows, made of its columns rather than one by one."""
-
-    def __init__(
-        self,
-        source: ColumnSource,
-        length: int,
-        order: IndexMapDataset[Any] | None,
-    ) -> None:
-        self._source = source
-        self._length = length
-        self._order = order
-        self._rules = batching.tree_rules()
-
-    @classmethod
-    def of(cls, dataset: Any) -> Rows | None:
-        """The rows that a dataset's elements are, None where they are no such."""
-        order, base = None, dataset
-        if isinstance(dataset, IndexMapDataset) and is_built_in(type(dataset)):
-            order, base = dataset, dataset.base
-        if type(base) is not SourceMapDataset:
-            return None
-        columns = as_columns(base._reader)
-        return None if columns is None else cls(columns, len(base._reader), order)
-
-    def range(
-        self, first: int, count: int, alloc: Alloc | None = None
-    ) -> tuple[Any] | None:
-        """The batch of `count` elements from index `first` on, alone in a tuple.
-
-        None where it must be made of the elements, which metrics count.
-        """
-        if monitoring.is_on() and not isinstance(self._source, TableSource):
-            return None
-        indices = indices_from(first, count)
-        if self._order is not None:
-            indices = self._order.of_base(indices)
-        keys = (indices % self._length).astype(np.int64, copy=False)
-        return batch_of_columns(self._source, keys, alloc, self._rules)
 
 
 class Batching(Dataset):
@@ -160,7 +116,7 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
             # In floating point, as Grain has it: an endless parent is rounded.
             self._length = math.ceil(self._parent_length / self._batch_size)
         stacks = self._batch_fn is None
-        self._rows = Rows.of(self._parent) if stacks else None
+        self._columns = column_batches_of(self._parent) if stacks else None
         self._deferred: Any = deferred(self._parent) if stacks else None
 
     def _computing_with(self, threads: int) -> BatchMapDataset[T]:
@@ -178,17 +134,24 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
             within = batch * self._batch_size
             size = min(self._batch_size, self._parent_length - within)
             pairs.append((within + epoch * self._parent_length, size))
-        if self._rows is not None:
-            made = [self._rows.range(first, size) for first, size in pairs]
+        if self._columns is not None and _may_skip_elements(self._columns):
+            made = [self._columns.batch(first, size, None) for first, size in pairs]
             done = [batch[0] for batch in made if batch is not None]
             if len(done) == len(made):
                 return done
-        if self._deferred is not None:
-            with contextlib.suppress(Exception):
-                return [self._make_of_deferred(*pair) for pair in pairs]
+        if self._deferred is None:
+            return self._made_of(pairs)
+        return deferred_else_eager(
+            lambda: [self._make_of_deferred(*pair) for pair in pairs],
+            lambda: self._made_of(pairs),
+        )
+
+    def _made_of(self, pairs: list[tuple[int, int]]) -> list[Any]:
+        """Return the batches of ranges of the parent: the first index and the size."""
         ranges = [indices_from(first, size) for first, size in pairs]
         elements = block_of(self._parent, np.concatenate(ranges))
-        made, at = [], 0
+        made: list[Any] = []
+        at = 0
         for first, size in pairs:
             made.append(self._make(elements[at : at + size], first + size - 1))
             at += size
@@ -239,26 +202,35 @@ class BatchDatasetIterator(NodeIterator[T]):
         super().__init__(node if above is None else with_parents(node, [above]))
         self.alloc: Alloc | None = None
         self._rules = batching.tree_rules()
-        self._rows: Rows | None = None
-        # Of the elements that nobody defers, where those of the parent are deferred.
+        # Makes batches without elements; opened by the first batch, because a worker
+        # confines what is read ahead after it has made the iterator.
+        self._batches: NativeBatches | ColumnBatches | None = None
+        # The chain whose steps do not defer, if those of the parent do.
         self._plain = None if above is None else node._parent
         wanted = (feed.read_options.num_threads for feed in feeds_of(self._parent))
         self._threads = threads_to_compute(min(wanted, default=sys.maxsize))
-        parent = self._parent
-        if node._batch_fn is None and type(parent) is PrefetchDatasetIterator:
-            self._rows = Rows.of(parent.dataset)
+        is_feed = type(self._parent) is PrefetchDatasetIterator
+        self._is_open = node._batch_fn is not None or not is_feed
 
     def __next__(self) -> Any:
-        if self._plain is None:
+        plain = self._plain
+        if plain is None:
             return self._next()
         before = copied(self._parent.get_state())
-        try:
-            return self._next()
-        except StopIteration:
-            raise
-        except Exception:
-            pass
-        return self._next_of(self._plain, before)
+        return deferred_else_eager(self._next, lambda: self._next_of(plain, before))
+
+    def start_prefetch(self) -> None:
+        parent: Any = self._parent
+        if not self._is_open:
+            self._batches, self._is_open = batches_of(parent), True
+        if self._batches is None:
+            parent.start_prefetch()
+        else:
+            self._batches.start(parent.given, self._node._batch_size)
+
+    def _release(self) -> None:
+        if self._batches is not None:
+            self._batches.close()
 
     def _next_of(self, plain: Any, before: Any) -> Any:
         """The batch from a position on, made of a chain that does not defer."""
@@ -278,12 +250,15 @@ class BatchDatasetIterator(NodeIterator[T]):
     def _next(self) -> Any:
         node = self._node
         parent: Any = self._parents[0]
-        if self._rows is not None:
+        if not self._is_open:
+            self._batches, self._is_open = batches_of(parent), True
+        batches = self._batches
+        if batches is not None and _may_skip_elements(batches):
             first, count = parent.pass_over(node._batch_size)
             if not count or (node._drop_remainder and count < node._batch_size):
                 raise StopIteration
-            made = self._rows.range(first, count, self.alloc)
-            if made is not None:
+            made = batches.batch(first, count, self.alloc)
+            if type(made) is tuple:
                 return made[0]
             parent.seek(first)
         elements = iterators.take(parent, node._batch_size)
@@ -302,6 +277,11 @@ class BatchDatasetIterator(NodeIterator[T]):
         except Exception as error:
             note_step(error, self, MADE)
             raise
+
+
+def _may_skip_elements(batches: NativeBatches | ColumnBatches) -> bool:
+    """Return whether batches may be made without elements, which metrics count."""
+    return batches.is_table or not monitoring.is_on()
 
 
 def _refuse_sparse(dataset: Any) -> None:

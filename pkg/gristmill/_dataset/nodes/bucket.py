@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gristmill import batching
-from gristmill._base.buckets import make_buckets
-from gristmill._base.checks import check_callable, check_flag
 from gristmill._dataset.model import states
 from gristmill._dataset.model.failing import note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -18,7 +16,9 @@ from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.spec import ShapeDtypeStruct
 from gristmill._dataset.model.states import copied, replay
+from gristmill._engine.bucket_batches import BucketBatches
 from gristmill._hot import cancellation, tree
+from gristmill.transforms._bucket import BucketBatch
 
 # The parent's position is noted before every so many elements.  States depend on it.
 MARK_EVERY = 16
@@ -31,7 +31,6 @@ class BucketIterDataset(IterDataset[Any]):
     """Batches of elements whose lengths are in one bucket."""
 
     _KIND = "batch"
-    _SAID = ("boundaries", "sizes", "drop_remainder")
 
     def __init__(  # noqa: PLR0913 (those of tf.data)
         self,
@@ -47,36 +46,25 @@ class BucketIterDataset(IterDataset[Any]):
         batch_fn: Callable[[list[Any]], Any] | None = None,
     ) -> None:
         super().__init__(parent)
-        check_callable("element_length_func", element_length_func)
-        check_flag("pad_to_bucket_boundary", pad_to_bucket_boundary)
-        check_flag("drop_remainder", drop_remainder)
-        if batch_fn is not None:
-            check_callable("batch_fn", batch_fn, " Leave it out to pad leaves.")
-            if pad_to_bucket_boundary or padding_values is not None:
-                raise ValueError(
-                    "batch_fn makes batches by itself: leave out padding_values and"
-                    " pad_to_bucket_boundary, or batch_fn."
-                )
-        buckets = make_buckets(bucket_boundaries, bucket_batch_sizes, max_tokens)
-        self._boundaries, self._sizes = buckets.boundaries, buckets.sizes
-        if pad_to_bucket_boundary:
-            # What is behind the last boundary has none to be padded to.
-            buckets = dataclasses.replace(
-                buckets, sizes=buckets.sizes[: len(self._boundaries)]
-            )
-        self._buckets = buckets
-        self._length_func = element_length_func
-        self._padding_values = padding_values
-        self._pad_to_boundary = bool(pad_to_bucket_boundary)
+        self._spec = BucketBatch(
+            element_length_func,
+            bucket_boundaries,
+            bucket_batch_sizes,
+            max_tokens=max_tokens,
+            padding_values=padding_values,
+            pad_to_bucket_boundary=pad_to_bucket_boundary,
+            drop_remainder=drop_remainder,
+            batch_fn=batch_fn,
+        )
+        self._batches = BucketBatches(self._spec)
         self._drop_remainder = bool(drop_remainder)
-        self._batch_fn = batch_fn
 
     def __iter__(self) -> DatasetIterator[Any]:
         return BucketDatasetIterator(self)
 
     @property
     def _element_spec(self) -> Any:
-        if self._batch_fn is not None:
+        if self._spec.batch_fn is not None:
             return super()._element_spec
         return tree.map_batch(
             lambda leaf: ShapeDtypeStruct(
@@ -86,15 +74,11 @@ class BucketIterDataset(IterDataset[Any]):
             batching.tree_rules(),
         )
 
-    def _bucket_of(self, element: Any) -> int:
-        return self._buckets.of(self._length_func(element))
-
-    def _batch(self, elements: list[Any], bucket: int) -> Any:
-        if self._batch_fn is not None:
-            return self._batch_fn(elements)
-        length = self._boundaries[bucket] - 1 if self._pad_to_boundary else None
-        return batching.padded_batch(
-            elements, length=length, padding_values=self._padding_values
+    def _arguments_text(self) -> str:
+        buckets = self._spec.buckets()
+        return (
+            f"(boundaries={buckets.boundaries}, sizes={self._batches.sizes},"
+            f" drop_remainder={self._drop_remainder})"
         )
 
 
@@ -128,7 +112,9 @@ class BucketDatasetIterator(NodeIterator[Any]):
 
     def __init__(self, node: BucketIterDataset) -> None:
         super().__init__(node)
-        self._waiting: list[list[Waiting]] = [[] for _ in node._sizes]
+        self._batches = node._batches
+        sizes = self._batches.sizes
+        self._waiting: list[list[Waiting]] = [[] for _ in sizes]
         self._taken = 0
         self._mark: Mark | None = None
         self._ended = False
@@ -150,7 +136,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
             self._taken += 1
             bucket = self._bucket_of(element)
             self._waiting[bucket].append(one)
-            if len(self._waiting[bucket]) == node._sizes[bucket]:
+            if len(self._waiting[bucket]) == self._batches.sizes[bucket]:
                 return self._batch_of(bucket)
         for bucket, some in enumerate(self._waiting):
             if node._drop_remainder:
@@ -217,14 +203,15 @@ class BucketDatasetIterator(NodeIterator[Any]):
 
     def _read_again(self, groups: Any) -> list[list[Waiting]]:
         """The elements that wait, by their buckets."""
-        waiting: list[list[Waiting]] = [[] for _ in self._node._sizes]
+        sizes = self._batches.sizes
+        waiting: list[list[Waiting]] = [[] for _ in sizes]
         for one in self._elements_of(groups):
             bucket = self._bucket_of(one.element)
             waiting[bucket].append(one)
-            if len(waiting[bucket]) >= self._node._sizes[bucket]:
+            if len(waiting[bucket]) >= sizes[bucket]:
                 raise self._other_data(
-                    f"in bucket {bucket}, whose batches have"
-                    f" {self._node._sizes[bucket]}, too many wait"
+                    f"in bucket {bucket}, whose batches have {sizes[bucket]}, too many"
+                    " wait"
                 )
         return waiting
 
@@ -248,7 +235,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
 
     def _bucket_of(self, element: Any) -> int:
         try:
-            bucket: int = self._node._bucket_of(element)
+            bucket: int = self._batches.bucket_of(element)
         except Exception as error:
             note_step(error, self)
             raise
@@ -259,7 +246,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
         elements = [one.element for one in self._waiting[bucket]]
         self._waiting[bucket].clear()
         try:
-            return self._node._batch(elements, bucket)
+            return self._batches.batch(elements, bucket)
         except Exception as error:
             note_step(error, self, "made the batch of a bucket up to")
             raise

@@ -118,7 +118,7 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
                     name,
                 )
         keys = tuple(length_struct)
-        columns = _columns(keys, meta_features)
+        columns = columns_of(keys, meta_features)
         replaces = bos_handling is BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS
         self._layout = SplitLayout(
             keys=keys,
@@ -313,7 +313,7 @@ def _check_bos(
         )
 
 
-def _columns(keys: tuple[Any, ...], meta_features: Collection[str]) -> dict[Any, int]:
+def columns_of(keys: tuple[Any, ...], meta_features: Collection[str]) -> dict[Any, int]:
     """The keys of a row, in its order, and the number of the column of each."""
     columns: dict[Any, int] = {}
     for number, key in enumerate(keys):

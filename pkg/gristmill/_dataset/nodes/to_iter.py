@@ -167,6 +167,11 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         return self._node._read_options
 
     @property
+    def looks_ahead(self) -> bool:
+        """Whether elements are read ahead of need."""
+        return self._look_ahead
+
+    @property
     def capacity(self) -> int:
         """How many elements may be ready ahead of need; 0 without threads."""
         return self._reading.capacity

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import operator
 import pickle
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from gristmill._dataset.model.node import chain_of, is_ours
 from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.model.options import DatasetOptions, MultiprocessingContext
 from gristmill._dataset.model.states import check_state
+from gristmill._dataset.nodes.on_error import policy_of, tolerant_of
 from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.to_iter import (
     PrefetchDatasetIterator,
@@ -32,7 +34,7 @@ from gristmill._dataset.nodes.to_iter import (
     together,
 )
 from gristmill._engine.program import RUN_RECORDS
-from gristmill._engine.record_errors import RecordErrors
+from gristmill._engine.record_errors import GiveUp, RecordErrors
 from gristmill._engine.stage_times import REST
 from gristmill._engine.stream import (
     NO_KEYS,
@@ -43,6 +45,7 @@ from gristmill._engine.stream import (
     pack_int64,
     unpack_int64,
 )
+from gristmill.bad_records import ErrorPolicy
 
 PROGRAM_MODULES.append(__name__)
 # Bytes that the state of one stream may take on its way from a worker.
@@ -76,7 +79,6 @@ class Pipeline:
     epoch: int = 0
 
     owned = True
-    tolerant = False
     stages: ClassVar = {REST: ("transform", "the chain in workers")}
     position_capacity = 1 + MOST_STATE_BYTES // 8
     unit_records = 1
@@ -90,6 +92,16 @@ class Pipeline:
     @property
     def streams(self) -> int:
         return len(self.numbers)
+
+    @functools.cached_property
+    def policy(self) -> ErrorPolicy | None:
+        """The error policy of the chain; None if it does not have one."""
+        return policy_of(self.dataset)
+
+    @property
+    def tolerant(self) -> bool:
+        """See `Runnable`."""
+        return self.policy is not None and self.policy.on_error != "raise"
 
     def stream_length(self, stream: int) -> int:
         """See `Runnable`: not known."""
@@ -172,7 +184,11 @@ class ChainStream:
     def __init__(self, pipeline: Pipeline, stream: int) -> None:
         self.position = FRESH
         self.keys = NO_KEYS
-        self.record_errors = RecordErrors(stream)
+        policy = pipeline.policy or ErrorPolicy()
+        # Streams that any worker computes do not start an output again.
+        limit = policy.max_errors if pipeline.owned else None
+        self.record_errors = RecordErrors(stream, policy.on_error, limit)
+        self._tolerant = pipeline.tolerant
         self._pipeline = pipeline
         self._stream = stream
         self._begin()
@@ -180,6 +196,9 @@ class ChainStream:
     def _begin(self) -> None:
         self._iterator: Any = self._pipeline.iterator(self._stream)
         self._allocates = hasattr(self._iterator, "alloc")
+        if self._tolerant:
+            for iterator in tolerant_of(self._iterator):
+                iterator.report_to(self.record_errors)
 
     def _here(self) -> Position:
         """The position of the iterator."""
@@ -188,6 +207,8 @@ class ChainStream:
     def next(self, alloc: Alloc | None = None) -> Any:
         if self._allocates:
             self._iterator.alloc = alloc
+        if self._tolerant:
+            self.record_errors.begin()
         try:
             element = next(self._iterator)
         except StopIteration:
@@ -241,7 +262,11 @@ class DatasetStream(ChainStream):
 
     def next(self, alloc: Alloc | None = None) -> Any:
         self._begun = True
-        element = super().next(alloc)
+        try:
+            element = super().next(alloc)
+        except GiveUp:
+            self.seek(self.position)
+            raise
         while self._limited:
             self._limited.pop().limit_blocks()
         return element

@@ -17,13 +17,17 @@ from gristmill._dataset.model.iterator import (
     get_next_index,
     set_next_index,
 )
+from gristmill._dataset.model.names import line_of
+from gristmill._dataset.model.node import chain_of
 from gristmill._dataset.model.states import copied
 from gristmill._dataset.parallel.pipeline import FRESH, Pipeline
 from gristmill._engine.local import LocalRun
+from gristmill._engine.record_errors import Tally
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import Position
 from gristmill._engine.workers import Place
+from gristmill.bad_records import BadRecords
 from gristmill.errors import StateMismatch
 
 STALL_TIMEOUT_S = 60.0
@@ -42,6 +46,10 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._pipeline = pipeline
         # True if a state must have the same number of streams.
         self._fixed = fixed
+        policy = pipeline.policy
+        self._tally: Tally | None = None
+        if policy is not None:
+            self._tally = Tally(policy, line_of([*chain_of(pipeline.dataset)][-1]))
         # Outputs that each worker may be ahead, beyond the two in hand.
         self._buffer = buffer
         self._place = place
@@ -57,6 +65,10 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         # States of streams before their first output, by number.  Finding one takes an
         # iterator.
         self._first_states: dict[int, Any] = {}
+
+    @property
+    def errors(self) -> BadRecords:  # type: ignore[override]
+        return BadRecords(0, ()) if self._tally is None else self._tally.bad_records
 
     def __next__(self) -> T:
         self._assert_not_closed()
@@ -154,7 +166,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             self._pipeline.workers if count is None else count
         )
         if pipeline.workers == 0:
-            return LocalRun(pipeline, position, None)
+            return LocalRun(pipeline, position, self._tally)
         how = RemoteOptions(
             workers=pipeline.workers,
             buffer=self._buffer,
@@ -164,7 +176,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             stall_action="warn",
             place=place,
         )
-        return RemoteRun(pipeline, position, how, None)
+        return RemoteRun(pipeline, position, how, self._tally)
 
     def _pipeline_for(self, workers: int) -> Pipeline:
         """Return the pipeline for a number of workers."""

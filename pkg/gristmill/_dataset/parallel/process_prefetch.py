@@ -18,6 +18,7 @@ from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import builds
+from gristmill._dataset.nodes.on_error import policy_of
 from gristmill._dataset.nodes.slicing import check_parts
 from gristmill._dataset.nodes.unsaved import may_lack_state
 from gristmill._dataset.nodes.with_options import options_of
@@ -102,6 +103,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         self._fixed = streams is not None
         parts = options.num_workers if streams is None else streams
         check_parts(dataset, parts)
+        policy_of(dataset)  # Raises if parts of the chain have different ones.
         pipeline = Pipeline(
             dataset=dataset,
             numbers=range(parts),

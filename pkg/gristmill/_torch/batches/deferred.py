@@ -6,7 +6,6 @@ raises torch's error.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Subset
 
-from gristmill._base.deferred import Deferred
+from gristmill._base.deferred import Deferred, deferred_else_eager
 from gristmill._base.threads import threads_to_compute
 from gristmill._torch import private
 from gristmill._torch.batches import slot_collation
@@ -45,17 +44,23 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
     if chain is None:
         return None
 
-    def fetch_deferred(batch: Any) -> Any:
-        listed = indices = as_list(batch)
+    def deferring(indices: list[Any]) -> Any:
         part = dataset
-        with contextlib.suppress(Exception):
-            while type(part) is Subset:
-                numbers = part.indices
-                indices = [numbers[index] for index in indices]
-                part = part.dataset
-            if part is base:
-                return _collated(block_of(chain, np.array(indices, np.int64)))
-        return fetch(listed)
+        while type(part) is Subset:
+            numbers = part.indices
+            indices = [numbers[index] for index in indices]
+            part = part.dataset
+        if part is not base:
+            raise RuntimeError("the dataset of a Subset was replaced")
+        try:
+            samples = block_of(chain, np.array(indices, np.int64))
+        except StopIteration as end:
+            raise RuntimeError("the dataset has no more elements") from end
+        return _collated(samples)
+
+    def fetch_deferred(batch: Any) -> Any:
+        listed = as_list(batch)
+        return deferred_else_eager(lambda: deferring(listed), lambda: fetch(listed))
 
     return fetch_deferred
 

@@ -1,0 +1,112 @@
+"""Finds the records of a source that the elements of a dataset are.
+
+Batches of such elements are made without a Python object for each element, see
+`gristmill._engine.native_batches`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gristmill import batching
+from gristmill._base.types import Int64Array
+from gristmill._dataset.model.blocks import indices_from, is_built_in
+from gristmill._dataset.nodes.map import MapMapDataset
+from gristmill._dataset.nodes.order import IndexMapDataset
+from gristmill._dataset.nodes.source import SourceMapDataset
+from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
+from gristmill._engine.column_batches import ColumnBatches
+from gristmill._engine.native_batches import NativeBatches, open_batches
+from gristmill.sources import as_columns
+
+
+class DatasetKeys:
+    """The keys of a source's records at the indices of a dataset.
+
+    Args:
+        length: The number of the dataset's elements.
+        records: The number of the source's records.
+        orders: The nodes that order the elements, the last one first.
+
+    Attributes:
+        length: See above.
+    """
+
+    def __init__(
+        self, length: int, records: int, orders: Sequence[IndexMapDataset[Any]]
+    ) -> None:
+        self.length = length
+        self._records = records
+        self._orders = orders
+
+    def block(self, first: int, count: int) -> Int64Array:
+        """Return the keys at `count` indices from `first` on, int64 of shape (n,)."""
+        indices = indices_from(first, count)
+        for order in self._orders:
+            indices = order.of_base(indices)
+        return (indices % self._records).astype(np.int64, copy=False)
+
+    def window_left(self, position: int) -> int:
+        """Return 0: no windows are known."""
+        return 0
+
+
+class Records(NamedTuple):
+    """The records that elements are made of.
+
+    Attributes:
+        source: The source of the records.
+        calls: The functions that map each record, at most one.
+        keys: The keys of the records.
+    """
+
+    source: Any
+    calls: list[Callable[[Any], Any]]
+    keys: DatasetKeys
+
+
+def records_of(dataset: Any) -> Records | None:
+    """Return the records that a dataset's elements are made of, one each.
+
+    Returns None unless the dataset is a source, nodes that order its elements, and at
+    most one map.
+    """
+    orders: list[IndexMapDataset[Any]] = []
+    calls: list[Callable[[Any], Any]] = []
+    node = dataset
+    while type(node) is not SourceMapDataset:
+        if isinstance(node, IndexMapDataset) and is_built_in(type(node)):
+            orders.append(node)
+            node = node.base
+        elif type(node) is MapMapDataset and not calls:
+            calls.append(node._call)
+            node = node._parent
+        else:
+            return None
+    source = node._reader
+    return Records(source, calls, DatasetKeys(len(dataset), len(source), orders))
+
+
+def column_batches_of(dataset: Any) -> ColumnBatches | None:
+    """Return an object that makes batches of a dataset's columns; None: it has none."""
+    found = records_of(dataset)
+    if found is None or found.calls:
+        return None
+    columns = as_columns(found.source)
+    if columns is None:
+        return None
+    return ColumnBatches(columns, found.keys, batching.tree_rules())
+
+
+def batches_of(
+    feed: PrefetchDatasetIterator[Any],
+) -> NativeBatches | ColumnBatches | None:
+    """Return an object that makes batches of an iterator's elements; None: none can."""
+    found = records_of(feed.dataset)
+    if found is None:
+        return None
+    rules, options = batching.tree_rules(), feed.read_options
+    return open_batches(*found, rules, options, feed.looks_ahead)

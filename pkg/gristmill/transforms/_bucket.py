@@ -1,0 +1,81 @@
+"""A transform that batches elements of similar lengths."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gristmill._base.buckets import Buckets, make_buckets
+from gristmill._base.checks import check_callable, check_flag
+from gristmill.transforms._kinds import AnyTransform
+
+
+@dataclasses.dataclass(frozen=True)
+class BucketBatch(AnyTransform):
+    """Combine elements of similar lengths into batches, as tf.data does.
+
+    An element waits in the bucket of its length.  A full bucket is the next batch,
+    padded to the longest element in it.  At the end come the buckets that are not full,
+    from the shortest lengths on.
+
+    Args:
+        element_length_func: Returns the length of an element, an int of at least 0.
+        bucket_boundaries: Ascending ints: bucket b has the lengths from boundary b - 1
+            on that are less than boundary b, the last bucket any greater length.
+        bucket_batch_sizes: Elements of a batch for each bucket: one more than there are
+            boundaries.  None with `max_tokens`.
+        max_tokens: The most elements of a batch times the longest length of its bucket,
+            in place of sizes; there is no bucket after the last boundary then.
+        padding_values: What fills up leaves, as the dtype of each; None for 0.
+        pad_to_bucket_boundary: Whether to pad to the longest length of the bucket,
+            so that it has one shape.
+        drop_remainder: Whether to leave out batches that are not full.
+        batch_fn: Makes a batch of a list of elements; None pads and stacks leaves.
+
+    Raises:
+        TypeError: An argument has the wrong type.
+        ValueError: An argument is out of range, or does not go with another.
+
+    Example:
+        >>> loader = gristmill.DataLoader(
+        ...     data_source=[np.ones(n) for n in (1, 5, 2, 6)],
+        ...     sampler=gristmill.SequentialSampler(4),
+        ...     operations=[gristmill.transforms.BucketBatch(len, [3], [2, 2])],
+        ... )
+        >>> [batch.shape for batch in loader]
+        [(2, 2), (2, 6)]
+    """
+
+    element_length_func: Callable[[Any], int]
+    bucket_boundaries: Sequence[int]
+    bucket_batch_sizes: Sequence[int] | None = None
+    _: dataclasses.KW_ONLY
+    max_tokens: int | None = None
+    padding_values: Any = None
+    pad_to_bucket_boundary: bool = False
+    drop_remainder: bool = False
+    batch_fn: Callable[[list[Any]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_callable("element_length_func", self.element_length_func)
+        check_flag("pad_to_bucket_boundary", self.pad_to_bucket_boundary)
+        check_flag("drop_remainder", self.drop_remainder)
+        if self.batch_fn is not None:
+            check_callable("batch_fn", self.batch_fn, " Leave it out to pad leaves.")
+            if self.pad_to_bucket_boundary or self.padding_values is not None:
+                raise ValueError(
+                    "batch_fn makes batches by itself: leave out padding_values and"
+                    " pad_to_bucket_boundary, or batch_fn."
+                )
+        self.buckets()
+
+    def buckets(self) -> Buckets:
+        """Return the ranges of lengths, and the sizes of their batches."""
+        made = make_buckets(
+            self.bucket_boundaries, self.bucket_batch_sizes, self.max_tokens
+        )
+        if not self.pad_to_bucket_boundary:
+            return made
+        # There is no boundary to pad to after the last one.
+        return dataclasses.replace(made, sizes=made.sizes[: len(made.boundaries)])

@@ -1,0 +1,237 @@
+"""A DataLoader batches elements of similar lengths, as chains of datasets do."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gristmill as grain
+from gristmill.errors import StateMismatch
+from gristmill.transforms import BucketBatch
+
+COUNT = 60
+LENGTHS = np.random.default_rng(0).integers(0, 12, COUNT).tolist()
+SOURCE = [np.full(length + 1, number) for number, length in enumerate(LENGTHS)]
+BUCKETS = BucketBatch(len, [4, 8], [4, 3, 2], padding_values=-1)
+
+
+class NotFives(grain.transforms.Filter):
+    def filter(self, element):
+        return element[0] % 5 != 0
+
+
+class Refusing(grain.transforms.Map):
+    def map(self, element):
+        if element[0] % 7 == 3:
+            raise ValueError("bad")
+        return element
+
+
+class Added(grain.transforms.RandomMap):
+    def random_map(self, element, rng):
+        return element + rng.integers(1, 9) * 1000
+
+
+class Sums(grain.transforms.Map):
+    def map(self, batch):
+        return batch.sum()
+
+
+def loader(operations=(), buckets=BUCKETS, behind=(), *, shuffle=True, **options):
+    return grain.DataLoader(
+        data_source=SOURCE,
+        sampler=grain.IndexSampler(COUNT, shuffle=shuffle, seed=2, num_epochs=2),
+        operations=[*operations, buckets, *behind],
+        **options,
+    )
+
+
+def plain(batches):
+    return [batch.tolist() for batch in batches]
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=3, max_size=3),
+    drop_remainder=st.booleans(),
+    to_boundary=st.booleans(),
+    filters=st.booleans(),
+)
+def test_batches_are_those_of_a_chain(sizes, drop_remainder, to_boundary, filters):
+    # Without a bucket for longer elements there is a boundary to pad to.
+    buckets = BucketBatch(
+        len,
+        [4, 8, 14] if to_boundary else [4, 8],
+        [*sizes, 1] if to_boundary else sizes,
+        padding_values=-1,
+        pad_to_bucket_boundary=to_boundary,
+        drop_remainder=drop_remainder,
+    )
+    steps = [NotFives()] if filters else []
+    found = loader(steps, buckets, shuffle=False)
+    chain = grain.MapDataset.source(SOURCE).repeat(2).to_iter_dataset()
+    assert plain(found) == plain(chain.apply([*steps, buckets]))
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("streams", [1, 3])
+def test_workers_make_the_same_batches(streams):
+    steps = [NotFives(), Added()]
+    expected = plain(loader(steps, streams=streams))
+    assert plain(loader(steps, streams=streams, worker_count=2)) == expected
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("workers", [0, 2])
+def test_it_resumes_after_each_batch(workers):
+    steps = [NotFives(), Added()]
+    reference = loader(steps, streams=2)
+    expected = plain(reference)
+    iterator = iter(loader(steps, streams=2, worker_count=workers))
+    states = [iterator.get_state()]
+    for _ in iterator:
+        states.append(iterator.get_state())
+    for number in range(0, len(expected), 4):
+        restored = iter(reference)
+        restored.set_state(states[number])
+        assert plain(restored) == expected[number:]
+        assert reference.replay(states[number]).tolist() == expected[number]
+    restored = iter(loader(steps, streams=2, worker_count=workers))
+    restored.set_state(states[5])
+    assert plain(restored) == expected[5:]
+
+
+def test_ids_are_the_keys_of_the_records():
+    iterator = iter(loader([NotFives()]))
+    for batch in iterator:
+        assert iterator.ids().tolist() == batch[:, 0].tolist()
+
+
+def test_steps_and_batches_follow():
+    batches = loader(shuffle=False)
+    sums = loader(behind=[Sums(), grain.transforms.Batch(4)], shuffle=False)
+    expected = [int(batch.sum()) for batch in batches]
+    assert np.concatenate(list(sums)).tolist() == expected
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("on_error", ["skip", "substitute"])
+def test_bad_records_are_left_out_or_replaced(on_error):
+    made = [
+        loader([Refusing()], on_error=on_error, streams=2, worker_count=workers)
+        for workers in (0, 2)
+    ]
+    iterator = iter(made[0])
+    found = plain(iterator)
+    assert plain(made[1]) == found
+    numbers = [row[0] for batch in found for row in batch]
+    bad = [number for number in range(COUNT) if number % 7 == 3]
+    assert not {*numbers} & {*bad}
+    assert iterator.errors.count == 2 * len(bad)
+    if on_error == "substitute":
+        assert len(numbers) == 2 * COUNT
+
+
+def test_an_element_that_fails_costs_no_other():
+    iterator = iter(loader([Refusing()], shuffle=False))
+    numbers, failures = [], 0
+    while True:
+        try:
+            numbers += next(iterator)[:, 0].tolist()
+        except StopIteration:
+            break
+        except ValueError:
+            failures += 1
+    good = [number for number in range(COUNT) if number % 7 != 3]
+    assert sorted(numbers) == sorted(good * 2)
+    assert failures == 2 * (COUNT - len(good))
+
+
+def test_a_state_has_the_records_that_wait():
+    iterator = iter(loader(shuffle=False))
+    given = until_some_wait(iterator)
+    state = json.loads(iterator.get_state())
+    consumed = state["last_seen_indices"]["0"] + 1
+    (waiting,) = state["gristmill"]["waiting"]
+    assert waiting
+    assert sorted([*waiting, *given]) == list(range(consumed))
+
+
+def until_some_wait(iterator):
+    """Take batches until elements wait; return the records of the batches."""
+    given = []
+    while b"waiting" not in iterator.get_state():
+        given += next(iterator)[:, 0].tolist()
+    return given
+
+
+def changed(state, waiting):
+    content = json.loads(state)
+    content["gristmill"]["waiting"] = waiting
+    return json.dumps(content).encode()
+
+
+@pytest.mark.parametrize(
+    "waiting", [[[0, 0]], [[1, 0]], [[99]], [["a"]], [[]] * 2, [list(range(30))], 5]
+)
+def test_states_of_other_pipelines_are_refused(waiting):
+    iterator = iter(loader())
+    until_some_wait(iterator)
+    state = changed(iterator.get_state(), waiting)
+    with pytest.raises(StateMismatch):
+        iterator.set_state(state)
+
+
+def test_a_state_is_refused_by_a_loader_without_buckets():
+    iterator = iter(loader())
+    until_some_wait(iterator)
+    other = iter(loader(buckets=grain.transforms.Batch(4)))
+    with pytest.raises(StateMismatch, match="wait for a BucketBatch"):
+        other.set_state(iterator.get_state())
+
+
+def test_changed_data_are_found_when_the_state_is_used():
+    iterator = iter(loader([NotFives()], shuffle=False))
+    until_some_wait(iterator)
+    state = changed(iterator.get_state(), [[0]])
+    iterator.set_state(state)
+    with pytest.raises(StateMismatch, match="element of record 0"):
+        next(iterator)
+
+
+@pytest.mark.parametrize(
+    ("operations", "behind"),
+    [
+        ([grain.transforms.Batch(2)], []),
+        ([], [BUCKETS]),
+        ([], [Added()]),
+        ([lambda records: records], []),
+    ],
+)
+def test_operations_that_do_not_go_with_it_are_refused(operations, behind):
+    with pytest.raises(ValueError, match="BucketBatch of operations must be the first"):
+        loader(operations, behind=behind)
+
+
+def test_a_length_that_cannot_be_measured_is_noted():
+    made = loader(buckets=BucketBatch(lambda element: "long", [4], [2, 2]))
+    with pytest.raises(TypeError, match="length of an element") as raised:
+        next(iter(made))
+    assert "while BucketBatch measured record" in raised.value.__notes__[-1]
+
+
+def test_the_number_of_batches_is_not_known():
+    with pytest.raises(TypeError, match="BucketBatch may give more or fewer"):
+        len(loader())
+
+
+def test_a_map_dataset_refuses_it():
+    with pytest.raises(TypeError, match="Call to_iter_dataset"):
+        grain.MapDataset.source(SOURCE).apply(BUCKETS)
+
+
+def test_more_elements_than_a_position_holds_are_refused():
+    with pytest.raises(ValueError, match="have 70000 elements in all, at most 65535"):
+        loader(buckets=BucketBatch(len, [4], [30000, 40000]))
