@@ -9,7 +9,7 @@ import abc
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Unpack, overload
 
 import numpy.typing as npt
 
@@ -33,12 +33,12 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill._dataset.model.replayable import Replayable
+from gristmill._dataset.model.reportable import Reportable
 from gristmill.bad_records import OnError
 from gristmill.options import MultiprocessingOptions
 from gristmill.transforms import AnyTransform
 
 if TYPE_CHECKING:
-    from gristmill._base.report import Report
     from gristmill._engine.workers import Place
 
 
@@ -53,8 +53,7 @@ class IterDatasetMeta(abc.ABCMeta):
         Each iterator over the dataset begins a new iteration.  A state has the result
         of `state_dict`, or `get_state`, of the iterable and of its iterator, as in
         torchdata and in Hugging Face's datasets.  An iterable with a state is copied
-        for each iterator.  `at_epoch` calls the iterable's `set_epoch`, if it has that
-        method.
+        for each iterator.  `at_epoch` calls the iterable's `set_epoch`, if any.
 
         Each worker needs its share: a function with the parameters `shard_index` and
         `shard_count` returns it, an iterable may have ``shard(num_shards, index)``.
@@ -62,14 +61,12 @@ class IterDatasetMeta(abc.ABCMeta):
         Args:
             iterable: An iterable that can be iterated over again, or a function that
                 returns a new iterable, such as a generator function.
-            replay: Whether restoring a state reads the earlier elements again, and
-                uses no state of the iterable.  Each iteration must then give the same
-                elements.
+            replay: Whether restoring a state reads the earlier elements again, without
+                a state of the iterable.  Each iteration must have the same elements.
 
         Raises:
-            TypeError: The iterable can be iterated over only once, such as a generator,
-                or the function needs other arguments.  `get_state` raises it if there
-                is no state and no `replay`.
+            TypeError: The iterable works only once, as a generator, or the function
+                needs other arguments.  `get_state` raises it without state or `replay`.
 
         Example:
             >>> def count(shard_index, shard_count):
@@ -110,7 +107,12 @@ class IterDatasetMeta(abc.ABCMeta):
 
 
 class IterDataset(
-    Counted, Replayable[T], Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta
+    Counted,
+    Replayable[T],
+    Reportable[T],
+    Dataset,
+    Iterable[T],
+    metaclass=IterDatasetMeta,
 ):
     """A dataset that is iterated over; each ``iter(ds)`` starts at the beginning.
 
@@ -151,7 +153,7 @@ class IterDataset(
         Each ``iter(ds)`` returns the same elements.  In epoch e every `MapDataset` at
         the start of the chain has its elements ``[e * len, (e + 1) * len)``, as in
         ``MapDataset.repeat``; random steps of an `IterDataset` draw other numbers.
-        Call it last.  A restored state continues in the epoch that it was saved in.
+        Call it last.  A restored state continues in its epoch.
 
         Args:
             epoch: At least 0; the dataset itself has epoch 0.
@@ -162,10 +164,8 @@ class IterDataset(
 
         Example:
             >>> ds = gristmill.MapDataset.range(4).shuffle(seed=1).to_iter_dataset()
-            >>> for epoch in range(2):
-            ...     print(list(ds.at_epoch(epoch)))
-            [1, 2, 3, 0]
-            [0, 3, 1, 2]
+            >>> [list(ds.at_epoch(epoch)) for epoch in range(2)]
+            [[1, 2, 3, 0], [0, 3, 1, 2]]
         """
         return build("IterDataset.at_epoch", self, epoch)
 
@@ -231,8 +231,7 @@ class IterDataset(
 
         Args:
             transform: The function, or a `transforms.BlockMap`.
-            block_size: The maximum number of elements in a call, at least 1; by
-                default that of the transform, or 64.
+            block_size: The most elements in a call, by default the transform's, or 64.
         """
         return build("IterDataset.block_map", self, transform, block_size)
 
@@ -246,26 +245,21 @@ class IterDataset(
         """Batch elements of similar lengths, to keep padding small.
 
         Works as tf.data's method of that name: each element waits in the bucket of its
-        length, and a full bucket is the next batch.  The end returns buckets that are
-        not full, the shortest lengths first.  A state has the positions of the waiting
-        elements, and restoring reads them again.
+        length, and a full bucket is the next batch.  Buckets that are not full come
+        last, the shortest lengths first.  Restoring reads waiting elements again.
 
         Args:
             element_length_func: Returns the length of an element, at least 0.
-            bucket_boundaries: Ascending lengths, at least 1; an element of exactly this
-                length is in the next bucket.
-            bucket_batch_sizes: Elements per batch of each bucket, one more than there
-                are boundaries.
+            bucket_boundaries: Ascending lengths, at least 1, where a bucket begins.
+            bucket_batch_sizes: Elements per batch, one more than there are boundaries.
             **how: By name:
 
-                max_tokens: Instead of sizes, the maximum of rows times length of a
-                batch, padding included; the last boundary is more than any length.
+                max_tokens: Instead of sizes, the most rows times length of a batch.
 
-                padding_values: Values after the ends of leaves: one value for all or
-                one for each, in an element's structure; by default zeros.
+                padding_values: One value for all leaves, or one for each; by default 0.
 
-                pad_to_bucket_boundary: Whether to pad first axes to the bucket's
-                boundary less 1, rather than to the longest of the batch.
+                pad_to_bucket_boundary: Whether to pad to the bucket's boundary less 1,
+                rather than to the longest of the batch.
 
                 drop_remainder: Whether to leave out batches that are not full.
 
@@ -311,9 +305,9 @@ class IterDataset(
     ) -> IterDataset[T]:
         """Compute the chain up to here in worker processes.
 
-        The chain is split into `streams`, and elements are taken from them in turn.
-        Stream s has every S-th element of each `MapDataset`, and runs the steps after
-        it, batches included.  A state can be restored with any number of workers.
+        The chain is split into `streams`, which are read in turn.  Stream s has every
+        S-th element of each `MapDataset`, and runs the steps after it, batches
+        included.  A state can be restored with any number of workers.
 
         Args:
             options: The number of workers, by default 10, and the number of elements
@@ -344,7 +338,7 @@ class IterDataset(
         max_errors: int | None = None,
         quarantine: str | os.PathLike[str] | None = None,
     ) -> IterDataset[T]:
-        """Leave out elements that fail, or put others in their places.
+        """Leave out elements that fail, or replace them.
 
         An element fails if its record cannot be read, or if a step before this one
         raises for it.  Errors of batches, of iterables and of your own iterators are
@@ -353,18 +347,15 @@ class IterDataset(
         Args:
             on_error: "skip" leaves out an element that fails.  "substitute" takes the
                 element at another index instead, with the generator of that index.
-            max_errors: The number of bad records that an iterator leaves out or
-                replaces; None for any number.  In place of each further one it raises
-                `TooManyErrors`.
-            quarantine: The path of a file to which a line of JSON is added for each bad
-                record, or None.
+            max_errors: Bad records that an iterator accepts, None for any number.  It
+                raises `TooManyErrors` in place of each further one.
+            quarantine: Path of a log, to which each bad record adds a line of JSON.
 
         Returns:
             The dataset.  ``errors`` of its iterators are the bad records so far.
 
         Raises:
-            ValueError: The chain has batches or workers already, or an argument is out
-                of range.
+            ValueError: An argument is invalid, or the chain has batches or workers.
 
         Example:
             >>> ds = gristmill.MapDataset.source([2, 0, 4]).map(lambda x: 8 // x)
@@ -378,9 +369,8 @@ class IterDataset(
         self, multiprocessing_options: MultiprocessingOptions
     ) -> IterDataset[T]:
         """Compute the chain in workers; deprecated: use `mp_prefetch`."""
-        warnings.warn(
-            "Please use `mp_prefetch` instead.", DeprecationWarning, stacklevel=2
-        )
+        text = "Please use `mp_prefetch` instead."
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
         return self.mp_prefetch(multiprocessing_options)
 
     def random_map(
@@ -396,37 +386,6 @@ class IterDataset(
             ValueError: There is no seed.
         """
         return build("IterDataset.random_map", self, transform, seed)
-
-    def report(
-        self,
-        seconds: float = 3.0,
-        consume: Callable[[T], Any] | None = None,
-        verify: bool = False,
-    ) -> Report:
-        """Iterate for a short time, and find the node that limits the rate.
-
-        The first element, which includes the start of workers, does not count.
-
-        Args:
-            seconds: The approximate duration, at most until the data ends.
-            consume: Called with each element in place of the loop that will use them;
-                by default they are dropped.
-            verify: Whether to try changes, which takes up to five times `seconds`
-                more: see `DatasetIterator.report`.
-
-        Returns:
-            A `Report`; with `verify`, its `checks` are the results of the changes.
-
-        Raises:
-            ValueError: `seconds` is not positive.
-
-        Example:
-            >>> ds = gristmill.MapDataset.range(10**6).to_iter_dataset().batch(100)
-            >>> report = ds.report(seconds=0.2)
-            >>> report.outputs > 0
-            True
-        """
-        return observer.current().report_of_run(self, seconds, consume, verify)
 
     def set_options(self, options: DatasetOptions) -> IterDataset[T]:
         """Set options for the whole chain; see `DatasetOptions`."""
