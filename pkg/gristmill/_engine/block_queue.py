@@ -21,7 +21,7 @@ from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.blocks import Finish, RecordBlocks, TableBlocks
 from gristmill._engine.far_ahead import FarAhead
 from gristmill._engine.program import Program
-from gristmill._engine.reading import Reading
+from gristmill._engine.reading import Read, Reading
 from gristmill._engine.slow_probe import BLOCKS_BETWEEN_PROBES, SlowProbe, Trial, timed
 from gristmill._engine.stream import NO_KEYS
 from gristmill._engine.stream_keys import KeyBlocks, StreamKeys
@@ -236,7 +236,7 @@ class BlockReading:
         # The keys behind `_ready` of a block that cannot be read as a whole.
         self._unread: Int64Array = NO_KEYS
 
-    def read(self, position: int, keys: Any) -> tuple[list[Any], Exception | None]:
+    def read(self, position: int, keys: Any) -> Read:
         """Read the records at `position`, position + 1, ...
 
         Returns the elements up to the first failed read, and its exception.
@@ -252,13 +252,13 @@ class BlockReading:
             if failure is not None:
                 # Read anew if it is asked for again: an exception is raised once.
                 self._drop_until(at + 1)
-                return elements, failure
+                return Read(elements, failure)
             failed = (number for number in self._failures if number > at)
             elements += self._ready[: min([at + wanted, *failed]) - at]
             self._drop_until(position + len(elements))
         behind = self._ready_at + len(self._ready) + len(self._unread)
         self._queue.look_ahead(max(position + count, behind), max(count, MIN_BLOCK))
-        return elements, None
+        return Read(elements, None)
 
     def offer(self, position: int, records: list[bytes]) -> None:
         """Have the records from `position` on, which need not be read again."""

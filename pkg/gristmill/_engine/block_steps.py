@@ -24,7 +24,9 @@ from gristmill._hot.block_call import BlockCall, WrongNumber
 # The elements, the places of their records in the block or None for all of them, the
 # records they took, and what the last of these raised.
 Ran = tuple[list[Any], list[int] | None, int, Exception | None]
-# Records, what was read of them, and what became of that.
+# Records, what was read of them (None if the loop of the steps read them), and what
+# became of that.  These are plain tuples, which are unpacked and never indexed: each
+# output makes some, and a named tuple takes ten times as long to make and to unpack.
 RanBlock = tuple[Records, Read | None, Ran]
 
 
@@ -138,32 +140,25 @@ def block_steps(steps: tuple[Step, ...], draws: Any, at: int) -> BlockSteps | No
 
 
 def cut(block: RanBlock, want: int) -> tuple[RanBlock, RanBlock | None]:
-    """The part of a block that gives `want` elements, and what is behind it.
+    """Return the part of a block that has `want` elements, and the rest of it.
 
-    All of it where that gives fewer, or just as many and took no record in vain.
+    The rest is None if the block has fewer elements, or as many and no record after
+    the last of them.
     """
-    records, read, (done, kept, consumed, error) = block
-    if len(done) < want:
+    records, read, (elements, kept, consumed, error) = block
+    if len(elements) < want:
         return block, None
     end = want if kept is None else kept[want - 1] + 1
     if end == consumed and error is None:
         return block, None
-    rest_kept = None if kept is None else [place - end for place in kept[want:]]
-    first: Ran = done[:want], kept[:want] if kept else None, end, None
-    rest: Ran = done[want:], rest_kept, consumed - end, error
     keys, indices, names = records
-    return (
-        (
-            (keys[:end], indices[:end], None if names is None else names[:end]),
-            read,
-            first,
-        ),
-        (
-            behind(records, end),
-            None if read is None else (read[0][end:], read[1]),
-            rest,
-        ),
-    )
+    first = keys[:end], indices[:end], None if names is None else names[:end]
+    first_kept = kept[:want] if kept else None
+    rest_kept = None if kept is None else [place - end for place in kept[want:]]
+    rest_read = None if read is None else Read(read.elements[end:], read.failure)
+    first_ran: Ran = elements[:want], first_kept, end, None
+    rest_ran: Ran = elements[want:], rest_kept, consumed - end, error
+    return (first, read, first_ran), (behind(records, end), rest_read, rest_ran)
 
 
 def behind(records: Records, count: int) -> Records:

@@ -147,8 +147,9 @@ class NativeStream:
             return []
         finally:
             self._current_run = None
-        block, left = cut(block, len(block[2][0]))
-        outputs = _outputs_of(first, block[0], block[2][0])
+        _, _, (elements, *_) = block
+        (records, _, (elements, *_)), left = cut(block, len(elements))
+        outputs = _outputs_of(first, records, elements)
         self._consumed += len(outputs)
         if left is not None:
             self._pending = self._consumed, left
@@ -158,7 +159,10 @@ class NativeStream:
     def finished(self) -> list[Output]:
         """Return the outputs so far of a `next_run` that another thread is in."""
         run = self._current_run
-        return [] if run is None else _outputs_of(run[0], run[1], run[2][:])
+        if run is None:
+            return []
+        first, records, elements = run
+        return _outputs_of(first, records, elements[:])
 
     def be_careful(self) -> None:
         """Run the steps over one element at a time until there is another output."""
@@ -272,8 +276,8 @@ class NativeStream:
                 self._length = self._consumed
                 break
             elements += self._in_place_of(error, records, consumed - 1)
-            if read is not None and self._is_unchanged(read[0][consumed:]):
-                unused = read[0][consumed:], read[1]
+            if read is not None and self._is_unchanged(read.elements[consumed:]):
+                unused = Read(read.elements[consumed:], read.failure)
                 self._rest = self._consumed, behind(records, consumed), unused
             if not elements and self.record_errors.many:
                 break
@@ -303,19 +307,21 @@ class NativeStream:
                 began = hot_run.begin()
                 read = self._read(records)
                 hot_run.end(READ, began)
-                if read is not None and read[1] is None:
-                    records = first_of(records, len(read[0]))
+                if read is not None and read.failure is None:
+                    records = first_of(records, len(read.elements))
             if read is None and self._reads_on:
                 records = self._keys.at_hand(first)
                 ran = self._run(records, None, made, want)
-                block = first_of(records, ran[2]), None, ran
+                _, _, consumed, _ = ran
+                block = first_of(records, consumed), None, ran
             else:
                 block = records, read, self._run(records, read, made)
         if self._together is None:
             return block
         block, left = cut(block, want)
         if left is not None:
-            self._pending = first + block[2][2], left
+            _, _, (_, _, consumed, _) = block
+            self._pending = first + consumed, left
         return block
 
     def _read(self, records: Records) -> Read | None:

@@ -19,7 +19,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -47,13 +47,20 @@ PATIENCE_S = 5e-3
 
 Keys = Int64Array | list[Any]
 KeysOf = Callable[[int, int], Iterable[Any]]
-# The elements up to a failed read, and its exception.
-Read = tuple[list[Any], Exception | None]
+
+
+class Read(NamedTuple):
+    """The elements up to a failed read, and its exception."""
+
+    elements: list[Any]
+    failure: Exception | None
+
+
 # The position of some records, and their keys.
 _Records: TypeAlias = tuple[int, list[Any]]
 
 
-def read_each(source: Any, keys: Iterable[Any]) -> tuple[list[Any], Exception | None]:
+def read_each(source: Any, keys: Iterable[Any]) -> Read:
     """The elements up to the first failed read, and its exception."""
     elements: list[Any] = []
     try:
@@ -61,24 +68,22 @@ def read_each(source: Any, keys: Iterable[Any]) -> tuple[list[Any], Exception | 
             cancellation.check()
             elements.append(source[key])
     except Exception as error:
-        return elements, error
-    return elements, None
+        return Read(elements, error)
+    return Read(elements, None)
 
 
-def read_together(
-    source: Any, keys: list[Any]
-) -> tuple[list[Any], Exception | None] | None:
+def read_together(source: Any, keys: list[Any]) -> Read | None:
     """As `read_each`, at once where that works; None where the number is wrong."""
     try:
         elements: list[Any] | None = list(source.__getitems__(keys))
     except WrongNumber as error:
-        return [], error  # None of them alone is bad.
+        return Read([], error)  # None of them alone is bad.
     except Exception:
         elements = None
     if elements is None:
         # Not above, where the exception would be the context of the one raised here.
         return read_each(source, keys)  # It shows which is bad.
-    return (elements, None) if len(elements) == len(keys) else None
+    return Read(elements, None) if len(elements) == len(keys) else None
 
 
 class Reading:
@@ -125,9 +130,7 @@ class Reading:
         self._waiting: dict[int, Future[Any]] = {}
         self._reached = 0
 
-    def read(
-        self, position: int, keys: Keys
-    ) -> tuple[list[Any], Exception | None] | None:
+    def read(self, position: int, keys: Keys) -> Read | None:
         """Read the records at `position`, position + 1, ... or decline.
 
         Returns None if the caller should read for itself: the source does not wait.
@@ -189,9 +192,7 @@ class Reading:
         if self._pool is not None:
             self._pool.close()
 
-    def _look(
-        self, position: int, keys: list[Any]
-    ) -> tuple[list[Any], Exception | None] | None:
+    def _look(self, position: int, keys: list[Any]) -> Read | None:
         """Read in the caller; once a read has waited, let threads read the rest."""
         probe = self._probe
         self._trial_ahead = self._threads
@@ -209,7 +210,7 @@ class Reading:
             (some, failure), waited_s = found
             elements += some
             if failure is not None:
-                return elements, failure
+                return Read(elements, failure)
             decided = probe.add_read(waited_s)
             if probe.record_s > PATIENCE_S or not self._looks_ahead:
                 break
@@ -218,12 +219,14 @@ class Reading:
             return self._read_by_threads(position + len(elements), left, elements)
         rest: Read | None
         if probe.record_s * len(left) > PATIENCE_S or not self._looks_ahead:
-            rest = [], None
+            rest = Read([], None)
         elif self._in_blocks and left:
             rest = read_together(self._source, left)
         else:
             rest = read_each(self._source, left)
-        return None if rest is None else (elements + rest[0], rest[1])
+        if rest is None:
+            return None
+        return Read(elements + rest.elements, rest.failure)
 
     def _watched_read(
         self, position: int, keys: list[Any], count: int
@@ -263,7 +266,7 @@ class Reading:
 
     def _read_by_threads(
         self, position: int, keys: list[Any], elements: list[Any]
-    ) -> tuple[list[Any], Exception | None]:
+    ) -> Read:
         """Add the records at `position`, ... to those that were read before them."""
         if self._pool is not None and self._pool.lost:
             # A fork has the futures of its parent's threads, which it has not.
@@ -287,8 +290,8 @@ class Reading:
             except Exception as error:
                 given += future.done()
                 self._waiting.update(enumerate(futures[given:], position + given))
-                return elements, error if future.done() else None
-        return elements, None
+                return Read(elements, error if future.done() else None)
+        return Read(elements, None)
 
     def _look_ahead(self, position: int) -> None:
         ahead = self._ahead

@@ -25,7 +25,7 @@ from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, chain_of
 from gristmill._dataset.nodes.map import check_dropped
 from gristmill._dataset.nodes.with_options import options_of
-from gristmill._engine.reading import Reading, read_each
+from gristmill._engine.reading import Read, Reading, read_each
 from gristmill._hot import iterators
 from gristmill._hot.block_call import WrongNumber
 from gristmill.options import ReadOptions
@@ -304,7 +304,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
                 if not made and (len(indices) == 1 or isinstance(error, WrongNumber)):
                     raise
             rest, failure = read_each(self._elements, indices[len(made) :].tolist())
-            read = made + rest, failure
+            read = Read(made + rest, failure)
         elements, failure = read
         if failure is not None:
             if not elements:
