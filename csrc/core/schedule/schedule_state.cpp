@@ -313,13 +313,6 @@ void ScheduleState::adapt_unit_records(const Lease& lease,
   }
 }
 
-void ScheduleState::take_parts() {
-  for (const std::uint64_t id : leases_.with_part()) {
-    Lease& lease = leases_.at(id);
-    if (!lease.withdrawn) take_part(lease);
-  }
-}
-
 // Takes a part out of the slot of its unit, if there is memory for that.
 void ScheduleState::take_part(Lease& lease) {
   Commit commit = leases_.commit_of(lease);

@@ -1,5 +1,4 @@
-// What becomes of units when something happens to a worker, and how workers
-// learn of units.
+// Handles events of workers, and wakes workers for new units.
 #include <utility>
 
 #include "core/base/futex.hpp"
@@ -55,6 +54,13 @@ bool ScheduleState::on_exited(int worker, std::uint32_t generation) {
   // A wake-up may have gone to that process; a commit may lack its own.
   wake_everybody();
   return again;
+}
+
+void ScheduleState::take_parts() {
+  for (const std::uint64_t id : leases_.with_part()) {
+    Lease& lease = leases_.at(id);
+    if (!lease.withdrawn) take_part(lease);
+  }
 }
 
 void ScheduleState::free_units_of(int worker, std::uint32_t generation) {

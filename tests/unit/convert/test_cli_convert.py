@@ -14,7 +14,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from functools import partial
 
 import numpy as np
@@ -40,6 +39,7 @@ from support.cli import (
 )
 from support.places import TESTS
 from support.tf_record_files import framed
+from support.waiting import wait_for
 
 
 def sample(count, seed=0, most=300):
@@ -466,13 +466,17 @@ def lines_of(journal):
 
 
 def wait_for_lines(process, journal, count):
-    """Wait until a journal is so long, or the process has ended."""
-    deadline = time.monotonic() + 60
-    while lines_of(journal) < count:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.005)
-            return
-        assert time.monotonic() < deadline
+    """Wait until a journal has `count` lines, or the process has ended."""
+    wait_for(lambda: lines_of(journal) >= count or process.poll() is not None)
+
+
+def has_processes(group):
+    """Return whether a process of a group runs."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.mark.multiprocess
@@ -522,10 +526,7 @@ def test_ctrl_c_ends_a_conversion_without_a_trace(tmp_path, long):
         "",
         "gristmill: interrupted. The same command goes on from here.\n",
     )
-    with pytest.raises(ProcessLookupError):  # No process of the group remains.
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            os.killpg(process.pid, 0)
+    wait_for(lambda: not has_processes(process.pid))
     assert run(*arguments).status == 0
     found = [p.read_bytes() for p in shards(tmp_path / "out", "x", 14)]
     assert found == whole

@@ -78,13 +78,12 @@ def test_positions_are_mixed_and_shuffled_or_refused(
         assert [position // length for position in shuffled.tolist()] == epochs
 
 
-ARRAYS = st.sampled_from(
+ROWS = [np.array([2, 0, 1]), np.zeros(3, np.int64)]
+TABLES = [np.zeros(3), np.arange(3.0), np.ones((3, 2)), np.arange(6.0).reshape(3, 2)]
+ARRAYS = st.sampled_from([*ROWS, *TABLES]) | st.sampled_from(
     [
         np.zeros(()),
         np.zeros(0, np.int64),
-        np.zeros(3, np.int64),
-        np.zeros(3),
-        np.ones((3, 2)),
         np.ones((0, 2)),
         np.ones((3, 0)),
         np.ones((3, 4))[:, ::2],
@@ -105,7 +104,31 @@ ARRAYS = st.sampled_from(
         7,
     ]
 )
-PARTS = st.lists(ARRAYS | st.integers() | st.floats() | st.booleans(), max_size=4)
+PARTS = st.lists(
+    ARRAYS | st.integers() | st.floats() | st.booleans(), max_size=4
+) | st.lists(st.floats(), min_size=3, max_size=3)
+
+
+def check_gather(gather: Any, table: Any, rows: Any, out: Any) -> None:
+    """Assert that `gather` raises an error or copies the rows."""
+    try:
+        gather(table, rows, out)
+    except ERRORS:
+        return
+    np.testing.assert_array_equal(out, np.asarray(table)[rows])
+
+
+def check_stack(fill: Any, parts: Any, out: Any) -> None:
+    """Assert that `fill` raises an error, refuses a part or copies all of them."""
+    try:
+        refused = fill(parts, out)
+    except ERRORS:
+        return
+    if refused < 0:
+        assert len(out) == len(parts)
+        np.testing.assert_array_equal(out, np.stack(parts) if parts else out)
+    else:
+        assert refused < len(parts)
 
 
 @settings(deadline=None, max_examples=400)
@@ -113,15 +136,16 @@ PARTS = st.lists(ARRAYS | st.integers() | st.floats() | st.booleans(), max_size=
 def test_arrays_are_copied_or_refused(
     one: Any, two: Any, three: Any, parts: Any
 ) -> None:
-    with contextlib.suppress(*ERRORS):
-        _core.gather(one, two, three)
-    with contextlib.suppress(*ERRORS):
-        _core.PendingGather(_core.Pool(2), one, two, three).wait()
+    check_gather(_core.gather, one, two, three)
+    check_gather(
+        lambda *arrays: _core.PendingGather(_core.Pool(2), *arrays).wait(),
+        one,
+        two,
+        three,
+    )
     for fill in (_core.stack, _core.stack_scalars):
-        with contextlib.suppress(*ERRORS):
-            fill(parts, one)
-        with contextlib.suppress(*ERRORS):
-            fill([one, one, one], two)
+        check_stack(fill, parts, one)
+        check_stack(fill, [one, one, one], two)
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1025, 10**6, 2**64, "4", None, 1.5])

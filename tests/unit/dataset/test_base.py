@@ -19,7 +19,7 @@ from gristmill.experimental import (
     get_next_index,
     set_next_index,
 )
-from support.waiting import wait_until_ended
+from support.waiting import started_since, wait_until_ended
 
 ASK = gristmill.ReadOptions(0, 0)
 
@@ -447,6 +447,7 @@ class TestSpecs:
 class TestLifetime:
     def test_an_iterator_that_is_dropped_ends_its_threads(self):
         seen = threading.Event()
+        before = set(threading.enumerate())
 
         def slow(x):
             seen.wait(0.001)
@@ -455,7 +456,7 @@ class TestLifetime:
         iterator = iter(MapDataset.range(1000).map(slow).to_iter_dataset().map(slow))
         for _ in range(40):
             next(iterator)
-        mine = [t for t in threading.enumerate() if t.name.startswith("gristmill-read")]
+        mine = [t for t in started_since(before) if t.name.startswith("gristmill-read")]
         assert mine
         gc.disable()
         try:

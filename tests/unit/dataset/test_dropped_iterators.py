@@ -63,7 +63,8 @@ def test_a_dropped_dataset_is_freed_at_once(chain):
         gc.enable()
 
 
-def test_threads_that_read_ahead_end_with_a_loop_that_was_left():
+def test_threads_that_read_ahead_end_with_a_loop_that_was_left(monkeypatch):
+    monkeypatch.setattr(reading, "SLOW_READ_S", -1.0)
     before = set(threading.enumerate())
     go_on = threading.Event()
 

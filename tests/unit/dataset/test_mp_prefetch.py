@@ -16,7 +16,7 @@ import gristmill as g
 from faults.scripts import run
 from faults.toolbox import children, descendants, has_ended, wait_until
 from gristmill import experimental
-from gristmill._dataset.parallel import pipeline
+from gristmill._dataset.parallel import unit_records
 from gristmill.errors import StateMismatch
 
 pytestmark = pytest.mark.multiprocess
@@ -281,7 +281,7 @@ def test_a_stream_of_some_steps_belongs_to_one_worker(dataset):
 
 @pytest.mark.parametrize("dataset", SHARED.values(), ids=SHARED)
 def test_a_stream_of_maps_and_batches_belongs_to_no_worker(dataset):
-    assert pipeline.records_of_unit(dataset) is not None
+    assert unit_records.records_of_unit(dataset) is not None
 
 
 @pytest.mark.parametrize("streams", [0, -1, 1.5, "2"])
@@ -554,7 +554,7 @@ def test_batches_are_made_in_shared_memory_and_are_the_users_to_keep():
     ],
 )
 def test_a_worker_computes_one_batch_at_a_time_wherever_it_is_made(chain, records):
-    assert pipeline.records_of_unit(chain) == records
+    assert unit_records.records_of_unit(chain) == records
 
 
 def test_options_reach_workers_from_before_and_behind():

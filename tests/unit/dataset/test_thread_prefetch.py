@@ -4,12 +4,12 @@ import gc
 import os
 import subprocess
 import threading
-import time
 
 import pytest
 
 import gristmill
 from faults.scripts import command, environment, run
+from gristmill._dataset.nodes import thread_prefetch
 from gristmill.experimental import (
     ThreadPrefetchDatasetIterator,
     ThreadPrefetchIterDataset,
@@ -19,19 +19,14 @@ from gristmill.experimental import (
 from support.twins import assert_twins, grain
 from support.waiting import started_since, wait_until_ended
 
-SLOW_S = 2e-4
+# Thresholds that all elements exceed, and none.
+ALL_SLOW_S, ALL_FAST_S = -1.0, 1e9
 
 
-def spend(seconds):
-    """Compute for so long, without a sleep."""
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        pass
-
-
-def slowly(x):
-    spend(SLOW_S)
-    return x
+@pytest.fixture
+def slow(monkeypatch):
+    """Every element counts as slow."""
+    monkeypatch.setattr(thread_prefetch, "FAST_ELEMENT_S", ALL_SLOW_S)
 
 
 def numbers(n, function=None):
@@ -72,10 +67,11 @@ def test_prefetching_is_grains(size):
     assert_twins(make)
 
 
-@pytest.mark.parametrize("function", [None, slowly])
-def test_long_streams_are_in_order_with_and_without_a_thread(function):
+@pytest.mark.parametrize("limit_s", [ALL_SLOW_S, ALL_FAST_S], ids=["slow", "fast"])
+def test_long_streams_are_in_order_with_and_without_a_thread(monkeypatch, limit_s):
+    monkeypatch.setattr(thread_prefetch, "FAST_ELEMENT_S", limit_s)
     count = 300
-    ds = ThreadPrefetchIterDataset(numbers(count, function), prefetch_buffer_size=4)
+    ds = ThreadPrefetchIterDataset(numbers(count), prefetch_buffer_size=4)
     iterator = iter(ds)
     for i in range(count):
         assert iterator.get_state() == {"next_index": i}
@@ -83,12 +79,13 @@ def test_long_streams_are_in_order_with_and_without_a_thread(function):
     assert next(iterator, None) is None
 
 
+@pytest.mark.usefixtures("slow")
 def test_slow_elements_are_computed_by_a_thread():
     threads = []
 
     def note(x):
         threads.append(threading.current_thread())
-        return slowly(x)
+        return x
 
     assert list(ThreadPrefetchIterDataset(numbers(99, note), prefetch_buffer_size=2))
     assert threading.main_thread() not in threads
@@ -99,10 +96,12 @@ def test_elements_that_become_slow_are_computed_by_a_thread_again():
 
     def note(x):
         threads.append(threading.current_thread())
-        return slowly(x) if x > 300 else x
+        iterator._probe.slow_s = ALL_SLOW_S if x > 300 else ALL_FAST_S
+        return x
 
     ds = ThreadPrefetchIterDataset(numbers(600, note), prefetch_buffer_size=2)
-    assert list(ds) == list(range(600))
+    iterator = iter(ds)
+    assert list(iterator) == list(range(600))
     assert threading.main_thread() in threads[100:300]
     assert threading.main_thread() is not threads[-1]
 
@@ -196,7 +195,7 @@ def test_a_dropped_iterator_ends_its_thread():
     gc.disable()
     try:
         iterator = iter(
-            ThreadPrefetchIterDataset(numbers(9, slowly), prefetch_buffer_size=2)
+            ThreadPrefetchIterDataset(numbers(9, abs), prefetch_buffer_size=2)
         )
         next(iterator)
         (thread,) = started_since(before)
@@ -213,9 +212,7 @@ def test_a_garbage_collection_may_drop_an_iterator_where_threads_are_listed():
 
 def test_the_thread_ends_with_the_elements():
     before = set(threading.enumerate())
-    iterator = iter(
-        ThreadPrefetchIterDataset(numbers(5, slowly), prefetch_buffer_size=2)
-    )
+    iterator = iter(ThreadPrefetchIterDataset(numbers(5, abs), prefetch_buffer_size=2))
     assert list(iterator) == [0, 1, 2, 3, 4]
     assert not started_since(before)
 
@@ -224,9 +221,7 @@ def test_the_thread_ends_with_the_elements():
     "ignore:This process .* is multi-threaded:DeprecationWarning"
 )
 def test_a_fork_goes_on_where_its_parent_was():
-    iterator = iter(
-        ThreadPrefetchIterDataset(numbers(9, slowly), prefetch_buffer_size=2)
-    )
+    iterator = iter(ThreadPrefetchIterDataset(numbers(9, abs), prefetch_buffer_size=2))
     assert next(iterator) == 0
     child = os.fork()
     if child == 0:

@@ -35,7 +35,8 @@ def test_fast_elements_are_made_in_blocks_also_where_their_speed_is_looked_at(
     monkeypatch,
 ):
     monkeypatch.setattr(to_iter, "BLOCK_NS", 10**15)
-    monkeypatch.setattr(reading, "SLOW_READ_S", 10**6)
+    monkeypatch.setattr(reading, "LONG_READ_S", 1e6)
+    monkeypatch.setattr(reading, "SLOW_READ_S", 1e6)
     monkeypatch.setattr(reading, "BLOCKS_BETWEEN_PROBES", 2)
     source = Source(1 + 2 + 4 + 8 + 16 + 32 + 64 + 128 + 256 + 20 * 512)
     dataset = gristmill.MapDataset.source(source).map(lambda x: x)
@@ -49,6 +50,7 @@ def test_fast_elements_are_made_in_blocks_also_where_their_speed_is_looked_at(
 )
 @pytest.mark.parametrize("slow_s", [-1, 10**6], ids=["waits", "fast"])
 def test_elements_are_made_by_threads_once_they_prove_to_wait(monkeypatch, slow_s):
+    monkeypatch.setattr(reading, "LONG_READ_S", 1e6)
     monkeypatch.setattr(reading, "SLOW_READ_S", slow_s)
     threads = set()
 
@@ -99,7 +101,8 @@ class Always(Failing):
 @pytest.mark.parametrize("threads", [0, 16])
 def test_what_is_before_a_failing_element_is_made_twice(monkeypatch, threads):
     monkeypatch.setattr(to_iter, "BLOCK_NS", 10**15)
-    monkeypatch.setattr(reading, "SLOW_READ_S", 10**6)
+    monkeypatch.setattr(reading, "LONG_READ_S", 1e6)
+    monkeypatch.setattr(reading, "SLOW_READ_S", 1e6)
     always = Always(28)
     options = gristmill.ReadOptions(num_threads=threads)
     dataset = gristmill.MapDataset.range(64).map(always).to_iter_dataset(options)

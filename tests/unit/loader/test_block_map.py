@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 import gristmill as g
-from gristmill._dataset.parallel import pipeline
+from gristmill._dataset.parallel import unit_records
 from gristmill.experimental import (
     ConcatThenSplitIterDataset,
     ThreadPrefetchIterDataset,
@@ -465,11 +465,11 @@ def test_a_state_can_be_restored_with_another_size():
 def test_workers_take_as_much_at_once_as_a_block_has():
     numbers = g.MapDataset.range(COUNT)
     batches = numbers.block_map(list, 20).to_iter_dataset().batch(8)
-    assert pipeline.records_of_unit(batches) == 24
+    assert unit_records.records_of_unit(batches) == 24
     batches = numbers.batch(3).block_map(list, 20).to_iter_dataset().batch(8)
-    assert pipeline.records_of_unit(batches) == 24
+    assert unit_records.records_of_unit(batches) == 24
     batches = numbers.block_map(list, 20).batch(4).to_iter_dataset()
-    assert pipeline.records_of_unit(batches) == 8
+    assert unit_records.records_of_unit(batches) == 8
 
 
 class Reads:

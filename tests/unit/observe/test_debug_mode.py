@@ -14,7 +14,7 @@ from gristmill._base import quantities
 from gristmill._dataset.nodes import to_iter
 from gristmill._engine import reading
 from gristmill._observe import copying, measured, meter, observed, summary
-from support.waiting import wait_until_ended
+from support.waiting import wait_for, wait_until_ended
 
 COLUMNS = [
     "id",
@@ -329,9 +329,7 @@ def test_debug_mode_logs_the_table_while_elements_are_taken(
     monkeypatch.setattr(observed, "LOG_EVERY_S", 0.02)
     iterator = iter(chain())
     list(iterator)
-    deadline = time.monotonic() + 10
-    while not log.messages and time.monotonic() < deadline:
-        work(1e-3)
+    wait_for(lambda: log.messages)
     assert log.messages[0].startswith("Grain Dataset Execution Summary:\n\nNOTE: ")
     assert "percent wait time" in log.messages[0]
     iterator.close()

@@ -1,7 +1,6 @@
 """Batches are Grain's, dtype by dtype, and so are the words when they fail."""
 
 import collections
-import warnings
 
 import numpy as np
 import pytest
@@ -172,9 +171,3 @@ def test_nothing_cannot_be_batched():
 def test_plain_rules_keep_the_order_of_keys():
     batch = batching.make_batch([{"b": 1, "a": 2}] * 2, rules="plain")
     assert list(batch) == ["b", "a"]
-
-
-def test_stacking_warns_of_nothing():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        batching.make_batch(BATCHES["nested"])

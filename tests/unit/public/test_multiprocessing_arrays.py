@@ -3,6 +3,7 @@
 import dataclasses
 import pickle
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -89,11 +90,17 @@ def test_the_block_goes_with_its_owner():
         SharedMemoryArray.from_metadata(metadata)
 
 
-def test_unlinking_twice_is_not_an_error():
+def test_unlinking_twice_is_not_an_error(monkeypatch):
+    errors = []
+    monkeypatch.setattr(sys, "unraisablehook", errors.append)
     array = SharedMemoryArray((2, 3), np.int32)
     array.unlink_on_del()
-    array.metadata.close_and_unlink_shm()
+    metadata = array.metadata
+    metadata.close_and_unlink_shm()
     del array
+    assert errors == []
+    with pytest.raises(FileNotFoundError):
+        SharedMemoryArray.from_metadata(metadata)
 
 
 def test_blocks_may_be_closed_by_threads():

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -23,6 +22,7 @@ from support.toy_pools import (
     start_workers,
     watched,
 )
+from support.waiting import wait_for
 
 pytestmark = pytest.mark.multiprocess
 
@@ -221,9 +221,7 @@ def test_dismissal_ends_the_processes_even_while_loading(make_pool):
     running.core.dismiss()
     stuck.core.dismiss()
     await_gone(ending)
-    deadline = time.monotonic() + 2
-    while children_of(launcher):
-        assert time.monotonic() < deadline
+    wait_for(lambda: not children_of(launcher))
     assert launcher in launchers()
 
 

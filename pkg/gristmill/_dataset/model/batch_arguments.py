@@ -1,4 +1,4 @@
-"""The arguments of methods that batch, of those that are passed by name."""
+"""Types of the arguments of batching methods that are passed by name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ class Stacking(TypedDict, total=False):
 
     drop_remainder: bool
     batch_fn: None
+
+
+class Padding(TypedDict, total=False):
+    """Arguments of `shard` for elements that may be padding."""
+
+    batch_size: int
+    mask_key: str | None
 
 
 class Bucketing(TypedDict, total=False):

@@ -1,7 +1,7 @@
 """IterDataset: a dataset that is iterated over."""
 
 # mypy: disable-error-code="no-any-return"
-# `build` gives what is registered, of any class.
+# `build` returns Any: nodes are registered by name.
 
 from __future__ import annotations
 
@@ -9,15 +9,7 @@ import abc
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Generic,
-    Never,
-    Unpack,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Unpack, overload
 
 import numpy.typing as npt
 
@@ -41,12 +33,12 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill._dataset.model.replayable import Replayable
+from gristmill._dataset.model.reportable import Reportable
 from gristmill.bad_records import OnError
 from gristmill.options import MultiprocessingOptions
 from gristmill.transforms import AnyTransform
 
 if TYPE_CHECKING:
-    from gristmill._base.report import Report
     from gristmill._engine.workers import Place
 
 
@@ -54,33 +46,27 @@ class IterDatasetMeta(abc.ABCMeta):
     """Has the methods that make an `IterDataset` of other objects."""
 
     def from_iterable(
-        cls,
-        iterable: Iterable[S] | Callable[..., Iterable[S]],
-        *,
-        replay: bool = False,
+        cls, iterable: Iterable[S] | Callable[..., Iterable[S]], *, replay: bool = False
     ) -> IterDataset[S]:
-        """Make a dataset of a generator function, or of anything with an order.
+        """Make a dataset of a generator function, or of any iterable.
 
-        Each iterator over the dataset begins a new iteration.  A state has what
-        `state_dict` of the iterable and of its iterator return, as in torchdata and in
-        Hugging Face's datasets; `get_state` of either will do.  An iterable with a
-        state is copied for each iterator.  `at_epoch` calls the iterable's `set_epoch`,
-        if it has that method.
+        Each iterator over the dataset begins a new iteration.  A state has the result
+        of `state_dict`, or `get_state`, of the iterable and of its iterator, as in
+        torchdata and in Hugging Face's datasets.  An iterable with a state is copied
+        for each iterator.  `at_epoch` calls the iterable's `set_epoch`, if any.
 
-        Workers need a share each: a function with the parameters `shard_index` and
-        `shard_count` returns one, an iterable may have ``shard(num_shards, index)``.
+        Each worker needs its share: a function with the parameters `shard_index` and
+        `shard_count` returns it, an iterable may have ``shard(num_shards, index)``.
 
         Args:
             iterable: An iterable that can be iterated over again, or a function that
                 returns a new iterable, such as a generator function.
-            replay: Whether restoring a state reads the earlier elements again, and
-                uses no state of the iterable.  Each iteration must then give the same
-                elements.
+            replay: Whether restoring a state reads the earlier elements again, without
+                a state of the iterable.  Each iteration must have the same elements.
 
         Raises:
-            TypeError: The iterable can be iterated over only once, such as a generator,
-                or the function needs other arguments.  `get_state` raises it if there
-                is no state and no `replay`.
+            TypeError: The iterable works only once, as a generator, or the function
+                needs other arguments.  `get_state` raises it without state or `replay`.
 
         Example:
             >>> def count(shard_index, shard_count):
@@ -96,9 +82,9 @@ class IterDatasetMeta(abc.ABCMeta):
         datasets: Sequence[IterDataset[S]] | Mapping[str, IterDataset[S]],
         weights: Sequence[float] | Mapping[str, float] | None = None,
     ) -> IterDataset[S]:
-        """A dataset that takes from several in turn, in proportion to weights.
+        """Make a dataset that takes from several in turn, in proportion to weights.
 
-        It ends when the one whose turn it is has ended.
+        It ends when the next element's part has ended.
 
         Args:
             datasets: The parts, or a mapping of names to them: a state by name can be
@@ -110,20 +96,25 @@ class IterDatasetMeta(abc.ABCMeta):
     def zip(
         cls, datasets: Sequence[IterDataset[Any]], *, strict: bool = True
     ) -> IterDataset[tuple[Any, ...]]:
-        """A dataset of tuples, of one element of each part.
+        """Make a dataset of tuples of one element of each part.
 
         Args:
             datasets: The parts, at least 1.
-            strict: Whether parts that do not end together are a ValueError; else it
-                ends with the shortest.
+            strict: Whether to raise ValueError if the parts do not end together; else
+                the dataset ends with the shortest.
         """
         return build("IterDataset.zip", datasets, strict=strict)
 
 
 class IterDataset(
-    Counted, Replayable[T], Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta
+    Counted,
+    Replayable[T],
+    Reportable[T],
+    Dataset,
+    Iterable[T],
+    metaclass=IterDatasetMeta,
 ):
-    """A dataset that is iterated over; each ``iter(ds)`` begins anew.
+    """A dataset that is iterated over; each ``iter(ds)`` starts at the beginning.
 
     A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which
     returns a `DatasetIterator`.
@@ -137,7 +128,7 @@ class IterDataset(
         [[0, 1], [3, 4]]
     """
 
-    # Whether iterating over it is always part of iterating over another one.
+    # True if its iterator is always part of another dataset's iterator.
     _IS_INNER: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -148,7 +139,7 @@ class IterDataset(
 
     @abc.abstractmethod
     def __iter__(self) -> DatasetIterator[T]:
-        """An iterator at the beginning."""
+        """Return an iterator at the beginning."""
 
     def apply(
         self, transformations: AnyTransform | Sequence[AnyTransform]
@@ -157,26 +148,24 @@ class IterDataset(
         return build("IterDataset.apply", self, transformations)
 
     def at_epoch(self, epoch: int) -> IterDataset[T]:
-        """The elements of one epoch, with its order and its random draws.
+        """Return the elements of one epoch, with its order and its random draws.
 
-        Each ``iter(ds)`` gives the same elements.  In epoch e every `MapDataset` that
-        the chain begins with has its elements ``[e * len, (e + 1) * len)``, as in
+        Each ``iter(ds)`` returns the same elements.  In epoch e every `MapDataset` at
+        the start of the chain has its elements ``[e * len, (e + 1) * len)``, as in
         ``MapDataset.repeat``; random steps of an `IterDataset` draw other numbers.
-        Call it last.  A state goes on in the epoch that it was saved in.
+        Call it last.  A restored state continues in its epoch.
 
         Args:
-            epoch: From 0, which is what the dataset itself gives.
+            epoch: At least 0; the dataset itself has epoch 0.
 
         Raises:
-            TypeError: It is not an int.
-            ValueError: It is negative; or, when iterated over, the dataset has no end.
+            TypeError: The epoch is not an int.
+            ValueError: The epoch is negative; or, in iteration, the dataset is endless.
 
         Example:
             >>> ds = gristmill.MapDataset.range(4).shuffle(seed=1).to_iter_dataset()
-            >>> for epoch in range(2):
-            ...     print(list(ds.at_epoch(epoch)))
-            [1, 2, 3, 0]
-            [0, 3, 1, 2]
+            >>> [list(ds.at_epoch(epoch)) for epoch in range(2)]
+            [[1, 2, 3, 0], [0, 3, 1, 2]]
         """
         return build("IterDataset.at_epoch", self, epoch)
 
@@ -189,7 +178,7 @@ class IterDataset(
         batch_fn: Callable[[list[T]], S],
     ) -> IterDataset[S]: ...
 
-    # Any alone is Never, too: what nothing is known of comes here.
+    # Any also matches Never: elements of unknown type come here.
     @overload
     def batch(
         self: IterDataset[Never], batch_size: int, **how: Unpack[Stacking]
@@ -229,7 +218,7 @@ class IterDataset(
 
         Args:
             batch_size: Elements per batch, ``B``, at least 1.
-            drop_remainder: Whether a last, shorter batch is left out.
+            drop_remainder: Whether to leave out a last, shorter batch.
             batch_fn: Makes a batch of a list of elements; None stacks their leaves,
                 so that those of shape ``S`` become one of shape ``(B, *S)``.
         """
@@ -238,12 +227,11 @@ class IterDataset(
     def block_map(
         self, transform: AnyBlockMap[T, S], block_size: int | None = None
     ) -> IterDataset[S]:
-        """As `map`, with a function of several elements; see `MapDataset.block_map`.
+        """Do as `map`, with a function of several elements; see `MapDataset.block_map`.
 
         Args:
             transform: The function, or a `transforms.BlockMap`.
-            block_size: The most elements that come together, at least 1; by default
-                that of the transform, or 64.
+            block_size: The most elements in a call, by default the transform's, or 64.
         """
         return build("IterDataset.block_map", self, transform, block_size)
 
@@ -254,38 +242,33 @@ class IterDataset(
         bucket_batch_sizes: Sequence[int] | None = None,
         **how: Unpack[Bucketing],
     ) -> IterDataset[Any]:
-        """Batch elements of similar lengths, so that little is padded.
+        """Batch elements of similar lengths, to keep padding small.
 
-        As tf.data's method of that name: each element waits in the bucket of its
-        length, and a bucket that is full is the next batch.  At the end come those that
-        are not full, the shortest lengths first.  A state says which elements wait, and
-        restoring reads them again.
+        Works as tf.data's method of that name: each element waits in the bucket of its
+        length, and a full bucket is the next batch.  Buckets that are not full come
+        last, the shortest lengths first.  Restoring reads waiting elements again.
 
         Args:
             element_length_func: Returns the length of an element, at least 0.
-            bucket_boundaries: Ascending lengths, at least 1; an element of just this
-                length is in the next bucket.
-            bucket_batch_sizes: Elements per batch of each bucket, one more than there
-                are boundaries.
+            bucket_boundaries: Ascending lengths, at least 1, where a bucket begins.
+            bucket_batch_sizes: Elements per batch, one more than there are boundaries.
             **how: By name:
 
-                max_tokens: Instead of sizes, what rows times length of a batch are at
-                most, padding included; the last boundary is more than any length.
+                max_tokens: Instead of sizes, the most rows times length of a batch.
 
-                padding_values: What leaves are padded with behind their ends: one value
-                for all or one for each, in an element's structure; by default zeros.
+                padding_values: One value for all leaves, or one for each; by default 0.
 
-                pad_to_bucket_boundary: Whether first axes are padded to the bucket's
-                boundary less 1, rather than to the longest of the batch.
+                pad_to_bucket_boundary: Whether to pad to the bucket's boundary less 1,
+                rather than to the longest of the batch.
 
-                drop_remainder: Whether batches that are not full are left out.
+                drop_remainder: Whether to leave out batches that are not full.
 
                 batch_fn: Makes a batch of a list of elements instead;
                 `gristmill.batching.make_batch` stacks them without padding.
 
         Raises:
-            ValueError: An argument is out of range; or, while iterating, an element is
-                longer than any bucket, and is dropped.
+            ValueError: An argument is out of range; or, in iteration, an element is
+                longer than any bucket.  That element is dropped.
             TypeError: An argument has the wrong type.
 
         Example:
@@ -304,11 +287,11 @@ class IterDataset(
         return build("IterDataset.filter", self, transform)
 
     def map(self, transform: AnyMap[T, S]) -> IterDataset[S]:
-        """Replace each element by what a function makes of it."""
+        """Replace each element by the result of a function."""
         return build("IterDataset.map", self, transform)
 
     def map_with_index(self, transform: AnyMapWithIndex[T, S]) -> IterDataset[S]:
-        """As `map`, with a function of a count from 0 and the element."""
+        """Do as `map`, with a function of a count from 0 and the element."""
         return build("IterDataset.map_with_index", self, transform)
 
     def mp_prefetch(
@@ -322,20 +305,19 @@ class IterDataset(
     ) -> IterDataset[T]:
         """Compute the chain up to here in worker processes.
 
-        It is cut into `streams`, whose elements are taken in turn: stream s has every
-        S-th element of each `MapDataset`, and runs all that follows it, batches
+        The chain is split into `streams`, which are read in turn.  Stream s has every
+        S-th element of each `MapDataset`, and runs the steps after it, batches
         included.  A state can be restored with any number of workers.
 
         Args:
-            options: How many workers, by default 10, and how many elements each may be
-                ahead.  With 0 workers this returns the dataset itself.
-            worker_init_fn: Called with (worker, workers) in each worker, before
-                anything is computed there.
+            options: The number of workers, by default 10, and the number of elements
+                that each may be ahead.  With 0 workers this returns the dataset itself.
+            worker_init_fn: Called with (worker, workers) first in each worker.
             sequential_slice: Whether streams are contiguous pieces of the sources.
-            streams: By default as many as workers.  Set it to get the same elements
+            streams: By default the number of workers.  Set it to get the same elements
                 with any number of workers, 0 included.
             workers: Where workers run, a `gristmill.ray.RayWorkers`; by default they
-                are processes of this machine.  The order is as without.
+                are processes of this machine.  The order is the same.
 
         Raises:
             ValueError: An option is out of range.
@@ -356,7 +338,7 @@ class IterDataset(
         max_errors: int | None = None,
         quarantine: str | os.PathLike[str] | None = None,
     ) -> IterDataset[T]:
-        """Leave out elements that fail, or put others in their places.
+        """Leave out elements that fail, or replace them.
 
         An element fails if its record cannot be read, or if a step before this one
         raises for it.  Errors of batches, of iterables and of your own iterators are
@@ -365,18 +347,15 @@ class IterDataset(
         Args:
             on_error: "skip" leaves out an element that fails.  "substitute" takes the
                 element at another index instead, with the generator of that index.
-            max_errors: The number of bad records that an iterator leaves out or
-                replaces; None for any number.  In place of each further one it raises
-                `TooManyErrors`.
-            quarantine: The path of a file to which a line of JSON is added for each bad
-                record, or None.
+            max_errors: Bad records that an iterator accepts, None for any number.  It
+                raises `TooManyErrors` in place of each further one.
+            quarantine: Path of a log, to which each bad record adds a line of JSON.
 
         Returns:
             The dataset.  ``errors`` of its iterators are the bad records so far.
 
         Raises:
-            ValueError: The chain has batches or workers already, or an argument is out
-                of range.
+            ValueError: An argument is invalid, or the chain has batches or workers.
 
         Example:
             >>> ds = gristmill.MapDataset.source([2, 0, 4]).map(lambda x: 8 // x)
@@ -390,64 +369,32 @@ class IterDataset(
         self, multiprocessing_options: MultiprocessingOptions
     ) -> IterDataset[T]:
         """Compute the chain in workers; deprecated: use `mp_prefetch`."""
-        warnings.warn(
-            "Please use `mp_prefetch` instead.", DeprecationWarning, stacklevel=2
-        )
+        text = "Please use `mp_prefetch` instead."
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
         return self.mp_prefetch(multiprocessing_options)
 
     def random_map(
         self, transform: AnyRandomMap[T, S], *, seed: int | None = None
     ) -> IterDataset[S]:
-        """As `map`, with a function of the element and a random generator.
+        """Do as `map`, with a function of the element and a random generator.
 
         Args:
             transform: The function, or a `transforms.RandomMap`.
-            seed: By default made of the nearest `seed` above.
+            seed: By default derived from the nearest `seed` before this step.
 
         Raises:
             ValueError: There is no seed.
         """
         return build("IterDataset.random_map", self, transform, seed)
 
-    def report(
-        self,
-        seconds: float = 3.0,
-        consume: Callable[[T], Any] | None = None,
-        verify: bool = False,
-    ) -> Report:
-        """Iterate for a short time, and find out which node limits how fast.
-
-        The first element, with which workers start, does not count.
-
-        Args:
-            seconds: About how long, in s; at most until the data ends.
-            consume: Called with each element, as the loop that will use them; by
-                default they are dropped.
-            verify: Whether to try changes, which takes up to five times `seconds`
-                more: see `DatasetIterator.report`.
-
-        Returns:
-            A `Report`; where it is to `verify`, its `checks` are what was tried.
-
-        Raises:
-            ValueError: `seconds` is not positive.
-
-        Example:
-            >>> ds = gristmill.MapDataset.range(10**6).to_iter_dataset().batch(100)
-            >>> report = ds.report(seconds=0.2)
-            >>> report.outputs > 0
-            True
-        """
-        return observer.current().report_of_run(self, seconds, consume, verify)
-
     def set_options(self, options: DatasetOptions) -> IterDataset[T]:
         """Set options for the whole chain; see `DatasetOptions`."""
         return build("IterDataset.set_options", self, options)
 
     def with_options(self, options: DatasetOptions) -> IterDataset[T]:
-        """Another name of `set_options`."""
+        """Do as `set_options`."""
         return self.set_options(options)
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """Give random steps behind this one, up to the next seed, their seed."""
+        """Set the seed of random steps after this one, up to the next `seed`."""
         return build("IterDataset.seed", self, seed=seed)

@@ -1,7 +1,7 @@
 """MapDataset: a dataset whose elements have indices."""
 
 # mypy: disable-error-code="no-any-return"
-# `build` gives what is registered, of any class.
+# `build` returns Any: nodes are registered by name.
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from gristmill._base.types import (
     Scalar,
     T,
 )
-from gristmill._dataset.model.batch_arguments import Bucketing, Stacking
+from gristmill._dataset.model.batch_arguments import Bucketing, Padding, Stacking
 from gristmill._dataset.model.iter_dataset import IterDataset
 
-# Old pickles of users' classes look for it beside the other one.
+# Old pickles of users' classes look for it here.
 from gristmill._dataset.model.iter_dataset import IterDatasetMeta as IterDatasetMeta
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
@@ -41,7 +41,7 @@ from gristmill.transforms import AnyTransform, DatasetSelectionMap
 
 
 class MapDatasetMeta(abc.ABCMeta):
-    """Holds what makes a `MapDataset` of something that is none."""
+    """Has the methods that make a `MapDataset` of other objects."""
 
     @overload
     def source(
@@ -52,11 +52,10 @@ class MapDatasetMeta(abc.ABCMeta):
     def source(cls, source: Columns) -> MapDataset[dict[str, Any]]: ...
 
     def source(cls, source: Any) -> MapDataset[Any]:
-        """A dataset of what a source has.
+        """Make a dataset of the records of a source.
 
         Args:
-            source: Anything with ``__len__`` and ``__getitem__(int)``: a list, an
-                array, an `ArrayRecordDataSource`...
+            source: Has ``__len__`` and ``__getitem__(int)``, such as a list or array.
 
         Example:
             >>> list(gristmill.MapDataset.source("abc"))
@@ -67,7 +66,7 @@ class MapDatasetMeta(abc.ABCMeta):
     def range(
         cls, start: int, stop: int | None = None, step: int = 1
     ) -> MapDataset[int]:
-        """A dataset of integers, with the arguments of `range`."""
+        """Make a dataset of integers, with the arguments of `range`."""
         return build("MapDataset.range", start, stop, step)
 
     def mix(
@@ -75,41 +74,38 @@ class MapDatasetMeta(abc.ABCMeta):
         datasets: Sequence[MapDataset[S]] | Mapping[str, MapDataset[S]],
         weights: Sequence[float] | Mapping[str, float] | None = None,
     ) -> MapDataset[S]:
-        """A dataset that takes from several in turn, in proportion to weights.
+        """Make a dataset that takes from several in turn, in proportion to weights.
 
-        It ends with the first part that would run out.  Shuffle and repeat the parts.
+        It ends when a part would run out.  Shuffle and repeat the parts.
 
         Args:
             datasets: The parts, at least 1, or a mapping of names to them.
             weights: As many positive numbers, with the same names; None for equal ones.
 
         Example:
-            >>> MapDataset = gristmill.MapDataset
-            >>> parts = [MapDataset.range(5), MapDataset.range(10, 15)]
-            >>> list(MapDataset.mix(parts, [2, 1]))
+            >>> parts = [gristmill.MapDataset.range(n, n + 5) for n in (0, 10)]
+            >>> list(gristmill.MapDataset.mix(parts, [2, 1]))
             [0, 1, 10, 2, 3, 11, 4]
         """
         return build("MapDataset.mix", datasets, weights)
 
     def select_from_datasets(
-        cls,
-        datasets: Sequence[MapDataset[S]],
-        selection_map: DatasetSelectionMap,
+        cls, datasets: Sequence[MapDataset[S]], selection_map: DatasetSelectionMap
     ) -> MapDataset[S]:
-        """A dataset that takes from several by a map of your own.
+        """Make a dataset that takes from several by a map of your own.
 
         Args:
             datasets: The parts.
-            selection_map: Gives (dataset, index in it) for each index.
+            selection_map: Maps each index to (dataset, index in it).
         """
         return build("MapDataset.select_from_datasets", datasets, selection_map)
 
     def zip(cls, datasets: Sequence[MapDataset[Any]]) -> MapDataset[tuple[Any, ...]]:
-        """A dataset of tuples, of one element of each part; equal lengths."""
+        """Make a dataset of tuples of one element of each part; lengths are equal."""
         return build("MapDataset.zip", datasets)
 
     def concatenate(cls, datasets: Sequence[MapDataset[S]]) -> MapDataset[S]:
-        """A dataset of all parts, one after another; epoch e has epoch e of each."""
+        """Make a dataset of all parts in order; epoch e has epoch e of each."""
         return build("MapDataset.concatenate", datasets)
 
 
@@ -117,8 +113,8 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     """A dataset whose elements have indices.
 
     ``len(ds)`` is one epoch; ``ds[i]`` works for every integer, and epoch ``i //
-    len(ds)`` has its own shuffles and random draws.  None stands for an element that
-    a filter dropped.  Datasets are immutable: a method returns a new one.
+    len(ds)`` has its own shuffles and random draws.  An element is None if a filter
+    dropped it.  Datasets are immutable: a method returns a new one.
 
     A subclass calls ``super().__init__(parents)`` and implements ``__len__`` and
     ``__getitem__``, which also takes slices (``return self.slice(index)``).
@@ -139,7 +135,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
 
     @abc.abstractmethod
     def __len__(self) -> int:
-        """How many indices one epoch has."""
+        """Return the number of indices of one epoch."""
 
     @overload
     def __getitem__(
@@ -151,17 +147,14 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
 
     @abc.abstractmethod
     def __getitem__(self, index: Any) -> Any:
-        """Return the element at an index, or None if it is absent.
-
-        For a slice or several indices, return a dataset; see `slice`.
-        """
+        """Return an element, None if it is absent; or a dataset, see `slice`."""
 
     def _computing_with(self, threads: int) -> MapDataset[T]:
-        """This, where what computes its elements uses no more threads than these."""
+        """Return this dataset with no more than `threads` threads for its steps."""
         return self
 
     def _getitems(self, indices: Sequence[int]) -> Sequence[T | None]:
-        """The elements at some indices; a subclass may read them together."""
+        """Return the elements at some indices; a subclass may read them together."""
         return [self[int(index)] for index in indices]
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -174,7 +167,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         return build("MapDataset.apply", self, transformations)
 
     def at_epoch(self, epoch: int) -> IterDataset[T]:
-        """As `IterDataset.at_epoch`, of `to_iter_dataset()`."""
+        """Do as `IterDataset.at_epoch`, of `to_iter_dataset()`."""
         return self.to_iter_dataset().at_epoch(epoch)
 
     def _in_epoch(self, epoch: int) -> Any:
@@ -189,7 +182,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         batch_fn: Callable[[list[T]], S],
     ) -> MapDataset[S]: ...
 
-    # Any alone is Never, too: what nothing is known of comes here.
+    # Any also matches Never: elements of unknown type come here.
     @overload
     def batch(
         self: MapDataset[Never], batch_size: int, **how: Unpack[Stacking]
@@ -229,7 +222,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
 
         Args:
             batch_size: Elements per batch, ``B``, at least 1.
-            drop_remainder: Whether a last, shorter batch is left out.
+            drop_remainder: Whether to leave out a last, shorter batch.
             batch_fn: Makes a batch of a list of elements; None stacks their leaves,
                 so that those of shape ``S`` become one of shape ``(B, *S)``.
 
@@ -241,20 +234,18 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     def block_map(
         self, transform: AnyBlockMap[T, S], block_size: int | None = None
     ) -> MapDataset[S]:
-        """As `map`, with a function of several elements: faster where it is so.
+        """Do as `map`, with a function of several elements, which may be faster.
 
-        How many come together is not promised, so what becomes of an element must not
-        depend on the others; where the function raises, it is called again with each
-        alone.  Absent elements stay so.
+        Results must not depend on the other elements of a call.  If the function
+        raises, it is called again with each element alone.  Absent ones stay absent.
 
         Args:
             transform: Returns a sequence of as many elements as the list that it gets,
                 in their order; or a `transforms.BlockMap`.
-            block_size: The most that come together, at least 1; by default that of the
-                transform, or 64.
+            block_size: The most elements in a call, by default the transform's, or 64.
 
         Raises:
-            TypeError: The transform cannot be called, or the size is no integer.
+            TypeError: The transform cannot be called, or the size is not an integer.
             ValueError: The size is less than 1.
         """
         return build("MapDataset.block_map", self, transform, block_size)
@@ -266,37 +257,33 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         bucket_batch_sizes: Sequence[int] | None = None,
         **how: Unpack[Bucketing],
     ) -> IterDataset[Any]:
-        """As `IterDataset.bucket_by_sequence_length`, of `to_iter_dataset()`."""
+        """Do as `IterDataset.bucket_by_sequence_length`, of `to_iter_dataset()`."""
         sizes = (bucket_boundaries, bucket_batch_sizes)
         ds = self.to_iter_dataset()
         return ds.bucket_by_sequence_length(element_length_func, *sizes, **how)
 
     def filter(self, transform: AnyFilter[T]) -> MapDataset[T]:
-        """Make the elements absent for which a predicate is false.
-
-        The length stays: ``ds[i]`` is None there, and iteration skips it.
-        """
+        """Replace elements by None, which iteration skips, if a predicate is false."""
         return build("MapDataset.filter", self, transform)
 
     def map(self, transform: AnyMap[T, S]) -> MapDataset[S]:
-        """Replace each element by what a function makes of it."""
+        """Replace each element by the result of a function."""
         return build("MapDataset.map", self, transform)
 
     def map_with_index(self, transform: AnyMapWithIndex[T, S]) -> MapDataset[S]:
-        """As `map`, with a function of the index (epoch included) and the element."""
+        """Do as `map`, with a function of the index over all epochs and the element."""
         return build("MapDataset.map_with_index", self, transform)
 
     def random_map(
         self, transform: AnyRandomMap[T, S], *, seed: int | None = None
     ) -> MapDataset[S]:
-        """As `map`, with a function of the element and a random generator.
+        """Do as `map`, with a function of the element and a random generator.
 
-        What is drawn depends on the seed and the index alone.  The generator is used
-        again afterwards, so the function must not keep it.
+        Random numbers depend on the seed and the index.  Do not keep the generator.
 
         Args:
             transform: The function, or a `transforms.RandomMap`.
-            seed: By default made of the nearest `seed` above.
+            seed: By default derived from the nearest `seed` before this step.
 
         Raises:
             ValueError: There is no seed.
@@ -309,17 +296,17 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """Make one epoch of several.
 
         Args:
-            num_epochs: How many; None for no end.
+            num_epochs: The number of epochs; None for no end.
             reseed_each_epoch: Whether shuffles and random steps differ between them.
         """
         return build("MapDataset.repeat", self, num_epochs, reseed_each_epoch)
 
     def seed(self, seed: int) -> MapDataset[T]:
-        """Give random steps behind this one, up to the next seed, their seed."""
+        """Set the seed of random steps after this one, up to the next `seed`."""
         return build("MapDataset.seed", self, seed=seed)
 
     def set_options(self, options: DatasetOptions) -> MapDataset[T]:
-        """Set options for all iterators that are made of this; see `DatasetOptions`."""
+        """Set options of all iterators over this; see `DatasetOptions`."""
         return build("MapDataset.set_options", self, options)
 
     @overload
@@ -336,9 +323,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         self,
         shard_options: ShardOptions,
         remainder: AnyRemainder,
-        *,
-        batch_size: int = 1,
-        mask_key: str | None = None,
+        **how: Unpack[Padding],
     ) -> MapDataset[Any]: ...
 
     def shard(
@@ -349,21 +334,19 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         batch_size: int = 1,
         mask_key: str | None = None,
     ) -> MapDataset[Any]:
-        """The elements of one rank, as many as any other rank has.
+        """Keep the elements of one rank; all ranks have equally many.
 
-        Rank r of R has the elements r, r + R, ... of each epoch.  Call it behind a
-        shuffle, and before `repeat`, `batch`, and what may drop elements.
+        Rank r of R has the elements r, r + R, ... of each epoch.  Call it after a
+        shuffle, and before `repeat`, `batch`, and steps that may drop elements.
 
         Args:
-            shard_options: Which rank of how many. Its drop_remainder is not used.
-            remainder: What becomes of elements that do not fill a batch of every rank,
-                a `sharding.Remainder` or its value. With "pad" each element comes with
-                a bool that is true where it is data.
+            shard_options: The rank and their number. Its drop_remainder is not used.
+            remainder: What to do with elements that do not fill a batch of every rank,
+                a `sharding.Remainder` or its value. "pad" adds a bool to each element:
+                true for data, false for padding.
             batch_size: Elements that each rank takes at once, at least 1: the size of
-                batches, times the streams of an `mp_prefetch` behind them. With 1 all
-                ranks have equally many elements.
-            mask_key: Where elements, which are dicts then, get the bool of "pad"; None
-                makes pairs ``(element, bool)`` of elements of any kind.
+                batches, times the streams of an `mp_prefetch` after them.
+            mask_key: The bool's key in dicts; None makes pairs ``(element, bool)``.
 
         Raises:
             ValueError: An argument is out of range, or the dataset has no end.
@@ -379,10 +362,10 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         return build("MapDataset.shard", self, *how)
 
     def shuffle(self, seed: int | None = None) -> MapDataset[T]:
-        """Permute each epoch, by formula: nothing is stored, nothing is read.
+        """Permute each epoch by a formula that stores and reads nothing.
 
         Args:
-            seed: In [0, 2**32); by default made of the nearest `seed` above.
+            seed: In [0, 2**32); by default derived from the nearest `seed` before this.
 
         Raises:
             ValueError: There is no seed, or it is out of range.
@@ -392,32 +375,26 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     def slice(
         self, sl: builtins.slice | Sequence[int] | IndexList | MapDataset[int]
     ) -> MapDataset[T]:
-        """Return the elements at the indices of a slice or a list, of each epoch.
-
-        ``ds[a:b:c]`` and ``ds[[i, j, k]]`` do the same.
+        """Return a dataset of a slice or list of indices of each epoch: ``ds[a:b:c]``.
 
         Args:
-            sl: A slice, or a sequence, an array or a `MapDataset` of ints. A dataset of
-                ints is read when its elements are needed.
+            sl: A slice, or a sequence, an array or a `MapDataset` of ints. A dataset
+                is read when its elements are needed.
 
         Raises:
             TypeError: The indices are not ints.
-            ValueError: `sl` is something else.
-
-        Example:
-            >>> list(gristmill.MapDataset.range(10).slice([3, 1]))
-            [3, 1]
+            ValueError: `sl` has another type.
         """
         return build("MapDataset.slice", self, sl)
 
     def to_iter_dataset(
         self, read_options: ReadOptions | None = None, *, allow_nones: bool = False
     ) -> IterDataset[T]:
-        """A dataset that is iterated over, in the order of indices, for one epoch.
+        """Make a dataset that is iterated over for one epoch, in the order of indices.
 
         Args:
-            read_options: Threads that make elements ahead where that waits.
-            allow_nones: Whether absent elements are given out as None.
+            read_options: Threads that compute elements ahead if reading waits.
+            allow_nones: Whether to return None for absent elements.
         """
         how = {"read_options": read_options, "allow_nones": allow_nones}
         return build("MapDataset.to_iter_dataset", self, **how)

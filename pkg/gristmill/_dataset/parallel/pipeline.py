@@ -1,7 +1,7 @@
-"""A chain of datasets that is cut into streams, and what computes one of them.
+"""A chain of datasets that is split into streams.
 
-Workers and threads run these.  Stream s is part s of the chain, see `slicing`; outputs
-are taken from the streams in turn.
+Workers and threads run the streams.  Stream s is part s of the chain, see `slicing`;
+outputs are taken from the streams in turn.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from typing import Any, ClassVar
 from gristmill._base import open_files
 from gristmill._base.epochs import drawing_in
 from gristmill._base.types import Alloc, WorkerInitFn
-from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.node import chain_of, is_ours
 from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.model.options import DatasetOptions, MultiprocessingContext
 from gristmill._dataset.model.states import check_state
@@ -29,9 +27,7 @@ from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.to_iter import (
     PrefetchDatasetIterator,
     PrefetchIterDataset,
-    elements_of_one,
     feeds_of,
-    together,
 )
 from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.record_errors import GiveUp, RecordErrors
@@ -56,17 +52,17 @@ FRESH: Position = (0,)
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """A chain of datasets to be run in parts.  See `gristmill._engine.stream.Runnable`.
+    """A chain of datasets that runs in parts.  See `gristmill._engine.stream.Runnable`.
 
     Attributes:
         dataset: The last dataset of the chain.
-        numbers: Which part of the chain each stream is.
-        parts: How many parts there are.
+        numbers: The part of the chain of each stream.
+        parts: The number of parts.
         sequential: Whether the parts are contiguous pieces of the sources.
-        options: What holds for the chain beside the options in it.
+        options: Options for the chain in addition to its own.
         workers: Processes that share the streams, 0 for none.
-        worker_init_fn: Called with (worker, workers) in each worker before all else.
-        epoch: In which random steps draw.
+        worker_init_fn: Called with (worker, workers) first in each worker.
+        epoch: The epoch of random steps.
     """
 
     dataset: IterDataset[Any]
@@ -104,16 +100,16 @@ class Pipeline:
         return self.policy is not None and self.policy.on_error != "raise"
 
     def stream_length(self, stream: int) -> int:
-        """See `Runnable`: not known."""
+        """Return -1: the length is unknown."""
         return -1
 
     def greet(self, worker: int, workers: int) -> None:
-        """Have the user prepare a worker."""
+        """Call the user's function for a new worker."""
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker, workers)
 
     def state_of(self, stream: int, position: Position) -> Any:
-        """The state of the iterator of a stream at a position."""
+        """Return the state of a stream's iterator at a position."""
         if position != FRESH:
             return unpacked(position)
         iterator = self.iterator(stream)
@@ -123,25 +119,25 @@ class Pipeline:
             iterator.close()
 
     def check_states(self, states: Sequence[Any]) -> None:
-        """Refuse what are no states of the streams; None and {} are their starts."""
+        """Check the states of the streams; None and {} are their starts."""
         for stream, state in enumerate(states):
             if self.is_start(state):
                 continue
             try:
                 iterator = self.iterator(stream)
             except Exception:
-                return  # What computes the stream will say it.
+                return  # Computing the stream will raise this again.
             try:
                 check_state(iterator, state)
             finally:
                 iterator.close()
 
     def is_start(self, state: Any) -> bool:
-        """Whether a state stands for the start of a stream."""
+        """Return whether a state is the start of a stream."""
         return state is None or (isinstance(state, dict) and not state)
 
     def position_of(self, stream: int, state: Any) -> Position:
-        """The position of a stream at a state of its iterator; None is its start."""
+        """Return the position of a stream at a state of its iterator."""
         return FRESH if self.is_start(state) else packed(state)
 
     def unpicklable_note(self) -> str:
@@ -154,7 +150,7 @@ class Pipeline:
         )
 
     def iterator(self, stream: int) -> DatasetIterator[Any]:
-        """Iterates over one stream, from its beginning."""
+        """Make an iterator over one stream, at its beginning."""
         number = self.numbers[stream]
         with as_inner(), drawing_in(self.epoch):
             iterator = iter(self.part(number))
@@ -167,11 +163,11 @@ class Pipeline:
         return iterator
 
     def part(self, number: int) -> IterDataset[Any]:
-        """The chain of one part."""
+        """Return the chain of one part."""
         return sliced(self.dataset, number, self.parts, self.sequential)
 
     def open_stream(self, stream: int, at: int = 0) -> DatasetStream:
-        """What computes one stream; `at` is not used: elements have no numbers."""
+        """Open a stream; `at` is not used, since elements have no numbers."""
         return DatasetStream(self, stream)
 
 
@@ -201,7 +197,7 @@ class ChainStream:
                 iterator.report_to(self.record_errors)
 
     def _here(self) -> Position:
-        """The position of the iterator."""
+        """Return the position of the iterator."""
         raise NotImplementedError
 
     def next(self, alloc: Alloc | None = None) -> Any:
@@ -229,8 +225,8 @@ class ChainStream:
 class DatasetStream(ChainStream):
     """Computes a stream of any chain.
 
-    Its position is the iterator's state, pickled: its bytes, counted by the first
-    integer, lie in the others.
+    Its position is the pickled state of the iterator: the first integer is the number
+    of bytes, and the others hold the bytes.
     """
 
     def __init__(self, pipeline: Pipeline, stream: int) -> None:
@@ -273,7 +269,7 @@ class DatasetStream(ChainStream):
 
 
 def packed(state: Any) -> Position:
-    """A position: the state of an iterator as integers."""
+    """Return the state of an iterator as a position."""
     try:
         data = pickle.dumps(state, 5)
     except Exception:
@@ -282,56 +278,23 @@ def packed(state: Any) -> Position:
 
 
 def unpacked(position: Position) -> Any:
-    """The state that a position other than `FRESH` holds."""
+    """Return the state in a position other than `FRESH`."""
     return pickle.loads(unpack_int64(position))
 
 
 def _sources_first(dataset: Any) -> Iterator[Any]:
-    """All datasets of a chain, each after its parents."""
+    """Iterate over all datasets of a chain, each after its parents."""
     for parent in dataset._parents:
         yield from _sources_first(parent)
     yield dataset
-
-
-def records_of_unit(dataset: IterDataset[Any]) -> int | None:
-    """Elements of one batch, or of a run of small outputs; None: no arithmetic.
-
-    Elements may turn out to be absent all the same: a function may return None.  Then
-    what was computed behind them is computed again.
-    """
-    records, node = _output_records(dataset)
-    if type(node) is not PrefetchIterDataset:
-        return None
-    above = chain_of(node._parent)
-    if not all(is_built_in(type(each)) and each._SPARSE is None for each in above):
-        return None
-    if records == 1:  # Outputs may be batches that the indexed part has made.
-        records = max(1, RUN_RECORDS // elements_of_one(node._parent))
-    # Steps that take several elements get no more than one unit has.
-    return records * -(-together(node._parent) // records)
-
-
-def is_batch(dataset: IterDataset[Any]) -> bool:
-    """Return True if an output has several elements of the part read by index."""
-    return _output_records(dataset)[0] > 1
-
-
-def _output_records(dataset: IterDataset[Any]) -> tuple[int, Any]:
-    """Elements of one output, of those of the node that is returned."""
-    records = 1
-    node: Any = dataset
-    while is_ours(node) and node._stride is not None:
-        records *= node._stride
-        node = node._parent
-    return records, node
 
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticPipeline(Pipeline):
     """A chain whose positions follow from arithmetic: any worker computes any part.
 
-    Each element behind `to_iter_dataset` makes one, and nothing is counted on the way:
-    the whole state of such a chain is the index of the next element.
+    Each element after `to_iter_dataset` makes one output, and no step counts: the state
+    of such a chain is the index of the next element.
     """
 
     # Kept because nodes that measure may be put into the chain.
@@ -342,7 +305,7 @@ class ArithmeticPipeline(Pipeline):
     position_capacity = 1
 
     def stream_length(self, stream: int) -> int:
-        """Indices of the `MapDataset` of one stream."""
+        """Return the number of indices of a stream's `MapDataset`."""
         node: Any = sliced(
             self.dataset, self.numbers[stream], self.parts, self.sequential
         )
@@ -364,9 +327,9 @@ class ArithmeticPipeline(Pipeline):
 
 
 class ArithmeticStream(ChainStream):
-    """Computes a stream of which the position is the index of its next element.
+    """Computes a stream whose position is the index of its next element.
 
-    The int64 at the address `at` is told the index in work.
+    Stores the index that is being computed in the int64 at the address `at`.
     """
 
     def __init__(self, pipeline: ArithmeticPipeline, stream: int, at: int) -> None:
@@ -394,7 +357,7 @@ class ArithmeticStream(ChainStream):
         return super().next(alloc)
 
     def next_run(self, want: int) -> list[Output]:
-        """Return some of the next `want` outputs; none if `next` has to be called."""
+        """Return some of the next `want` outputs, or none if `next` must be called."""
         feed = self._feed
         if feed.ahead():
             return []
@@ -410,7 +373,7 @@ class ArithmeticStream(ChainStream):
         return outputs
 
     def finished(self) -> list[Output]:
-        """Return the outputs so far of a `next_run` that another thread is in."""
+        """Return the outputs so far of another thread's `next_run`."""
         run = self._current_run
         return [] if run is None else self._outputs_of(run[1][:], run[0])
 
@@ -424,4 +387,4 @@ class ArithmeticStream(ChainStream):
         return outputs
 
     def start_prefetch(self) -> None:
-        """Do nothing: units behind this one are for others to compute."""
+        """Do nothing: other workers compute the units after this one."""

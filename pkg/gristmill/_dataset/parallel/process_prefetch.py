@@ -23,13 +23,9 @@ from gristmill._dataset.nodes.slicing import check_parts
 from gristmill._dataset.nodes.unsaved import may_lack_state
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._dataset.parallel.no_output import warn_of_no_output
-from gristmill._dataset.parallel.pipeline import (
-    ArithmeticPipeline,
-    Pipeline,
-    is_batch,
-    records_of_unit,
-)
+from gristmill._dataset.parallel.pipeline import ArithmeticPipeline, Pipeline
 from gristmill._dataset.parallel.process_iterator import ProcessPrefetchDatasetIterator
+from gristmill._dataset.parallel.unit_records import is_batch, records_of_unit
 from gristmill._engine.trial import NotTriedError
 from gristmill._engine.workers import Place, check_place
 from gristmill.options import MultiprocessingOptions

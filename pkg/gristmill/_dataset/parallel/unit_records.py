@@ -1,0 +1,48 @@
+"""Sizes of the units of chains whose positions follow from arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gristmill._dataset.model.blocks import is_built_in
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.node import chain_of, is_ours
+from gristmill._dataset.nodes.to_iter import (
+    PrefetchIterDataset,
+    elements_of_one,
+    together,
+)
+from gristmill._engine.program import RUN_RECORDS
+
+
+def records_of_unit(dataset: IterDataset[Any]) -> int | None:
+    """Return the elements of a unit: one batch, or a run of small outputs.
+
+    Returns None if positions do not follow from arithmetic.  A function may still
+    return None for an absent element.  Then the outputs after it are computed again.
+    """
+    records, node = _output_records(dataset)
+    if type(node) is not PrefetchIterDataset:
+        return None
+    above = chain_of(node._parent)
+    if not all(is_built_in(type(each)) and each._SPARSE is None for each in above):
+        return None
+    if records == 1:  # Outputs may be batches that the part read by index has made.
+        records = max(1, RUN_RECORDS // elements_of_one(node._parent))
+    # Steps that take several elements get at most one unit.
+    return records * -(-together(node._parent) // records)
+
+
+def is_batch(dataset: IterDataset[Any]) -> bool:
+    """Return True if an output has several elements of the part read by index."""
+    return _output_records(dataset)[0] > 1
+
+
+def _output_records(dataset: IterDataset[Any]) -> tuple[int, Any]:
+    """Return a node, and the number of its elements that make one output."""
+    records = 1
+    node: Any = dataset
+    while is_ours(node) and node._stride is not None:
+        records *= node._stride
+        node = node._parent
+    return records, node
