@@ -11,10 +11,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from gristmill import transforms
 from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill._engine.block_queue import BlockQueue
 from gristmill._engine.blocks import RecordBlocks, TableBlocks
 from gristmill._engine.column_batches import ColumnBatches
+from gristmill._engine.program import Program
 from gristmill._engine.stream_keys import KeyBlocks
 from gristmill.options import ReadOptions
 from gristmill.sources import TableSource, as_columns
@@ -118,6 +120,18 @@ def open_batches(
         return ColumnBatches(columns, keys, rules)
     queue = BlockQueue(blocks, keys, options, look_ahead)
     return NativeBatches(queue, keys, decoder, rules)
+
+
+def batches_of(
+    program: Program, keys: KeyBlocks, look_ahead: bool
+) -> NativeBatches | ColumnBatches | None:
+    """Return an object that makes the first batches of a program's stream, or None."""
+    level, batch = program.levels[0], program.levels[0].batch
+    if not program.in_blocks or type(batch) is not transforms.Batch or batch.batch_fn:
+        return None
+    calls = [call for _, call, _ in level.steps]
+    rules, options = program.rules, program.read_options
+    return open_batches(program.source, calls, keys, rules, options, look_ahead)
 
 
 def has_batches(source: Any, calls: Sequence[Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill import batching, transforms
+from gristmill import batching
 from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.block_queue import BlockReading, open_reading
@@ -21,12 +21,12 @@ from gristmill._engine.block_steps import (
     run_steps,
 )
 from gristmill._engine.column_batches import ColumnBatches
-from gristmill._engine.native_batches import NativeBatches, open_batches
+from gristmill._engine.native_batches import NativeBatches, batches_of
 from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import Read, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stage_times import READ
-from gristmill._engine.stream import NO_KEYS, Output, Position
+from gristmill._engine.stream import NO_KEYS, Output, Position, outputs_of
 from gristmill._engine.stream_keys import Records, StreamKeys, first_of, name_of
 from gristmill._hot import run as hot_run
 from gristmill._hot import steps as step_kinds
@@ -37,9 +37,9 @@ from gristmill.sources import TableSource
 class NativeStream:
     """A chain of one-to-one steps, filters and batches.  See `Stream`.
 
-    Its position is the number of records that it has consumed: an output takes
-    exactly the records that it needs.  What a step that takes several elements has
-    made ahead of need is kept for the outputs behind, and made anew elsewhere.
+    Its position is the number of records that it has consumed.  An output takes exactly
+    the records that it needs.  Elements that a block map has made ahead of need are
+    kept for the next outputs; another process makes them again.
     """
 
     def __init__(
@@ -60,49 +60,35 @@ class NativeStream:
         self._length = self._keys.length
         self._draws = self._keys.draws
         self._batches = self._open_batches(look_ahead)
-        # What cannot be decoded at once has been read, and was looked ahead for.  Keys
-        # of its own: those ahead of need are in another block than those in work.
+        # Has keys of its own, because it reads other blocks ahead of need.
         ahead = look_ahead and self._batches is None
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._read_natively = isinstance(program.source, TableSource)
         self._together = block_steps(self._steps, self._draws, at)
-        # True if each record becomes an output, and nothing else is sent with it.
+        # True if each record becomes an output without more data.
         self.computes_runs = (
             len(self._levels) == 1
             and self._levels[0].batch is None
             and not (self._tolerant or program.owned)
         )
-        # True if a block gives fewer outputs than it has records, so that one with more
-        # records than outputs are wanted saves others.  Each record is read by itself.
+        # True if blocks take more records than the outputs that are wanted.
         filters = any(step[0] == step_kinds.FILTER for step in self._steps)
         self._reads_on = filters and program.in_blocks
         explicit = self._tolerant or self._together is not None
         self._reads_together = explicit and hot_run.reads_together(type(program.source))
-        # What is read of a block behind a record that failed, and what a block became
-        # that was not given out; each with its position.
+        # The rest of a block after a record that failed, as it was read, and the rest
+        # of one that has too many elements; each with its position.
         self._rest: tuple[int, Records, Read | None] | None = None
         self._pending: tuple[int, RanBlock] | None = None
-        # During `next_run`: its first record, the records, and the elements so far.
-        self._current_run: tuple[int, Records, list[Any]] | None = None
+        # During `next_run`: its first record, the keys, and the elements so far.
+        self._current_run: tuple[int, Int64Array, list[Any]] | None = None
         # Whether elements are alone in each step until there is an output.
         self._careful = False
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
         self._key_parts: list[Int64Array] = []
 
     def _open_batches(self, look_ahead: bool) -> NativeBatches | ColumnBatches | None:
-        program, level = self._program, self._levels[0]
-        batch = level.batch
-        if (
-            not program.in_blocks
-            or type(batch) is not transforms.Batch
-            or batch.batch_fn
-        ):
-            return None
-        calls = [call for _, call, _ in level.steps]
-        rules, options = program.rules, program.read_options
-        return open_batches(
-            program.source, calls, self._keys, rules, options, look_ahead
-        )
+        return batches_of(self._program, self._keys, look_ahead)
 
     def seek(self, position: Position) -> None:
         self._length = self._keys.length
@@ -133,9 +119,9 @@ class NativeStream:
         return output
 
     def next_run(self, want: int) -> list[Output]:
-        """As many outputs as `want` calls of `next` would give, in one call.
+        """Return `want` outputs; fewer, or none, before one that fails.
 
-        Fewer, or none, before what fails: that is for `next`.  Only if `computes_runs`.
+        REQUIRES: `computes_runs`.  `next` raises the error of the one that fails.
         """
         want = min(want, self._length - self._consumed)
         if want <= 0 or self._careful:
@@ -149,7 +135,8 @@ class NativeStream:
             self._current_run = None
         _, _, (elements, *_) = block
         (records, _, (elements, *_)), left = cut(block, len(elements))
-        outputs = _outputs_of(first, records, elements)
+        keys, _, _ = records
+        outputs = outputs_of(first, keys, elements)
         self._consumed += len(outputs)
         if left is not None:
             self._pending = self._consumed, left
@@ -159,10 +146,7 @@ class NativeStream:
     def finished(self) -> list[Output]:
         """Return the outputs so far of a `next_run` that another thread is in."""
         run = self._current_run
-        if run is None:
-            return []
-        first, records, elements = run
-        return _outputs_of(first, records, elements[:])
+        return [] if run is None else outputs_of(*run)
 
     def be_careful(self) -> None:
         """Run the steps over one element at a time until there is another output."""
@@ -244,9 +228,7 @@ class NativeStream:
                 elements.append(batch)
                 continue
             # Of the records read last perhaps none has passed the filters.
-            last_key = next(
-                part[-1:] for part in reversed(self._key_parts) if len(part)
-            )
+            last_key = next(part[-1:] for part in self._key_parts[::-1] if len(part))
             elements += run_steps(steps, None, self._at, last_key, last_key, [batch])
         return elements
 
@@ -288,7 +270,7 @@ class NativeStream:
     def _next_block(self, want: int, made: list[Any] | None = None) -> RanBlock:
         """Run the steps over the next records, for at most `want` elements.
 
-        `made` gets the elements one by one, for another thread to read.
+        `made` gets the elements one by one; another thread may read it.
         """
         first, rest, pending = self._consumed, self._rest, self._pending
         self._rest = self._pending = None
@@ -350,7 +332,7 @@ class NativeStream:
     ) -> Ran:
         keys, indices, _ = records
         if made is not None:
-            self._current_run = self._consumed, records, made
+            self._current_run = self._consumed, keys, made
         if read is None:
             source = self._program.source
             return hot_run.run_block(
@@ -416,12 +398,3 @@ class NativeStream:
 
         name, others = name_of(records, number), self._keys.stand_ins(position)
         return self.record_errors.resolve(error, name, others, become)
-
-
-def _outputs_of(first: int, records: Records, elements: list[Any]) -> list[Output]:
-    """Return one output for each element; they are of `records`, from `first` on."""
-    keys = records[0]
-    return [
-        (element, keys[place : place + 1], (first + place + 1,))
-        for place, element in enumerate(elements)
-    ]

@@ -132,6 +132,20 @@ def first_unpicklable(parts: Iterable[tuple[str, Any]]) -> str | None:
     return None
 
 
+def outputs_of(first: int, keys: Int64Array, elements: list[Any]) -> list[Output]:
+    """Return one output for each element, of the records from `first` on.
+
+    Args:
+        first: The number of the first record in the stream.
+        keys: The keys of the records, shape (n,), n at least the number of elements.
+        elements: One element of each record.
+    """
+    return [
+        (element, keys[place : place + 1], (first + place + 1,))
+        for place, element in enumerate(elements)
+    ]
+
+
 def pack_int64(data: bytes) -> Int64Array:
     """Pack bytes as int64, shape (1 + n,): how many they are, and the bytes."""
     packed = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
