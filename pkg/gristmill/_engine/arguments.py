@@ -27,7 +27,7 @@ from gristmill._hot.block_call import BlockCall
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import check_numbered
 
-# The engine's own limit for the integers of a position, but for one.
+# The engine's limit for the integers of a position, except the first one.
 MOST_WAITING = (1 << 16) - 1
 STALL_ACTIONS = ("warn", "restart")
 # The scheduler's own limit: an output's attempts are counted in few bits.
@@ -284,14 +284,15 @@ def _check_buckets(operations: Sequence[Any], name: str) -> None:
     ]
     if refused or buckets != numbers[:1]:
         raise ValueError(
-            f"The BucketBatch of {name} must be the first operation that batches, and"
-            " the only BucketBatch. Flat maps, functions over Records, and random or"
-            " index steps after it do not go with it. A chain of datasets takes these:"
-            " MapDataset.source(...).to_iter_dataset().apply(...)."
+            f"The BucketBatch of {name} must be the first operation that batches, the"
+            " only BucketBatch, and without flat maps, functions over Records, and"
+            " random or index steps after it, got"
+            f" {[type(op).__name__ for op in operations]}. Leave these out, or use a"
+            " chain: MapDataset.source(...).to_iter_dataset().apply(...)."
         )
     waiting = sum(operations[buckets[0]].buckets().sizes)
     if waiting > MOST_WAITING:
         raise ValueError(
-            f"Batches of the BucketBatch of {name} have {waiting} elements in all, at"
-            f" most {MOST_WAITING} may wait. Pass smaller batch sizes."
+            f"The batch sizes of the BucketBatch of {name} must sum up to at most"
+            f" {MOST_WAITING}, got {waiting}. Pass smaller batch sizes."
         )

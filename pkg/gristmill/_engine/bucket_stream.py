@@ -11,10 +11,13 @@ from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.bucket_batches import BucketBatches
 from gristmill._engine.native_stream import NativeStream
 from gristmill._engine.program import Program
+from gristmill._engine.reading import read_each
 from gristmill._engine.stream import Position
 from gristmill._hot.place import as_failure
 from gristmill.errors import StateMismatch
 from gristmill.transforms._bucket import BucketBatch
+
+OTHER_PIPELINE = "It was saved by another pipeline, or the data have changed."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class BucketStream(NativeStream):
     """Computes a chain whose first batch is a `BucketBatch`.  See `Stream`.
 
     Its position is the number of records consumed, and the positions of the elements
-    that wait, ascending.  Seeking reads the records of these again.
+    that wait, ascending.  After a seek the records of these are read again, one by one.
     """
 
     def __init__(
@@ -48,6 +51,10 @@ class BucketStream(NativeStream):
         self._spec = spec
         self._buckets = BucketBatches(spec)
         self._waiting: list[list[Waiting]] = [[] for _ in self._buckets.sizes]
+        # The positions of all elements that wait, ascending.
+        self._waiting_positions: dict[int, None] = {}
+        # The buckets that elements were added to for the output in work.
+        self._added: list[int] = []
         # The positions of elements that wait, which were not read again yet.
         self._unread: Position = ()
 
@@ -56,25 +63,26 @@ class BucketStream(NativeStream):
         self.position = position
         self._unread = position[1:]
         self._waiting = [[] for _ in self._buckets.sizes]
+        self._waiting_positions = {}
 
     def next(self, alloc: Alloc | None = None) -> Any:
         if self._unread:
             self._read_again()
-        before = [[*some] for some in self._waiting]
+        self._added.clear()
         try:
             output = super().next(alloc)
         except Exception:
             self.position = self._here()
             raise
         except BaseException:
-            self._waiting = before
+            for bucket in reversed(self._added):
+                del self._waiting_positions[self._waiting[bucket].pop().position]
             raise
         self.position = self._here()
         return output
 
     def _here(self) -> Position:
-        waiting = sorted(one.position for some in self._waiting for one in some)
-        return self._consumed, *waiting
+        return self._consumed, *self._waiting_positions
 
     def _open_batches(self, look_ahead: bool) -> None:
         return None
@@ -85,14 +93,14 @@ class BucketStream(NativeStream):
         while (one := self._next_element()) is not None:
             bucket = self._bucket_of(one)
             self._waiting[bucket].append(one)
+            self._waiting_positions[one.position] = None
+            self._added.append(bucket)
             if len(self._waiting[bucket]) == self._buckets.sizes[bucket]:
                 return self._batch_of(bucket)
         if self._consumed < self._length:
-            raise StopIteration  # It met many bad records and nothing else.
+            raise StopIteration  # Many records are bad, and there is no element yet.
         for bucket, some in enumerate(self._waiting):
-            if self._spec.drop_remainder:
-                some.clear()
-            if some:
+            if some and not self._spec.drop_remainder:
                 return self._batch_of(bucket)
         raise StopIteration
 
@@ -102,9 +110,13 @@ class BucketStream(NativeStream):
         elements = self._records(1)
         if not elements:
             return None
+        return Waiting(self._consumed - 1, self._key_of(parts), elements[0])
+
+    def _key_of(self, parts: int) -> Int64Array:
+        """Remove the parts of the output's keys after the first ones; join them."""
         key = np.concatenate(self._key_parts[parts:])
         del self._key_parts[parts:]
-        return Waiting(self._consumed - 1, key, elements[0])
+        return key
 
     def _bucket_of(self, one: Waiting) -> int:
         try:
@@ -114,13 +126,21 @@ class BucketStream(NativeStream):
 
     def _batch_of(self, bucket: int) -> Any:
         """Return the batch of all elements that wait in a bucket."""
-        some, self._waiting[bucket] = self._waiting[bucket], []
+        some = self._waiting[bucket]
         self._key_parts += [one.key for one in some]
         try:
-            return self._buckets.batch([one.element for one in some], bucket)
+            batch = self._buckets.batch([one.element for one in some], bucket)
         except Exception as error:
+            self._remove(bucket)
             text = f"made a batch of {len(some)} elements"
             raise self._noted(error, text) from None
+        self._remove(bucket)
+        return batch
+
+    def _remove(self, bucket: int) -> None:
+        for one in self._waiting[bucket]:
+            del self._waiting_positions[one.position]
+        self._waiting[bucket] = []
 
     def _noted(self, error: Exception, doing: str) -> Exception:
         failure = as_failure(error, type(self._spec).__name__)
@@ -129,20 +149,45 @@ class BucketStream(NativeStream):
 
     def _read_again(self) -> None:
         """Read the elements that wait at the position."""
-        consumed = self._consumed
-        waiting: list[list[Waiting]] = [[] for _ in self._buckets.sizes]
+        consumed, sizes = self._consumed, self._buckets.sizes
+        waiting: list[list[Waiting]] = [[] for _ in sizes]
         self.record_errors.replay()
-        for position in self._unread:
-            super().seek((position,))
-            one = self._next_element()
-            if one is None or one.position != position:
-                raise StateMismatch(
-                    f"The state has an element of record {position} of a stream that"
-                    " waits for its batch, but that record does not give an element."
-                    " The state was saved by another pipeline, or the data have"
-                    " changed."
-                )
-            waiting[self._bucket_of(one)].append(one)
-        super().seek((consumed,))
+        try:
+            for position in self._unread:
+                one = self._element_at(position)
+                bucket = self._bucket_of(one)
+                waiting[bucket].append(one)
+                if len(waiting[bucket]) >= sizes[bucket]:
+                    raise StateMismatch(
+                        f"The state has {len(waiting[bucket])} elements that wait in"
+                        f" bucket {bucket}, whose batches have {sizes[bucket]}."
+                        f" {OTHER_PIPELINE}"
+                    )
+        finally:
+            self._consumed = consumed
+            self.record_errors.begin()
+        self._waiting_positions = dict.fromkeys(self._unread)
         self._waiting, self._unread = waiting, ()
-        self.position = self._here()
+
+    def _element_at(self, position: int) -> Waiting:
+        """Return the element of one record; move to the position after it.
+
+        Raises:
+            StateMismatch: The record does not give an element.
+        """
+        self._consumed = position + 1
+        parts = len(self._key_parts)
+        records = self._keys.records(position, 1)
+        keys, _, names = records
+        wanted = keys.tolist() if names is None else names
+        read = read_each(self._program.source, wanted)
+        elements, _, _, error = self._run(records, read, None)
+        self._key_parts.append(keys[: len(elements)])
+        if error is not None and not isinstance(error, StopIteration):
+            elements = [*self._in_place_of(error, records, 0)]
+        if len(elements) != 1:
+            raise StateMismatch(
+                f"The state has an element of record {position} of a stream that waits"
+                f" for its batch, but that record does not give one. {OTHER_PIPELINE}"
+            )
+        return Waiting(position, self._key_of(parts), elements[0])

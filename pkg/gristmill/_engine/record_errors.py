@@ -47,6 +47,11 @@ MOST_NAMED = 16
 
 # Bad records without an element after which a stream passes its turn.
 MANY = 1000
+# What to do about too many errors.
+ADVICE = (
+    "Repair the data, or pass a larger max_errors and go on from the last get_state(),"
+    " after which nothing is lost."
+)
 # Of those that an iterator met, so many are shown.
 LAST_KEPT = 10
 
@@ -232,8 +237,11 @@ class Tally:
     the log calls the source.
     """
 
-    def __init__(self, policy: ErrorPolicy, data_source: str) -> None:
+    def __init__(
+        self, policy: ErrorPolicy, data_source: str, advice: str = ADVICE
+    ) -> None:
         self.count = 0
+        self._advice = advice
         self._policy = policy
         self._data_source = data_source
         self._met = 0
@@ -316,6 +324,5 @@ class Tally:
         raise TooManyErrors(
             f"{self._held_back} records failed, and "
             f"max_errors={self._policy.max_errors}. The last were: {last}.{where} "
-            "Repair the data, or pass a larger max_errors and go on from the last "
-            "get_state(), after which nothing is lost."
+            f"{self._advice}"
         ) from error

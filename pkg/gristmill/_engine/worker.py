@@ -140,10 +140,10 @@ class Server:
                 outputs_of = self._outputs_of = self._method_for(unit.kind)
             result = outputs_of(unit, writer.empty)
         except Exception as error:  # The stream cannot even begin.
-            if self._program.tolerant:
-                raise
             result = UnitResult([], self._before(unit))
             result.failure = failures.pack_failure(error, self._worker)
+            if self._program.tolerant:  # No record of the unit was bad.
+                result.failure = pickle.dumps((result.failure, None), 5)
         if is_measured:
             hot_run.end(REST, began)
         rest: _core.Work | None = unit

@@ -16,20 +16,25 @@ class BucketBatch(AnyTransform):
     """Combine elements of similar lengths into batches, as tf.data does.
 
     An element waits in the bucket of its length.  A full bucket is the next batch,
-    padded to the longest element in it.  At the end come the buckets that are not full,
-    from the shortest lengths on.
+    padded to the longest element in it.  Buckets that are not full come at the end,
+    shortest lengths first.
+
+    In a `DataLoader` it is the first operation that batches.  Flat maps, functions over
+    `Record` objects, and random or index steps after it do not go with it.
 
     Args:
         element_length_func: Returns the length of an element, an int of at least 0.
-        bucket_boundaries: Ascending ints: bucket b has the lengths from boundary b - 1
-            on that are less than boundary b, the last bucket any greater length.
-        bucket_batch_sizes: Elements of a batch for each bucket: one more than there are
-            boundaries.  None with `max_tokens`.
+        bucket_boundaries: Ascending ints: each bucket has the lengths from one boundary
+            on that are less than the next.
+        bucket_batch_sizes: Elements of a batch for each bucket.  One more than there
+            are boundaries: the last bucket has all lengths from the last boundary on.
+            None with `max_tokens`.
         max_tokens: The most elements of a batch times the longest length of its bucket,
-            in place of sizes; there is no bucket after the last boundary then.
-        padding_values: What fills up leaves, as the dtype of each; None for 0.
-        pad_to_bucket_boundary: Whether to pad to the longest length of the bucket,
-            so that it has one shape.
+            instead of sizes.  All lengths must then be less than the last boundary.
+        padding_values: Values of padding, one for each leaf or one for all; None for 0.
+        pad_to_bucket_boundary: Whether to pad to the longest length of the bucket, so
+            that all batches of a bucket have one length.  All lengths must then be less
+            than the last boundary.
         drop_remainder: Whether to leave out batches that are not full.
         batch_fn: Makes a batch of a list of elements; None pads and stacks leaves.
 

@@ -1,6 +1,8 @@
 """Chains leave out elements that fail, or put others in their places."""
 
+import gc
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -128,6 +130,7 @@ def all_of(iterator):
             continue
 
 
+@pytest.mark.claim("IterDataset.on_error")
 @pytest.mark.parametrize("name", CHAINS)
 @given(bad=st.sets(st.integers(0, COUNT - 1)))
 def test_elements_that_fail_are_left_out(name, bad):
@@ -246,10 +249,26 @@ def test_substitutes_resume_and_do_not_depend_on_workers(workers):
     assert list(iterator) == expected[7:]
 
 
-def test_elements_without_an_index_are_not_substituted():
-    ds = numbers().to_iter_dataset().filter(Filter({1}))
+@pytest.mark.parametrize(
+    "behind",
+    [
+        lambda ds: ds.filter(Filter({1})),
+        lambda ds: ds.map_with_index(WithIndex({1})),
+        lambda ds: grain.experimental.LimitIterDataset(ds, 10),
+    ],
+)
+def test_elements_without_an_index_are_not_substituted(behind):
+    ds = behind(numbers().map(Refusing({3})).to_iter_dataset())
     with pytest.raises(ValueError, match="needs elements that have an index"):
-        iter(ds.on_error("substitute"))
+        ds.on_error("substitute")
+
+
+def test_a_substitute_is_named_by_its_key():
+    ds = numbers().shuffle(1).map(Refusing({4, 9})).to_iter_dataset()
+    iterator = iter(ds.on_error("substitute"))
+    found = list(iterator)
+    for record in iterator.errors.last:
+        assert record.substitute == found[record.index]
 
 
 def test_bad_records_are_written_to_the_quarantine(tmp_path):
@@ -358,12 +377,78 @@ def test_a_second_call_is_refused():
 
 
 def test_workers_need_one_policy():
-    parts = [
-        numbers().to_iter_dataset().on_error("skip", max_errors=count)
-        for count in (1, 2)
-    ]
-    with pytest.raises(ValueError, match="must have the same on_error"):
+    parts = [numbers().to_iter_dataset().on_error("skip") for _ in range(2)]
+    with pytest.raises(ValueError, match="on_error was called for 2 parts"):
         grain.IterDataset.mix(parts).mp_prefetch(grain.MultiprocessingOptions(1))
+
+
+def interleaved(parts):
+    return grain.experimental.InterleaveIterDataset(parts, cycle_length=2)
+
+
+def test_parts_of_an_interleaving_are_left_to_one_policy():
+    parts = [numbers().map(Refusing({3})), numbers().map(Refusing({4}))]
+    iterator = iter(interleaved(parts).on_error("skip"))
+    expected = sorted([*range(COUNT)] * 2)
+    expected.remove(3)
+    expected.remove(4)
+    assert sorted(iterator) == expected
+    assert iterator.errors.count == 2
+
+
+@pytest.mark.parametrize(
+    "make", [list, grain.MapDataset.source], ids=["listed", "made when needed"]
+)
+def test_parts_with_policies_or_batches_are_refused(make):
+    ds = numbers().map(Refusing({3})).to_iter_dataset()
+    with pytest.raises(ValueError, match="Call it after InterleaveIterDataset"):
+        next(iter(interleaved(make([ds.on_error("skip")]))))
+    with pytest.raises(ValueError, match="on_error must come before BatchIterDataset"):
+        next(iter(interleaved(make([ds.batch(4)])).on_error("skip")))
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("workers", [None, 1])
+def test_a_restored_iterator_counts_from_0(workers):
+    ds = (
+        numbers().map(Refusing({3, 9})).to_iter_dataset().on_error("skip", max_errors=2)
+    )
+    if workers is not None:
+        ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
+    iterator = iter(ds)
+    state = iterator.get_state()
+    expected = [number for number in range(COUNT) if number not in (3, 9)]
+    for _ in range(2):
+        assert list(iterator) == expected
+        assert iterator.errors.count == 2
+        iterator.set_state(state)
+
+
+def test_an_iterator_that_met_an_error_is_closed_when_it_is_dropped():
+    iterator = iter(numbers().map(Refusing({0})).to_iter_dataset().on_error("skip"))
+    assert next(iterator) == 1
+    reference = weakref.ref(iterator)
+    gc.disable()
+    try:
+        del iterator
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
+class Cannot:
+    """Cannot prepare a worker."""
+
+    def __call__(self, worker, workers):
+        raise OSError("no service")
+
+
+@pytest.mark.multiprocess
+def test_errors_of_preparing_a_worker_are_raised():
+    ds = numbers().to_iter_dataset().on_error("skip")
+    options = grain.MultiprocessingOptions(num_workers=1)
+    with pytest.raises(OSError, match="no service"):
+        next(iter(ds.mp_prefetch(options, worker_init_fn=Cannot())))
 
 
 def test_a_measured_chain_leaves_out_the_same():

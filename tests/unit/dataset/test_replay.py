@@ -209,6 +209,7 @@ def numbers_of(ids):
     return (100 * ids["source"] + ids["key"]).tolist()
 
 
+@pytest.mark.claim("dataset.replay(state), dataset.ids(state)")
 @pytest.mark.parametrize("name", CHAINS)
 def test_each_output_is_computed_again_and_has_its_ids(name):
     ds = CHAINS[name]()
@@ -263,6 +264,55 @@ def test_a_dataset_of_the_users_counts_as_a_source():
     assert ds.ids(iter(ds).get_state()).tolist() == [(0, 0), (0, 1), (0, 2)]
 
 
+ABSENT = source().filter(lambda x: x % 2).to_iter_dataset(allow_nones=True)
+
+
+@pytest.mark.parametrize(
+    ("ds", "expected"),
+    [
+        (ABSENT, [[], [1], [], [3]]),
+        (ABSENT.map(int), [[], [1], [], [3]]),
+        (ABSENT.batch(2, batch_fn=list), [[1], [3], [5], [7]]),
+        (ABSENT.block_map(lambda xs: xs, 3), [[], [1], [], [3]]),
+    ],
+)
+def test_absent_elements_have_no_ids(ds, expected):
+    iterator = iter(ds)
+    for keys in expected:
+        assert ds.ids(iterator.get_state())["key"].tolist() == keys
+        next(iterator)
+
+
+def test_rows_of_mapped_batches_keep_their_ids():
+    ds = source().to_iter_dataset().batch(3).map(lambda batch: batch + 1)
+    ds = Iter.RebatchIterDataset(ds, batch_size=2)
+    assert ds.ids(iter(ds).get_state())["key"].tolist() == [0, 1]
+
+
+def test_rows_of_one_record_have_its_id():
+    rows = grain.MapDataset.source([np.zeros(3), np.ones(3)]).to_iter_dataset()
+    ds = Iter.RebatchIterDataset(rows, batch_size=2)
+    iterator = iter(ds)
+    next(iterator)
+    assert ds.ids(iterator.get_state())["key"].tolist() == [0, 1]
+
+
+def test_replay_of_an_interleaving_calls_steps_in_this_thread_alone():
+    calls = []
+
+    def noted(element):
+        calls.append(threading.current_thread())
+        return element
+
+    parts = [source(number).map(noted) for number in range(2)]
+    for datasets in (parts, grain.MapDataset.source(parts)):
+        ds = Iter.InterleaveIterDataset(datasets, cycle_length=2).batch(4)
+        state = iter(ds).get_state()
+        calls.clear()
+        ds.replay(state)
+        assert calls == [threading.current_thread()] * 4
+
+
 def test_replay_writes_nothing_about_bad_records(tmp_path):
     path = tmp_path / "bad.jsonl"
     ds = source().map(refusing).to_iter_dataset()
@@ -284,5 +334,5 @@ def test_replay_writes_nothing_about_bad_records(tmp_path):
 def test_what_has_no_ids_is_said(ds):
     state = iter(ds).get_state()
     ds.replay(state)
-    with pytest.raises(TypeError, match=r"numbers|which records"):
+    with pytest.raises(TypeError, match=r"records .*not known|not known\. Pass a list"):
         ds.ids(state)

@@ -52,6 +52,7 @@ def plain(batches):
     return [batch.tolist() for batch in batches]
 
 
+@pytest.mark.claim("transforms.BucketBatch")
 @settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 9), min_size=3, max_size=3),
@@ -233,5 +234,76 @@ def test_a_map_dataset_refuses_it():
 
 
 def test_more_elements_than_a_position_holds_are_refused():
-    with pytest.raises(ValueError, match="have 70000 elements in all, at most 65535"):
+    with pytest.raises(ValueError, match="sum up to at most 65535, got 70000"):
         loader(buckets=BucketBatch(len, [4], [30000, 40000]))
+
+
+class Failing:
+    """Measures elements; fails once if that is asked for."""
+
+    def __init__(self):
+        self.error = None
+
+    def __call__(self, element):
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return len(element)
+
+
+@pytest.mark.parametrize("error", [OSError("busy"), KeyboardInterrupt()])
+def test_a_failure_while_waiting_elements_are_read_again_loses_none(error):
+    length = Failing()
+    made = loader(buckets=BucketBatch(length, [4, 8], [4, 3, 2], padding_values=-1))
+    iterator = iter(made)
+    until_some_wait(iterator)
+    state = iterator.get_state()
+    expected = plain(iterator)
+    iterator.set_state(state)
+    length.error = error
+    with pytest.raises(type(error)):
+        next(iterator)
+    assert iterator.get_state() == state
+    assert plain(iterator) == expected
+
+
+@pytest.mark.parametrize("error", [OSError("busy"), KeyboardInterrupt()])
+def test_a_length_that_fails_costs_one_element_at_most(error):
+    length = Failing()
+    made = loader(buckets=BucketBatch(length, [4, 8], [4, 3, 2]), shuffle=False)
+    iterator = iter(made)
+    numbers = next(iterator)[:, 0].tolist()
+    length.error = error
+    with pytest.raises(type(error)):
+        next(iterator)
+    for batch in iterator:
+        numbers += batch[:, 0].tolist()
+    lost = 0 if isinstance(error, KeyboardInterrupt) else 1
+    assert len(numbers) == 2 * COUNT - lost
+
+
+def test_a_state_with_more_elements_than_a_batch_is_refused():
+    iterator = iter(loader(buckets=BucketBatch(len, [4, 8], [9, 9, 9])))
+    while True:
+        next(iterator)
+        state = json.loads(iterator.get_state())
+        if len(state.get("gristmill", {"waiting": [[]]})["waiting"][0]) == 13:
+            break
+    other = iter(loader(buckets=BucketBatch(len, [4, 8], [5, 5, 5])))
+    other.set_state(json.dumps(state).encode())
+    with pytest.raises(StateMismatch, match="elements that wait in bucket"):
+        next(other)
+
+
+class Cannot:
+    """Cannot prepare a worker."""
+
+    def __call__(self, worker, workers):
+        raise OSError("no service")
+
+
+@pytest.mark.multiprocess
+def test_errors_of_preparing_a_worker_are_raised():
+    made = loader(on_error="skip", worker_count=1, worker_init_fn=Cannot())
+    with pytest.raises(OSError, match="no service"):
+        next(iter(made))

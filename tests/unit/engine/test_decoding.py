@@ -163,6 +163,23 @@ def test_a_chain_resumes_between_batches(path, blocks):
         assert state == {"next_index": 7 * number}
 
 
+def test_an_interrupted_chain_makes_the_batch_again(path, monkeypatch):
+    step = Halves()
+    ds = gristmill.MapDataset.source(sources.ArrayRecordDataSource(path))[:60]
+    iterator = iter(ds.map(step).to_iter_dataset().batch(7))
+    expected = plain(ds.map(Halves()).to_iter_dataset().batch(7))
+    assert plain([next(iterator)]) == expected[:1]
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(step, "decode_block", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+    assert plain(iterator) == expected[1:]
+
+
 def test_a_bad_record_of_a_chain_is_named(path):
     source = sources.ArrayRecordDataSource(path)
     ds = gristmill.MapDataset.source(source).map(Halves()).to_iter_dataset().batch(7)

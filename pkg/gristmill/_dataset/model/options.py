@@ -114,6 +114,7 @@ class IteratorContext:
         dataset_options: Merged over the whole chain.
         mp_context: Which process this is.
         is_dataloader_pipeline: Always False here: a `DataLoader` has its own.
+        leaves_out_errors: Whether a node leaves out or replaces elements that fail.
     """
 
     dataset_options: DatasetOptions = dataclasses.field(default_factory=DatasetOptions)
@@ -121,6 +122,7 @@ class IteratorContext:
         default_factory=MultiprocessingContext
     )
     is_dataloader_pipeline: bool = False
+    leaves_out_errors: bool = False
 
     def merge(self, other: IteratorContext) -> None:
         """Take over what another chain knows, where two meet.
@@ -136,3 +138,4 @@ class IteratorContext:
                 " dataset in one process."
             )
         self.is_dataloader_pipeline |= other.is_dataloader_pipeline
+        self.leaves_out_errors |= other.leaves_out_errors

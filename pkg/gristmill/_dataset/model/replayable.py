@@ -35,7 +35,7 @@ class Replayable(Generic[T]):
         Raises:
             StopIteration: There is no output after this state.
             TypeError: The chain begins with an iterable or a file that is not read by
-                index, or one of its nodes does not say what its elements are made of.
+                index, or the records of a node's elements are not known.
 
         Example:
             >>> ds = gristmill.MapDataset.range(100, 110).shuffle(seed=1)
@@ -51,6 +51,7 @@ class Replayable(Generic[T]):
         """Compute again what an iterator with this state would give next.
 
         It runs in this thread, where a debugger can follow, and advances nothing.
+        `worker_init_fn` is not called.
 
         Args:
             state: What `get_state` of an iterator over this chain returned.

@@ -221,9 +221,9 @@ class BatchDatasetIterator(NodeIterator[T]):
 
     def start_prefetch(self) -> None:
         parent: Any = self._parent
-        if not self._is_open:
+        if not (self._is_open or self._closed):
             self._batches, self._is_open = batches_of(parent), True
-        if self._batches is None:
+        if self._batches is None or self._closed:
             parent.start_prefetch()
         else:
             self._batches.start(parent.given, self._node._batch_size)
@@ -257,7 +257,11 @@ class BatchDatasetIterator(NodeIterator[T]):
             first, count = parent.pass_over(node._batch_size)
             if not count or (node._drop_remainder and count < node._batch_size):
                 raise StopIteration
-            made = batches.batch(first, count, self.alloc)
+            try:
+                made = batches.batch(first, count, self.alloc)
+            except BaseException:
+                parent.seek(first)
+                raise
             if type(made) is tuple:
                 return made[0]
             parent.seek(first)

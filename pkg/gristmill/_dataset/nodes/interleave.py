@@ -294,6 +294,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
             number = self._next
             self._next += 1
             self._iterators.options = self._ctx.dataset_options
+            self._iterators.leaves_out_errors = self._ctx.leaves_out_errors
             make = self._begun if self._started else self._iterators.make
             try:
                 iterator = make(number)
@@ -334,6 +335,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
     def _iterator(self, number: int) -> DatasetIterator[T]:
         """Make an iterator of a dataset, which must not be absent."""
         self._iterators.options = self._ctx.dataset_options
+        self._iterators.leaves_out_errors = self._ctx.leaves_out_errors
         iterator = self._iterators.make(number)
         if iterator is None:
             raise StateMismatch(

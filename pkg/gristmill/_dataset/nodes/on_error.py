@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 from gristmill._base.types import T
 from gristmill._dataset.model.counted import Unknown
+from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
@@ -15,14 +16,20 @@ from gristmill._dataset.model.iterator import (
     set_next_index,
 )
 from gristmill._dataset.model.names import line_of
-from gristmill._dataset.model.node import ParentSpec, builds, chain_of
+from gristmill._dataset.model.node import ParentSpec, builds, chain_of, is_ours
 from gristmill._dataset.model.states import copied
-from gristmill._dataset.nodes.to_iter import feeds_of
+from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
 from gristmill._engine.record_errors import RecordErrors, Tally, stand_ins
 from gristmill._hot import cancellation
 from gristmill._hot.place import place_of
 from gristmill.bad_records import BadRecords, ErrorPolicy, OnError
 from gristmill.errors import TooManyErrors
+
+# What to do about too many errors.
+ADVICE = (
+    "Repair the data, or restore the last state that you saved to a chain with a larger"
+    " max_errors."
+)
 
 
 @builds("IterDataset.on_error")
@@ -44,12 +51,12 @@ class OnErrorIterDataset(ParentSpec, IterDataset[T]):
                     "on_error was called twice for one chain. Leave out one of the"
                     " calls."
                 )
-            if node._KIND in ("batch", "transport"):
-                method = "batch" if node._KIND == "batch" else "mp_prefetch"
-                raise ValueError(
-                    f"on_error must come before {line_of(node)}, whose elements are not"
-                    f" single records. Call on_error before `{method}`."
-                )
+            _check_single(node)
+            # Datasets of an interleaving that is made of a list.
+            for part in _parts_of(node):
+                check_part(part, True)
+        if self._substitutes:
+            _check_indices(parent)
 
     @property
     def _substitutes(self) -> bool:
@@ -82,11 +89,9 @@ class OnErrorDatasetIterator(NodeIterator[T]):
     def __init__(self, node: OnErrorIterDataset[T]) -> None:
         super().__init__(node)
         self._substitutes = node._substitutes
-        self._length = 0
-        if self._substitutes:
-            self._length = self._check_indices()
+        self._ctx.leaves_out_errors = True
         source = line_of([*chain_of(node)][-1])
-        self.tally: Tally | None = Tally(node.policy, source)
+        self.tally: Tally | None = Tally(node.policy, source, ADVICE)
         self._errors = RecordErrors(0, node.policy.on_error)
 
     @property
@@ -109,7 +114,9 @@ class OnErrorDatasetIterator(NodeIterator[T]):
                 failure = error
             cancellation.check()
             elements = self._in_place_of(failure)
-            del failure  # Its traceback refers to this frame.
+            if self.tally is not None:
+                _forget_frames(failure)  # They refer to this iterator.
+            del failure
             if elements:
                 return elements[0]
 
@@ -118,35 +125,48 @@ class OnErrorDatasetIterator(NodeIterator[T]):
 
         Raises:
             Exception: `error`, if it was not raised for a single record.
-            TooManyErrors: More records failed than may.
+            TooManyErrors: More than `max_errors` records have failed.
         """
         tally, errors = self.tally, self._errors
         if tally is None:
             return self._resolved(error)
         errors.begin()
-        elements = self._resolved(error)
-        passed = errors.passed
-        assert passed is not None
         try:
-            tally.account(passed, None)
-        except TooManyErrors as too_many:
-            # It takes the place of the element, so the record counts now.
-            tally.account(passed, too_many)
-            tally.restart(tally.count)
-            raise
+            elements = self._resolved(error)
+            passed = errors.passed
+            assert passed is not None
+            try:
+                tally.account(passed, None)
+            except TooManyErrors as too_many:
+                # It takes the place of the element, so the record counts now.
+                tally.account(passed, too_many)
+                tally.restart(tally.count)
+                raise
+        finally:
+            errors.begin()  # The traceback of an exception refers to this iterator.
         return elements
+
+    def _go_to(self, state: Any) -> None:
+        if self.tally is not None:
+            self.tally.restart(0)
+        super()._go_to(state)
 
     def _resolved(self, error: Exception) -> Sequence[T]:
         place = place_of(error)
         key = None if place is None else place.key
         if not self._substitutes:
             return self._errors.resolve(error, key)
-        index = get_next_index(self._parent) - 1
-        others = stand_ins(index, self._length)
+        (feed,) = feeds_of(self._parent)
+        dataset = feed.dataset
+        others = (
+            _StandIn(index, record_of(dataset, index))
+            for index in stand_ins(feed.given - 1, len(dataset))
+        )
         return self._errors.resolve(error, key, others, self._element_at)
 
-    def _element_at(self, index: int) -> Sequence[T]:
-        """Return the element at an index, in a list; stay at the position."""
+    def _element_at(self, other: Any) -> Sequence[T]:
+        """Return the element of a stand-in, in a list; stay at the position."""
+        index = other.index
         parent = self._parent
         here = copied(parent.get_state())
         try:
@@ -160,42 +180,89 @@ class OnErrorDatasetIterator(NodeIterator[T]):
             parent.set_state(here)
         return [element]
 
-    def _check_indices(self) -> int:
-        """Return the number of indices of the chain.
 
-        Raises:
-            ValueError: An element does not have an index.
-        """
-        feeds = list(feeds_of(self._parent))
-        try:
-            get_next_index(self._parent)
-            (feed,) = feeds
-        except (NotImplementedError, ValueError):
+class _StandIn(int):
+    """The key of a record, and the index of its element in the dataset."""
+
+    index: int
+
+    def __new__(cls, index: int, key: int | None) -> Self:
+        self = super().__new__(cls, index if key is None else key)
+        self.index = index
+        return self
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Remove the tracebacks of an exception and of those that it came from."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
+def check_part(dataset: Any, leaves_out_errors: bool) -> None:
+    """Refuse a part of an interleaving that `on_error` is not for.
+
+    Args:
+        dataset: The part.
+        leaves_out_errors: Whether `on_error` comes after the interleaving.
+
+    Raises:
+        ValueError: The part has an `on_error` of its own, or has batches though errors
+            are left out after it.
+    """
+    for node in chain_of(dataset):
+        if isinstance(node, OnErrorIterDataset):
             raise ValueError(
-                f"on_error('substitute') needs elements that have an index, and those"
-                f" of {self._parent} do not. Call it before steps that give more or"
-                " fewer elements than they get, such as filter, or pass 'skip'."
-            ) from None
-        return len(feed.dataset)
+                "on_error was called for a part of an interleaving, whose errors would"
+                " not be counted together. Call it after InterleaveIterDataset or"
+                " multithread_prefetch."
+            )
+        if leaves_out_errors:
+            _check_single(node)
+
+
+def _check_single(node: Any) -> None:
+    """Refuse a node whose elements are not single records."""
+    if node._KIND in ("batch", "transport"):
+        method = "batch" if node._KIND == "batch" else "mp_prefetch"
+        raise ValueError(
+            f"on_error must come before {line_of(node)}, whose elements are not single"
+            f" records. Call on_error before `{method}`."
+        )
+
+
+def _parts_of(node: Any) -> Sequence[Any]:
+    datasets = getattr(node, "datasets", ())
+    return datasets if isinstance(datasets, (list, tuple)) else ()
+
+
+def _check_indices(parent: Any) -> None:
+    """Refuse a chain whose elements do not have the index of one element each."""
+    node = parent
+    while type(node) is not PrefetchIterDataset:
+        if node._stride != 1 or not is_ours(node):
+            raise ValueError(
+                "on_error('substitute') needs elements that have an index, and those"
+                f" of {line_of(node)} do not. Call it right after to_iter_dataset and"
+                " its maps, or pass 'skip'."
+            )
+        node = node._parent
 
 
 def policy_of(dataset: Any) -> ErrorPolicy | None:
     """Return the error policy of a chain; None if it does not have one.
 
     Raises:
-        ValueError: Parts of the chain have different ones.
+        ValueError: Parts of the chain have one each.
     """
-    policies = {
-        node.policy
-        for node in chain_of(dataset)
-        if isinstance(node, OnErrorIterDataset)
-    }
-    if len(policies) > 1:
+    found = [node for node in chain_of(dataset) if isinstance(node, OnErrorIterDataset)]
+    if len(found) > 1:
         raise ValueError(
-            "Parts of a chain that runs in workers must have the same on_error,"
-            f" max_errors and quarantine, got {sorted(map(str, policies))}."
+            f"on_error was called for {len(found)} parts of a chain that runs in"
+            " workers, whose errors would not be counted together. Call it once, after"
+            " the parts are mixed."
         )
-    return next(iter(policies), None)
+    return found[0].policy if found else None
 
 
 def tolerant_of(iterator: Any) -> Iterator[OnErrorDatasetIterator[Any]]:

@@ -9,6 +9,7 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.observer import as_part
 from gristmill._dataset.model.options import DatasetOptions
+from gristmill._dataset.nodes.on_error import check_part
 from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchDatasetIterator,
     ThreadPrefetchIterDataset,
@@ -26,10 +27,12 @@ class PartIterators:
 
     Attributes:
         options: Options of the chain that the iterators will belong to.
+        leaves_out_errors: Whether a node of that chain leaves out elements that fail.
     """
 
     def __init__(self, datasets: Any, buffer_size: int) -> None:
         self.options = DatasetOptions()
+        self.leaves_out_errors = False
         self._datasets = datasets
         self._buffer_size = buffer_size
         self._epoch = here.epoch
@@ -50,6 +53,7 @@ class PartIterators:
         dataset = self._datasets[number]
         if dataset is None:
             return None
+        check_part(dataset, self.leaves_out_errors)
         if isinstance(dataset, MapDataset):
             # Uses its own threads if they help.
             dataset = dataset.to_iter_dataset()

@@ -42,6 +42,8 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
     _KIND = "prefetch"
     _AS_THEY_ARE = True
     _SAID = ("read_options", "allow_nones")
+    # The most elements that an iterator makes at a time.
+    _most_at_once = MOST_AT_ONCE
 
     def __init__(
         self,
@@ -107,7 +109,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         # The index at which there is no element, as far as is known.
         self._stop = self._length
         self._least_at_once = together(dataset)
-        self._usual_most = _multiple(MOST_AT_ONCE, self._least_at_once)
+        self._usual_most = _multiple(node._most_at_once, self._least_at_once)
         self._most_at_once = self._usual_most
         self._at_once = self._least_at_once
         self._failure: tuple[int, Exception] | None = None

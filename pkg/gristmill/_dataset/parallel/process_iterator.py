@@ -106,6 +106,8 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._pipeline_of(len(states)).check_states(states)
 
     def _go_to(self, state: Any) -> None:
+        if self._tally is not None:
+            self._tally.restart(0)
         # The state sets the number of streams, whatever the number of workers is.
         states, ended, turn = _parts_of(state)
         if len(states) != self._pipeline.streams:

@@ -13,11 +13,13 @@ from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.on_error import OnErrorIterDataset
 from gristmill._dataset.nodes.thread_prefetch import ThreadPrefetchIterDataset
-from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
+from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._dataset.parallel.pipeline import Pipeline
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
-from gristmill._dataset.parallel.traced import Ids, Traced, Tracing
+from gristmill._dataset.parallel.traced import Ids, Traced, Tracing, ids_of
 from gristmill.options import ReadOptions
+
+NO_THREADS = ReadOptions(num_threads=0, prefetch_buffer_size=0)
 
 
 @builds("IterDataset.replay")
@@ -29,8 +31,8 @@ def replay(dataset: IterDataset[Any], state: Any) -> Any:
 @builds("IterDataset.ids")
 def ids(dataset: IterDataset[Any], state: Any) -> Ids:
     """See `IterDataset.ids`."""
-    traced: Traced = _next_of(_Here(Tracing()).copy(dataset), state)
-    return traced.ids
+    traced: Traced | None = _next_of(_Here(Tracing()).copy(dataset), state)
+    return ids_of(traced)
 
 
 def _next_of(dataset: Any, state: Any) -> Any:
@@ -38,8 +40,6 @@ def _next_of(dataset: Any, state: Any) -> Any:
         iterator = iter(dataset)
     try:
         iterator.set_state(state)
-        for feed in feeds_of(iterator):
-            feed.limit_blocks(1)
         return next(iterator)
     finally:
         iterator.close()
@@ -74,9 +74,10 @@ class _Here:
         parents = [self._without_threads(parent) for parent in dataset._parents]
         made = with_parents(dataset, parents)
         if isinstance(dataset, PrefetchIterDataset):
-            made._read_options = ReadOptions(num_threads=0, prefetch_buffer_size=0)
+            made._read_options = NO_THREADS
+            made._most_at_once = 1
         if isinstance(dataset, OnErrorIterDataset):
-            # No limit, and nothing is written: that was the iterator's to do.
+            # Only the iterator counts bad records and writes them down.
             made.policy = dataclasses.replace(
                 dataset.policy, max_errors=None, quarantine=None
             )
@@ -85,9 +86,16 @@ class _Here:
     def _interleaved(self, dataset: Any) -> Any:
         made = copy.copy(dataset)
         made._num_make_iter_threads = made._iter_buffer_size = 0
-        if not isinstance(dataset.datasets, MapDataset):
-            made.datasets = [self._without_threads(each) for each in dataset.datasets]
+        if isinstance(dataset.datasets, MapDataset):
+            made.datasets = dataset.datasets.map(self._part)
+        else:
+            made.datasets = [self._part(each) for each in dataset.datasets]
         return made
+
+    def _part(self, dataset: Any) -> Any:
+        if isinstance(dataset, MapDataset):
+            dataset = dataset.to_iter_dataset()
+        return self._without_threads(dataset)
 
     def _without_workers(self, dataset: Any) -> Any:
         pipeline = dataset._pipeline

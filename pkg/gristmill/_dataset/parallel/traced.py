@@ -40,6 +40,7 @@ from gristmill._dataset.nodes.packing import PackIterDataset
 from gristmill._dataset.nodes.rebatch import RebatchIterDataset
 from gristmill._dataset.nodes.shard import PadMapDataset
 from gristmill._dataset.nodes.zip import Zipping
+from gristmill._hot import tree
 from gristmill._hot.block_call import BlockCall
 
 # The number of a record's source in the chain, and what the source is asked for.
@@ -68,7 +69,18 @@ class Traced:
     @property
     def ids(self) -> Ids:
         """The ids of all records, of shape (n,) and dtype `IDS_DTYPE`."""
-        return np.concatenate([np.empty(0, IDS_DTYPE), *self.rows])
+        return ids_of(self)
+
+
+def ids_of(*elements: Traced | None) -> Ids:
+    """Return the ids of all records of some elements; None for an absent one."""
+    rows = [row for each in elements if each is not None for row in each.rows]
+    return np.concatenate([np.empty(0, IDS_DTYPE), *rows])
+
+
+def _plain(traced: Traced | None) -> Any:
+    """Return the element inside; None if it is absent."""
+    return None if traced is None else traced.element
 
 
 def _joined(elements: Iterable[Traced | None]) -> list[Ids]:
@@ -94,7 +106,7 @@ class TracedSourceDataset(BlockMapDataset[Any]):
         return len(self._traced_source)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Leave the source the elements of a slice, as it does itself."""
+        """Keep the elements of a slice of the source."""
         part = copy.copy(self._traced_source)
         part.set_slice(sl, sequential_slice)
         self._traced_source = part
@@ -124,7 +136,7 @@ class Tracing:
         """Return a copy of a chain whose elements are `Traced`.
 
         Raises:
-            TypeError: A node of the chain does not say what its elements are made of.
+            TypeError: The records of a node's elements are not known.
         """
         if dataset._KIND == "transport":
             return dataset  # What its workers compute was copied before.
@@ -139,14 +151,15 @@ class Tracing:
         if isinstance(dataset, ParentSpec) or dataset._KIND in ("order", "prefetch"):
             return made
         raise TypeError(
-            f"{line_of(dataset)} does not say which records its elements are made of."
+            f"The records of the elements of {line_of(dataset)} are not known. Call"
+            " replay(state) instead, or ids of a chain without this node."
         )
 
     def _source(self, dataset: Any) -> Any:
         if not isinstance(dataset, MapDataset):
             raise TypeError(
-                f"The elements of {line_of(dataset)} have no numbers. Records have ids"
-                " if they are read by index, from a MapDataset."
+                f"The records of {line_of(dataset)} are not known by index. Read them"
+                " from a MapDataset, or call replay(state) instead."
             )
         identity = id(getattr(dataset, "_reader", dataset))
         number = self._numbers.setdefault(identity, len(self._numbers))
@@ -155,8 +168,8 @@ class Tracing:
     def _interleaved(self, dataset: Any) -> Any:
         if isinstance(dataset.datasets, MapDataset):
             raise TypeError(
-                f"{line_of(dataset)} makes its datasets when they are needed, so their"
-                " sources have no numbers. Pass a list of datasets."
+                f"{line_of(dataset)} makes its datasets when they are needed, so the"
+                " numbers of their sources are not known. Pass a list of datasets."
             )
         made = copy.copy(dataset)
         made.datasets = [self.copy(each) for each in dataset.datasets]
@@ -168,7 +181,7 @@ def _map(dataset: Any, made: Any) -> Any:
 
     def traced(traced: Traced, *more: Any) -> Any:
         result = call(traced.element, *more)
-        return None if result is None else Traced(result, [traced.ids])
+        return None if result is None else Traced(result, traced.rows)
 
     made._call = traced
     return made
@@ -179,7 +192,7 @@ def _map_with_index(dataset: Any, made: Any) -> Any:
 
     def traced(index: int, traced: Traced) -> Any:
         result = call(index, traced.element)
-        return None if result is None else Traced(result, [traced.ids])
+        return None if result is None else Traced(result, traced.rows)
 
     made._call = traced
     return made
@@ -187,8 +200,8 @@ def _map_with_index(dataset: Any, made: Any) -> Any:
 
 def _filter(dataset: Any, made: Any) -> Any:
     call = dataset._call
-    # Filters of an IterDataset are asked about absent elements, too.
-    made._call = lambda traced: call(traced and traced.element)
+    # Filters of an IterDataset get absent elements, too.
+    made._call = lambda traced: call(_plain(traced))
     return made
 
 
@@ -197,10 +210,10 @@ def _block_map(dataset: Any, made: Any) -> Any:
 
     def traced(elements: list[Traced]) -> list[Any]:
         results = call.function([each.element for each in elements])
-        ids = [each.ids for each in elements]
+        rows = [each.rows for each in elements]
         return [
-            None if result is None else Traced(result, [own])
-            for result, own in zip(results, ids, strict=False)
+            None if result is None else Traced(result, own)
+            for result, own in zip(results, rows, strict=False)
         ]
 
     made._call = BlockCall(traced, call.size)
@@ -216,9 +229,10 @@ class _TracedSplits:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transform, name)
 
-    def flat_map(self, traced: Traced) -> list[Traced]:
-        splits = self._transform.flat_map(traced.element)
-        return [Traced(split, [traced.ids]) for split in splits]
+    def flat_map(self, traced: Traced | None) -> list[Traced]:
+        splits = self._transform.flat_map(_plain(traced))
+        ids = [] if traced is None else [traced.ids]
+        return [Traced(split, ids) for split in splits]
 
 
 def _flat_map(dataset: Any, made: Any) -> Any:
@@ -234,8 +248,8 @@ def _batch(dataset: Any, made: Any) -> Any:
 
 
 def _batching(batch_fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Traced]:
-    def traced(elements: list[Traced]) -> Traced:
-        return Traced(batch_fn([each.element for each in elements]), _joined(elements))
+    def traced(elements: list[Traced | None]) -> Traced:
+        return Traced(batch_fn([*map(_plain, elements)]), _joined(elements))
 
     return traced
 
@@ -263,8 +277,7 @@ def _bucket(dataset: Any, made: Any) -> Any:
 
 def _zip(dataset: Any, made: Any) -> Any:
     def traced(elements: tuple[Traced | None, ...]) -> Traced:
-        plain = tuple(each and each.element for each in elements)
-        return Traced(plain, [np.concatenate(_joined(elements))])
+        return Traced(tuple(map(_plain, elements)), [ids_of(*elements)])
 
     kind = MapMapDataset if isinstance(dataset, MapDataset) else MapIterDataset
     return kind(made, traced)
@@ -272,8 +285,18 @@ def _zip(dataset: Any, made: Any) -> Any:
 
 def _rebatch(dataset: Any, made: Any) -> Any:
     def with_feature(traced: Traced) -> Any:
-        ids = np.empty(len(traced.rows), np.object_)
-        ids[:] = traced.rows
+        leaves, _ = tree.flatten(traced.element, batching.tree_rules())
+        rows = [*traced.rows]
+        if len(rows) == 1:  # One record has all rows.
+            rows *= len(leaves[0])
+        if len(rows) != len(leaves[0]):
+            raise TypeError(
+                f"{line_of(dataset)} gets batches of {len(leaves[0])} rows that are"
+                f" made of {len(rows)} elements, so the records of a row are not known."
+                " Call replay(state) instead."
+            )
+        ids = np.empty(len(rows), np.object_)
+        ids[:] = rows
         return {"element": traced.element, FEATURE: ids}
 
     def traced(batch: Any) -> Traced:
@@ -348,12 +371,12 @@ def _with_feature(
 
 def _refuse(dataset: Any, made: Any) -> Any:
     raise TypeError(
-        f"{line_of(dataset)} does not say which records its elements are made of. Call"
-        " shard without a mask."
+        f"The records of the elements of {line_of(dataset)} are not known. Call shard"
+        " with another remainder."
     )
 
 
-# What is done to the copy of a node: the first rule of its class holds.
+# The function that traces the copy of a node: that of the first class that fits.
 _RULES: Sequence[tuple[Any, Callable[[Any, Any], Any]]] = (
     (BlockMapping, _block_map),
     (IndexMapping, _map_with_index),
