@@ -15,6 +15,18 @@ from gristmill._hot.calls cimport (
 from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.draw cimport OpDraws
 
+cdef extern from *:
+    """
+    // Unlike `return`, adds no frame to the traceback of an exception, which was cut.
+    #define GRISTMILL_RETURN(result) return (result)
+    """
+    void return_uncut "GRISTMILL_RETURN"(PyObject* result) noexcept
+
+cdef extern from "Python.h":
+    void Py_XDECREF(PyObject* reference) noexcept
+    PyObject* PyObject_GetAttr(PyObject* owner, object name) noexcept
+    PyObject* PyObject_CallMethodObjArgs(PyObject* owner, object name, ...) noexcept
+
 cdef object _END = object()
 
 cpdef enum:
@@ -22,13 +34,18 @@ cpdef enum:
 
 
 cdef class Stage:
-    """Counts the elements that an iterator drops, in windows.
+    """Counts the elements that an iterator drops, in windows, and its calls.
 
     A subclass that drops elements has ``_judge(skipped)``, called after each `WINDOW`
     elements if some of them were skipped.
+
+    Attributes:
+        _timed_in: The number of calls up to the next timed one, or 0 if there is none;
+            see `gristmill._observe.watch`.
     """
 
     cdef Py_ssize_t _seen, _skipped
+    cdef public int64_t _timed_in
 
     def __iter__(self):
         return self
@@ -43,6 +60,26 @@ cdef class Stage:
             if skipped:
                 (<object>self)._judge(skipped)
         return 0
+
+
+cdef inline bint is_timed(Stage stage) noexcept:
+    """Count a call; return whether it is timed."""
+    stage._timed_in -= 1
+    return stage._timed_in == 0
+
+
+cdef PyObject* timed(Stage stage, PyObject* kind) noexcept:
+    """Return ``stage._watch.call(stage, kind.__next__)``."""
+    cdef PyObject* watch = PyObject_GetAttr(<PyObject*>stage, "_watch")
+    cdef PyObject* advance = PyObject_GetAttr(kind, "__next__")
+    cdef PyObject* found = PyObject_CallMethodObjArgs(
+        watch, "call", <PyObject*>stage, advance, <PyObject*>NULL
+    )
+    Py_XDECREF(watch)
+    Py_XDECREF(advance)
+    if stage._timed_in == 0:
+        stage._timed_in = 1
+    return found
 
 
 cdef class Step(Stage):
@@ -64,6 +101,8 @@ cdef class Step(Stage):
 
     def __next__(self):
         cdef int64_t count = self.counter
+        if self._timed_in and is_timed(self):
+            return_uncut(timed(self, <PyObject*>Step))
         element = next(self._elements)
         self.counter = count + 1
         if element is None:
@@ -76,7 +115,6 @@ cdef class Step(Stage):
 
     cdef object _result(self, object element, int64_t count):
         raise NotImplementedError
-
 
     cdef int _fail(self) except -1:
         """Raise what a call has left behind."""
@@ -92,6 +130,8 @@ cdef class MapStep(Step):
 
     def __next__(self):
         cdef PyObject* result
+        if self._timed_in and is_timed(self):
+            return_uncut(timed(self, <PyObject*>MapStep))
         element = next(self._elements)
         self.counter += 1
         if element is None:
@@ -138,6 +178,8 @@ cdef class FilterStep(Step):
     def __next__(self):
         cdef PyObject* result
         cdef int passed
+        if self._timed_in and is_timed(self):
+            return_uncut(timed(self, <PyObject*>FilterStep))
         while True:
             element = next(self._elements)
             result = try_call_one(self._call, element)
@@ -178,6 +220,8 @@ cdef class MixStep(Stage):
         cdef int64_t place = self.index - self._turns_from
         cdef Py_ssize_t number
         cdef PyObject* found
+        if self._timed_in and is_timed(self):
+            return_uncut(timed(self, <PyObject*>MixStep))
         if self.stopped:
             raise StopIteration
         if not 0 <= place < PyList_GET_SIZE(self._turns):
@@ -230,6 +274,8 @@ cdef class Turns(Stage):
         cdef Py_ssize_t vacant = 0
         cdef Py_ssize_t count = PyList_GET_SIZE(self.places)
         cdef object iterator, element
+        if self._timed_in and is_timed(self):
+            return_uncut(timed(self, <PyObject*>Turns))
         while vacant < count:
             iterator = <object>PyList_GET_ITEM(self.places, self.turn)
             if iterator is not None:
@@ -283,6 +329,8 @@ cdef class Feed(Stage):
 
     def __next__(self):
         cdef PyObject* found
+        if self._timed_in and is_timed(self):
+            return_uncut(timed(self, <PyObject*>Feed))
         while True:
             if self._at == PyList_GET_SIZE(self._block):
                 self.seek(self.given)

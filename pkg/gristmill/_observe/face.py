@@ -40,7 +40,7 @@ def open_chain(dataset: Any, make: Callable[[Any], Any], counts: bool) -> Any:
         iterator = opened(dataset, make)
         if not isinstance(iterator, DatasetIterator) or iterator._watch is not None:
             return iterator
-        if counts:  # First, because `watch` changes the class for a while.
+        if counts:  # First, because `watch` may change the class for a while.
             refuse_unsaved(iterator, dataset)
         watch(iterator, dataset)
     if counts and (passes := passes_of(dataset)) is not None:

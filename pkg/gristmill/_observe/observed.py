@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from gristmill import monitoring
 from gristmill._base import log
 from gristmill._dataset.nodes.unsaved import refuse_unsaved
+from gristmill._engine.tracebacks import cut
 from gristmill._observe import drawing
 from gristmill._observe.copying import measured
 from gristmill._observe.measured import PassingIterator
@@ -54,6 +55,14 @@ class ObservedDatasetIterator(PassingIterator[T]):
         )
 
     def __next__(self) -> T:
+        try:
+            element: T = self._watch.call(self, ObservedDatasetIterator._next_element)
+        except BaseException as error:
+            cut(error)
+            raise
+        return element
+
+    def _next_element(self) -> T:
         if self._logs:
             self._logs = False
             threading.Thread(

@@ -105,9 +105,9 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     def __next__(self) -> T:
         watch = self._watch
         watch.left -= 1
-        if watch.left <= 0:
-            watch.start(self)
         try:
+            if watch.left <= 0:
+                return watch.call(self, _next_output)  # type: ignore[no-any-return]
             output: T = self._run.next()
         except StopIteration:
             if self._data_loader.multiprocessing_options.enable_profiling:
@@ -232,6 +232,11 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
     def __str__(self) -> str:
         return f"PyGrainDatasetIterator(state={self.get_state().decode()})"
+
+
+def _next_output(iterator: DataLoaderIterator[T]) -> T:
+    output: T = iterator._run.next()
+    return output
 
 
 class LoaderTrial:
