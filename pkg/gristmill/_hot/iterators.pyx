@@ -17,10 +17,10 @@ from gristmill._hot.draw cimport OpDraws
 
 cdef extern from *:
     """
-    // Unlike `return`, adds no frame to the traceback of an exception, which was cut.
-    #define GRISTMILL_RETURN(result) return (result)
+    // Returns from __next__, and adds no frame of it to the traceback of an exception.
+    #define GRISTMILL_TIME(s, kind) if (s->_timing == 1) return gristmill_time(s, kind)
     """
-    void return_uncut "GRISTMILL_RETURN"(PyObject* result) noexcept
+    void return_if_timed "GRISTMILL_TIME"(Stage stage, PyObject* kind) noexcept
 
 cdef extern from "Python.h":
     void Py_XDECREF(PyObject* reference) noexcept
@@ -34,18 +34,17 @@ cpdef enum:
 
 
 cdef class Stage:
-    """Counts the elements that an iterator drops, in windows, and its calls.
+    """Counts the elements that an iterator drops, in windows; lets calls be timed.
 
     A subclass that drops elements has ``_judge(skipped)``, called after each `WINDOW`
     elements if some of them were skipped.
 
     Attributes:
-        _timed_in: The number of calls up to the next timed one, or 0 if there is none;
-            see `gristmill._observe.watch`.
+        _timing: 1 if ``_watch.call`` makes the next call, 2 while it does, else 0.
     """
 
     cdef Py_ssize_t _seen, _skipped
-    cdef public int64_t _timed_in
+    cdef public int _timing
 
     def __iter__(self):
         return self
@@ -62,24 +61,19 @@ cdef class Stage:
         return 0
 
 
-cdef inline bint is_timed(Stage stage) noexcept:
-    """Count a call; return whether it is timed."""
-    stage._timed_in -= 1
-    return stage._timed_in == 0
-
-
-cdef PyObject* timed(Stage stage, PyObject* kind) noexcept:
+cdef PyObject* time_call "gristmill_time"(Stage stage, PyObject* kind) noexcept:
     """Return ``stage._watch.call(stage, kind.__next__)``."""
     cdef PyObject* watch = PyObject_GetAttr(<PyObject*>stage, "_watch")
     cdef PyObject* advance = PyObject_GetAttr(kind, "__next__")
-    cdef PyObject* found = PyObject_CallMethodObjArgs(
+    stage._timing = 2
+    cdef PyObject* element = PyObject_CallMethodObjArgs(
         watch, "call", <PyObject*>stage, advance, <PyObject*>NULL
     )
+    if stage._timing == 2:
+        stage._timing = 1
     Py_XDECREF(watch)
     Py_XDECREF(advance)
-    if stage._timed_in == 0:
-        stage._timed_in = 1
-    return found
+    return element
 
 
 cdef class Step(Stage):
@@ -101,8 +95,7 @@ cdef class Step(Stage):
 
     def __next__(self):
         cdef int64_t count = self.counter
-        if self._timed_in and is_timed(self):
-            return_uncut(timed(self, <PyObject*>Step))
+        return_if_timed(self, <PyObject*>Step)
         element = next(self._elements)
         self.counter = count + 1
         if element is None:
@@ -130,8 +123,7 @@ cdef class MapStep(Step):
 
     def __next__(self):
         cdef PyObject* result
-        if self._timed_in and is_timed(self):
-            return_uncut(timed(self, <PyObject*>MapStep))
+        return_if_timed(self, <PyObject*>MapStep)
         element = next(self._elements)
         self.counter += 1
         if element is None:
@@ -178,8 +170,7 @@ cdef class FilterStep(Step):
     def __next__(self):
         cdef PyObject* result
         cdef int passed
-        if self._timed_in and is_timed(self):
-            return_uncut(timed(self, <PyObject*>FilterStep))
+        return_if_timed(self, <PyObject*>FilterStep)
         while True:
             element = next(self._elements)
             result = try_call_one(self._call, element)
@@ -220,8 +211,7 @@ cdef class MixStep(Stage):
         cdef int64_t place = self.index - self._turns_from
         cdef Py_ssize_t number
         cdef PyObject* found
-        if self._timed_in and is_timed(self):
-            return_uncut(timed(self, <PyObject*>MixStep))
+        return_if_timed(self, <PyObject*>MixStep)
         if self.stopped:
             raise StopIteration
         if not 0 <= place < PyList_GET_SIZE(self._turns):
@@ -274,8 +264,7 @@ cdef class Turns(Stage):
         cdef Py_ssize_t vacant = 0
         cdef Py_ssize_t count = PyList_GET_SIZE(self.places)
         cdef object iterator, element
-        if self._timed_in and is_timed(self):
-            return_uncut(timed(self, <PyObject*>Turns))
+        return_if_timed(self, <PyObject*>Turns)
         while vacant < count:
             iterator = <object>PyList_GET_ITEM(self.places, self.turn)
             if iterator is not None:
@@ -329,8 +318,7 @@ cdef class Feed(Stage):
 
     def __next__(self):
         cdef PyObject* found
-        if self._timed_in and is_timed(self):
-            return_uncut(timed(self, <PyObject*>Feed))
+        return_if_timed(self, <PyObject*>Feed)
         while True:
             if self._at == PyList_GET_SIZE(self._block):
                 self.seek(self.given)

@@ -7,17 +7,14 @@ import time
 import weakref
 from typing import Any, TypeVar
 
-from gristmill import monitoring
 from gristmill._base import log
 from gristmill._dataset.nodes.unsaved import refuse_unsaved
-from gristmill._engine.tracebacks import cut
 from gristmill._observe import drawing
+from gristmill._observe.chain_watch import ChainWatch
 from gristmill._observe.copying import measured
 from gristmill._observe.measured import PassingIterator
 from gristmill._observe.meter import Measurement
-from gristmill._observe.sampling import samplings_of
 from gristmill._observe.summary import execution_summary, summarize
-from gristmill._observe.watch import Watch
 
 T = TypeVar("T")
 LOG_EVERY_S = 60.0
@@ -50,19 +47,9 @@ class ObservedDatasetIterator(PassingIterator[T]):
         self._logs = logs
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
-        self._watch = Watch(
-            self, monitoring.record_next, dataset, samplings_of=samplings_of
-        )
+        self._watch = ChainWatch(self, dataset)
 
     def __next__(self) -> T:
-        try:
-            element: T = self._watch.call(self, ObservedDatasetIterator._next_element)
-        except BaseException as error:
-            cut(error)
-            raise
-        return element
-
-    def _next_element(self) -> T:
         if self._logs:
             self._logs = False
             threading.Thread(

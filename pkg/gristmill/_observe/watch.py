@@ -1,16 +1,14 @@
-"""Times some calls of an iterator; the other calls cost nothing.
+"""Times some calls of an iterator; a call that is not timed costs next to nothing.
 
-The calls of a `WatchedIterator` are counted where they enter it, in C.  Its attribute
-`_timed_in` is the number of calls up to the next timed one, or 0 if the iterator is
-part of a chain, which costs two instructions a call.  When the count reaches 0, the
-iterator calls `Watch.call`, which makes the call and takes the time.  A stretch of
-calls is timed when the iterator is new.  In a chain that is read by index, the next
-stretch begins when `Sampling` measures a block, after two seconds or more.  In a
-loader, it begins after as many calls as two seconds are expected to have.  In other
+Each iterator that users get has a `Watch`.  `Watch.call` makes a call of the iterator
+and takes the time.  A loader's iterator counts its calls down in `Watch.left`, and lets
+`Watch.call` make those that are due; `chain_watch.py` says how chains do that.
+
+A stretch of calls is timed when the iterator is new.  In a chain that is read by index,
+the next stretch begins when `Sampling` measures a block, after two seconds or more.  In
+a loader, it begins after as many calls as two seconds are expected to have.  In other
 chains, all calls are timed.  If a timed call fails, Gristmill's frames are cut from the
 traceback.
-
-A user's own class of iterators has no such count; see `timed_class`.
 """
 
 from __future__ import annotations
@@ -39,26 +37,16 @@ NEVER = 1 << 60
 EVERY_NS = 2_000_000_000
 
 
-def _no_samplings(iterator: Any) -> tuple[()]:
-    return ()
-
-
-def _keep_to_itself(iterator: Any, calls: int) -> None:
-    pass
-
-
 class Watch:
     """Times calls of one iterator and adds up the times.
 
     Args:
         iterator: The iterator.
         record: Called with the durations of calls, in ns, while metrics are recorded.
-        dataset: The last dataset of a chain.
         rests: Whether to time stretches even if no block is measured.
-        samplings_of: Returns pairs of a `Sampling` and the iterator that reads its
-            blocks; by default none.
 
     Attributes:
+        left: The calls that a loader makes until one is timed; 0 or less during one.
         times: Beginnings and ends of calls that are not added up yet, in ns.
         complete: Whether all calls were timed.
         outputs: The number of timed calls that returned an element.
@@ -70,20 +58,11 @@ class Watch:
     """
 
     def __init__(
-        self,
-        iterator: Any,
-        record: Callable[[list[int]], None],
-        dataset: Any = None,
-        rests: bool = False,
-        samplings_of: Callable[[Any], Iterable[Any]] = _no_samplings,
-        schedule: Callable[[Any, int], None] = _keep_to_itself,
+        self, iterator: Any, record: Callable[[list[int]], None], rests: bool = False
     ) -> None:
         self._record = record
-        self._samplings_of = samplings_of
-        self.dataset = dataset
         self.opening: Opening | None = None
         self._rests = rests
-        self._schedule = schedule
         self.left = 0
         self.times: list[int] = []
         # The number of times that are worth adding up.
@@ -105,8 +84,9 @@ class Watch:
     def start(self, iterator: Any) -> None:
         """Time the next calls."""
         self._begin(iterator)
+        self.left = 0
         try:
-            self._time_in(iterator, 1)
+            self._switch(iterator, on=True)
         except TypeError:  # The class of the iterator forbids it.
             self.complete = False
 
@@ -189,29 +169,28 @@ class Watch:
             self._ended_ns = time.perf_counter_ns()
         if self.outputs < self._until or monitoring.is_on() or tracing():
             return
-        if self._rests:
+        if self._rests or samplings:
             self._rest(iterator)
-        elif samplings:
-            self._end(iterator, NEVER)
 
     def _rest(self, iterator: Any) -> None:
         """Time no call until the next stretch is due."""
-        took = time.perf_counter_ns() - (self._due_ns - EVERY_NS)
-        calls = STRETCH_CALLS * (EVERY_NS - took) // took
-        if calls < STRETCH_CALLS:
-            self._begin(iterator)
-        else:
-            self._end(iterator, calls)
-
-    def _end(self, iterator: Any, calls: int) -> None:
+        self.left = NEVER
+        if self._rests:
+            took = time.perf_counter_ns() - (self._due_ns - EVERY_NS)
+            self.left = STRETCH_CALLS * (EVERY_NS - took) // took
+            if self.left < STRETCH_CALLS:
+                self.start(iterator)
+                return
         self._until = 0
         self.complete = False
-        self._time_in(iterator, calls)
+        self._switch(iterator, on=False)
 
-    def _time_in(self, iterator: Any, calls: int) -> None:
-        """Have `call` make the last one of the next `calls` calls."""
-        self.left = calls
-        self._schedule(iterator, calls)
+    def _switch(self, iterator: Any, on: bool) -> None:
+        """Have the iterator call `call`, or have it no longer do so."""
+
+    def _samplings_of(self, iterator: Any) -> Iterable[tuple[Any, Any]]:
+        """Return pairs of a `Sampling` and the iterator that reads its blocks."""
+        return ()
 
 
 def tracing() -> bool:
