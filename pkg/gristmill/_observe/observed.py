@@ -1,4 +1,4 @@
-"""The iterator that a user gets of a chain that is measured."""
+"""The last iterator of a chain that is measured."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ObservedDatasetIterator(PassingIterator[T]):
     """Iterates over a chain that is measured.
 
     Args:
-        dataset: Its last node.
+        dataset: The chain's last node.
         logs: Whether to log the table of nodes every minute.
-        folder: Where a drawing goes: a folder, "" for the log alone, None for nowhere.
+        folder: The folder for a drawing; "" to log it only, None to draw nothing.
         refuses: Whether `get_state` raises TypeError if a part of the state is missing.
     """
 
@@ -65,14 +65,14 @@ class ObservedDatasetIterator(PassingIterator[T]):
         return element
 
     def close(self) -> None:
-        """End threads and workers, the one that logs included."""
+        """End all threads and workers, also the thread that logs."""
         if not getattr(self, "_closed", True):
             self._ended.set()
         super().close()
 
 
 def _log_now_and_then(measurement: Measurement, ended: threading.Event) -> None:
-    """Log the table where there is news, until the iterator ends or is left alone."""
+    """Log the table after changes, until the iterator ends or is not used."""
     logged_ns = 0
     while not ended.wait(LOG_EVERY_S):
         updated_ns = measurement.updated_ns
