@@ -23,9 +23,7 @@ cdef extern from *:
     void return_if_timed "GRISTMILL_TIME"(Stage stage, PyObject* kind) noexcept
 
 cdef extern from "Python.h":
-    void Py_XDECREF(PyObject* reference) noexcept
-    PyObject* PyObject_GetAttr(PyObject* owner, object name) noexcept
-    PyObject* PyObject_CallMethodObjArgs(PyObject* owner, object name, ...) noexcept
+    PyObject* PyObject_CallFunctionObjArgs(object callable, ...) noexcept
 
 cdef object _END = object()
 
@@ -38,12 +36,10 @@ cdef class Stage:
 
     A subclass that drops elements has ``_judge(skipped)``, called after each `WINDOW`
     elements if some of them were skipped.
-
-    Attributes:
-        _timing: 1 if ``_watch.call`` makes the next call, 2 while it does, else 0.
     """
 
     cdef Py_ssize_t _seen, _skipped
+    # 1 if ``_watch.call`` makes the next call, 2 while it does, else 0.
     cdef public int _timing
 
     def __iter__(self):
@@ -63,16 +59,13 @@ cdef class Stage:
 
 cdef PyObject* time_call "gristmill_time"(Stage stage, PyObject* kind) noexcept:
     """Return ``stage._watch.call(stage, kind.__next__)``."""
-    cdef PyObject* watch = PyObject_GetAttr(<PyObject*>stage, "_watch")
-    cdef PyObject* advance = PyObject_GetAttr(kind, "__next__")
+    call, advance = (<object>stage)._watch.call, (<object>kind).__next__
     stage._timing = 2
-    cdef PyObject* element = PyObject_CallMethodObjArgs(
-        watch, "call", <PyObject*>stage, advance, <PyObject*>NULL
+    cdef PyObject* element = PyObject_CallFunctionObjArgs(
+        call, <PyObject*>stage, <PyObject*>advance, <PyObject*>NULL
     )
     if stage._timing == 2:
         stage._timing = 1
-    Py_XDECREF(watch)
-    Py_XDECREF(advance)
     return element
 
 

@@ -90,11 +90,7 @@ def with_usage(report: Report, usage: Usage) -> Report:
 
 @dataclasses.dataclass(frozen=True)
 class _Each:
-    """The times for an output, in s, its calls, and its size.
-
-    Attributes:
-        busy: The part of their time in which workers compute.
-    """
+    """The times for an output, in s, its calls, and its size."""
 
     whole: float
     consumer: float
@@ -103,6 +99,7 @@ class _Each:
     receiving: float
     calls: float
     bytes: float
+    # The part of their time in which workers compute.
     busy: float
 
     @classmethod

@@ -31,15 +31,8 @@ def usage_of(iterator: Any) -> NearUsage | None:
     return None if is_chain and not usage.workers else usage
 
 
-def with_usage(report: Report, usage: NearUsage, threads: int | None) -> Report:
-    """Add the stages and the workers of a loader to a report.
-
-    Args:
-        report: The report of the loader's outputs.
-        usage: The usage of the process or its workers.
-        threads: The number of threads that may read ahead in this process, or None if
-            there cannot be any.
-    """
+def with_usage(report: Report, usage: NearUsage, iterator: Any) -> Report:
+    """Add the stages and the workers of an iterator to the report of its outputs."""
     workers = usage.workers
     sending = usage.stages.get(SEND, StageTime(0.0, 1.0)).seconds
     computing = sum(
@@ -58,6 +51,8 @@ def with_usage(report: Report, usage: NearUsage, threads: int | None) -> Report:
     if made:
         each = sum(worker.bytes for worker in workers) / made
         report = dataclasses.replace(report, bytes_per_s=report.outputs_per_s * each)
+    # The threads that may read ahead in this process, if there can be any.
+    threads = getattr(iterator, "_reading_threads", None)
     stages = tuple(_stages(usage, made or report.outputs, threads))
     notes = report.notes if stages else (*report.notes, NOT_YET)
     return dataclasses.replace(report, stages=stages, workers=tuple(loads), notes=notes)

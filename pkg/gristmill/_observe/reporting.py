@@ -89,7 +89,7 @@ def _known(iterator: Any) -> Report:
     elif usage is not None:
         notes.append(far_workers.NOT_TOLD_APART)
     elif near is not None:
-        report = near_workers.with_usage(report, near, _threads_of(iterator))
+        report = near_workers.with_usage(report, near, iterator)
         notes += report.notes
         if isinstance(iterator, DatasetIterator):
             notes.append(NOT_TOLD_APART)
@@ -102,12 +102,6 @@ def _known(iterator: Any) -> Report:
     buffers = tuple(_buffers(iterator))
     report = dataclasses.replace(report, buffers=buffers, notes=tuple(notes))
     return _diagnosed(report, usage)
-
-
-def _threads_of(iterator: Any) -> int | None:
-    """Return how many threads may read ahead in this process; None if none can."""
-    threads: int | None = getattr(iterator, "_reading_threads", None)
-    return threads
 
 
 def _diagnosed(report: Report, usage: Usage | None) -> Report:
@@ -163,7 +157,7 @@ def report_of_loader(
     report = _report_of(run_for(iterator, seconds, consume, trial.close))
     near = near_workers.usage_of(iterator)
     if near is not None:
-        report = near_workers.with_usage(report, near, _threads_of(iterator))
+        report = near_workers.with_usage(report, near, iterator)
     usage = far_workers.usage_of(iterator)
     report = _diagnosed(report, usage)
     return verified(report, trial, seconds, consume) if verify else report

@@ -67,7 +67,7 @@ def run_for(
     outputs = size = 0
     end = object()
     clock = time.perf_counter
-    consume_all = consume or _drop
+    consume_all = consume or (lambda output: None)
     try:
         output = next(iterator, end)
         if output is not end:
@@ -94,7 +94,3 @@ def run_for(
     finally:
         close(iterator)
     return Took(waits, away, size, outputs, seconds_taken)
-
-
-def _drop(output: Any) -> None:
-    """Do nothing with an output."""

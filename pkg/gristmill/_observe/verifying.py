@@ -65,9 +65,11 @@ class Trial(Protocol):
 
     def packed(self, output: Any) -> Any:
         """Return an output in the form that workers send."""
+        return output
 
     def unpacked(self, sent: Any) -> Any:
         """Return the output that `packed` has changed."""
+        return sent
 
 
 @generators.put_back()
@@ -200,7 +202,7 @@ def _told(report: Report, why: str) -> Report:
     return dataclasses.replace(report, notes=(*report.notes, f"Not tried: {why}"))
 
 
-class ChainTrial:
+class ChainTrial(Trial):
     """A `Trial` of a chain of datasets.
 
     Args:
@@ -240,12 +242,6 @@ class ChainTrial:
 
     def close(self, iterator: Any) -> None:
         iterator.close()
-
-    def packed(self, output: Any) -> Any:
-        return output
-
-    def unpacked(self, sent: Any) -> Any:
-        return sent
 
 
 def _with_threads(dataset: Any, threads: int) -> Any:

@@ -82,8 +82,14 @@ class Watch:
         self.start(iterator)
 
     def start(self, iterator: Any) -> None:
-        """Time the next calls."""
-        self._begin(iterator)
+        """Time the next calls: begin a stretch, or begin the current one again."""
+        if not self._until:
+            self._ended_ns = 0
+            for sampling, feed in self._samplings_of(iterator):
+                sampling.begin(feed)
+        self._until = self.outputs + STRETCH_CALLS
+        self._due_ns = time.perf_counter_ns() + EVERY_NS
+        self._traces = tracing()
         self.left = 0
         try:
             self._switch(iterator, on=True)
@@ -95,11 +101,11 @@ class Watch:
         return time.perf_counter_ns() >= self._due_ns
 
     def call(self, iterator: Any, advance: Callable[[Any], Any]) -> Any:
-        """Return `advance(iterator)`, an element, and time that."""
+        """Return `advance(iterator)`, an element, and take the time."""
         if not self._until:
-            if not self._rests:
+            if not self._rests:  # The call is only to be on Python's stack.
                 return advance(iterator)
-            self._begin(iterator)
+            self.start(iterator)
         if self.opening is not None:
             self.opening.call(iterator)
         if self._traces:
@@ -147,16 +153,6 @@ class Watch:
         """Do not count the time between the last call and the next one."""
         self._ended_ns = 0
 
-    def _begin(self, iterator: Any) -> None:
-        """Begin a stretch, or begin the current one again."""
-        if not self._until:
-            self._ended_ns = 0
-            for sampling, feed in self._samplings_of(iterator):
-                sampling.begin(feed)
-        self._until = self.outputs + STRETCH_CALLS
-        self._due_ns = time.perf_counter_ns() + EVERY_NS
-        self._traces = tracing()
-
     def _take(self, iterator: Any, element: Any) -> None:
         """Add up the calls that were timed; end the stretch if it is long enough."""
         self.count(iterator)
@@ -186,7 +182,7 @@ class Watch:
         self._switch(iterator, on=False)
 
     def _switch(self, iterator: Any, on: bool) -> None:
-        """Have the iterator call `call`, or have it no longer do so."""
+        """Have `call` make the calls of the iterator, or no longer have it do so."""
 
     def _samplings_of(self, iterator: Any) -> Iterable[tuple[Any, Any]]:
         """Return pairs of a `Sampling` and the iterator that reads its blocks."""

@@ -106,9 +106,10 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         watch = self._watch
         watch.left -= 1
         try:
-            if watch.left <= 0:
-                return watch.call(self, _next_output)  # type: ignore[no-any-return]
-            output: T = self._run.next()
+            if watch.left > 0:
+                output: T = self._run.next()
+            else:
+                output = watch.call(self, lambda iterator: iterator._run.next())
         except StopIteration:
             if self._data_loader.multiprocessing_options.enable_profiling:
                 watch.count(self)
@@ -232,11 +233,6 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
     def __str__(self) -> str:
         return f"PyGrainDatasetIterator(state={self.get_state().decode()})"
-
-
-def _next_output(iterator: DataLoaderIterator[T]) -> T:
-    output: T = iterator._run.next()
-    return output
 
 
 class LoaderTrial:
