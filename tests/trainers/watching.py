@@ -4,7 +4,6 @@ import collections
 
 import psutil
 
-from gristmill._observe.watch import timed_class
 from gristmill._torch.iterators import LoaderIterator
 
 
@@ -33,8 +32,6 @@ class Watch:
 
         monkeypatch.setattr(LoaderIterator, "_start", started)
         monkeypatch.setattr(LoaderIterator, "__next__", stepped)
-        # The classes of iterators whose calls are timed have the step of before.
-        timed_class.cache_clear()
 
     def workers_have_ended(self):
         """Whether all of them had workers, none of which is left."""

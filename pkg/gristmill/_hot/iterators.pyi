@@ -10,6 +10,7 @@ WINDOW: int
 def take(elements: Iterator[Any], count: int) -> list[Any]: ...
 
 class Stage:
+    _timing: int
     def __iter__(self) -> Any: ...
 
 class Step(Stage):

@@ -15,6 +15,16 @@ from gristmill._hot.calls cimport (
 from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.draw cimport OpDraws
 
+cdef extern from *:
+    """
+    // Returns from __next__, and adds no frame of it to the traceback of an exception.
+    #define GRISTMILL_TIME(s, kind) if (s->_timing == 1) return gristmill_time(s, kind)
+    """
+    void return_if_timed "GRISTMILL_TIME"(Stage stage, PyObject* kind) noexcept
+
+cdef extern from "Python.h":
+    PyObject* PyObject_CallFunctionObjArgs(object callable, ...) noexcept
+
 cdef object _END = object()
 
 cpdef enum:
@@ -22,13 +32,15 @@ cpdef enum:
 
 
 cdef class Stage:
-    """Counts the elements that an iterator drops, in windows.
+    """Counts the elements that an iterator drops, in windows; lets calls be timed.
 
     A subclass that drops elements has ``_judge(skipped)``, called after each `WINDOW`
     elements if some of them were skipped.
     """
 
     cdef Py_ssize_t _seen, _skipped
+    # 1 if ``_watch.call`` makes the next call, 2 while it does, else 0.
+    cdef public int _timing
 
     def __iter__(self):
         return self
@@ -43,6 +55,18 @@ cdef class Stage:
             if skipped:
                 (<object>self)._judge(skipped)
         return 0
+
+
+cdef PyObject* time_call "gristmill_time"(Stage stage, PyObject* kind) noexcept:
+    """Return ``stage._watch.call(stage, kind.__next__)``."""
+    call, advance = (<object>stage)._watch.call, (<object>kind).__next__
+    stage._timing = 2
+    cdef PyObject* element = PyObject_CallFunctionObjArgs(
+        call, <PyObject*>stage, <PyObject*>advance, <PyObject*>NULL
+    )
+    if stage._timing == 2:
+        stage._timing = 1
+    return element
 
 
 cdef class Step(Stage):
@@ -64,6 +88,7 @@ cdef class Step(Stage):
 
     def __next__(self):
         cdef int64_t count = self.counter
+        return_if_timed(self, <PyObject*>Step)
         element = next(self._elements)
         self.counter = count + 1
         if element is None:
@@ -76,7 +101,6 @@ cdef class Step(Stage):
 
     cdef object _result(self, object element, int64_t count):
         raise NotImplementedError
-
 
     cdef int _fail(self) except -1:
         """Raise what a call has left behind."""
@@ -92,6 +116,7 @@ cdef class MapStep(Step):
 
     def __next__(self):
         cdef PyObject* result
+        return_if_timed(self, <PyObject*>MapStep)
         element = next(self._elements)
         self.counter += 1
         if element is None:
@@ -138,6 +163,7 @@ cdef class FilterStep(Step):
     def __next__(self):
         cdef PyObject* result
         cdef int passed
+        return_if_timed(self, <PyObject*>FilterStep)
         while True:
             element = next(self._elements)
             result = try_call_one(self._call, element)
@@ -178,6 +204,7 @@ cdef class MixStep(Stage):
         cdef int64_t place = self.index - self._turns_from
         cdef Py_ssize_t number
         cdef PyObject* found
+        return_if_timed(self, <PyObject*>MixStep)
         if self.stopped:
             raise StopIteration
         if not 0 <= place < PyList_GET_SIZE(self._turns):
@@ -230,6 +257,7 @@ cdef class Turns(Stage):
         cdef Py_ssize_t vacant = 0
         cdef Py_ssize_t count = PyList_GET_SIZE(self.places)
         cdef object iterator, element
+        return_if_timed(self, <PyObject*>Turns)
         while vacant < count:
             iterator = <object>PyList_GET_ITEM(self.places, self.turn)
             if iterator is not None:
@@ -283,6 +311,7 @@ cdef class Feed(Stage):
 
     def __next__(self):
         cdef PyObject* found
+        return_if_timed(self, <PyObject*>Feed)
         while True:
             if self._at == PyList_GET_SIZE(self._block):
                 self.seek(self.given)

@@ -1,8 +1,8 @@
-"""Finds out which part of a chain takes how long: reports, tables, pictures.
+"""Measures how long each part of a pipeline takes: reports, tables, pictures.
 
-It imports `_dataset`, which knows nothing of it but `model/observer.py`.  Begin with
-`watch.py`, which times every iterator now and then, `copying.py`, which has every node
-of a chain measured, and `reporting.py`, what becomes of both.
+It imports `_dataset`, which calls it only through the protocol of `model/observer.py`.
+Begin with `watch.py`, which times some calls of every iterator, `copying.py`, which
+copies a chain to measure every node, and `reporting.py`, which makes reports of both.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def observe_datasets(datasets: ModuleType) -> None:
-    """Have chains of datasets observed; called when `_dataset` has been imported."""
-    from gristmill._dataset.model import observer  # Here: it may be what imports this.
+    """Have chains of datasets observed; called after `_dataset` is imported."""
+    from gristmill._dataset.model import observer  # It may import this file.
 
     observer.install(_face)
 

@@ -1,6 +1,6 @@
-"""Copies chains of datasets, with a node that measures behind each node of the copy.
+"""Copies chains of datasets, and adds a node that measures after each node.
 
-A chain that is not measured has none of these and pays nothing.
+A chain that is not measured has no such nodes, so it costs nothing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from gristmill._observe.meter import Measurement, Meter
 
 
 def measured(dataset: Any, *, users_own: bool = True) -> tuple[Any, Measurement]:
-    """Copy a chain; return the copy, which is measured, and what will be known of it.
+    """Return a copy of a chain that is measured, and its measurement.
 
     Args:
         dataset: The chain's last node, of either kind; it is not changed.
-        users_own: Whether to copy nodes of users' own classes, too; what those read
-            that are not copied counts as their own.
+        users_own: Whether to copy nodes of users' own classes, too.  The time of a node
+            that is not copied includes the time of its parents.
     """
     measurement = Measurement(costs())
     return _copy(dataset, measurement, users_own), measurement
@@ -70,9 +70,9 @@ def _copy(dataset: Any, measurement: Measurement, users_own: bool) -> Any:
 def _copy_of_interleave(
     dataset: InterleaveIterDataset[Any], measurement: Measurement, meter: Meter
 ) -> Any:
-    """A copy whose datasets are measured; those of one shape have common meters."""
+    """Return a copy whose datasets are measured; equal shapes share meters."""
     if isinstance(dataset.datasets, MapDataset):
-        return dataset  # They are made when they are needed.
+        return dataset  # The datasets are made when they are needed.
     firsts: dict[Any, int] = {}
     copies = []
     for part in dataset.datasets:
@@ -87,7 +87,7 @@ def _copy_of_interleave(
 
 
 def _shape(dataset: Any) -> Any:
-    """What two datasets have in common that are made of the same nodes."""
+    """Return a value that is equal for datasets that are made of the same nodes."""
     parents = parents_of(dataset)
     if isinstance(dataset, InterleaveIterDataset):
         return (type(dataset), id(dataset))

@@ -1,4 +1,4 @@
-"""Finds out which stage limits, from what was measured, and what would help."""
+"""Finds the stage that limits a pipeline, and changes that may help."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from gristmill._base.quantities import bytes_text
 from gristmill._base.report import SENDING, Advice, Change, Limit, Report, Stage
 
-# A consumer that waits less than this part of the time is the one that limits.
+# If the consumer waits for a smaller part of the time, the consumer limits.
 KEPT_UP = 0.1
-# No stage stands out where the second one has at least so much of what the first one
-# has; less is enough where the first one has not half of all.
+# No stage stands out if the second one has at least this part of the time of the first
+# one.  NEAR counts if the first one has less than half of the whole time.
 CLOSE = 0.65
 NEAR = 0.4
-# A change that gives less is not worth it.
+# A change that gains less is not worth it.
 WORTH = 1.1
-# To move an output from a worker: a call, and its bytes once.
+# The time to move an output from a worker: a call, and one copy of its bytes.
 CALL_S = 50e-6
 BYTES_PER_S = 4e9
 MANY_THREADS = 32
@@ -27,7 +27,7 @@ NO_CHANGE = Advice("The consumer limits: nothing to gain from faster data.", 1.0
 
 
 def diagnose(report: Report) -> Report:
-    """Add to what was measured of a run what it means."""
+    """Add the limit, the stage that limits and possible changes to a report."""
     stages = tuple(sorted(report.stages, key=lambda stage: -stage.share))
     report = dataclasses.replace(report, stages=stages)
     limit, stage = _limit(report)
@@ -42,7 +42,7 @@ def diagnose(report: Report) -> Report:
 
 
 def advised(report: Report, found: Sequence[tuple[Change, float]]) -> Report:
-    """Add what changes gave that were tried, as how many times as many outputs."""
+    """Add the gains of changes that were tried; a gain of 2 is twice the outputs."""
     tried = {(change.workers, change.threads) for change, _ in found}
     left = tuple(c for c in report.untried if (c.workers, c.threads) not in tried)
     report = dataclasses.replace(report, untried=left)
@@ -66,18 +66,18 @@ def advised(report: Report, found: Sequence[tuple[Change, float]]) -> Report:
 
 
 def predicted_gain(report: Report, workers: int) -> float:
-    """How many times as many outputs a second so many workers should give."""
+    """Return how many times as many outputs a second `workers` should give."""
     waited, consumer = _each(report)
     work = _working_s(report) if report.workers else max(waited, _alone_s(report))
-    # Workers share the processors, and wait side by side.
+    # Workers share the processors, and wait at the same time.
     part = max(1 / workers, _computing(report) / _cores())
     return (waited + consumer) / max(work * part, _rest(report))
 
 
 def ready_gain(report: Report) -> float | None:
-    """As `predicted_gain`, if outputs were ready; None where nothing would be left.
+    """Return the predicted gain if all outputs were ready, or None if it is unbounded.
 
-    At least 1: what came from a buffer may have come faster than that.
+    The gain is at least 1, since outputs from a buffer may have come faster.
     """
     waited, consumer = _each(report)
     rest = _rest(report) if report.workers else consumer
@@ -87,37 +87,37 @@ def ready_gain(report: Report) -> float | None:
 
 
 def _alone_s(report: Report) -> float:
-    """What one thread would take for an output that several now read side by side."""
+    """Return the time that one thread takes for an output that several may read now."""
     return sum(stage.seconds for stage in report.stages if stage.kind != "prefetch")
 
 
 def _computing(report: Report) -> float:
-    """The part of the stages' time in which they compute rather than wait."""
+    """Return the part of the stages' time in which they compute, not wait."""
     taken = sum(stage.seconds for stage in report.stages)
     computed = sum(stage.seconds * stage.cpu_share for stage in report.stages)
     return computed / taken if taken else 1.0
 
 
 def _rest(report: Report) -> float:
-    """What is left of an output that workers compute: using it, and moving it."""
+    """Return the time to move and use an output of workers, in s."""
     _, consumer = _each(report)
     return consumer + CALL_S + _bytes_each(report) / BYTES_PER_S
 
 
 def _each(report: Report) -> tuple[float, float]:
-    """How long an output is waited for, and how long its consumer is away, in s."""
+    """Return the time that the consumer waits for an output and uses it, in s."""
     whole = report.seconds / report.outputs
     return whole * report.waited, whole * (1 - report.waited)
 
 
 def _working_s(report: Report) -> float:
-    """What computing an output takes of the workers' time, all added up."""
+    """Return the sum of the workers' time for an output, in s."""
     busy = sum(worker.busy for worker in report.workers)
     return busy * report.seconds / report.outputs
 
 
 def _moving_s(report: Report) -> float:
-    """What moving an output takes of the workers' common time, and of ours."""
+    """Return the time to move an output: all workers' at once, plus this process's."""
     sending = sum(worker.sending_s for worker in report.workers)
     receiving = sum(
         stage.seconds * stage.cpu_share
@@ -128,7 +128,7 @@ def _moving_s(report: Report) -> float:
 
 
 def _limit(report: Report) -> tuple[Limit, Stage | None]:
-    """What limits, and the stage that does."""
+    """Return the limit, and the stage that limits."""
     if not report.outputs:
         return "unknown", None
     if report.waited < KEPT_UP:
@@ -152,7 +152,7 @@ def _limit(report: Report) -> tuple[Limit, Stage | None]:
 
 
 def _changes(report: Report, limit: Limit, stage: Stage | None) -> list[Change]:
-    """Return what may help, the best by prediction first."""
+    """Return changes that may help, the one with the best prediction first."""
     if limit in ("unknown", "consumer"):
         return []
     if limit == "transport":
@@ -168,7 +168,7 @@ def _changes(report: Report, limit: Limit, stage: Stage | None) -> list[Change]:
 
 
 def _more_workers(report: Report, stage: Stage | None) -> list[Change]:
-    """Return the fewest workers of which nearly the most is predicted, if more."""
+    """Return the fewest workers with nearly the best prediction, if more than now."""
     have = len(report.workers)
     counts = range(1, _useful_workers(report, stage) + 1)
     gains = [predicted_gain(report, count) for count in counts]
@@ -185,9 +185,9 @@ def workers_text(count: int, have: int) -> str:
 
 
 def _useful_workers(report: Report, stage: Stage | None) -> int:
-    """How many workers have something to do: more than cores where stages wait.
+    """Return how many workers have something to do: more than cores if stages wait.
 
-    Threads wait at less cost, where there may be some.
+    If the stage can have threads, these wait at less cost.
     """
     if stage is not None and stage.threads is not None:
         return _cores()
@@ -196,9 +196,9 @@ def _useful_workers(report: Report, stage: Stage | None) -> int:
 
 
 def _more_threads(report: Report, stage: Stage | None) -> list[Change]:
-    """Return threads for a stage that waits, rather than computes, if it can have any.
+    """Return more threads for a stage that waits, if it can have threads.
 
-    It may wait for threads of its own that compute, or for a disk that gives no more.
+    It may wait for threads of its own that compute, or for a disk at its limit.
     """
     if stage is None or stage.threads is None or stage.cpu_share > MOSTLY:
         return []
@@ -213,7 +213,7 @@ def _more_threads(report: Report, stage: Stage | None) -> list[Change]:
 
 
 def _threads_wait(stage: Stage | None) -> bool:
-    """Whether threads wait side by side for a stage, as workers would."""
+    """Return whether threads wait for a stage at the same time, as workers would."""
     return stage is not None and bool(stage.threads) and stage.cpu_share <= MOSTLY
 
 
@@ -239,7 +239,7 @@ def _bytes_each(report: Report) -> float:
 
 
 def _cores() -> int:
-    """Processor cores that this process may use."""
+    """Return the number of processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

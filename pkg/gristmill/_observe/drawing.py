@@ -1,6 +1,6 @@
-"""Draws a chain with what its elements look like: as text, and as a picture.
+"""Draws a chain and the specs of its elements, as text and as a picture.
 
-The picture is SVG, made by hand: nothing needs to be installed.
+The picture is SVG, so nothing needs to be installed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNSEEN = "(no element yet)"
 # Two box-drawing lines that look like slashes: the head of an arrow.
 HEAD = "\u2572\u2571"
 
-CHARACTER = 7.3  # Width of one of the 12-pixel monospaced font.
+CHARACTER = 7.3  # Width of a character of the 12-pixel monospaced font.
 LINE = 16.0
 PADDING = 10.0
 GAP = 28.0
@@ -33,7 +33,7 @@ WRAP = 44
 COLUMN = WRAP * CHARACTER + 2 * PADDING + GAP
 MOST_LINES = 14
 ARROW = 22.0
-STEM = 14.0  # From the left of a box to the line that leaves it.
+STEM = 14.0  # From the left of a box to its arrow.
 
 COLORS = {
     "read": "#d6e9f8",
@@ -47,7 +47,7 @@ COLORS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Box:
-    """A node of a drawing; its elements look as `spec` says, in one or more lines."""
+    """A node of a drawing; `spec` describes its elements in one or more lines."""
 
     name: str
     kind: str
@@ -56,7 +56,7 @@ class Box:
 
 
 def draw(measurement: Measurement, folder: str | None) -> None:
-    """Log the drawing of a chain; write it to a folder, where there is one.
+    """Log the drawing of a chain, and write it to the folder if there is one.
 
     Raises:
         OSError: The folder cannot be written to.
@@ -69,9 +69,9 @@ def draw(measurement: Measurement, folder: str | None) -> None:
 
 
 def boxes(measurement: Measurement, number: int) -> Box:
-    """The drawing of a node and all that it is made of.
+    """Return the drawing of a node and of all nodes above it.
 
-    Elements look as was seen, else as the node says of itself, else as nothing yet.
+    The spec is that of an element that was measured, or the one that the node promises.
     """
     meter = measurement.meters[number]
     parents = tuple(boxes(measurement, parent) for parent in meter.inputs)
@@ -83,9 +83,9 @@ def boxes(measurement: Measurement, number: int) -> Box:
 
 
 def figure_of(dataset: Any) -> str | None:
-    """The picture of a chain as HTML for a notebook; None where it has too many nodes.
+    """Return a chain's picture as HTML for a notebook, or None if it is too long.
 
-    Nothing is iterated over: elements look as the nodes say.
+    Nothing is iterated over; the specs are those that the nodes promise.
     """
     if is_long(dataset):
         return None
@@ -94,23 +94,23 @@ def figure_of(dataset: Any) -> str | None:
 
 
 def _box_before(dataset: Any) -> Box:
-    """The drawing of a node that has given no element."""
+    """Return the drawing of a node that has no elements yet."""
     parents = tuple(_box_before(parent) for parent in parents_of(dataset))
     return Box(repr(dataset), kind_of(dataset), _said_spec(dataset), parents)
 
 
 def _said_spec(dataset: Any) -> str:
-    """What a node says of its elements; empty where it cannot tell."""
+    """Return the spec that a node promises, or "" if it has none."""
     try:
         return pprint.pformat(get_element_spec(dataset))
-    except Exception:  # A user's node may raise anything; the drawing goes on.
+    except Exception:  # A user's node may raise anything.
         return ""
 
 
 def as_text(box: Box) -> str:
-    """The drawing as text, sources first, in Grain's form.
+    """Return the drawing as text, sources first, in Grain's format.
 
-    A node of several parents comes after all of them, each one indented by a bar.
+    A node with several parents comes after all of them; a bar indents each parent.
     """
     if not box.parents:
         return _edge(box.name, "", box.spec)
@@ -129,7 +129,7 @@ def _edge(above: str, name: str, below: str) -> str:
 
 
 def _write(box: Box, folder: str) -> str:
-    """Write the picture and a page with it, each chain its own; returns the paths."""
+    """Write the picture, and a page with it, to new files; return their paths."""
     os.makedirs(folder, exist_ok=True)
     svg = as_svg(box)
     name = re.split(r"\W", box.name)[0] or "dataset"
@@ -147,7 +147,7 @@ def _write(box: Box, folder: str) -> str:
 
 
 def as_svg(node: Box) -> str:
-    """The picture of a chain: sources at the top, the last node at the bottom."""
+    """Return the picture of a chain: sources at the top, the last node below."""
     parts: list[str] = []
     bottom, columns = _draw(node, 0, parts)
     width = columns * COLUMN + 2 * PADDING
@@ -162,7 +162,7 @@ def as_svg(node: Box) -> str:
 
 
 def as_html(node: Box, svg: str) -> str:
-    """A page with the picture, its colors' meaning, and each node's full text."""
+    """Return a page with the picture, a legend, and each node's full text."""
     legend = "".join(
         f'<span style="background:{color};padding:2px 8px;margin-right:6px">'
         f"{kind}</span>"
@@ -217,7 +217,7 @@ def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
 
 
 def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:
-    """Draw a node alone; returns where its box ends."""
+    """Draw a node without its parents; return the y of its lower edge."""
     lines = _wrapped(node.name, WRAP)
     width = max(map(len, lines)) * CHARACTER + 2 * PADDING
     height = len(lines) * LINE + PADDING
@@ -232,7 +232,7 @@ def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:
 
 
 def _draw_edge(node: Box, x: float, y: float, parts: list[str]) -> float:
-    """Draw the arrow below a box and what its elements look like; returns its end."""
+    """Draw the arrow below a box and the spec next to it; return the y of its end."""
     lines = [part for line in node.spec.split("\n") for part in _wrapped(line, WRAP)]
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 1], "..."]
@@ -259,7 +259,7 @@ def _texts(lines: list[str], x: float, y: float) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters; at least one."""
+    """Return one or more lines of at most `width` characters."""
     return textwrap.wrap(printable(text, "\n"), width, drop_whitespace=False) or [""]
 
 

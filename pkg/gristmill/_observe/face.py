@@ -1,4 +1,4 @@
-"""What datasets ask for; see `gristmill._dataset.model.observer`."""
+"""The functions that datasets call; see `gristmill._dataset.model.observer`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from gristmill.config import config
 
 
 def open_chain(dataset: Any, make: Callable[[Any], Any], counts: bool) -> Any:
-    """Return an iterator over a chain, looked at as much as settings ask for.
+    """Return an iterator over a chain, which is observed as the settings say.
 
     Args:
-        dataset: Its last node.
+        dataset: The chain's last node.
         make: The node's own ``__iter__``.
         counts: Whether it is the user's chain, and not a part of another one.
     """
@@ -40,7 +40,7 @@ def open_chain(dataset: Any, make: Callable[[Any], Any], counts: bool) -> Any:
         iterator = opened(dataset, make)
         if not isinstance(iterator, DatasetIterator) or iterator._watch is not None:
             return iterator
-        if counts:  # First, because `watch` changes the class for a while.
+        if counts:  # First, because `watch` may change the class for a while.
             refuse_unsaved(iterator, dataset)
         watch(iterator, dataset)
     if counts and (passes := passes_of(dataset)) is not None:

@@ -1,8 +1,8 @@
-"""Finds out whether workers on a cluster limit, or the way to them, and what helps.
+"""Finds out whether workers on a cluster or the network limits, and what may help.
 
-What they say of themselves decides: workers that compute nearly all the time limit, and
-more of them help; ones that have time to spare while the consumer waits are waiting for
-calls, or for what they made to be moved.
+Workers report their times.  If they compute nearly all the time, they limit, and more
+of them help.  If they are idle while the consumer waits, they wait for calls, or for
+the network to move their outputs.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ NOT_TOLD_APART = (
     " datasets does, with"
     " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING)."
 )
-# Workers that compute such a part of the time are the ones that limit.
+# Workers limit if they compute for this part of the time or more.
 BUSY = 0.7
-# How busy those should be that there need to be.
+# The part of the time for which workers that are needed should compute.
 WELL_BUSY = 0.8
-# Calls of a worker that tell what it does.
+# Fewer calls of a worker are too few to judge by.
 ENOUGH_CALLS = 4
-# So many times as many workers are as far as can be told from what was measured.
+# Predictions end at this multiple of the number of workers.
 FORESEEN = 4
-# What this process has to do for a call, beside the work.
+# The time of this process for a call, in addition to the work.
 CALL_S = 1e-3
-# A call that brings less takes long because it is one.
+# For a smaller call, the call itself takes most of the time.
 LARGE_CALL_BYTES = 1 << 20
-# What is certain, and what may help.
+# Advice that is certain, and a change that may help.
 _Found: TypeAlias = tuple[Advice | None, Change | None]
 
 
 def usage_of(iterator: Any) -> Usage | None:
-    """What workers on a cluster do for an iterator; None where it has none."""
+    """Return the usage of an iterator's workers on a cluster, or None without any."""
     return next(_usages(iterator), None)
 
 
@@ -55,11 +55,11 @@ def _usages(iterator: Any) -> Iterator[Usage]:
 
 
 def with_usage(report: Report, usage: Usage) -> Report:
-    """Say what workers on a cluster have to do with the time that was measured.
+    """Add the workers on a cluster to a report, and find out whether they limit.
 
     Args:
-        report: What is known without them; stages are kept, if it has any.
-        usage: Theirs.
+        report: The report without them; stages are kept, if it has any.
+        usage: The usage of the workers.
     """
     each = _Each.of(report, usage)
     if not any(stage.kind == "transport" for stage in report.stages):
@@ -90,7 +90,7 @@ def with_usage(report: Report, usage: Usage) -> Report:
 
 @dataclasses.dataclass(frozen=True)
 class _Each:
-    """What an output takes, in s of all that have to do with it, and what it brings."""
+    """The times for an output, in s, its calls, and its size."""
 
     whole: float
     consumer: float
@@ -107,8 +107,8 @@ class _Each:
         workers = usage.workers
         made = max(sum(one.outputs for one in workers), 1)
         outputs = max(report.outputs, 1)
-        # Nodes behind the workers may make one output of several of theirs; the report
-        # leaves out the first one.
+        # Nodes after the workers may make one output of several; the report leaves the
+        # first output out.
         scale = max(usage.received / (report.outputs + 1), 1.0)
         whole = report.seconds / outputs
         alive = sum(one.alive_s for one in workers)
@@ -158,8 +158,8 @@ def _of_consumer(each: _Each, have: int) -> Advice:
 
 
 def _of_computing(each: _Each, have: int) -> _Found:
-    """The fewest actors of which nearly the most is predicted, of those near enough."""
-    # Answers may come one after the other, if the network is what they share.
+    """Return the fewest actors with nearly the best prediction."""
+    # Answers may come one after the other, if they share the network.
     least = each.consumer + each.moving + each.receiving + each.calls * CALL_S
     counts = range(have, FORESEEN * have + 1)
     gains = [each.whole / max(each.computing / n, least) for n in counts]
@@ -179,7 +179,7 @@ def _of_computing(each: _Each, have: int) -> _Found:
 
 
 def _of_moving(each: _Each, have: int) -> _Found:
-    """Fewer calls, or fewer bytes."""
+    """Return advice for fewer calls, or for fewer bytes."""
     idle = (
         f"Actors compute {each.busy:.0%} of the time and wait for the rest, so more of"
         " them would not help:"

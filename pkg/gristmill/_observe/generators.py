@@ -1,4 +1,4 @@
-"""Puts back where the process's global generators draw from."""
+"""Restores the state of the process's global random generators."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 
 @contextlib.contextmanager
 def put_back() -> Iterator[None]:
-    """Have Python's, NumPy's and, if it is imported, torch's draw on as from before.
+    """Restore the state of Python's, NumPy's and an imported torch's generators.
 
-    What draws from them in between leaves no trace, whether it fails or not.
+    They are restored when the context ends, also if it raises.
     """
     torch: Any = sys.modules.get("torch")
     drawn = random.getstate()

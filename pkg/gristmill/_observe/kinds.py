@@ -1,4 +1,4 @@
-"""What measuring asks a node of a chain."""
+"""Returns the facts about a node that measuring needs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ MOST_NODES = 100
 
 
 def kind_of(dataset: Any) -> Kind:
-    """What a node does; see `Kind`."""
+    """Return the kind of a node; see `Kind`."""
     kind: Kind | None = dataset._KIND
     return kind or ("transform" if dataset._parents else "read")
 
 
 def parents_of(dataset: Any) -> tuple[Any, ...]:
-    """What a node is made of; of one that has workers, what these compute."""
+    """Return a node's parents; for a node with workers, the chain in the workers."""
     if dataset._KIND == "transport":
         return (dataset.in_workers,)
     return tuple(dataset._parents)
 
 
 def is_long(dataset: Any) -> bool:
-    """Whether a chain has too many nodes to show or measure each."""
+    """Return whether a chain has too many nodes to show or measure each."""
     beyond = itertools.islice(chain_of(dataset), MOST_NODES, None)
     return next(beyond, None) is not None
 

@@ -1,4 +1,4 @@
-"""Nodes that measure the nodes they stand behind; `copying.py` puts them there."""
+"""Nodes that measure the node before them; `copying.py` adds them to a chain."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from gristmill._dataset.model.node import ParentSpec
 from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwatch
 
 T = TypeVar("T")
-# How often a worker sends what it has measured.
+# The time between two snapshots that a worker sends.
 SEND_EVERY_NS = 50_000_000
-# The size of an element of one call of 16 is taken.
+# One call of 16 takes the size of an element.
 _SIZED_MASK = 15
 # The number of calls that `costs` times for a median.
 _TRIALS = 101
 
 
 class _Measured(ParentSpec):
-    """The elements of a node, which is measured."""
+    """A node with the elements of the node that it measures."""
 
     _AS_THEY_ARE = True
 
@@ -42,7 +42,7 @@ class _Measured(ParentSpec):
 
 
 class MeasuredMapDataset(_Measured, BlockMapDataset[T]):
-    """As `_Measured`, of what is read by index."""
+    """Measures a dataset that is read by index."""
 
     def __len__(self) -> int:
         return len(self._parent)
@@ -66,7 +66,7 @@ class MeasuredMapDataset(_Measured, BlockMapDataset[T]):
 
 
 class MeasuredIterDataset(_Measured, IterDataset[T]):
-    """As `_Measured`, of what is iterated over."""
+    """Measures a dataset that is iterated over."""
 
     _IS_INNER = True
 
@@ -78,10 +78,7 @@ class MeasuredIterDataset(_Measured, IterDataset[T]):
 
 
 class PassingIterator(ForwardingIterator[T]):
-    """Iterates over another iterator's elements; its state is that one's.
-
-    Attributes that it has not are the other one's.
-    """
+    """Iterates over its parent's elements, with the parent's state and attributes."""
 
     def __str__(self) -> str:
         return str(self._parent)
@@ -93,7 +90,7 @@ class PassingIterator(ForwardingIterator[T]):
 
 
 class MeasuredDatasetIterator(PassingIterator[T]):
-    """Iterates over a node's elements and measures how long they take."""
+    """Iterates over a node's elements and measures their times."""
 
     def __init__(
         self, inner: DatasetIterator[T], measurement: Measurement, meter: Meter
@@ -102,7 +99,7 @@ class MeasuredDatasetIterator(PassingIterator[T]):
         self._inner = inner
         self.measurement = measurement
         self._meter = meter
-        # Whether the next call starts workers, which is left out.
+        # Whether the next call starts workers; then its time does not count.
         self._starts = meter.kind == "transport"
 
     def __next__(self) -> T:
@@ -125,7 +122,7 @@ class MeasuredDatasetIterator(PassingIterator[T]):
 
 @functools.cache
 def costs() -> Costs:
-    """Return what measuring adds; the first call takes 2 ms to find out."""
+    """Return the time that measuring adds; the first call measures it in 2 ms."""
     measurement = Measurement(Costs())
     node, parent = (measurement.meter_of(None, "transform") for _ in range(2))
     inner: Any = MeasuredDatasetIterator(_Nothing(), measurement, parent)
@@ -148,7 +145,7 @@ def costs() -> Costs:
 
 
 class _Nothing(DatasetIterator[int]):
-    """Gives zeros, at once."""
+    """Returns zeros."""
 
     def __next__(self) -> int:
         return 0
@@ -161,7 +158,7 @@ class _Nothing(DatasetIterator[int]):
 
 
 class PassingIterDataset(IterDataset[T]):
-    """What an iterator of a kind of `PassingIterator` makes of elements."""
+    """The parent's elements, as an iterator of class `kind` passes them on."""
 
     def __init__(
         self,
@@ -181,9 +178,9 @@ class PassingIterDataset(IterDataset[T]):
 
 
 class SendingIterator(PassingIterator[Any]):
-    """In a worker: iterates over elements, with what was measured up to each.
+    """Runs in a worker: adds a snapshot of the measurement to each element.
 
-    An element becomes ``(element, snapshot)``; the snapshot is mostly empty.
+    An element becomes ``(element, snapshot)``; most snapshots are empty.
     """
 
     def __init__(self, parent: DatasetIterator[Any], measurement: Measurement) -> None:
@@ -213,7 +210,7 @@ class SendingIterator(PassingIterator[Any]):
 
 
 class ReceivingIterator(PassingIterator[T]):
-    """Behind workers: iterates over the elements that `SendingIterator` was given."""
+    """Takes snapshots from the elements of a `SendingIterator`."""
 
     def __init__(self, parent: DatasetIterator[Any], measurement: Measurement) -> None:
         super().__init__(parent)

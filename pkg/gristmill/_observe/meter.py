@@ -1,4 +1,4 @@
-"""What is measured of the nodes of one chain, in all threads and worker processes."""
+"""Times and counts of the nodes of one chain, in all threads and worker processes."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from gristmill._base.sizes import size_of
 from gristmill._dataset.model.names import line_of
 from gristmill._engine.stage_times import sleeps
 
-# A call after one that took less is taken to compute all the time, not to wait: asking
-# the system about it would take longer than the call.
+# After a call that took less, the next one counts as computing, not waiting, because
+# a read of the processor time would take longer than the call.
 ASK_CPU_NS = 20_000
-# What these do may take long all of a sudden.
+# Calls of nodes of these kinds may suddenly take long.
 WAITING = ("read", "prefetch", "transport")
-# Tells processes of one number apart, as those of several machines may be: whoever
-# imports this has another, and forks of those have other numbers.
+# Distinguishes processes of several machines that have the same number.  Each import
+# draws another value; forks share the value but have other numbers.
 IMPORTED = os.urandom(8)
 
 
 @dataclasses.dataclass(slots=True)
 class Numbers:
-    """What is counted of one node; its own time is that without its parents'.
+    """The counts and times of one node; its own time excludes that of its parents.
 
     Attributes:
-        elements: How many it made.
-        calls: How many calls made them.
-        direct_ns: Its own time in these, while the consumer of the chain waited.
-        background_ns: As well, in other threads and processes.
+        elements: The number of elements that the node made.
+        calls: The number of calls that made them.
+        direct_ns: Its own time while the consumer of the chain waited.
+        background_ns: Its own time in other threads and processes.
         cpu_ns: Its own processor time, in all threads.
-        direct_cpu_ns: As well, while the consumer of the chain waited.
-        least_ns: Its own time for an element, at least; most_ns: at most.
-        sized: Elements of which the size was taken; bytes: their size.
-        begun: Calls with which work of a thread or a worker process began.
+        direct_cpu_ns: Its own processor time while the consumer of the chain waited.
+        least_ns: Its least own time for an element; most_ns: the most.
+        sized: The number of elements whose size was taken; bytes: their size.
+        begun: The number of calls that began work of a thread or a worker process.
     """
 
     elements: int = 0
@@ -53,7 +53,7 @@ class Numbers:
     begun: int = 0
 
     def add_call(self, own_ns: int, cpu_ns: int, elements: int, direct: bool) -> None:
-        """Count a call."""
+        """Add a call."""
         self.calls += 1
         self.cpu_ns += cpu_ns
         if direct:
@@ -67,7 +67,7 @@ class Numbers:
             self.elements += elements
 
     def add_worker(self, sent: Numbers) -> None:
-        """Count what a worker measured: all of it is in the background."""
+        """Add the numbers of a worker, all of which are in the background."""
         if sent.elements:
             self._take_extent(sent.least_ns, sent.most_ns)
         self.background_ns += sent.direct_ns + sent.background_ns
@@ -80,25 +80,25 @@ class Numbers:
 
     @property
     def direct(self) -> int:
-        """Its own time, in ns, while the consumer waited."""
+        """The node's own time while the consumer waited, in ns."""
         return max(self.direct_ns, 0)
 
     @property
     def background(self) -> int:
-        """Its own time, in ns, in other threads and processes."""
+        """The node's own time in other threads and processes, in ns."""
         return max(self.background_ns, 0)
 
     @property
     def total_ns(self) -> int:
-        """Its own time, in ns, in all threads and processes."""
+        """The node's own time in all threads and processes, in ns."""
         return self.direct + self.background
 
     @property
     def computes(self) -> float:
-        """The part of its time in which it computed rather than waited.
+        """The part of its own time in which the node computed, not waited.
 
-        In other threads it waits for their turn, too, so that what it did while the
-        consumer waited counts, if there is such.
+        Other threads also wait for their turn, so the time while the consumer waited
+        counts, if there is any.
         """
         whole, cpu = self.direct_ns, self.direct_cpu_ns
         if whole <= 0:
@@ -107,22 +107,22 @@ class Numbers:
 
     @property
     def bytes_each(self) -> float:
-        """Bytes of an element, on the average."""
+        """The mean size of an element, in bytes."""
         return self.bytes / self.sized if self.sized else 0.0
 
 
 @dataclasses.dataclass(slots=True)
 class Meter:
-    """What is known of one node.
+    """The measurement of one node.
 
     Attributes:
-        number: The node's, counted from the last node of the chain, 0, depth first.
-        inputs: Numbers of its parents.
-        spec: What its first element looks like, None before that.
-        asks_cpu: Whether the system is asked about its next call.
-        wait_ratio: In totals, its part of the time that the consumer waited, from 0 to
-            1; None for a node that waits for others, whose part is given to those.
-        held_bytes: In totals, what it holds ready.
+        number: The node's number, depth first; the last node of the chain is 0.
+        inputs: The numbers of its parents.
+        spec: The spec of its first element, or None before that.
+        asks_cpu: Whether the processor time of its next call is read.
+        wait_ratio: In totals, the part of the time that the consumer waited for it,
+            from 0 to 1; None if it waits for others, which get its part.
+        held_bytes: In totals, the size of the elements that it holds ready.
     """
 
     number: int
@@ -141,9 +141,12 @@ class Meter:
 
 
 class _Here(threading.local):
-    """What this thread is at: the node that was asked first, of those at work.
+    """The state of this thread.
 
-    What nodes further up took of the call in work is nested.
+    Attributes:
+        root: The node whose call is the outermost one.
+        nested_ns: The time of other nodes within the current call.
+        nested_cpu_ns: The processor time of other nodes within the current call.
     """
 
     root: Meter | None = None
@@ -153,15 +156,15 @@ class _Here(threading.local):
 
 @dataclasses.dataclass(slots=True)
 class WorkerNumbers:
-    """What one worker process measured.
+    """The measurement of one worker process.
 
     Attributes:
         imported: See `IMPORTED`.
-        began_ns: When its first element was asked for, by its clock.
-        alive_ns: How long ago that was.
-        elements: Elements that it gave out.
-        working_ns: Time in which it computed them.
-        sending_ns: Processor time that it took to send them.
+        began_ns: The time of the first call for an element, by its clock.
+        alive_ns: The time since then.
+        elements: The number of elements that it returned.
+        working_ns: The time in which it computed them.
+        sending_ns: The processor time in which it sent them.
     """
 
     pid: int
@@ -176,13 +179,12 @@ class WorkerNumbers:
 
 
 class Costs(NamedTuple):
-    """What measuring adds to the times that are measured, in ns.
+    """The time that measuring adds to a node's own time, in ns.
 
     Attributes:
-        call: To a node's own time, for each call to it.
-        of_parent: To a node's own time, for each call that it makes to a parent.
-        asking: To a node's own time, for each such call whose processor time is asked
-            for as well.
+        call: For each call of the node.
+        of_parent: For each call of a parent that the node makes.
+        asking: For each such call whose processor time is read, in addition.
     """
 
     call: int = 0
@@ -195,13 +197,13 @@ class Measurement:
 
     Attributes:
         meters: One for each node, in the order of their numbers.
-        datasets: The nodes; none in a worker.
+        datasets: The nodes; empty in a worker.
         next_number: The number of the next node's meter.
-        updated_ns: When an element was last given out, by `time.perf_counter_ns`.
-        others_ns: Time in which other programs had the processor while the consumer
-            waited, as far as the system can tell.
-        own: What this process has measured, as a worker.
-        workers: What worker processes said last, by process.
+        updated_ns: The time of the last element, by `time.perf_counter_ns`.
+        others_ns: The time in which other programs had the processor while the consumer
+            waited, as far as the kernel counts it.
+        own: The measurement of this process, if it is a worker.
+        workers: The last snapshots of worker processes, by process.
     """
 
     def __init__(self, costs: Costs, meters: list[Meter] | None = None) -> None:
@@ -220,7 +222,7 @@ class Measurement:
         return Measurement, (self.costs, self.meters)
 
     def meter_of(self, dataset: Any, kind: str) -> Meter:
-        """The meter with the next number, a new one where there is none, for a node."""
+        """Return the meter with the next number, which is made if there is none."""
         number = self.next_number
         self.next_number += 1
         if number == len(self.meters):
@@ -230,7 +232,7 @@ class Measurement:
         return self.meters[number]
 
     def start(self, meter: Meter) -> tuple[Any, ...]:
-        """Begin a call to a node, in this thread; pass the result to `stop`."""
+        """Begin a call of a node in this thread; pass the result to `stop`."""
         here = self.here
         outer = (here.root, here.nested_ns, here.nested_cpu_ns)
         if here.root is None:
@@ -240,7 +242,7 @@ class Measurement:
         return outer, cpu, time.perf_counter_ns()
 
     def stop(self, meter: Meter, started: tuple[Any, ...], elements: int) -> None:
-        """End a call that `start` began and that made this many elements."""
+        """End a call that `start` began and that made `elements` elements."""
         now = time.perf_counter_ns()
         (root, nested_ns, nested_cpu_ns), cpu, began = started
         took = now - began
@@ -250,14 +252,14 @@ class Measurement:
         if cpu is not None:
             cpu_took = min(time.thread_time_ns() - cpu[0], took)
             if sleeps() == cpu[1]:
-                # It never waited: the rest of the time other programs were at work.
+                # It never waited, so other programs ran for the rest of the time.
                 others_ns, took = took - cpu_took, cpu_took
         here = self.here
         assert here.root is not None
         own = took - here.nested_ns - self.costs.call
         own_cpu = cpu_took - here.nested_cpu_ns - self.costs.call
         with self._lock:
-            # The consumer asks the last node of the chain.
+            # The consumer calls the last node of the chain.
             direct = here.root.number == 0
             meter.numbers.add_call(own, own_cpu, elements, direct)
             if root is None:
@@ -270,7 +272,7 @@ class Measurement:
         here.nested_cpu_ns = nested_cpu_ns + cpu_took + added
 
     def look_at(self, meter: Meter, element: Any) -> None:
-        """Take the looks and the size of an element into account."""
+        """Add the spec and the size of an element."""
         if element is None:
             return
         began = time.perf_counter_ns()
@@ -280,13 +282,13 @@ class Measurement:
             meter.numbers.bytes += size
         if meter.spec is None:
             meter.spec = batching.spec_like(element, batching.tree_rules())
-        # To the node that asked for the element this is not its own time.
+        # This does not count as time of the node that called for the element.
         took = time.perf_counter_ns() - began
         self.here.nested_ns += took
         self.here.nested_cpu_ns += took
 
     def snapshot(self) -> bytes:
-        """All numbers, to be sent to another process."""
+        """Return all numbers as bytes to send to another process."""
         self.own.pid = os.getpid()
         self.own.alive_ns = time.perf_counter_ns() - self.own.began_ns
         self.own.numbers = [meter.numbers for meter in self.meters]
@@ -294,18 +296,18 @@ class Measurement:
         return pickle.dumps(self.own, 5)
 
     def receive(self, snapshot: bytes) -> None:
-        """Take what `snapshot` returned in a worker; only its last one counts."""
+        """Keep a snapshot of a worker in place of its last one."""
         said: WorkerNumbers = pickle.loads(snapshot)
         process = said.imported, said.pid
         if process == (IMPORTED, os.getpid()):
-            return  # Streams that are computed here need no telling.
+            return  # This process has computed the stream.
         self.workers[process] = said
         for meter, spec in zip(self.meters, said.specs, strict=True):
             if meter.spec is None:
                 meter.spec = spec
 
     def totals(self) -> list[Meter]:
-        """The meters, with what the workers measured in the background."""
+        """Return the meters with the numbers of the workers added."""
         merged = []
         for meter in self.meters:
             numbers = dataclasses.replace(meter.numbers)
@@ -316,7 +318,7 @@ class Measurement:
 
 
 class Stopwatch:
-    """Takes the time, less that of other programs, where the thread did not wait."""
+    """Takes the time, without that of other programs if the thread did not wait."""
 
     def __init__(self) -> None:
         self._sleeps = sleeps()
@@ -324,7 +326,7 @@ class Stopwatch:
         self._began_ns = time.perf_counter_ns()
 
     def read_ns(self) -> int:
-        """The time since it was made."""
+        """Return the time since the stopwatch was made."""
         took = time.perf_counter_ns() - self._began_ns
         cpu = time.thread_time_ns() - self._cpu_ns
         return took if sleeps() != self._sleeps else min(took, cpu)

@@ -1,4 +1,4 @@
-"""Says what stages take that this process, or workers of this machine, compute."""
+"""Adds stages that this process or workers of this machine compute to a report."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ NOT_YET = "Too few outputs were computed to tell what takes long."
 
 
 def usage_of(iterator: Any) -> NearUsage | None:
-    """What was measured behind an iterator; None where nothing was.
+    """Return the usage of an iterator's process or workers, or None without any.
 
-    Of a chain that is what its last node's workers do.
+    For a chain, it is the usage of the last node's workers.
     """
     run = getattr(iterator, "_run", iterator)
     usage = run.usage() if hasattr(run, "usage") else None
@@ -31,11 +31,8 @@ def usage_of(iterator: Any) -> NearUsage | None:
     return None if is_chain and not usage.workers else usage
 
 
-def with_usage(report: Report, usage: NearUsage, threads: int | None) -> Report:
-    """Add the stages and the workers of a loader to what is known of its outputs.
-
-    `threads` may read ahead in this process; None where there are none to ask for.
-    """
+def with_usage(report: Report, usage: NearUsage, iterator: Any) -> Report:
+    """Add the stages and the workers of an iterator to the report of its outputs."""
     workers = usage.workers
     sending = usage.stages.get(SEND, StageTime(0.0, 1.0)).seconds
     computing = sum(
@@ -54,13 +51,15 @@ def with_usage(report: Report, usage: NearUsage, threads: int | None) -> Report:
     if made:
         each = sum(worker.bytes for worker in workers) / made
         report = dataclasses.replace(report, bytes_per_s=report.outputs_per_s * each)
+    # The threads that may read ahead in this process, if there can be any.
+    threads = getattr(iterator, "_reading_threads", None)
     stages = tuple(_stages(usage, made or report.outputs, threads))
     notes = report.notes if stages else (*report.notes, NOT_YET)
     return dataclasses.replace(report, stages=stages, workers=tuple(loads), notes=notes)
 
 
 def _stages(usage: NearUsage, made: int, threads: int | None) -> Iterator[Stage]:
-    """Each with its part of the time; what workers do they do side by side."""
+    """Yield stages with their part of the time; workers run at the same time."""
     many = max(len(usage.workers), 1)
     parts = {
         name: time.seconds / (1 if name == RECEIVE else many)

@@ -1,4 +1,4 @@
-"""The iterator that a user gets of a chain that is measured."""
+"""The last iterator of a chain that is measured."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import time
 import weakref
 from typing import Any, TypeVar
 
-from gristmill import monitoring
 from gristmill._base import log
 from gristmill._dataset.nodes.unsaved import refuse_unsaved
 from gristmill._observe import drawing
+from gristmill._observe.chain_watch import ChainWatch
 from gristmill._observe.copying import measured
 from gristmill._observe.measured import PassingIterator
 from gristmill._observe.meter import Measurement
-from gristmill._observe.sampling import samplings_of
 from gristmill._observe.summary import execution_summary, summarize
-from gristmill._observe.watch import Watch
 
 T = TypeVar("T")
 LOG_EVERY_S = 60.0
@@ -27,9 +25,9 @@ class ObservedDatasetIterator(PassingIterator[T]):
     """Iterates over a chain that is measured.
 
     Args:
-        dataset: Its last node.
+        dataset: The chain's last node.
         logs: Whether to log the table of nodes every minute.
-        folder: Where a drawing goes: a folder, "" for the log alone, None for nowhere.
+        folder: The folder for a drawing; "" to log it only, None to draw nothing.
         refuses: Whether `get_state` raises TypeError if a part of the state is missing.
     """
 
@@ -49,9 +47,7 @@ class ObservedDatasetIterator(PassingIterator[T]):
         self._logs = logs
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
-        self._watch = Watch(
-            self, monitoring.record_next, dataset, samplings_of=samplings_of
-        )
+        self._watch = ChainWatch(self, dataset)
 
     def __next__(self) -> T:
         if self._logs:
@@ -69,14 +65,14 @@ class ObservedDatasetIterator(PassingIterator[T]):
         return element
 
     def close(self) -> None:
-        """End threads and workers, the one that logs included."""
+        """End all threads and workers, also the thread that logs."""
         if not getattr(self, "_closed", True):
             self._ended.set()
         super().close()
 
 
 def _log_now_and_then(measurement: Measurement, ended: threading.Event) -> None:
-    """Log the table where there is news, until the iterator ends or is left alone."""
+    """Log the table after changes, until the iterator ends or is not used."""
     logged_ns = 0
     while not ended.wait(LOG_EVERY_S):
         updated_ns = measurement.updated_ns

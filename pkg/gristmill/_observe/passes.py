@@ -10,14 +10,11 @@ from gristmill._base import log
 class Passes:
     """Counts the iterations over one loader or dataset.
 
-    An iterator that is asked for one element only does not count: somebody has looked
-    at the first batch.
-
-    Args:
-        text: What to log, once, when an iteration repeats an earlier one.
+    An iterator that returns one element only does not count, because programs look at
+    the first batch.
 
     Attributes:
-        text: See above.
+        text: The text to log, once, when an iteration repeats an earlier one.
     """
 
     def __init__(self, text: str) -> None:
@@ -36,19 +33,19 @@ class Passes:
         self._counted = True
 
     def renew(self) -> None:
-        """Forget the iterations until now: what comes next is not a repetition."""
+        """Forget the iterations until now, so that the next one is not a repetition."""
         self._counted = False
 
 
 class Opening:
-    """Looks at the first two calls of an iterator; see `Watch.opening`."""
+    """Counts an iteration at the second call of its iterator; see `Watch.opening`."""
 
     def __init__(self, passes: Passes) -> None:
         self._passes = passes
         self._begun = False
 
     def call(self, iterator: Any) -> None:
-        """Look at a call of ``next`` that begins."""
+        """Count a call of ``next`` that begins."""
         if self._begun:
             self._passes.count()
             iterator._watch.opening = None

@@ -1,6 +1,6 @@
-"""What the kernel tells of other processes: their loaders, time, memory, commands.
+"""Reads the loaders, times, memory and commands of other processes from the kernel.
 
-A process may end at any moment; what is asked of one that has is None, or nothing.
+A process may end at any moment; then functions return None, or an empty value.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import NamedTuple
 
 from gristmill._observe import shared_words
 
-# As the kernel shows the file that `core/memory/arena.cpp` makes.
+# The kernel's name of the file that `core/memory/arena.cpp` makes.
 _ARENA = "/memfd:gristmill (deleted)"
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Usage(NamedTuple):
-    """What a process has used.
+    """The processor time and the memory of a process.
 
     Attributes:
         state: The kernel's letter: R, S, D, T (stopped), Z (ended).
-        cpu_s: Time of processors, of all threads.
-        pss_bytes: Memory, of which what is shared counts by its part; where the kernel
-            does not tell, all that is resident.
+        cpu_s: The processor time of all threads.
+        pss_bytes: The proportional set size, or the resident set size if the kernel
+            does not show the former.
     """
 
     state: str
@@ -39,31 +39,31 @@ class Usage(NamedTuple):
 class Arena:
     """A file that may be a loader's shared memory.
 
-    It is opened for each look: a descriptor that is kept would keep its memory.
+    Each method opens it, because an open descriptor would keep the memory.
     """
 
     path: str
     inode: int
 
     def snapshot(self) -> shared_words.Snapshot | None:
-        """The loader now; None where it has gone.
+        """Return the loader's present state, or None if it has ended.
 
         Raises:
-            OtherLayout: It is of another version.
+            OtherLayout: The loader is of another version.
         """
         with contextlib.suppress(OSError), self._opened() as fd:
             return shared_words.snapshot(fd)
         return None
 
     def waits(self) -> bool:
-        """Whether the consumer waits now."""
+        """Return whether the consumer waits now."""
         with contextlib.suppress(OSError), self._opened() as fd:
             return shared_words.waits(fd)
         return False
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        # The number may be another file's by now.
+        # Another file may have the number by now.
         fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             if os.fstat(fd).st_ino != self.inode:
@@ -74,11 +74,11 @@ class Arena:
 
 
 def arenas(pid: int) -> list[Arena]:
-    """The files of a process that may be shared memory of loaders, oldest first.
+    """Return the files of a process that may be loaders' memory, oldest first.
 
     Raises:
-        FileNotFoundError: There is no such process.
-        PermissionError: It is another user's.
+        FileNotFoundError: The process does not exist.
+        PermissionError: The process is another user's.
     """
     folder = f"/proc/{pid}/fd"
     found: dict[int, str] = {}
@@ -91,12 +91,12 @@ def arenas(pid: int) -> list[Arena]:
 
 
 def all_pids() -> list[int]:
-    """All processes that are shown to this one."""
+    """Return the numbers of all processes that this one can see."""
     return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
 
 
 def usage(pid: int) -> Usage | None:
-    """What a process has used; None where it has ended."""
+    """Return the usage of a process, or None if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -110,7 +110,7 @@ def usage(pid: int) -> Usage | None:
 
 
 def command(pid: int) -> str:
-    """Its command in one line; empty where it has none any more."""
+    """Return the command of a process in one line, or "" if it has ended."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -121,7 +121,7 @@ def command(pid: int) -> str:
 
 
 def has_gristmill(pid: int) -> bool:
-    """Whether it has imported Gristmill."""
+    """Return whether a process has imported Gristmill."""
     try:
         return "/gristmill/_core." in Path(f"/proc/{pid}/maps").read_text()
     except OSError:
@@ -129,7 +129,7 @@ def has_gristmill(pid: int) -> bool:
 
 
 def sees_other_numbers(pid: int) -> bool:
-    """Whether it is in a container whose processes have numbers of their own."""
+    """Return whether a process is in a container with its own process numbers."""
     try:
         return os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid")
     except OSError:

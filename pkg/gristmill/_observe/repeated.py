@@ -1,4 +1,4 @@
-"""Finds the chains whose iterations are counted, since each repeats a random order."""
+"""Finds the chains whose iterations count, because each repeats a random order."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ _REPEATED_IN_LOADER = (
 
 
 class _Known(NamedTuple):
-    """What is known of a chain: its iterations, and whether they repeat an order."""
+    """A chain's iterations, and whether they repeat an order."""
 
     passes: Passes
     has_order: bool
 
 
-# By dataset; None if iterations do not repeat anything random.
+# By dataset; the value is None if iterations do not repeat anything random.
 _known: weakref.WeakKeyDictionary[Any, _Known | None] = weakref.WeakKeyDictionary()
 
 
 def passes_of(dataset: Any) -> Passes | None:
-    """The iterations over a chain that begins; None if it repeats nothing random.
+    """Return the iterations over a chain, or None if they repeat nothing random.
 
-    So it is if nothing is random in the chain, if it has several epochs, and if its
-    epoch was chosen.
+    That is if nothing in the chain is random, or it has several epochs, or its epoch
+    was chosen.
     """
     if type(dataset) is PrefetchIterDataset:
-        # `iter` of a `MapDataset` makes another one each time.
+        # `iter` of a `MapDataset` makes another node each time.
         dataset = dataset._parent
     try:
         if dataset not in _known:
             _known[dataset] = _look_at(dataset)
         known = _known[dataset]
     except TypeError:
-        return None  # A user's class that has no hash.
+        return None  # A user's class without a hash.
     if known is None:
         return None
-    if here.epoch:  # In a torch loader, for which random steps draw other numbers.
+    if here.epoch:  # In a torch loader, in which random steps draw other numbers.
         if not known.has_order or not here.warns:
             return None
         known.passes.text = _REPEATED_IN_LOADER.format(dataset)
@@ -74,9 +74,9 @@ def _look_at(dataset: Any) -> _Known | None:
 
 
 def _nodes_of(dataset: Any) -> Iterator[Any]:
-    """A dataset and all that it is made of, in workers, too.
+    """Yield a dataset and all nodes above it, also those in workers.
 
-    Of several datasets that are interleaved the first stands for all.
+    The first one of several datasets that are interleaved stands for all.
     """
     nodes = [dataset]
     for node in nodes:

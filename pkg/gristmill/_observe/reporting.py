@@ -1,4 +1,4 @@
-"""Makes reports: of an iterator that somebody uses, and of a short run of a chain."""
+"""Makes reports of an iterator that is in use, and of a short run of a pipeline."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOT_TOLD_APART = (
     " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING), or"
     " see dataset.report()."
 )
-# From this part of the time on, a report says that other programs had the processor.
+# From this part of the time on, a report has the note `OTHERS`.
 MANY_OTHERS = 0.1
 OTHERS = (
     "Other threads and programs had the processor for {:.0%} of the time. The rate"
@@ -41,11 +41,11 @@ SAMPLED = "Some calls of next() were timed, not all of them."
 
 
 def report_of(iterator: Any, verify: bool = False, seconds: float = 2.0) -> Report:
-    """What is known of an iterator's run so far; see `DatasetIterator.report`.
+    """Return the report of an iterator's run so far; see `DatasetIterator.report`.
 
     Raises:
-        ValueError: It is part of a chain that another iterator iterates over, or
-            `seconds` is not positive.
+        ValueError: Another iterator iterates over the chain that the iterator is part
+            of, or `seconds` is not positive.
     """
     report = _known(iterator)
     if not verify:
@@ -71,7 +71,7 @@ def _known(iterator: Any) -> Report:
     watch.start(iterator)
     usage = far_workers.usage_of(iterator)
     near = near_workers.usage_of(iterator)
-    # The first output of workers came when they had started.
+    # The first output of workers took as long as their start.
     begins = usage is not None or bool(near and near.workers)
     first = min(watch.outputs, int(begins))
     next_s = (watch.next_ns - first * watch.first_ns) / 1e9
@@ -89,7 +89,7 @@ def _known(iterator: Any) -> Report:
     elif usage is not None:
         notes.append(far_workers.NOT_TOLD_APART)
     elif near is not None:
-        report = near_workers.with_usage(report, near, _threads_of(iterator))
+        report = near_workers.with_usage(report, near, iterator)
         notes += report.notes
         if isinstance(iterator, DatasetIterator):
             notes.append(NOT_TOLD_APART)
@@ -104,12 +104,6 @@ def _known(iterator: Any) -> Report:
     return _diagnosed(report, usage)
 
 
-def _threads_of(iterator: Any) -> int | None:
-    """How many threads may read ahead in this process; None where that is not asked."""
-    threads: int | None = getattr(iterator, "_reading_threads", None)
-    return threads
-
-
 def _diagnosed(report: Report, usage: Usage | None) -> Report:
     return diagnose(report) if usage is None else far_workers.with_usage(report, usage)
 
@@ -121,14 +115,14 @@ def _measured_report(
     durations_s: list[float],
     bytes_each: float,
 ) -> Report:
-    """Return what calls of ``next`` say.
+    """Return a report of calls of ``next``.
 
     Args:
-        outputs: Outputs of which the time was taken.
-        seconds: How long they took by the wall clock, in s.
-        waited: The part of that in which their consumer waited, from 0 to 1.
-        durations_s: How long some of the waits were, in s.
-        bytes_each: About the size of an output.
+        outputs: The number of outputs whose time was taken.
+        seconds: The time for these by the wall clock, in s.
+        waited: The part of the time in which the consumer waited, from 0 to 1.
+        durations_s: The durations of some of the waits, in s.
+        bytes_each: The approximate size of an output.
     """
     rate = outputs / seconds if seconds else 0.0
     p50, p95, p99 = np.quantile(durations_s or [0.0], [0.5, 0.95, 0.99]).tolist()
@@ -153,7 +147,7 @@ def report_of_loader(
     consume: Callable[[Any], Any] | None,
     verify: bool,
 ) -> Report:
-    """See `gristmill.DataLoader.report`."""
+    """Run a loader and return its report; see `gristmill.DataLoader.report`."""
     check_seconds(seconds)
     trial: Trial = loader._trial()
     try:
@@ -163,7 +157,7 @@ def report_of_loader(
     report = _report_of(run_for(iterator, seconds, consume, trial.close))
     near = near_workers.usage_of(iterator)
     if near is not None:
-        report = near_workers.with_usage(report, near, _threads_of(iterator))
+        report = near_workers.with_usage(report, near, iterator)
     usage = far_workers.usage_of(iterator)
     report = _diagnosed(report, usage)
     return verified(report, trial, seconds, consume) if verify else report
@@ -176,7 +170,7 @@ def report_of_run(
     consume: Callable[[Any], Any] | None,
     verify: bool = False,
 ) -> Report:
-    """See `IterDataset.report`."""
+    """Run a chain and return its report; see `IterDataset.report`."""
     report = _of_run(dataset, seconds, consume)
     if not verify:
         return report
@@ -190,13 +184,13 @@ def _of_run(
     plain = None
     iterator: Any = ObservedDatasetIterator(dataset)
     if all(meter.kind != "transport" for meter in iterator.measurement.meters):
-        # Measuring takes time itself, so what is waited for is taken without it.
+        # Measuring takes time itself, so the waits are taken without it.
         before = set(threading.enumerate())
         with as_inner():
             plain = _run(iter(dataset), seconds / 3, consume)
         seconds -= seconds / 3
         for thread in set(threading.enumerate()) - before:
-            thread.join(END_OF_THREADS_S)  # What they still do would be measured.
+            thread.join(END_OF_THREADS_S)  # Else their last work would be measured.
     report = _run(iterator, seconds, consume)
     if plain is not None and plain.outputs:
         report = plain
@@ -205,7 +199,7 @@ def _of_run(
 
 
 def _run(iterator: Any, seconds: float, consume: Callable[[Any], Any] | None) -> Report:
-    """What a run of about so long tells."""
+    """Return the report of a run of about `seconds`."""
     took = run_for(iterator, seconds, consume, lambda one: one.close())
     return _report_of(took)
 
@@ -217,7 +211,7 @@ def _report_of(took: Took) -> Report:
 
 
 def _with_nodes(report: Report, measurement: Measurement) -> Report:
-    """Add what is known of each node, and of each worker."""
+    """Add the stages and the workers of a measurement."""
     outputs = max(measurement.meters[0].numbers.elements, 1)
     threads = _reading_threads(measurement)
     stages = [
@@ -244,10 +238,10 @@ def _with_nodes(report: Report, measurement: Measurement) -> Report:
 
 
 def _reading_threads(measurement: Measurement) -> dict[int, int]:
-    """How many threads of this process may read nodes by index, by their numbers."""
+    """Return how many threads of this process may read each node by index."""
     found: dict[int, int] = {}
     elsewhere: set[int] = set()
-    # Nodes that others are made of have the higher numbers.
+    # Parents have higher numbers.
     for meter, dataset in zip(measurement.meters, measurement.datasets, strict=True):
         if meter.kind == "transport" or meter.number in elsewhere:
             elsewhere.update(meter.inputs)
@@ -268,7 +262,7 @@ def _stage(node: Meter, share: float, outputs: float, threads: int | None) -> St
 
 
 def _sampled_stages(iterator: Any, report: Report) -> list[Stage]:
-    """The nodes that are read by index, and the rest as one stage."""
+    """Return the nodes that are read by index, and the rest as one stage."""
     if not report.outputs:
         return []
     each = report.waited * report.seconds / report.outputs
@@ -279,7 +273,7 @@ def _sampled_stages(iterator: Any, report: Report) -> list[Stage]:
             continue
         per_output = sampling.indices / report.outputs
         took = sampling.took_ns / sampling.measured * per_output / 1e9
-        # In threads elements take longer than they are waited for.
+        # Threads take longer for elements than the consumer waits.
         share = min(took / each, 1.0)
         rest -= share * each
         nodes = summarize(sampling.measurement)

@@ -1,4 +1,4 @@
-"""Runs a pipeline for a short time, and takes how long its outputs are waited for."""
+"""Runs a pipeline for a short time, and takes the waits for its outputs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import Any, NamedTuple
 
 from gristmill._base.sizes import size_of
 
-# Calls after one that took less, its output's use included, are not timed.
+# After a call that took less, with the use of its output, `UNTIMED` calls follow that
+# are not timed.
 SHORT_S = 20e-6
 UNTIMED = 63
 
 
 class Took(NamedTuple):
-    """What a run took by the wall clock; the first output of each iterator left out.
+    """The times of a run by the wall clock, without the first output of each iterator.
 
     Attributes:
-        waits_s: How long the calls of ``next`` took that were timed, in s.
-        away_s: How long the consumer was away between these, in s.
-        bytes_each: About the size of an output, in bytes.
-        outputs: How many came, those of calls that were not timed included.
-        seconds: How long that took, in s.
+        waits_s: The durations of the calls of ``next`` that were timed, in s.
+        away_s: The time of the consumer between these calls, in s.
+        bytes_each: The approximate size of an output, in bytes.
+        outputs: The number of outputs, also of calls that were not timed.
+        seconds: The time for all outputs, in s.
     """
 
     waits_s: list[float]
@@ -39,13 +40,13 @@ class Took(NamedTuple):
 
     @property
     def waited(self) -> float:
-        """The part of the time that was spent in ``next``, from 0 to 1."""
+        """The part of the time in which the consumer waited, from 0 to 1."""
         waited_s = sum(self.waits_s)
         return waited_s / (waited_s + self.away_s) if waited_s else 0.0
 
 
 def check_seconds(seconds: float) -> None:
-    """Refuse what is no length of time; not a number is none."""
+    """Raise ValueError unless `seconds` is positive and finite."""
     if not 0 < seconds < math.inf:
         raise ValueError(f"seconds must be positive, got {seconds}")
 
@@ -56,17 +57,17 @@ def run_for(
     consume: Callable[[Any], Any] | None,
     close: Callable[[Any], None],
 ) -> Took:
-    """Take outputs for about so long; the first one, and what begins then, aside.
+    """Take outputs for about `seconds`; the first one, which starts workers, is extra.
 
-    After a call that was short, some are not timed one by one: to take the time would
-    make the loop slower than one that does not.
+    After a short call, some calls are not timed one by one, because reads of the clock
+    would slow the loop down.
     """
     waits: list[float] = []
     away = seconds_taken = 0.0
     outputs = size = 0
     end = object()
     clock = time.perf_counter
-    consume_all = consume or _drop
+    consume_all = consume or (lambda output: None)
     try:
         output = next(iterator, end)
         if output is not end:
@@ -93,7 +94,3 @@ def run_for(
     finally:
         close(iterator)
     return Took(waits, away, size, outputs, seconds_taken)
-
-
-def _drop(output: Any) -> None:
-    """Do nothing with an output."""

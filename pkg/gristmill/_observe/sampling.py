@@ -1,7 +1,7 @@
-"""Measures some blocks of a dataset that is read by index, at hardly any cost.
+"""Measures some blocks of a dataset that is read by index, at very low cost.
 
-Now and then one block is computed by a measured copy of the chain; its elements are the
-same.  A user's own node is not copied, and what it reads is counted as its own.
+From time to time, a measured copy of the chain computes a block, with the same
+elements.  A user's own node is not copied, so its time includes that of its parents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._observe.copying import measured
 from gristmill._observe.meter import Measurement
 
-# To measure a block takes up to 0.2 ms, so that a run shorter than this has none.
+# Measuring a block takes up to 0.2 ms, so a shorter run has none.
 FIRST_NS = 10_000_000
 REST_NS = 250_000_000
 
@@ -31,17 +31,18 @@ class Sampling:
 
     Args:
         dataset: The dataset.
-        wake: Called with False before a block is measured, and with True where an
-            element will fail, once those before it are given out.
+        wake: Called with False before a block is measured, and with True if an element
+            fails, which `next` raises after the elements before it.
 
     Attributes:
-        due_ns: When the next block should be read here, by `time.perf_counter_ns`.
-        measurement: What is known of the blocks that were measured; None before any.
-        measured: How many elements they had.
-        took_ns: How long they took, other programs' time included.
-        indices: Indices that were given out while calls were timed.
-        ready: Elements that were ready, of all times that somebody looked.
-        looks: How many times that was.
+        due_ns: The time from which `read` should read a block, by
+            `time.perf_counter_ns`.
+        measurement: The measurement of the blocks, or None before the first one.
+        measured: The number of elements in these blocks.
+        took_ns: The time for these blocks, with that of other programs.
+        indices: The number of indices that were given out while calls were timed.
+        ready: The number of elements that were ready, summed over all looks.
+        looks: The number of looks.
     """
 
     def __init__(self, dataset: MapDataset[Any], wake: Callable[[bool], None]) -> None:
@@ -56,7 +57,7 @@ class Sampling:
         self.due_ns = time.perf_counter_ns() + FIRST_NS
 
     def read(self, indices: Int64Array) -> list[Any]:
-        """The elements at `indices`, of shape (n,), which are measured."""
+        """Return the elements at `indices`, of shape (n,), and measure them."""
         with self._lock:
             if self._copy is None:
                 self._copy, self.measurement = measured(self._dataset, users_own=False)
@@ -71,7 +72,7 @@ class Sampling:
         return elements
 
     def failed(self) -> None:
-        """Tell that an element will fail."""
+        """Note that an element fails."""
         self._wake(True)
 
     def begin(self, feed: PrefetchDatasetIterator[Any]) -> None:
@@ -95,7 +96,7 @@ class Sampling:
 def samplings_of(
     iterator: Any,
 ) -> Iterator[tuple[Sampling, PrefetchDatasetIterator[Any]]]:
-    """What is known of each dataset that a chain reads by index, and who reads it."""
+    """Yield each `Sampling` of a chain, and the iterator that reads its blocks."""
     for feed in feeds_of(iterator):
         if isinstance(feed.sampling, Sampling):
             yield feed.sampling, feed

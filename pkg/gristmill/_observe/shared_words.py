@@ -1,7 +1,7 @@
-"""Reads what a loader shares with its workers, from outside and without asking them.
+"""Reads the memory that a loader shares with its workers, from another process.
 
-`csrc/core/memory/control.hpp` has the structures, whose offsets are these.  Nobody
-waits for a reader: fields may be of different moments, so each is taken as it is.
+`csrc/core/memory/control.hpp` defines the structures and their offsets.  The loader
+does not wait for a reader, so fields may be of different moments.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CELL = _structure(
     asleep=(64, "<u4"),
     started=(68, "<u4"),
     at=(72, "<i8"),
-    # Of its Counts.
+    # Fields of its Counts.
     claimed_ns=(8064, "<i8"),
     outputs=(8088, "<i8"),
 )
@@ -68,18 +68,18 @@ UNIT = _structure(
 
 
 class OtherLayout(Exception):
-    """The loader is of a version of Gristmill that shares other structures."""
+    """The loader's version of Gristmill shares other structures."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """What a worker computes.
+    """A unit of work that a worker computes.
 
     Attributes:
-        first: The first record of a range of `count`; None where the unit is the next
+        first: The first record of a range of `count`, or None if the unit is the next
             output of its stream, or a request.
-        record: The one in work, as the worker counts them; None where it says none.
-        seconds: How long it has been in hand.
+        record: The current record, as the worker counts them, or None if it does not.
+        seconds: The time since the worker began the unit.
     """
 
     stream: int
@@ -94,10 +94,10 @@ class Worker:
     """A worker as it was at a moment.
 
     Attributes:
-        pid: None where no process is there, or none that may compute yet.
+        pid: None if there is no process, or none that may compute yet.
         state: "starting", "computing", "waiting for room" or "waiting for work".
-        outputs: How many it has computed, with those who were it before.
-        restarts: How many were it before.
+        outputs: The number of outputs, with those of the processes that it replaced.
+        restarts: The number of processes that it replaced.
     """
 
     number: int
@@ -113,14 +113,14 @@ class Snapshot:
     """A loader as it was at a moment.
 
     Attributes:
-        at_s: That moment, by the monotonic clock.
+        at_s: The moment, by the monotonic clock.
         owner: The process that iterates.
         face: "grain" or "torch".
-        delivered: Outputs that the consumer has taken.
-        ready: Outputs of units that are computed and not wholly taken.
-        arena_bytes: Memory that its outputs have.
-        memory_limit: How much they may have, in bytes.
-        closed: Whether its workers were told to end.
+        delivered: The number of outputs that the consumer has taken.
+        ready: The number of outputs of computed units that are not wholly taken.
+        arena_bytes: The memory of its outputs, in bytes.
+        memory_limit: The most memory that outputs may have, in bytes.
+        closed: Whether its workers have to end.
     """
 
     at_s: float
@@ -136,22 +136,22 @@ class Snapshot:
 
     @property
     def computed(self) -> int:
-        """Outputs that workers have computed."""
+        """The number of outputs that workers have computed."""
         return sum(worker.outputs for worker in self.workers)
 
 
 def waits(fd: int) -> bool:
-    """Whether the consumer sleeps until an output comes."""
+    """Return whether the consumer sleeps until an output comes."""
     control = _control(fd)
     return control is not None and bool(control["waiting_for"])
 
 
 def snapshot(fd: int) -> Snapshot | None:
-    """What the file of a loader's shared memory says; None where it is no such file.
+    """Return the loader of a file of shared memory, or None for any other file.
 
     Raises:
-        OtherLayout: It is one of another version.
-        OSError: It cannot be read.
+        OtherLayout: The loader is of another version.
+        OSError: The file cannot be read.
     """
     control = _control(fd)
     if control is None:
@@ -190,7 +190,7 @@ def snapshot(fd: int) -> Snapshot | None:
 
 
 def _control(fd: int) -> Any:
-    """The fields of the head; None where the file has another."""
+    """Return the fields at the beginning, or None for any other file."""
     begin = os.pread(fd, 8, 0)
     if begin[2:] != _MARK:
         return None
@@ -229,7 +229,7 @@ def _worker(number: int, cell: Any, unit: Any, kind: int, now_s: float) -> Worke
             at if at >= 0 else None,
             max(0.0, now_s - claimed_ns / 1e9) if claimed_ns else 0.0,
         )
-    # The number of a process that ended is known by what it began.
+    # If a process ended before its admission, the count of starts has its number.
     before = admitted - 1 if admitted else started
     return Worker(
         number,

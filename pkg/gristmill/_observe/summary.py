@@ -1,4 +1,4 @@
-"""What was measured of each node of a chain, as numbers and as Grain's table."""
+"""Sums up the measurement of each node of a chain, as numbers and as a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCE_LIMITS = (
 
 
 def summarize(measurement: Measurement) -> list[Meter]:
-    """What all processes measured of each node, in the order of their numbers."""
+    """Return the totals of each node, in the order of their numbers."""
     meters = measurement.totals()
     _share_waiting(meters)
     for meter in meters:
@@ -34,14 +34,14 @@ def summarize(measurement: Measurement) -> list[Meter]:
 
 
 def _waits(meters: list[Meter], meter: Meter) -> bool:
-    """Whether a node's own time is waiting for threads or processes behind it."""
+    """Return whether a node waits for its parents' threads or processes."""
     return any(meters[number].numbers.begun for number in meter.inputs)
 
 
 def _share_waiting(meters: list[Meter]) -> None:
     """Find each node's part of the time that the consumer waited.
 
-    The part of a node that waits for others is theirs, in proportion to their time.
+    If a node waits for others, they get its part, in proportion to their times.
     """
     whole = sum(meter.numbers.direct for meter in meters) or 1
     amounts = [meter.numbers.direct / whole for meter in meters]
@@ -55,7 +55,7 @@ def _share_waiting(meters: list[Meter]) -> None:
 
 
 def _working_for(meters: list[Meter], meter: Meter) -> list[Meter]:
-    """The nodes that work in the background for one, up to others that wait."""
+    """Return the nodes that work in the background for one, up to others that wait."""
     found = [meters[number] for number in meter.inputs]
     for node in found[:]:
         if not _waits(meters, node):
@@ -64,12 +64,12 @@ def _working_for(meters: list[Meter], meter: Meter) -> list[Meter]:
 
 
 def table(nodes: Sequence[Meter]) -> str:
-    """The table in Grain's form: the node that was waited for longest comes first."""
+    """Return the table in Grain's format, the node with the longest wait first."""
     return rows_of(sorted(nodes, key=lambda node: -(node.wait_ratio or 0)))
 
 
 def rows_of(nodes: Sequence[Meter]) -> str:
-    """The table in Grain's form, of nodes in their order."""
+    """Return the table in Grain's format, with nodes in their order."""
     rows = [list(_COLUMNS)]
     rows += [[column(node) for column in _COLUMNS.values()] for node in nodes]
     columns = zip(*rows, strict=True)
@@ -80,7 +80,7 @@ def rows_of(nodes: Sequence[Meter]) -> str:
 
 
 def execution_summary(nodes: Sequence[Meter]) -> str:
-    """What debug mode logs."""
+    """Return the text that debug mode logs."""
     text = f"Grain Dataset Execution Summary:\n\n{NOTE}\n\n{table(nodes)}"
     top = max(nodes, key=lambda node: node.wait_ratio or 0)
     if top.kind == "read" and top.wait_ratio:

@@ -1,4 +1,4 @@
-"""What was measured of each node of a chain, as the protobuf message that Grain has."""
+"""Returns the measurement of a chain as Grain's protobuf message."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REPEATED = ("execution_summaries", "inputs", "nodes")
 
 @functools.cache
 def _classes() -> dict[str, Any]:
-    """The messages' classes, made of the same fields as Grain's, in a pool of ours."""
+    """Return message classes with the fields of Grain's, in a pool of our own."""
     try:
         protobuf = importlib.import_module("google.protobuf.descriptor_pb2")
         pools = importlib.import_module("google.protobuf.descriptor_pool")
@@ -82,13 +82,13 @@ def __getattr__(name: str) -> Any:
 
 
 def get_execution_summary(ds: Any) -> Any:
-    """What was measured of each node, by its id.
+    """Return the measurement of each node, by its id.
 
     Args:
         ds: An iterator whose nodes are measured.
 
     Raises:
-        ValueError: They are not.
+        ValueError: The nodes are not measured.
         ImportError: protobuf is not installed.
     """
     if not isinstance(ds, ObservedDatasetIterator):
@@ -117,7 +117,7 @@ def get_execution_summary(ds: Any) -> Any:
 
 
 def pretty_format_summary(summary: Any) -> str:
-    """The nodes of a summary as a table, the one with the highest id first."""
+    """Return the nodes of a summary as a table, the one with the highest id first."""
     numbers = sorted(summary.nodes, reverse=True)
     return rows_of([_node_of(summary.nodes[number]) for number in numbers])
 

@@ -1,7 +1,7 @@
-"""Checks what a report predicts, by running the pipeline for a short time.
+"""Checks the predictions of a report by short runs of the pipeline.
 
-Each face of a pipeline has a `Trial`, which makes fresh iterators over a copy of it.
-Those of their own are closed afterwards; whoever asked keeps their position.
+Each kind of pipeline has a `Trial`, which makes new iterators over a copy of it.  They
+are closed after their run; the user's iterator keeps its position.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from gristmill._observe.diagnosis import advised, predicted_gain, ready_gain
 from gristmill._observe.running import Took, check_seconds, run_for
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
-# Outputs that are kept for a cache, and their size in all.
+# The most outputs in a cache, and their most bytes.
 KEPT = 4
 KEPT_BYTES = 64 << 20
-# Data that ends early is begun again so often.
+# Data that ends early is read up to this number of times.
 MOST_ROUNDS = 3
-# With fewer outputs nothing is told.
+# Fewer outputs are too few to compare.
 ENOUGH = 3
-# A consumer that is away for less is not stood in for.
+# A sleep takes longer than this, so it cannot replace a faster consumer.
 SHORTEST_S = 50e-6
 
 
@@ -42,32 +42,34 @@ class Trial(Protocol):
     """Makes iterators over a copy of a pipeline.
 
     Attributes:
-        workers: How many processes compute; 0 for none.
+        workers: The number of processes that compute; 0 for none.
     """
 
     workers: int
 
     def open(self, more: int, here: bool, threads: int | None = None) -> Iterator[Any]:
-        """Return a fresh iterator.
+        """Return a new iterator.
 
         Args:
-            more: How many more workers compute than there are; negative for fewer.
-            here: Whether it begins where the user's iterator stands, if it can.
-            threads: How many threads read ahead in this process; None for as many as
-                there are.
+            more: The number of workers to add; negative to remove some.
+            here: Whether to begin at the position of the user's iterator, if possible.
+            threads: The number of threads that read ahead in this process; None for
+                the present number.
 
         Raises:
-            NotTriedError: There can be none; its text says why.
+            NotTriedError: No such iterator can be made; the text gives the reason.
         """
 
     def close(self, iterator: Any) -> None:
-        """End what it has."""
+        """End the threads and workers of an iterator."""
 
     def packed(self, output: Any) -> Any:
-        """An output as workers send it."""
+        """Return an output in the form that workers send."""
+        return output
 
     def unpacked(self, sent: Any) -> Any:
-        """The output that was sent so."""
+        """Return the output that `packed` has changed."""
+        return sent
 
 
 @generators.put_back()
@@ -77,14 +79,14 @@ def verified(
     seconds: float,
     consume: Callable[[Any], Any] | None,
 ) -> Report:
-    """Add to a report what came of trying what it predicts.
+    """Add checks of a report's predictions, and the advice that follows, to it.
 
     Args:
-        report: Of the pipeline as it is.
-        trial: Makes iterators over it.
-        seconds: How long each run takes, in s: one of the pipeline as it is, one from
+        report: The report of the pipeline as it is.
+        trial: Makes iterators over the pipeline.
+        seconds: The duration of each run, in s: one of the pipeline as it is, one from
             a cache, one with one more worker, and one for each change that may help.
-        consume: What is done with each output; None to wait as long as was measured.
+        consume: Called with each output; None to wait as long as was measured.
     """
     check_seconds(seconds)
     if not report.outputs:
@@ -96,7 +98,7 @@ def verified(
     try:
         now = _tried(trial, 0, seconds, consume, kept)
         checks = [*_ready(report, trial, seconds, consume, now, kept)]
-    except Exception as error:  # Data may fail that nobody has asked for yet.
+    except Exception as error:  # Data that the user has not read yet may fail.
         return _told(report, _reason(error))
     one_more = Change(
         f"one more worker ({have + 1})", predicted_gain(report, have + 1), have + 1
@@ -109,7 +111,7 @@ def verified(
         more = 0 if change.workers is None else change.workers - have
         try:
             took = _tried(trial, more, seconds, consume, threads=change.threads)
-        except Exception as error:  # Whatever keeps it from running there.
+        except Exception as error:  # Any error shows that the change cannot be tried.
             report = _told(report, f"{change.text}, since {_reason(error)}")
             continue
         check = _check(change.text, change.predicted, now, took)
@@ -120,7 +122,7 @@ def verified(
 
 
 def _reason(error: Exception) -> str:
-    """Why something was not tried, in a line."""
+    """Return in one line why something was not tried."""
     if isinstance(error, NotTriedError):
         return str(error)
     return f"{type(error).__name__}: {error}".split("\n")[0]
@@ -134,7 +136,7 @@ def _tried(
     kept: list[Any] | None = None,
     threads: int | None = None,
 ) -> Took:
-    """Run with more workers or other threads; keep the first outputs, if wanted."""
+    """Run with more workers or other threads; append the first outputs to `kept`."""
 
     def use(output: Any) -> None:
         if kept is not None and len(kept) < KEPT:
@@ -169,7 +171,7 @@ def _ready(
     now: Took,
     kept: list[Any],
 ) -> Iterator[Check]:
-    """What the consumer, and the way to it, could take if all outputs were ready."""
+    """Check the rate of the consumer, and of the way to it, if outputs are ready."""
     have = trial.workers
     predicted = ready_gain(report)
     if not kept or predicted is None or now.bytes_each * len(kept) > KEPT_BYTES:
@@ -190,7 +192,7 @@ def _check(text: str, predicted: float, before: Took, after: Took) -> Check:
 
 
 def _stand_in(away_s: float) -> Callable[[Any], Any] | None:
-    """Waits as long as the consumer was away."""
+    """Return a function that waits as long as the consumer took for an output."""
     if away_s < SHORTEST_S:
         return None
     return lambda _: time.sleep(away_s)
@@ -200,12 +202,12 @@ def _told(report: Report, why: str) -> Report:
     return dataclasses.replace(report, notes=(*report.notes, f"Not tried: {why}"))
 
 
-class ChainTrial:
+class ChainTrial(Trial):
     """A `Trial` of a chain of datasets.
 
     Args:
-        dataset: Its last node.
-        iterator: The user's, of which only the state is asked; None for the beginning.
+        dataset: The chain's last node.
+        iterator: The user's iterator, whose state is taken; None for the beginning.
     """
 
     def __init__(self, dataset: Any, iterator: DatasetIterator[Any] | None) -> None:
@@ -241,15 +243,9 @@ class ChainTrial:
     def close(self, iterator: Any) -> None:
         iterator.close()
 
-    def packed(self, output: Any) -> Any:
-        return output
-
-    def unpacked(self, sent: Any) -> Any:
-        return sent
-
 
 def _with_threads(dataset: Any, threads: int) -> Any:
-    """A copy of a chain in which so many threads of this process read by index."""
+    """Return a copy of a chain in which `threads` threads read by index."""
     if isinstance(dataset, PrefetchIterDataset):
         made = copy.copy(dataset)
         options = dataset._read_options

@@ -1,11 +1,14 @@
-"""Times some of the calls of an iterator, at no cost to the others.
+"""Times some calls of an iterator; a call that is not timed costs next to nothing.
 
-While calls are timed, their iterator has another class, made for the purpose, whose
-``__next__`` takes the time.  Otherwise it has its own class, because many calls take
-less time than a check whether to time them.  A stretch of calls is timed when the
-iterator is new, and again every two seconds, when `Sampling` measures a block.  If
-nothing is read by index, all calls are timed.  If an element fails, Gristmill's own
-frames are cut from its traceback, too.
+Each iterator that users get has a `Watch`.  `Watch.call` makes a call of the iterator
+and takes the time.  A loader's iterator counts its calls down in `Watch.left`, and lets
+`Watch.call` make those that are due; `chain_watch.py` says how chains do that.
+
+A stretch of calls is timed when the iterator is new.  In a chain that is read by index,
+the next stretch begins when `Sampling` measures a block, after two seconds or more.  In
+a loader, it begins after as many calls as two seconds are expected to have.  In other
+chains, all calls are timed.  If a timed call fails, Gristmill's frames are cut from the
+traceback.
 """
 
 from __future__ import annotations
@@ -26,148 +29,113 @@ from gristmill._observe.passes import Opening
 
 AT_ONCE = 128
 KEPT_DURATIONS = 8192
-# Two blocks of short elements, so that how they are made is timed as well.
+# Two blocks of short elements, so that the computation of blocks is timed as well.
 STRETCH_CALLS = 1024
-# More calls than a stretch has.
-MANY = 1 << 29
-# From the beginning of a stretch to that of the next one.
+# More calls than any iterator makes.
+NEVER = 1 << 60
+# The time from the beginning of a stretch to the beginning of the next one.
 EVERY_NS = 2_000_000_000
 
 
-def _no_samplings(iterator: Any) -> tuple[()]:
-    return ()
-
-
 class Watch:
-    """Has calls of one iterator timed, and knows how long they took.
+    """Times calls of one iterator and adds up the times.
 
     Args:
-        iterator: It.
-        record: Is told how long calls took, in ns, while metrics are recorded.
-        dataset: What a chain's iterator iterates over.
-        rests: Whether calls are timed in stretches, as those of chains that are read by
-            index.  The iterator's ``__next__`` then counts `left` down, and calls
-            `start` when that is 0 or less.
-        samplings_of: Returns what measures blocks for an iterator, each with who reads
-            them; by default nothing does.
+        iterator: The iterator.
+        record: Called with the durations of calls, in ns, while metrics are recorded.
+        rests: Whether to time stretches even if no block is measured.
 
     Attributes:
-        left: Calls up to the next stretch, if calls are timed in stretches; `MANY`
-            at the beginning of one.
-        times: Beginnings and ends of calls that are not yet counted, in ns.
-        enough: So many of these are worth counting.
+        left: The calls that a loader makes until one is timed; 0 or less during one.
+        times: Beginnings and ends of calls that are not added up yet, in ns.
         complete: Whether all calls were timed.
-        outputs: Calls that gave an element, of those that were timed.
-        next_ns: How long they took; first_ns: the first one.
-        gap_ns: How long what is between them took, where that is known: the
-            consumer's time.
-        sized: Elements of which the size was taken; bytes: their size.
-        durations_ns: How long the last calls took.
-        opening: Told of the first calls, if somebody counts iterations.
+        outputs: The number of timed calls that returned an element.
+        next_ns: The duration of these calls; first_ns: of the first one.
+        gap_ns: The time between calls that follow each other, which is the consumer's.
+        sized: The number of elements whose size was taken; bytes: their size.
+        durations_ns: The durations of the last calls.
+        opening: Called before the first calls, if iterations are counted.
     """
 
     def __init__(
-        self,
-        iterator: Any,
-        record: Callable[[list[int]], None],
-        dataset: Any = None,
-        rests: bool = False,
-        samplings_of: Callable[[Any], Iterable[Any]] = _no_samplings,
+        self, iterator: Any, record: Callable[[list[int]], None], rests: bool = False
     ) -> None:
         self._record = record
-        self._samplings_of = samplings_of
-        self.dataset = dataset
         self.opening: Opening | None = None
         self._rests = rests
-        self.left = MANY
+        self.left = 0
         self.times: list[int] = []
-        self.enough = 2 if monitoring.is_on() else 2 * AT_ONCE
+        # The number of times that are worth adding up.
+        self._enough = 2 if monitoring.is_on() else 2 * AT_ONCE
         self.complete = True
         self.outputs = self.next_ns = self.gap_ns = self.first_ns = 0
         self.sized = self.bytes = 0
         self.durations_ns: collections.deque[int] = collections.deque(
             maxlen=KEPT_DURATIONS
         )
-        # When the last call ended; 0: the next one does not follow on one that counts.
+        # The end of the last call, or 0 if the time until the next one does not count.
         self._ended_ns = 0
-        # The iterator's own class, while it has another.
-        self._kind: type | None = None
-        self._until = self._due_ns = 0
+        # The number of outputs at which the stretch ends; 0 between stretches.
+        self._until = 0
+        self._due_ns = 0
+        self._traces = False
         self.start(iterator)
 
     def start(self, iterator: Any) -> None:
-        """Time the next calls."""
-        self.left = MANY
-        self._until = self.outputs + STRETCH_CALLS
-        self._due_ns = time.perf_counter_ns() + EVERY_NS
-        kind = self._kind or type(iterator)
-        try:
-            iterator.__class__ = timed_class(kind, annotates=tracing())
-        except TypeError:  # Its class allows no other: it goes untimed.
-            self.complete = False
-            return
-        if self._kind is None:
-            self._kind = kind
+        """Time the next calls: begin a stretch, or begin the current one again."""
+        if not self._until:
             self._ended_ns = 0
-            # Another class leaves attributes where CPython 3.11 and 3.12 find them
-            # 12 ns later each; in a new dict they are found as before.
-            iterator.__dict__ = dict(iterator.__dict__)
             for sampling, feed in self._samplings_of(iterator):
                 sampling.begin(feed)
+        self._until = self.outputs + STRETCH_CALLS
+        self._due_ns = time.perf_counter_ns() + EVERY_NS
+        self._traces = tracing()
+        self.left = 0
+        try:
+            self._switch(iterator, on=True)
+        except TypeError:  # The class of the iterator forbids it.
+            self.complete = False
 
     def is_due(self) -> bool:
-        """Whether it is long enough since a stretch began."""
+        """Return whether a stretch began long enough ago."""
         return time.perf_counter_ns() >= self._due_ns
 
-    def take(self, iterator: Any, element: Any) -> None:
-        """Count the calls that were timed; stop where that was enough."""
-        self.count(iterator)
-        found = list(self._samplings_of(iterator))
-        for sampling, feed in found:
-            sampling.look(feed)
-        if element is not None:
-            self.sized += 1
-            self.bytes += size_of(element)
-            self._ended_ns = time.perf_counter_ns()
-        if self.outputs < self._until or not (found or self._rests):
-            return
-        if monitoring.is_on() or tracing():
-            return
-        if not found:
-            self._rest(iterator)
-            return
-        # Keras looks for our code on the stack, where compiled code does not appear.
-        visible = "keras" in sys.modules
-        iterator.__class__ = visible_class(self._kind) if visible else self._kind
-        self._kind = None
-        self.complete = False
-
-    def _rest(self, iterator: Any) -> None:
-        """Time no call until the next stretch is due."""
-        began_ns = self._due_ns - EVERY_NS
-        took = time.perf_counter_ns() - began_ns
-        self.left = STRETCH_CALLS * (EVERY_NS - took) // took
-        if self.left < STRETCH_CALLS:
+    def call(self, iterator: Any, advance: Callable[[Any], Any]) -> Any:
+        """Return `advance(iterator)`, an element, and take the time."""
+        if not self._until:
+            if not self._rests:  # The call is only to be on Python's stack.
+                return advance(iterator)
             self.start(iterator)
-            return
-        iterator.__class__ = self._kind
-        self._kind = None
-        self.complete = False
-
-    def leave_out(self) -> None:
-        """Count nothing of what is between the last call and the next one."""
-        self._ended_ns = 0
+        if self.opening is not None:
+            self.opening.call(iterator)
+        if self._traces:
+            advance = functools.partial(_annotated, advance)
+        times = self.times
+        self.left = NEVER
+        began = time.perf_counter_ns()
+        try:
+            element = advance(iterator)
+            times += began, time.perf_counter_ns()
+        except BaseException as error:
+            self.count(iterator)
+            cut(error, getattr(iterator, "_CUT_IS_NOTED", True))
+            raise
+        finally:
+            self.left = 0
+        if len(times) >= self._enough:
+            self._take(iterator, element)
+        return element
 
     def count(self, iterator: Any) -> None:
-        """Count the calls that were timed."""
-        if self._kind is not None:
+        """Add up the calls that were timed."""
+        if self._until:
             for sampling, feed in self._samplings_of(iterator):
                 sampling.count(feed)
-        times, self.times = self.times, []
-        whole = len(times) // 2 * 2
+        whole = len(self.times) // 2 * 2
         if not whole:
             return
-        began, ended = np.array(times[:whole], np.int64).reshape(-1, 2).T
+        began, ended = np.array(self.times[:whole], np.int64).reshape(-1, 2).T
+        del self.times[:whole]
         if not self._ended_ns:
             self._ended_ns = int(began[0])
         took = (ended - began).tolist()
@@ -181,79 +149,58 @@ class Watch:
         if monitoring.is_on():
             self._record(took)
 
+    def leave_out(self) -> None:
+        """Do not count the time between the last call and the next one."""
+        self._ended_ns = 0
+
+    def _take(self, iterator: Any, element: Any) -> None:
+        """Add up the calls that were timed; end the stretch if it is long enough."""
+        self.count(iterator)
+        samplings = list(self._samplings_of(iterator))
+        for sampling, feed in samplings:
+            sampling.look(feed)
+        if element is not None:
+            self.sized += 1
+            self.bytes += size_of(element)
+            self._ended_ns = time.perf_counter_ns()
+        if self.outputs < self._until or monitoring.is_on() or tracing():
+            return
+        if self._rests or samplings:
+            self._rest(iterator)
+
+    def _rest(self, iterator: Any) -> None:
+        """Time no call until the next stretch is due."""
+        self.left = NEVER
+        if self._rests:
+            took = time.perf_counter_ns() - (self._due_ns - EVERY_NS)
+            self.left = STRETCH_CALLS * (EVERY_NS - took) // took
+            if self.left < STRETCH_CALLS:
+                self.start(iterator)
+                return
+        self._until = 0
+        self.complete = False
+        self._switch(iterator, on=False)
+
+    def _switch(self, iterator: Any, on: bool) -> None:
+        """Have `call` make the calls of the iterator, or no longer have it do so."""
+
+    def _samplings_of(self, iterator: Any) -> Iterable[tuple[Any, Any]]:
+        """Return pairs of a `Sampling` and the iterator that reads its blocks."""
+        return ()
+
 
 def tracing() -> bool:
-    """Whether jax's profiler records what happens."""
+    """Return whether jax's profiler runs."""
     profiler = getattr(sys.modules.get("jax"), "profiler", None)
     return profiler is not None and bool(profiler.TraceAnnotation.is_enabled())
 
 
-@functools.cache
-def timed_class(kind: type, annotates: bool) -> type:
-    """Return a class of iterators that differs from `kind` in that calls are timed.
-
-    If it `annotates`, calls are named in the trace of jax's profiler, too.
-    """
-    advance = kind.__next__  # type: ignore[attr-defined]
-    if annotates:
-        advance = _annotated(kind, advance)
-    noted = getattr(kind, "_CUT_IS_NOTED", True)
-    clock = time.perf_counter_ns
-
-    def __next__(self: Any) -> Any:
-        watch = self._watch
-        if watch.opening is not None:
-            watch.opening.call(self)
-        began = clock()
-        try:
-            element = advance(self)
-        except BaseException as error:
-            watch.count(self)
-            cut(error, noted)
-            raise
-        ended = clock()
-        watch.times.append(began)
-        watch.times.append(ended)
-        if len(watch.times) >= watch.enough:
-            watch.take(self, element)
-        return element
-
-    return _like(kind, __next__)
-
-
-@functools.cache
-def visible_class(kind: type) -> type:
-    """Return a class of iterators like `kind` whose calls are on Python's stack."""
-    if hasattr(kind.__next__, "__code__"):  # type: ignore[attr-defined]
-        return kind
-    advance = kind.__next__  # type: ignore[attr-defined]
-
-    def __next__(self: Any) -> Any:
-        return advance(self)
-
-    return _like(kind, __next__)
-
-
-def _like(kind: type, advance: Callable[[Any], Any]) -> type:
-    """A class of the same name with another ``__next__``."""
-    names = {
-        "__next__": advance,
-        "__slots__": (),
-        "__module__": kind.__module__,
-        "__qualname__": kind.__qualname__,
-        "__doc__": kind.__doc__,
-    }
-    return type(kind)(kind.__name__, (kind,), names)
-
-
-def _annotated(kind: type, advance: Any) -> Any:
+def _annotated(advance: Callable[[Any], Any], iterator: Any) -> Any:
+    """Return `advance(iterator)`, and name the call in the trace of jax's profiler."""
     import jax
 
-    annotation = jax.profiler.TraceAnnotation
-    name = f"{kind.__name__}.__next__"
-
-    def __next__(self: Any) -> Any:
-        with annotation(name, _ipl_stage_name=str(self), _ipl_stage_cat="prefetch"):
-            return advance(self)
-
-    return __next__
+    name = f"{type(iterator).__name__}.__next__"
+    with jax.profiler.TraceAnnotation(
+        name, _ipl_stage_name=str(iterator), _ipl_stage_cat="prefetch"
+    ):
+        return advance(iterator)

@@ -105,10 +105,11 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     def __next__(self) -> T:
         watch = self._watch
         watch.left -= 1
-        if watch.left <= 0:
-            watch.start(self)
         try:
-            output: T = self._run.next()
+            if watch.left > 0:
+                output: T = self._run.next()
+            else:
+                output = watch.call(self, lambda iterator: iterator._run.next())
         except StopIteration:
             if self._data_loader.multiprocessing_options.enable_profiling:
                 watch.count(self)

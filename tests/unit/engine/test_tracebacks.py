@@ -146,7 +146,7 @@ def test_calls_that_are_not_timed_are_cut_as_well(monkeypatch):
     iterator = iter(ds.to_iter_dataset(NO_THREADS))
     for _ in range(50_000):
         next(iterator)
-    assert iterator._watch._kind is None
+    assert iterator._watch.outputs < 2000
     error = error_of(iterator)
     assert own_frames(error) == []
     assert next(iterator) == 701

@@ -12,6 +12,7 @@ import pytest
 import gristmill as grain
 from gristmill import experimental
 from gristmill._base.report import Report, Stage
+from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
 from gristmill._observe import copying, reporting, running, sampling
 
 SECONDS = 1.0
@@ -395,6 +396,13 @@ def test_calls_are_named_in_traces_of_jax(monkeypatch):
     iterator = iter(Ones())
     assert [next(iterator), next(iterator)] == [1, 1]
     assert Annotation.named == ["Mine.__next__"] * 2
+
+
+def test_timed_iterator_in_c_keeps_its_class():
+    iterator = iter(grain.MapDataset.range(9).to_iter_dataset())
+    assert next(iterator) == 0
+    assert type(iterator) is PrefetchDatasetIterator
+    assert iterator.report().outputs == 1
 
 
 def test_a_block_that_is_measured_has_calls_timed_again(never_measured):

@@ -68,11 +68,11 @@ def _refusing_class(kind: Any) -> Any:
         check_saved(state)
         return state
 
-    names = {
-        "get_state": get_state,
-        "__slots__": (),
-        "__module__": kind.__module__,
-        "__qualname__": kind.__qualname__,
-        "__doc__": kind.__doc__,
-    }
-    return type(kind)(kind.__name__, (kind,), names)
+    return similar_class(kind, get_state=get_state)
+
+
+def similar_class(kind: Any, **members: Any) -> Any:
+    """Return a subclass that looks like `kind`, with other members."""
+    for name in ("__module__", "__qualname__", "__doc__"):
+        members[name] = getattr(kind, name)
+    return type(kind)(kind.__name__, (kind,), {"__slots__": (), **members})

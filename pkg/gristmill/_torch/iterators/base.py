@@ -141,9 +141,9 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     def __next__(self) -> Any:
         watch = self._watch
         watch.left -= 1
-        if watch.left <= 0:
-            watch.start(self)
         try:
+            if watch.left <= 0:
+                return watch.call(self, _next_output)
             if self._steps_plainly and not (
                 private.profiler_enabled() or private.profiler._is_profiler_enabled
             ):
@@ -156,3 +156,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
                 self._position.finish()
             cut(error, self._CUT_IS_NOTED)
             raise
+
+
+# Of a timed call, for which `watch.left` is above 0.
+_next_output = LoaderIterator.__next__
