@@ -40,16 +40,22 @@ chance = random.Random(seed)
 done = threading.Event()
 delivered = threading.Condition()
 count = 0
+# The count at which the next process is killed.
+target = 0
+# Time that the consumer waits for a kill that is due, in seconds.
+PATIENCE_S = 0.1
 tally = dict.fromkeys(("launcher", "zygote", "worker"), 0)
 
 
 def kill():
-    target = rest = 0
+    global target
+    rest = 0
     while sum(tally.values()) < kills:
-        # So far apart that a worker can get to work between two.
-        target = count + chance.randrange(1, 9) + rest
         with delivered:
-            delivered.wait_for(lambda target=target: count >= target or done.is_set())
+            # So far apart that a worker can get to work between two.
+            target = count + chance.randrange(1, 9) + rest
+            delivered.notify()
+            delivered.wait_for(lambda: count >= target or done.is_set())
         if done.wait(chance.random() * 0.004):
             return
         # Three deaths of those who start workers, and none started, is an error.
@@ -93,6 +99,8 @@ try:
         with delivered:
             count += 1
             delivered.notify()
+            if sum(tally.values()) < kills:
+                delivered.wait_for(lambda: count < target, PATIENCE_S)
     assert next(reference, None) is None and next(iterator, None) is None
 finally:
     done.set()
