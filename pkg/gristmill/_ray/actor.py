@@ -124,7 +124,11 @@ class WorkerActor:
         return Home(context.get_node_id(), address, os.getpid())
 
     def compute(self, *task: Any) -> Answer:
-        """Compute a unit, given as the fields of a `Task`, of the actor's own program."""
+        """Compute a unit of the actor's own program.
+
+        Args:
+            task: The fields of a `Task`.
+        """
         assert self._own is not None
         return self._own.answer(Task(*task))
 
