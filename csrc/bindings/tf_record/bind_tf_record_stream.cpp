@@ -7,7 +7,8 @@
 namespace gristmill::bind {
 namespace {
 
-// Releasing the GIL is faster than checking a record of more bytes than this.
+// Checking a record of more bytes than this takes longer than releasing the
+// GIL.
 constexpr std::size_t kLargeRecord = std::size_t{64} << 10;
 
 class Stream {
