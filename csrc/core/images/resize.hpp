@@ -12,14 +12,14 @@
 
 namespace gristmill {
 
-// The order is that of the numbers in _core.render_images.
+// _core.render_images takes these filters by number, in this order.
 enum class Filter { kNearest, kBox, kBilinear, kHamming, kBicubic, kLanczos };
 
 // The input samples of each sample of a resized line, and their weights.
 class Axis {
  public:
-  // The weights of two neighbours.  Each is split into 14 high and 8 low bits,
-  // for multiplication with 16 bits.
+  // The weights of two neighbors.  Each is split into 14 high and 8 low bits,
+  // so that its parts fit into 16 bits for multiplication.
   struct Pair {
     std::int16_t high[2];
     std::int16_t low[2];

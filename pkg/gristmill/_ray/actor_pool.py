@@ -1,8 +1,8 @@
 """Starts and watches the actors of one loader, and replaces lost ones.
 
 A thread waits for new actors to start.  Lanes call an actor for each unit, and report
-it if it is lost.  Lanes do not wait for an actor that Ray cannot place yet if another
-actor is running.  They use the new actor as soon as it has started.
+lost actors.  While Ray cannot place an actor, lanes use the running ones.  They use the
+new actor as soon as it has started.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from gristmill._workers import settings
 
 Reference = TypeVar("Reference")
 
-# The pool gives up after this many failed starts in a row: of actors that could not
-# load the program, or that died, for example because their machine was removed.
+# The pool gives up after this many failed starts in a row.  In the first case, an actor
+# could not load the program.  In the second, it died, for example with its machine.
 MOST_FAILED_STARTS = 3
 MOST_ENDED_STARTS = 20
 POLL_S = 0.25

@@ -53,7 +53,7 @@ class Membership(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The reply for a unit that was computed; `answer` holds the reference of it."""
+    """The reply for a unit that was computed; `answer` holds a reference."""
 
     unit: int
     actor: int
@@ -144,7 +144,7 @@ class Hub:
         """Add a job.
 
         Returns:
-            Why the job was refused; empty if it was added.
+            The reason why the job was refused; empty if it was added.
         """
         if told.version != self._version:
             return (

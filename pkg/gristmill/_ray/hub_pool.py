@@ -80,8 +80,8 @@ class HubPool:
         """Join the hub, and wait until it has started; it does not reserve a CPU.
 
         Raises:
-            ValueError: The hub has the same name but another version of Gristmill,
-                other options, or another stream of the name `share`.
+            ValueError: The hub of this name uses another version of Gristmill, other
+                options for actors, or another stream named `share`.
         """
         self._users += 1
         if self._users > 1:

@@ -1,9 +1,9 @@
 """Lanes: threads that take the workers' places in a scheduler and call actors.
 
 A lane claims a unit like a worker, has an actor compute it, and commits.  The slot then
-holds little: the position of each output and, instead of the element, an int.  That is
-twice the unit's id, plus 1 for the last output of the unit.  The elements stay in the
-object store, and are decoded from there when they are due.
+holds little: the position of each output and, instead of the element, an int.  This is
+twice the unit's id, plus 1 for the last output of the unit.  The elements stay in Ray's
+object store and are decoded when they are due.
 
 If an actor is lost with its node, or while it computes another unit, the lane calls
 the next actor.  If its own unit may have ended the actor, the lane reports that it has
@@ -272,7 +272,7 @@ class _Payloads:
         self._lock = threading.Lock()
         # Maps each stream to its payloads, keyed by the id of the unit.
         self._kept: dict[int, dict[int, Bytes]] = collections.defaultdict(dict)
-        # The stream and the id of the last unit that was due to its end.
+        # The stream and the id of the last unit whose last output was due.
         self._finished = (0, -1)
 
     def keep(self, stream: int, unit: int, payload: Bytes) -> None:

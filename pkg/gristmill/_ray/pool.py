@@ -56,8 +56,8 @@ class Loss(NamedTuple):
     Attributes:
         actor: The lost actor, or text that names it.
         why: The reason for the loss, as far as known.
-        blamed: Whether the unit may have ended the actor.  That is so if the actor was
-            computing this unit, and its node and the connection are intact.
+        blamed: Whether the unit may be the cause.  False if the actor was computing
+            another unit, or if its node or the connection to it was lost.
     """
 
     actor: Any

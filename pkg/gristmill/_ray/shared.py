@@ -1,7 +1,7 @@
 """Streams that several jobs read: each unit is computed once and kept for a while.
 
 The first job that asks for a unit has it computed.  The unit is kept until the same
-job has had `window` more units computed.  A job that asks for it after that lags.
+job has had `window` more units computed.  Later requests for it raise `Lagging`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from gristmill._ray.actor import Task
 from gristmill._ray.pool import Lane
 
-# The keys of this many dropped units are kept, so that requests for them can fail.
+# Keys of at most this many dropped units are kept, to detect requests for them.
 MOST_GONE = 1 << 16
 
 Key = bytes
