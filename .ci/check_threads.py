@@ -4,8 +4,8 @@ python .ci/check_threads.py path/to/clang-tidy
 
 The analysis only covers annotated code, so this script checks two rules first.  The
 core locks with core/base/mutex.hpp only.  Each member of a class with a Mutex is
-guarded by it, has a type that needs no lock, or has a comment "unguarded:" that gives
-the reason.
+guarded by a Mutex, has a type that needs no lock, or has a comment "unguarded:" that
+gives the reason.
 """
 
 import concurrent.futures

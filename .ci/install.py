@@ -20,7 +20,7 @@ PHASES = [
 
 
 class Progress:
-    """Turns the many lines of verbose pip into a few."""
+    """Reduces the verbose output of pip to a few lines."""
 
     def __init__(self):
         self._tenth = 0

@@ -32,8 +32,9 @@ from gristmill._workers import settings
 
 Reference = TypeVar("Reference")
 
-# The pool gives up after this many failed starts in a row.  In the first case, an actor
-# could not load the program.  In the second, it died, for example with its machine.
+# The pool gives up after this many failed starts in a row.  MOST_FAILED_STARTS is for
+# actors that cannot load the program, MOST_ENDED_STARTS for actors that die, for
+# example with their machine.
 MOST_FAILED_STARTS = 3
 MOST_ENDED_STARTS = 20
 POLL_S = 0.25
