@@ -2,9 +2,10 @@
 
 python .ci/check_threads.py path/to/clang-tidy
 
-The analysis knows nothing of what is not annotated.  So two rules come first: the core
-locks by core/base/mutex.hpp only, and a member beside a Mutex is guarded by one, is of
-a kind that needs no lock, or has a comment "unguarded:" with the reason.
+The analysis only covers annotated code, so this script checks two rules first.  The
+core locks with core/base/mutex.hpp only.  Each member of a class with a Mutex is
+guarded by a Mutex, has a type that needs no lock, or has a comment "unguarded:" that
+gives the reason.
 """
 
 import concurrent.futures
@@ -28,12 +29,12 @@ NO_LOCK = re.compile(
     r"^ *(using|friend|return|class|struct|static constexpr|static const |const )"
     r"|std::atomic<|\bMutex\b|\bCondition\b|\* const |& \w+;|GUARDED_BY|unguarded"
 )
-# The comment on a line of its own is for the lines that follow, up to an empty one.
+# Such a comment on a separate line covers the lines after it, up to an empty line.
 COVERED = re.compile(r"^ +// unguarded: .*\n(?: +\S.*\n)*", re.MULTILINE)
 
 
 def unguarded_members(text: str) -> list[str]:
-    """Members beside a Mutex that nothing says to be guarded."""
+    """Return the members of classes with a Mutex that break the second rule."""
     found = []
     for body in BODY.finditer(text):
         inner = body.group()[body.group().index("\n") :]
@@ -49,7 +50,7 @@ def unguarded_members(text: str) -> list[str]:
 
 
 def broken_rules(path: pathlib.Path) -> list[str]:
-    """What the file has that the analysis would not look at."""
+    """Return a line for each place in the file that breaks a rule."""
     text = path.read_text()
     wrong = [f"{path}: {line}: guarded by nothing" for line in unguarded_members(text)]
     if path not in ALLOWED and (used := UNANNOTATED.search(text)):
@@ -58,7 +59,7 @@ def broken_rules(path: pathlib.Path) -> list[str]:
 
 
 def analyse(tidy: str, path: pathlib.Path) -> tuple[bool, str]:
-    """Whether Clang finds nothing, and what it says."""
+    """Return whether Clang finds no error, and its output."""
     done = subprocess.run(
         [
             tidy,
@@ -78,7 +79,7 @@ def analyse(tidy: str, path: pathlib.Path) -> tuple[bool, str]:
 
 
 def main(tidy: str) -> int:
-    """Print what is wrong; returns the exit status."""
+    """Print the findings and return the exit status."""
     wrong = [
         line for path in sorted(CORE.rglob("*.?pp")) for line in broken_rules(path)
     ]

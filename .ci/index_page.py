@@ -1,8 +1,9 @@
-"""What an index such as PyPI shows beside the files: README, and where the project is.
+"""The README and the URLs that an index such as PyPI shows for a release.
 
-A provider of pyproject.toml's [[tool.dynamic-metadata]].  Where the repository is,
-nothing here says: GitHub tells its workflows.  There, links of README that name files
-lead to those of the release; elsewhere they stay as they are, without addresses.
+This is a provider for pyproject.toml's [[tool.dynamic-metadata]].  The address of the
+repository comes from the environment of GitHub's workflows.  There, links of README to
+files are changed to links to the files of the release.  Elsewhere, README does not
+change, and there are no URLs.
 """
 
 import os
@@ -22,7 +23,7 @@ def home():
 
 
 def urls_of(address):
-    """Return what [project.urls] has for a repository at an address."""
+    """Return [project.urls] for a repository at an address."""
     return {
         "Repository": address,
         "Documentation": f"{address}/tree/main/docs",
@@ -32,13 +33,13 @@ def urls_of(address):
 
 
 def readme_of(text, address, version):
-    """Return README with links that lead somewhere from any page."""
+    """Return README with absolute links."""
     text = IMAGE.sub(rf"\1{address}/raw/v{version}/", text)
     return LINK.sub(f"{address}/blob/v{version}/", text)
 
 
 def dynamic_metadata(settings, project):
-    """Return `readme` and `urls` of [project]: scikit-build-core calls it."""
+    """Return `readme` and `urls` of [project]; scikit-build-core calls this."""
     text, urls = (ROOT / "README.md").read_text(), {}
     if address := home():
         text = readme_of(text, address, project["version"])
@@ -47,5 +48,5 @@ def dynamic_metadata(settings, project):
 
 
 def dynamic_wheel(settings):
-    """Say that they may differ in a wheel that somebody builds from an sdist."""
+    """Return the fields that may differ in a wheel that is built from an sdist."""
     return {"readme": True, "urls": True}

@@ -1,4 +1,4 @@
-"""Install the package with one extra, and say how far it is: it compiles for minutes.
+"""Install the package with one extra and show progress, since it compiles for minutes.
 
 python .ci/install.py demo [options of pip install]
 """
@@ -9,7 +9,7 @@ import sys
 
 NINJA = re.compile(r"\s*\[(\d+)/(\d+)\] ")
 TENTHS = 10
-# What pip says, and what is printed of it.
+# Patterns of pip's output, and the text to print for each.
 PHASES = [
     (re.compile(r"\s*Installing build dependencies: started"), "fetching build tools"),
     (re.compile(r"\s*\*\*\* Configuring CMake"), "configuring"),
@@ -20,13 +20,13 @@ PHASES = [
 
 
 class Progress:
-    """Turns pip's verbose lines into a few of our own."""
+    """Reduces the verbose output of pip to a few lines."""
 
     def __init__(self):
         self._tenth = 0
 
     def said_of(self, line):
-        """Return what to print of a line, or None."""
+        """Return the text to print for a line, or None."""
         if step := NINJA.match(line):
             done, total = map(int, step.groups())
             tenth = TENTHS * done // total
@@ -46,7 +46,7 @@ def main(extra, *options):
 
 
 def pip(verb, *arguments):
-    """Run pip, print a few lines of what it says, and all of it if it fails."""
+    """Run pip and print its progress, or all of its output if it fails."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", verb]
     command += ["--verbose", *arguments]
     log, progress = [], Progress()

@@ -1,12 +1,13 @@
-"""Make wheels that need nothing of the system, and try them where there is nothing.
+"""Build wheels that need no libraries of the system, and test them without any.
 
     python .ci/make_wheel.py build FOLDER
     python .ci/make_wheel.py repair WHEEL FOLDER
     python .ci/make_wheel.py try WHEEL
 
-`repair` puts libraries and their licences inside, and names the oldest glibc for which
-the wheel is good: that on which it was built, so .github/workflows/wheels.yml builds on
-an old one.  `try` runs a program and the quick tests with the wheel alone.
+`repair` adds libraries and their licences to the wheel, and renames it after the oldest
+glibc that it supports.  That is the glibc of the system that built it, so
+.github/workflows/wheels.yml builds on an old system.  `try` runs a program and the
+quick tests with only the wheel installed.
 """
 
 import os
@@ -22,7 +23,7 @@ from extra import requirements
 from install import pip
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# The packages that may have a library's licence, by its name: Debian's, then RPMs.
+# Maps each library to the packages that may contain its licence: of Debian, then RPMs.
 LICENCES = {
     "libbrotlicommon": ("libbrotli1", "brotli", "libbrotli"),
     "libbrotlidec": ("libbrotli1", "brotli", "libbrotli"),
@@ -34,7 +35,7 @@ SHARE = pathlib.Path("/usr/share")
 
 
 def build(folder):
-    """Build a wheel as users would, and say how far it is."""
+    """Build a wheel the way users do, and show the progress."""
     done = pip("wheel", "--no-deps", "--wheel-dir", folder, str(ROOT))
     if done:
         sys.exit(done)
@@ -42,7 +43,7 @@ def build(folder):
 
 
 def repair(wheel, folder):
-    """Put the libraries into a wheel, and their licences beside ours."""
+    """Add the libraries to a wheel, and their licences next to ours."""
     run("auditwheel", "repair", "--wheel-dir", folder, wheel)
     (repaired,) = pathlib.Path(folder).glob("*.whl")
     with tempfile.TemporaryDirectory() as scratch:
@@ -55,7 +56,7 @@ def repair(wheel, folder):
 
 
 def add_licences(unpacked):
-    """Add the licences of the libraries that auditwheel has put into a wheel."""
+    """Add the licences of the libraries that auditwheel has added to a wheel."""
     (libraries,) = unpacked.glob("*.libs")
     (info,) = unpacked.glob("*.dist-info")
     added = []
@@ -72,7 +73,7 @@ def add_licences(unpacked):
 
 
 def licences_of(name):
-    """Return the files with a library's licence, as the system has them."""
+    """Return the files of the system with a library's licence."""
     if name not in LICENCES:
         sys.exit(f"Whose licence is that of {name}? Say it in LICENCES of {__file__}.")
     found = []
@@ -85,12 +86,12 @@ def licences_of(name):
 
 
 def try_out(wheel):
-    """Run a program and the quick tests in an environment that has nothing else."""
+    """Run a program and the quick tests in an environment with only the wheel."""
     wheel = pathlib.Path(wheel).resolve()
     with tempfile.TemporaryDirectory() as scratch:
         bin_ = pathlib.Path(scratch, "venv", "bin")
         run(sys.executable, "-m", "venv", bin_.parent)
-        # No compiler is found, and no header looked for.
+        # With this PATH, pip finds no compiler.
         alone = {"PATH": str(bin_), "HOME": scratch, "LANG": "C.UTF-8"}
         install = [bin_ / "pip", "--disable-pip-version-check", "install", "--quiet"]
         install += ["--only-binary", ":all:"]
@@ -99,11 +100,11 @@ def try_out(wheel):
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, pathlib.Path(scratch, pathlib.Path(name).name))
         run(bin_ / "python", "smoke.py", env=alone, cwd=scratch)
-        # With what writes the record files that the libraries decompress, which
-        # has no wheels for free-threaded builds.
+        # The extra writes the record files that test the libraries.  It has no wheels
+        # for free-threaded builds.
         extra = "" if sysconfig.get_config_var("Py_GIL_DISABLED") else "[convert]"
         run(*install, f"{wheel}{extra}", *requirements("dev"))
-        # Tests of the house read the checkout.
+        # tests/house needs the whole checkout.
         quick = ["-q", "-r", "fE", "-m", "not multiprocess and not slow and not soak"]
         quick += ["--ignore=tests/house", "tests"]
         run(bin_ / "python", "-m", "pytest", *quick, env=alone, cwd=scratch)

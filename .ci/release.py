@@ -1,11 +1,11 @@
-"""Cut a release, and say what has changed in it.
+"""Cut a release, and print its changes.
 
     python .ci/release.py cut 0.3.0
     python .ci/release.py notes v0.3.0
 
-`cut` writes the version to its one place and gives the section "Unreleased" of
-CHANGELOG.md its number and date.  `notes` prints the section of a tag's version, and
-fails where the tag is not the version of the sources.
+`cut` writes the version to the package, and moves the section "Unreleased" of
+CHANGELOG.md under a heading with the version and the date.  `notes` prints the section
+of a tag's version.  It fails if the tag differs from the version of the sources.
 """
 
 import datetime
@@ -26,7 +26,7 @@ def numbers(version):
 
 
 def cut(version, root=ROOT):
-    """Write the version to its place, and its number and date to the changelog."""
+    """Write the version to the package, and the version and date to the changelog."""
     changelog, package = root / "CHANGELOG.md", root / "pkg/gristmill/__init__.py"
     text = changelog.read_text()
     (unreleased, changes), *released = SECTION.findall(text)
@@ -42,7 +42,7 @@ def cut(version, root=ROOT):
 
 
 def notes(tag, root=ROOT):
-    """Return the section of the version that a tag names."""
+    """Return the section of CHANGELOG.md for a tag."""
     (version,) = VERSION.findall((root / "pkg/gristmill/__init__.py").read_text())
     if tag != f"v{version}":
         sys.exit(f"The tag {tag} is not v{version}, the version of the sources.")

@@ -2,9 +2,9 @@
 
 python .ci/requirements.py test
 
-Most of what is installed is never imported, so nothing is compiled to bytecode but the
-largest packages' modules that importing them needs: here, once, since processes that
-import them side by side would each compile them.
+Most installed modules are never imported, so pip compiles none of them to bytecode.
+Importing the largest packages here compiles the modules that they need.  Otherwise,
+each of several processes that import them at the same time would compile them.
 """
 
 import pathlib
@@ -27,11 +27,11 @@ def main(extra):
     wanted = [*wanted, *settings["build-system"]["requires"]]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
     pip += ["--quiet", "--no-compile"]
-    # What comes with Python is old, and takes half as long again.
+    # The pip that comes with Python is old, and takes 1.5 times as long.
     subprocess.run([*pip, "--upgrade", "pip"], check=True)
     subprocess.run([*pip, *wanted], check=True)
     imports = [sys.executable, "-c", IMPORT_ALL, *LARGEST]
-    # They warn of what this machine lacks.
+    # Capture the output: the packages warn about hardware that this machine lacks.
     done = subprocess.run(imports, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"Importing {', '.join(LARGEST)} failed:\n{done.stderr}")

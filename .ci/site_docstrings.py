@@ -1,4 +1,7 @@
-"""Has the site show a docstring's ``Example:`` as code, as it does ``Examples:``."""
+"""Makes the site show the ``Example:`` section of a docstring as code.
+
+It already does that for ``Examples:``.
+"""
 
 import re
 
@@ -8,7 +11,7 @@ EXAMPLE = re.compile(r"^Example:$", re.MULTILINE)
 
 
 class ExamplesAreCode(griffe.Extension):
-    """Renames the section in what is shown."""
+    """Renames the section in the docstrings that the site shows."""
 
     def on_object(self, *, obj, **_):
         if obj.docstring is not None:

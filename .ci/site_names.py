@@ -1,4 +1,4 @@
-"""What the public modules offer, read from their sources, which need not be built."""
+"""The public names of the modules, read from their sources without building them."""
 
 import ast
 import functools
@@ -18,7 +18,7 @@ def public_modules():
 
 
 def names_of(module):
-    """Return a module's public names, sorted, with those that need a package."""
+    """Return a module's public names, sorted, including those of optional packages."""
     given = _literals(module)
     names = given.get("__all__")
     if names is None:
@@ -28,7 +28,7 @@ def names_of(module):
 
 
 def homes_of(module):
-    """Return the path of each name that a module finds when it is first used."""
+    """Return the path of each name that a module imports on first use."""
     return {
         name: f"gristmill.{home}.{theirs or name}"
         for home, names in _literals(module).get("_HOMES", {}).items()
@@ -38,7 +38,7 @@ def homes_of(module):
 
 @functools.cache
 def _literals(module):
-    """Return what a module's source assigns, where that is written out."""
+    """Return the literals that a module assigns to names; None for other values."""
     path = PACKAGE.parent / module.replace(".", "/")
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return {

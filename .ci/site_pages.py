@@ -1,7 +1,7 @@
-"""What the site has beside `docs`: the pages of the root, and the API's reference.
+"""Adds pages to the site besides `docs`: pages of the root and the API reference.
 
-A link that works in the repository works in the site: what it names outside of `docs`
-lies in `project` there.
+Links that work in the repository also work in the site.  Files outside of `docs` are
+in the folder `project` of the site.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 PICTURE = re.compile(r"^(!\[[^\]]*\]\(([^)\s]+\.svg)\))$", re.MULTILINE)
 FIRST = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 STYLE = "site.css"
-# What a reader finds in the list of pages: titles, and pages or folders.
+# The list of pages that readers see: titles, and the pages or folders under each.
 PAGES = {
     "First steps": "quickstart datasets seeing-it-work checkpointing troubleshooting",
     "What you read": "images text record-files convert",
@@ -29,7 +29,8 @@ PAGES = {
     "How it works": "architecture glossary decisions/ formats/",
     "Project": "project/benchmarks/ project/CHANGELOG project/ releasing",
 }
-# A folder has a list of its own under its title, or its pages are among the others.
+# These folders get a separate list with this title.  The pages of other folders are
+# listed directly.
 FOLDERS = {
     "decisions/": "Decisions",
     "formats/": "Formats",
@@ -40,7 +41,7 @@ FOLDERS = {
 
 
 def on_files(files, config):
-    """Add the pages that do not lie in `docs`."""
+    """Add the pages that are not in `docs`."""
     pending = [*FIRST, "benchmarks/README.md"]
     pending += [f"docs/{file.src_uri}" for file in files.documentation_pages()]
     known = set()
@@ -65,14 +66,14 @@ def on_files(files, config):
 
 
 def on_nav(nav, config, files):
-    """Refuse a page that readers would not find."""
+    """Raise an error if a page is missing from the list of pages."""
     missing = [page.file.src_uri for page in nav.pages if page.parent is None]
     if missing != ["index.md"]:
         raise PluginError(f"Pages that PAGES of {__file__} does not name: {missing}")
 
 
 def listed(files):
-    """Return the list of pages that `PAGES` says."""
+    """Return the list of pages in the order of `PAGES`."""
     uris = [file.src_uri for file in files.documentation_pages()]
     uris.sort(key=lambda uri: uri.removesuffix(".md"))
     seen = {"index.md"}
@@ -97,7 +98,7 @@ def listed(files):
 
 
 def on_page_markdown(markdown, page, **_):
-    """Have links name what lies elsewhere in the site."""
+    """Change links to files of the repository into links to pages of the site."""
     path = repository_path(page.file.src_uri)
     here = posixpath.dirname(page.file.src_uri)
 
@@ -111,7 +112,7 @@ def on_page_markdown(markdown, page, **_):
 
 
 def on_page_content(html, page, **_):
-    """Refuse a page of the reference with other names than its module's."""
+    """Raise an error if a page of the reference lacks names or has wrong ones."""
     folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
     if folder == "reference":
         site_reference.check(name, html)
@@ -119,26 +120,26 @@ def on_page_content(html, page, **_):
 
 
 def linked(path):
-    """Return the files that a page names by links."""
+    """Return the files that a page links to."""
     found = LINK.finditer((ROOT / path).read_text())
     targets = [resolved(path, link[1]) for link in found]
     return [target for target in targets if (ROOT / target).is_file()]
 
 
 def resolved(path, link):
-    """Return the path in the repository of what a page's link names."""
+    """Return the path in the repository of a link's target."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
 
 
 def site_path(path):
-    """Return where a file of the repository lies in the site."""
+    """Return the path in the site of a file of the repository."""
     if path == "README.md":
         return "index.md"
     return path.removeprefix("docs/") if path.startswith("docs/") else f"project/{path}"
 
 
 def repository_path(uri):
-    """Return the file of the repository that a page of the site is."""
+    """Return the file of the repository from which a page of the site is made."""
     if uri == "index.md":
         return "README.md"
     return uri.removeprefix("project/") if uri.startswith("project/") else f"docs/{uri}"

@@ -1,7 +1,8 @@
-"""The reference's pages, one for each public module, with all of its public names.
+"""The pages of the reference, one for each public module, with all its public names.
 
-A name is described where its module is, and in `gristmill` where that is private; any
-other page that has it names that place in a table.
+Each name is described on one page: that of the public module that defines it, or
+`gristmill` if a private module defines it.  Other pages list the name in a table, with
+a link to that page.
 """
 
 import functools
@@ -11,7 +12,7 @@ import griffe
 import site_names
 from mkdocs.exceptions import PluginError
 
-# What a page begins with; the rest comes as in the source.
+# The first names on each page; the others follow in the order of the source.
 FIRST = {
     "gristmill": "DataLoader load MapDataset IterDataset DatasetIterator",
     "gristmill.checkpoint": "CheckpointHandler CheckpointSave CheckpointRestore",
@@ -19,13 +20,13 @@ FIRST = {
     "gristmill.torch": "DataLoader StatefulDataLoader",
     "gristmill.transforms": "Map MapWithIndex RandomMap Filter FlatMap Batch",
 }
-# Whose names the tables begin with.
+# The tables list the names of these modules first.
 HOMES = """
     loader sources transforms samplers sharding options records checkpoint
     multiprocessing operations config errors constants
 """.split()
-# The tables are of names that other pages describe, of those that are called
-# something else there, and of modules.
+# The tables list names that other pages describe, names that are different on those
+# pages, and modules.
 TABLES = ["Names", "Other names of the same", "Modules"]
 HEAD = """# {module}
 
@@ -58,13 +59,13 @@ def page_of(module):
         else:
             older.append(f"{anchor}`{name}` | [`{home}`][{home}]")
     listed = [_table(title, rows) for title, rows in tables.items() if rows]
-    # Most names of the package are those of its modules: a list of all comes first.
+    # Most names of the package come from its modules, so its page begins with the list.
     parts = [*listed, *described] if module == "gristmill" else [*described, *listed]
     return "\n".join([HEAD.format(module=module), *parts])
 
 
 def check(module, html):
-    """Refuse a page that lacks a public name, or has one that is not public."""
+    """Raise an error if a page lacks a public name, or has one that is not public."""
     names = {*site_names.names_of(module)}
     shown = {*re.findall(rf'id="{re.escape(module)}\.(\w+)"', html)}
     if names != shown:
@@ -104,7 +105,7 @@ def _first_line(place):
 
 @functools.cache
 def _package():
-    """Return griffe's view of the package's sources."""
+    """Return griffe's model of the package's sources."""
     paths = [site_names.PACKAGE.parent]
     loader = griffe.GriffeLoader(search_paths=paths, allow_inspection=False)
     loader.load("gristmill")
@@ -113,7 +114,7 @@ def _package():
 
 
 def _target(path):
-    """Return where the object that a public name stands for is defined."""
+    """Return the path at which the object behind a public name is defined."""
     module, _, name = path.rpartition(".")
     homes = site_names.homes_of(module) if module in site_names.public_modules() else {}
     if name in homes:

@@ -1,4 +1,4 @@
-"""Show that an installed wheel works, and needs none of the system's libraries."""
+"""Check that an installed wheel works and does not use libraries of the system."""
 
 import pathlib
 

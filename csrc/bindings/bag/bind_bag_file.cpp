@@ -25,7 +25,7 @@ std::unique_ptr<BagHandle> open_bag(const py::object& object,
       unlocked([&] { return BagFile::open(std::move(file), options); })));
 }
 
-// Returns how many records a file has, and its stamp.
+// Returns the number of records of a file, and its stamp.
 std::pair<std::uint64_t, Stamp> count_bag(const py::object& object,
                                           const py::object& limits,
                                           const std::string& access) {

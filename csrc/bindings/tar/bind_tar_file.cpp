@@ -1,4 +1,4 @@
-// Binds core/tar/tar_file.hpp, and makes Python objects of its samples.
+// Binds core/tar/tar_file.hpp, and converts its samples to Python objects.
 #include <pybind11/stl.h>
 
 #include "bindings/files/python_file.hpp"
@@ -22,7 +22,7 @@ std::unique_ptr<TarHandle> open_tar(const py::object& object,
       [&] { return TarFile::open(std::move(file), options, progress); })));
 }
 
-// As Python's tarfile does: what is not UTF-8 is kept.
+// Decodes like Python's tarfile, which escapes bytes that are not UTF-8.
 py::str name_of(std::string_view bytes) {
   PyObject* const text = PyUnicode_DecodeUTF8(
       bytes.data(), static_cast<py::ssize_t>(bytes.size()), "surrogateescape");

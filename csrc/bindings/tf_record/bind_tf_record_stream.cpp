@@ -1,5 +1,5 @@
-// Binds core/tf_record/tf_record_parser.hpp: bytes come from a Python object,
-// records go out as bytes.
+// Binds core/tf_record/tf_record_parser.hpp.  It reads from a Python object and
+// returns records as bytes.
 #include "bindings/files/record_reader.hpp"
 #include "core/tf_record/tf_record_frame.hpp"
 #include "core/tf_record/tf_record_parser.hpp"
@@ -7,7 +7,8 @@
 namespace gristmill::bind {
 namespace {
 
-// Checking more than this takes longer than handing over the GIL.
+// Checking a record of more bytes than this takes longer than releasing the
+// GIL.
 constexpr std::size_t kLargeRecord = std::size_t{64} << 10;
 
 class Stream {
@@ -34,8 +35,8 @@ class Stream {
   }
 
  private:
-  // Keeps other threads out, which would move the buffer: reading and checking
-  // give up the GIL.
+  // Keeps out other threads, which would move the buffer.  Reading and checking
+  // release the GIL.
   class Busy {
    public:
     explicit Busy(Stream& stream) : stream_(stream) {
@@ -53,7 +54,8 @@ class Stream {
     Stream& stream_;
   };
 
-  // A view of memory that the source may fill, but not keep.
+  // A memoryview that the source may fill.  The destructor releases it, so that
+  // the source cannot keep using the memory.
   class Loan {
    public:
     explicit Loan(std::span<std::byte> room)
@@ -98,7 +100,7 @@ class Stream {
   const py::object source_;
   const std::string name_;
   TfRecordParser parser_;
-  bool busy_ = false;  // Changed with the GIL.
+  bool busy_ = false;  // Guarded by the GIL.
 };
 
 py::str compression(const py::bytes& begin) {

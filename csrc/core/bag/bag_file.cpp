@@ -23,7 +23,7 @@ std::string BagFile::describe(std::int64_t record) const {
   return concat("record ", record, " at offset ", extent(record).begin);
 }
 
-// Calls `deliver` with what the file has of each record.
+// Calls `deliver` with the bytes of each record in the file.
 Status BagFile::each(
     std::span<const Request> requests,
     const std::function<Status(const Request&, std::span<const std::byte>)>&

@@ -1,9 +1,9 @@
-// A BagFile reads the records of a Bagz file, in any order.
+// A BagFile reads the records of a Bagz file in any order.
 //
 // Thread safety: const methods may overlap; the Sink is called by the thread
 // that reads.
 //
-// Fork: a child may go on reading.
+// Fork: the child may continue to read.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,13 @@ namespace gristmill {
 class BagFile final : public FileReader {
  public:
   struct Options {
-    File::Ptr limits;         // Null if they are at the end of the file.
-    bool compressed = false;  // Whether each record is, with zstd.
-    std::optional<FileStamp> stamp = std::nullopt;  // That is wanted, if any.
+    File::Ptr limits;         // Null if the limits are at the end of the file.
+    bool compressed = false;  // Whether each record is compressed with zstd.
+    // If set, open() fails unless the file has this stamp.
+    std::optional<FileStamp> stamp = std::nullopt;
   };
 
-  // Reads its limits.  Every error names the file.
+  // Reads the limits of the file.  All errors name the file.
   static Result<std::shared_ptr<const BagFile>> open(File::Ptr file,
                                                      const Options& options);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kLimitBytes = sizeof(std::uint64_t);
 
-// Limits that are read at once.
+// The number of limits in one read.
 constexpr std::uint64_t kWindow = std::uint64_t{1} << 17;
 
 constexpr const char* kHint =
@@ -54,7 +54,7 @@ Result<BagLimits> BagLimits::read(const File& records, const File* separate) {
   const Section section = TRY(find(records, separate));
   BagLimits limits;
   ByteBuffer window;
-  std::uint64_t end = 0;  // Of the last record.
+  std::uint64_t end = 0;  // The end of the previous record.
   for (std::uint64_t i = 0; i < section.count; i += kWindow) {
     const std::uint64_t count = std::min(kWindow, section.count - i);
     if (!window.reset(count * kLimitBytes)) return no_memory_for("its limits");

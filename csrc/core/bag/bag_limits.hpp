@@ -1,8 +1,8 @@
-// The limits of a Bagz file: where each of its records ends.
+// The limits of a Bagz file: the end of each record.
 //
-// They are 64-bit little-endian numbers, which ascend, at the end of the file
-// or in one of their own.  At the end of the file the last one is also where
-// the limits begin.
+// They are ascending 64-bit little-endian numbers, at the end of the file or in
+// a separate file.  At the end of the file, the last limit is also the offset
+// at which the limits begin.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -18,8 +18,8 @@ namespace gristmill {
 
 class BagLimits {
  public:
-  // Returns how many records there are, by one read at most.  `separate` is
-  // the file of the limits; null if they are at the end of `records`.
+  // Returns the number of records, with one read at most.  `separate` is the
+  // file with the limits, or null if they are at the end of `records`.
   static Result<std::uint64_t> count(const File& records, const File* separate);
 
   // Reads all limits.
@@ -27,22 +27,22 @@ class BagLimits {
 
   [[nodiscard]] std::uint64_t size() const { return places_.size(); }
 
-  // Where a record lies in the file of the records.
+  // The position of record `i` in the file of records.
   // REQUIRES: i < size().
   [[nodiscard]] PackedChunks::Chunk place(std::uint64_t i) const {
     return places_.at(i);
   }
 
-  // Memory of the list.
+  // The memory of the list, in bytes.
   [[nodiscard]] std::size_t held_bytes() const { return places_.held_bytes(); }
 
  private:
-  // Where they are.
+  // The part of a file that has the limits.
   struct Section {
     const File* file;
     std::uint64_t begin;
     std::uint64_t count;
-    std::uint64_t most;  // No limit is above it.
+    std::uint64_t most;  // The largest valid limit.
   };
   static Result<Section> find(const File& records, const File* separate);
 

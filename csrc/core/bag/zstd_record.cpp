@@ -15,7 +15,7 @@ struct StreamDeleter {
   void operator()(ZSTD_DStream* stream) const { ZSTD_freeDStream(stream); }
 };
 
-// Counts what comes out of a frame.
+// Returns the decompressed size of a frame by decompressing it.
 Result<std::uint64_t> measure(std::span<const std::byte> frame) {
   const std::unique_ptr<ZSTD_DStream, StreamDeleter> stream(
       ZSTD_createDStream());

@@ -1,4 +1,5 @@
-// A record that is compressed with zstd: no frame, if it is empty, or one.
+// Functions for a record that is compressed with zstd.  It has one frame, or
+// no bytes if it is empty.
 //
 // Thread safety: any thread may call any function.
 #pragma once
@@ -11,11 +12,11 @@
 
 namespace gristmill {
 
-// Returns how large a record is, which takes decompressing it if its frame does
-// not say.
+// Returns the size of a record after decompression.  Decompresses the record
+// if its frame does not contain the size.
 Result<std::uint64_t> zstd_record_size(std::span<const std::byte> record);
 
-// Decompresses a record to memory of its size.
+// Decompresses a record into `to`, which must have its size.
 Status read_zstd_record(std::span<const std::byte> record,
                         std::span<std::byte> to);
 

@@ -18,7 +18,7 @@ using Finds = ExampleParser::Finds;
 constexpr std::uint32_t kNobody = UINT32_MAX;
 constexpr std::size_t kNameWord = sizeof(std::uint64_t);
 
-// Tags of fields that are runs of bytes, as all of an Example are.
+// Returns the tag of a length-delimited field; an Example has no other fields.
 constexpr std::uint32_t delimited(std::uint32_t field) {
   return field << 3 | 2;
 }
@@ -44,7 +44,7 @@ Status damaged_at(Bytes record, const std::byte* at) {
                 at - record.data(), " of ", record.size(), " cannot be read");
 }
 
-// Returns whether a message ends where one of its fields does.
+// Returns whether a message ends at the end of a field.
 bool is_whole(Bytes message) noexcept {
   ByteCursor cursor(message);
   std::uint32_t tag = 0;
@@ -54,13 +54,14 @@ bool is_whole(Bytes message) noexcept {
   return true;
 }
 
-// A message that may be written in pieces: protobuf merges them, which is what
-// reading them one after the other does.
+// A message that may be written in pieces.  Protobuf merges them, which is the
+// same as reading the pieces joined together.
 class Pieces {
  public:
   explicit Pieces(Finds& finds) noexcept : finds_(finds) {}
 
-  // False if one of several pieces is cut off: the next must not complete it.
+  // Returns false if there are several pieces and one of them is cut off, so
+  // that the next piece does not complete it.
   [[nodiscard]] bool add(Bytes piece) {
     if (all_.empty()) {
       all_ = piece;
@@ -86,9 +87,9 @@ class Pieces {
   Bytes all_;
 };
 
-// Calls `each(field, bytes)` for the fields 1 to `last` of a message, which
-// are runs of bytes, and passes over others.  Returns where a field begins
-// that cannot be read or for which `each` returns false, or null.
+// Calls `each(field, bytes)` for the length-delimited fields 1 to `last` of a
+// message, and skips other fields.  Returns the start of a field that cannot be
+// read, or for which `each` returns false; otherwise, null.
 template <class Each>
 const std::byte* walk(Bytes message, std::uint32_t last, Each&& each) {
   ByteCursor cursor(message);
@@ -108,7 +109,8 @@ const std::byte* walk(Bytes message, std::uint32_t last, Each&& each) {
   return nullptr;
 }
 
-// Returns whether a list that another replaces could have been read.
+// Returns whether a list can be read.  That is required even of a list that a
+// later one replaces, since protobuf reads both.
 bool can_be_read(const Found& found) {
   if (found.kind == ListKind::kNone) return true;
   const auto count = count_values(found.kind, found.list);
@@ -127,7 +129,7 @@ bool open_feature(Bytes feature, Finds& finds, Found& found) {
   const std::byte* const bad =
       walk(feature, 3, [&](std::uint32_t field, Bytes bytes) {
         const auto kind = static_cast<ListKind>(field);
-        if (kind != found.kind) {  // The last kind is meant.
+        if (kind != found.kind) {  // The last kind counts.
           found.list = list.all();
           if (!can_be_read(found)) return false;
           list.clear();
@@ -139,10 +141,12 @@ bool open_feature(Bytes feature, Finds& finds, Found& found) {
   return bad == nullptr;
 }
 
-// Calls `place(name)` for each feature of a record, which returns where to
-// write what was found, or null.  Before that, `accept(name, at)` is called for
-// each name that is written for a feature at that byte, of which the last
-// counts, and returns whether to go on.
+// Calls `place(name)` for each feature of a record.  `place` returns the Found
+// to fill in, or null to skip the feature.
+//
+// Before that, calls `accept(name, at)` for each name of the feature, which
+// begins at byte `at`.  If a feature has several names, the last one counts.
+// If `accept` returns false, the walk fails.
 template <class Accept, class Place>
 Status walk_features(Bytes record, Finds& finds, Accept&& accept,
                      Place&& place) {
@@ -186,7 +190,7 @@ ExampleParser::ExampleParser(std::vector<std::string> names, bool refuse_others)
   }
 }
 
-// Returns the number of names where there is no such name.
+// Returns the index of a name, or the number of names if it is not found.
 std::size_t ExampleParser::index_of(std::string_view name) const noexcept {
   const std::size_t mask = table_.size() - 1;
   std::size_t slot = hash_of(name) & mask;
@@ -230,7 +234,7 @@ Status ExampleParser::find_all(Bytes record, std::vector<Named>& named,
   Status status = walk_features(record, finds, accept, place);
   if (misnamed) return *misnamed;
   TRY(status);
-  // The last of a name, which then comes first, is the one that counts.
+  // The last feature of each name counts; after reversing, it comes first.
   std::ranges::reverse(named);
   std::ranges::stable_sort(named, {}, &Named::name);
   for (std::size_t i = 1; i < named.size(); ++i) {

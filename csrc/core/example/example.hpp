@@ -1,9 +1,9 @@
-// An ExampleParser finds the features of serialized tf.train.Examples, and
-// reads numbers from them, with no schema but a list of names.
+// An ExampleParser finds the features of serialized tf.train.Examples and reads
+// numbers from them.  Its only schema is a list of names.
 //
-// An Example is read as protobuf reads it: what is written twice is merged,
-// except that the last feature of a name replaces those before it; fields that
-// no Example has are passed over.
+// It reads an Example like protobuf.  Repeated messages are merged, except that
+// the last feature of a name replaces the ones before it.  Unknown fields are
+// skipped.
 //
 // Thread safety: const methods may overlap; Finds belong to one thread.
 #pragma once
@@ -25,63 +25,64 @@ class ExampleParser {
  public:
   using Bytes = std::span<const std::byte>;
 
-  // The values of one feature of a record.  A feature that is not there, or
-  // is there without a list, is of kind kNone.
+  // The values of one feature of a record.  The kind is kNone if the feature
+  // is missing or has no list.
   struct Found {
     ListKind kind = ListKind::kNone;
-    Bytes list;          // In the record, or in the Finds.
-    std::size_t at = 0;  // Where in the record the feature begins.
+    Bytes list;          // A view into the record or into the Finds.
+    std::size_t at = 0;  // The offset of the feature in the record.
   };
 
-  // What was found in a record, until the next is searched.  REQUIRES: the
-  // record stays where it is for as long.
+  // The features found in a record, valid until the next search.  REQUIRES: the
+  // record is valid for as long.
   struct Finds {
     std::vector<Found> features;  // One for each of the parser's names.
-    std::list<std::vector<std::byte>> joined;  // Lists written in pieces.
+    std::list<std::vector<std::byte>> joined;  // Messages joined from pieces.
   };
 
   struct Named {
-    std::string_view name;  // In the record.
+    std::string_view name;  // A view into the record.
     Found found;
   };
 
-  // Where the values of a fixed number of numbers go, for a block of records.
+  // The destination of a feature with a fixed number of values, for a block of
+  // records.
   struct Column {
     std::size_t feature = 0;
     Number number = Number::kInt64;
-    std::span<std::byte> rows;            // As many rows as records, aligned.
-    const std::byte* fallback = nullptr;  // A row for records that lack it.
+    std::span<std::byte> rows;  // One row per record, aligned for `number`.
+    // The row for records without the feature; null if they are an error.
+    const std::byte* fallback = nullptr;
   };
 
-  // `names` are those of the features to find, each once.  With
-  // `refuse_others`, a record that has another feature is an error.
+  // `names` are the names of the features to find, without duplicates.  If
+  // `refuse_others` is true, a record with another feature is an error.
   ExampleParser(std::vector<std::string> names, bool refuse_others);
 
   [[nodiscard]] const std::vector<std::string>& names() const noexcept {
     return names_;
   }
 
-  // Finds the features of a record.  Its lists are not read yet: they may
-  // still be damaged.
+  // Finds the features of a record.  Does not read their lists, which may be
+  // damaged.
   Status find(Bytes record, Finds& finds) const;
 
-  // Finds all features of a record, whatever they are called, sorted by name.
-  // Those without a list are left out, but fail as others do if their name is
-  // not UTF-8.
+  // Finds all features of a record that have a list, sorted by name.  Fails if
+  // any name is not UTF-8, even the name of a feature without a list.
   static Status find_all(Bytes record, std::vector<Named>& named, Finds& finds);
 
-  // Writes the numbers of a feature to all of `to`, as read_numbers() does.
+  // Fills `to` with the numbers of a feature, like read_numbers().
   Status read(std::size_t feature, const Found& found, Number number,
               std::span<std::byte> to) const;
 
-  // Reads the records [offsets[k], offsets[k + 1]) of `data`.  An error is
-  // that of the record `position`.
+  // Reads the columns of all records; record k is the bytes [offsets[k],
+  // offsets[k + 1]) of `data`.  If it fails, `position` is the bad record.
   // REQUIRES: offsets ascend, and do not exceed the size of `data`.
   Status read_block(Bytes data, std::span<const std::int64_t> offsets,
                     std::span<const Column> columns,
                     std::size_t& position) const;
 
-  // Fails unless a feature is there and has a list of the kind `wanted`.
+  // Fails unless a feature is present and has a list of the kind `wanted`.
   Status check(std::size_t feature, const Found& found, ListKind wanted) const;
 
  private:
@@ -89,11 +90,12 @@ class ExampleParser {
 
   const std::vector<std::string> names_;
   const bool refuse_others_;
-  // Indices of names by their hash; a power of two, more than half empty.
+  // A hash table of indices into names_.  Its size is a power of two, and more
+  // than half of it is empty.
   std::vector<std::uint32_t> table_;
 };
 
-// Says of which feature something is true: "feature 'x' (at byte 3): ...".
+// Returns `status` with its feature named: "feature 'x' (at byte 3): ...".
 Status about(std::string_view name, const ExampleParser::Found& found,
              const Status& status);
 

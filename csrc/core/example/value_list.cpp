@@ -57,17 +57,18 @@ bool convert(std::uint64_t varint, T& to) noexcept {
   }
 }
 
-// Rounds to nearest, ties to even.  False if a finite number becomes infinite.
+// Rounds to nearest, ties to even.  Returns false if a finite number becomes
+// infinite.
 bool convert(float from, Half& to) noexcept {
   const auto all = std::bit_cast<std::uint32_t>(from);
   const std::uint32_t sign = all >> 16 & 0x8000;
   const std::uint32_t bits = all & 0x7fffffff;
   std::uint32_t half = 0;
-  if (bits > 0x7f800000) {  // Not a number, and it has to stay so.
+  if (bits > 0x7f800000) {  // NaN, whose mantissa must not become 0.
     half = 0x7c00 | std::max<std::uint32_t>(bits >> 13 & 0x3ff, 1);
   } else if (bits == 0x7f800000) {
     half = 0x7c00;
-  } else if (bits < 0x38800000) {  // Less than the smallest normal half.
+  } else if (bits < 0x38800000) {  // Smaller than any normal half.
     const float scaled = std::bit_cast<float>(bits) * 0x1p24F;
     half = static_cast<std::uint32_t>(std::lrint(scaled));
   } else {
@@ -83,7 +84,7 @@ bool convert(float from, double& to) noexcept {
   return true;
 }
 
-// Memory for a certain number of values, which are written one by one.
+// A fixed amount of memory, to which values are written one by one.
 template <class T>
 class Writer {
  public:
@@ -128,8 +129,9 @@ class IntWriter : public Writer<T> {
   }
 
  private:
-  // Reads the varints that end in a word, whose last bytes are at `stops`.
-  // REQUIRES: there is at least one, and room for eight.
+  // Reads the varints that end in a word.  `stops` has the high bits of their
+  // last bytes.  REQUIRES: at least one varint ends there; there is room for
+  // eight values.
   Outcome of_word(std::uint64_t word, std::uint64_t stops,
                   ByteCursor& cursor) noexcept {
     std::span<const std::byte> used;
@@ -193,9 +195,9 @@ class FloatWriter : public Writer<T> {
   using Writer<T>::end_;
 };
 
-// Calls `packed` for each run of bytes in field 1, and `single` for each field
-// of the tag `single_tag`; 0 is the tag of none.  Both return an Outcome, of
-// which only kOk goes on.
+// Calls `packed` with the bytes of each length-delimited field 1, and `single`
+// for each field with the tag `single_tag`, unless this is 0.  Stops if they
+// return another Outcome than kOk.
 template <class Packed, class Single>
 Outcome each_field(std::span<const std::byte> list, std::uint32_t single_tag,
                    Packed&& packed, Single&& single) {

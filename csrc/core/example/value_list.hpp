@@ -1,9 +1,9 @@
-// Reads the lists of values that the features of a tf.train.Example hold.
+// Reads the lists of values in the features of a tf.train.Example.
 //
-// A list is the wire format of an Int64List, a FloatList or a BytesList, each
-// of which repeats its field 1; numbers are packed or not, even in one list.
+// A list is an Int64List, a FloatList or a BytesList in wire format.  Field 1
+// is repeated.  One list may have both packed and unpacked numbers.
 //
-// Thread safety: plain functions of their arguments.
+// Thread safety: functions only access their arguments.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ enum class ListKind : std::uint8_t {
   kInt64 = 3,
 };
 
-// What the numbers of a list become.
+// The type to which the numbers of a list are converted.
 enum class Number : std::uint8_t {
   kBool,
   kInt8,
@@ -46,27 +46,27 @@ enum class Number : std::uint8_t {
 [[nodiscard]] std::string_view name_of(Number number) noexcept;
 [[nodiscard]] std::size_t bytes_of(Number number) noexcept;
 
-// The kind of list that such numbers are read from.
+// Returns the kind of the lists from which such numbers are read.
 [[nodiscard]] ListKind list_of(Number number) noexcept;
 
-// Returns how many values a list has, or nothing where it is damaged; a list
-// that is counted may still be found damaged when it is read.
+// Returns the number of values in a list, or nullopt if the list is damaged.
+// Reading may find damage that counting does not.
 // REQUIRES: kind is not kNone.
 [[nodiscard]] std::optional<std::size_t> count_values(
     ListKind kind, std::span<const std::byte> list) noexcept;
 
-// Writes the numbers of a list of the kind list_of(number) to all of `to`,
-// which is aligned for them.  Fails if they are more or less than fit there,
+// Fills `to`, which is aligned for `number`, with the numbers of a list of the
+// kind list_of(number).  Fails if the list has more or fewer numbers than fit,
 // or if one is out of range for `number`.
 Status read_numbers(Number number, std::span<const std::byte> list,
                     std::span<std::byte> to);
 
-// Appends the values of a BytesList, which lie inside of `list`.
+// Appends the values of a BytesList, as views into `list`.
 Status read_strings(std::span<const std::byte> list,
                     std::vector<std::span<const std::byte>>& values);
 
-// Passes the field whose tag was read.  False if it does not end, or is a
-// group, which no Example has.
+// Skips the field whose tag was read.  Returns false if the field is cut off or
+// is a group, which an Example never has.
 [[nodiscard]] bool skip_field(ByteCursor& cursor, std::uint32_t tag) noexcept;
 
 }  // namespace gristmill

@@ -19,15 +19,16 @@
 namespace gristmill {
 namespace {
 
-// More than encoders write: a file of few bytes may have thousands, each of
-// which is work for all pixels.
+// Encoders write fewer scans.  A small file may have thousands, and decoding
+// each scan takes time for all pixels.
 constexpr int kMostScans = 500;
 
-// Columns that the rectangle has at least, so that chroma is interpolated as in
-// the whole picture: libjpeg does it in another way in very narrow ones.
+// The least number of columns to decode, so that chroma is interpolated as in
+// the whole picture.  libjpeg interpolates very narrow rectangles differently.
 constexpr int kLeastColumns = 32;
 
-// Warnings that say that pixels are made up; of others there is nothing to see.
+// Returns whether a warning means that libjpeg has made up pixels.  Other
+// warnings do not affect the picture.
 bool means_damage(int code) {
   return code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
          code == JWRN_MUST_RESYNC || code == JWRN_ARITH_BAD_CODE ||
@@ -42,7 +43,7 @@ bool ends_as_it_should(std::span<const std::byte> file) {
 
 }  // namespace
 
-// What libjpeg calls back is reached by the first member of each.
+// The state of libjpeg; its callbacks find it by `client_data`.
 struct JpegDecoder::State {
   jpeg_error_mgr errors{};
   jmp_buf failed{};
@@ -50,12 +51,12 @@ struct JpegDecoder::State {
   jpeg_decompress_struct jpeg{};
   std::span<const std::byte> file;
   std::vector<std::uint8_t> row;
-  std::size_t skipped = 0;  // Bytes of a row before the rectangle.
+  std::size_t skipped = 0;  // Bytes before the rectangle in a row.
   bool created = false;
   bool too_many_scans = false;
 
-  // Runs `call`, which may call libjpeg.  It must have no variables with
-  // destructors: errors jump over them.
+  // Runs `call`, which may call libjpeg.  It must not have variables with
+  // destructors, because errors leave it by longjmp().
   template <class Call>
   Status run(Call call) {
     if (setjmp(failed) != 0) return error();
@@ -127,7 +128,7 @@ Status JpegDecoder::open(std::span<const std::byte> file) {
   state.too_many_scans = false;
   return state.run([&] {
     if (!state.created) state.create();
-    jpeg_abort_decompress(&state.jpeg);  // A file that was not finished.
+    jpeg_abort_decompress(&state.jpeg);  // The last file may be unfinished.
     jpeg_mem_src(&state.jpeg,
                  reinterpret_cast<const unsigned char*>(file.data()),
                  static_cast<unsigned long>(file.size()));
@@ -141,8 +142,9 @@ Status JpegDecoder::start(const Box& box, int shrink, std::size_t slack) {
   assert(box.top >= 0 && box.left >= 0 && box.height >= 1 && box.width >= 1);
   assert(box.height <= (height() + shrink - 1) / shrink - box.top);
   assert(box.width <= columns - box.left);
-  // A column more on each side, of which the outer ones' chroma is made; all of
-  // a smaller picture, of which parts have other pixels in some files.
+  // Decodes one more column on each side, since the chroma of the outer columns
+  // depends on it.  Decodes all columns of a shrunk picture, since the pixels
+  // of parts differ for some files.
   const int right =
       shrink == 1 ? std::min(box.left + box.width + 1, columns) : columns;
   const int left =
@@ -158,7 +160,7 @@ Status JpegDecoder::start(const Box& box, int shrink, std::size_t slack) {
     jpeg_start_decompress(&state.jpeg);
     jpeg_crop_scanline(&state.jpeg, &from, &wide);
   }));
-  // libjpeg begins at a whole block.
+  // libjpeg has moved `from` to the start of a block.
   state.skipped = 4 * (static_cast<std::size_t>(box.left) - from);
   state.row.resize(std::size_t{4} * state.jpeg.output_width + slack);
   return state.run([&] {
@@ -182,7 +184,7 @@ Status JpegDecoder::finish() {
     return {};
   }
   return state.run([&] {
-    // Skipping all that is left would not decode it.
+    // Read the last row, because skipping all rows would not decode them.
     const JDIMENSION left =
         state.jpeg.output_height - state.jpeg.output_scanline;
     if (left > 1) jpeg_skip_scanlines(&state.jpeg, left - 1);

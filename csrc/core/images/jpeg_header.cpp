@@ -19,7 +19,8 @@ std::string_view text_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The unsigned number of `size` bytes at `at`; nothing where there are fewer.
+// Returns the unsigned number of `size` bytes at `at`, or nullopt if there are
+// fewer bytes.
 std::optional<std::uint32_t> number_at(Bytes bytes, std::size_t at,
                                        std::size_t size, bool big_endian) {
   if (at > bytes.size() || size > bytes.size() - at) return std::nullopt;
@@ -31,7 +32,7 @@ std::optional<std::uint32_t> number_at(Bytes bytes, std::size_t at,
   return number;
 }
 
-// The value of a directory's entry: one number of 1, 2 or 4 bytes.
+// Returns the value of a directory's entry: one number of 1, 2 or 4 bytes.
 std::optional<std::uint32_t> value_of(Bytes tiff, std::size_t entry, bool big) {
   const auto type = number_at(tiff, entry + 2, 2, big);
   const auto count = number_at(tiff, entry + 4, 4, big);
@@ -42,8 +43,8 @@ std::optional<std::uint32_t> value_of(Bytes tiff, std::size_t entry, bool big) {
   return std::nullopt;
 }
 
-// The orientation in the first directory of EXIF data, which is a TIFF file;
-// nothing where it has none or is damaged.
+// Returns the orientation in the first directory of EXIF data, which is a TIFF
+// file, or nullopt if the data has none or is damaged.
 std::optional<std::uint32_t> exif_orientation(Bytes tiff) {
   const std::string_view order = text_of(tiff).substr(0, 2);
   if (order != "II" && order != "MM") return std::nullopt;
@@ -60,7 +61,8 @@ std::optional<std::uint32_t> exif_orientation(Bytes tiff) {
   return std::nullopt;
 }
 
-// The number after tiff:Orientation=" or tiff:Orientation> in an XMP packet.
+// Returns the number after tiff:Orientation=" or tiff:Orientation> in an XMP
+// packet.
 std::optional<std::uint32_t> xmp_orientation(std::string_view packet) {
   static constexpr std::string_view kName = "tiff:Orientation";
   std::size_t at = packet.find(kName);
@@ -80,7 +82,8 @@ std::optional<std::uint32_t> xmp_orientation(std::string_view packet) {
   return std::nullopt;
 }
 
-// A frame of Huffman codes with lossy compression, as opposed to others.
+// Returns whether the marker begins a frame with lossy compression and Huffman
+// codes.
 constexpr bool is_read(unsigned marker) {
   return marker >= 0xC0 && marker <= 0xC2;
 }
@@ -97,15 +100,15 @@ Status ends_early() {
                 "the JPEG file ends before its first scan");
 }
 
-// Goes from marker to marker.
+// Moves from marker to marker in a file.
 class Markers {
  public:
   explicit Markers(Bytes file) : file_(file) {}
 
-  // Returns the next marker that has a content.
+  // Returns the next marker that has content.
   Result<unsigned> next() {
     for (;;) {
-      // What is between two markers is skipped, as libjpeg does.
+      // Skips bytes between two markers, like libjpeg.
       while (at_ < file_.size() && file_[at_] != std::byte{0xFF}) ++at_;
       while (at_ < file_.size() && file_[at_] == std::byte{0xFF}) ++at_;
       if (at_ == file_.size()) return ends_early();
@@ -133,7 +136,8 @@ class Markers {
   std::size_t at_ = 2;
 };
 
-// Reads a frame's header; nothing for one that is of a kind not read here.
+// Reads a frame's header.  Returns nullopt if JpegDecoder does not support the
+// kind of frame.
 Result<std::optional<JpegHeader>> read_frame(unsigned marker, Bytes content) {
   const auto bits = number_at(content, 0, 1, true);
   const auto height = number_at(content, 1, 2, true);

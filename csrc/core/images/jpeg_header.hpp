@@ -1,4 +1,4 @@
-// What a JPEG file says of its picture before the pixels: size and orientation.
+// Reads the size and the orientation of a JPEG file's picture from its header.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -12,15 +12,15 @@
 namespace gristmill {
 
 struct JpegHeader {
-  int height = 0;  // As stored, before it is turned.
+  int height = 0;  // As stored, before the orientation is applied.
   int width = 0;
   int channels = 0;     // 1 or 3
-  int orientation = 1;  // EXIF's, 1 to 8; XMP's where EXIF has none
+  int orientation = 1;  // EXIF's, 1 to 8; XMP's if EXIF has none
 };
 
-// Returns what the markers before the first scan say; nothing for what is no
-// JPEG file, or one that JpegDecoder does not read: of other than 8 bits, other
-// than 1 or 3 components, lossless or arithmetically coded.
+// Reads the markers before the first scan.  Returns nullopt if `file` is not a
+// JPEG file, or if JpegDecoder does not support it.  It supports 8 bits, 1 or 3
+// components, and lossy compression with Huffman codes.
 Result<std::optional<JpegHeader>> read_jpeg_header(
     std::span<const std::byte> file);
 

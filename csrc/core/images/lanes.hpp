@@ -1,5 +1,5 @@
-// The few vector operations that resizing takes, on 16 bytes: SSE2, which every
-// x86-64 processor has, else what the compiler makes of GCC's vectors.
+// The vector operations that resizing needs, on 16 bytes.  They use SSE2, which
+// every x86-64 processor has, or else GCC's vector extensions.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline U8x16 load(const std::uint8_t* from) {
   return bytes;
 }
 
-// The 8 bytes at `from`, then zeros.
+// Returns the 8 bytes at `from`, then zeros.
 inline U8x16 load_half(const std::uint8_t* from) {
   std::uint64_t half;
   std::memcpy(&half, from, sizeof half);
@@ -29,7 +29,7 @@ inline U8x16 load_half(const std::uint8_t* from) {
   return reinterpret_cast<U8x16>(Halves{half, 0});
 }
 
-// A pair of weights in each lane.
+// Returns a pair of weights in each lane.
 inline I16x8 spread(const std::int16_t (&pair)[2]) {
   std::int32_t both;
   std::memcpy(&both, pair, sizeof both);
@@ -38,7 +38,7 @@ inline I16x8 spread(const std::int16_t (&pair)[2]) {
 
 #if defined(__SSE2__)
 
-// Bytes 0 to 7, or 8 to 15, of two vectors in turn.
+// Interleaves bytes 0 to 7, or 8 to 15, of two vectors.
 inline U8x16 interleave_low(U8x16 a, U8x16 b) {
   return reinterpret_cast<U8x16>(_mm_unpacklo_epi8(
       reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
@@ -48,20 +48,20 @@ inline U8x16 interleave_high(U8x16 a, U8x16 b) {
       reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
 }
 
-// Bytes 0 to 3 and 4 to 7 in turn.
+// Interleaves bytes 0 to 3 with bytes 4 to 7.
 inline U8x16 interleave_quarters(U8x16 a) {
   const auto pixels = reinterpret_cast<__m128i>(a);
   return reinterpret_cast<U8x16>(
       _mm_unpacklo_epi8(pixels, _mm_srli_si128(pixels, 4)));
 }
 
-// The sums of the products of neighbours.
+// Multiplies the numbers of two vectors, and adds the products in pairs.
 inline I32x4 dot(I16x8 a, I16x8 b) {
   return reinterpret_cast<I32x4>(_mm_madd_epi16(reinterpret_cast<__m128i>(a),
                                                 reinterpret_cast<__m128i>(b)));
 }
 
-// Numbers as bytes, those out of range as the nearest that there is.
+// Converts numbers to bytes; values out of range become 0 or 255.
 inline U8x16 pack(I32x4 a, I32x4 b, I32x4 c, I32x4 d) {
   return reinterpret_cast<U8x16>(
       _mm_packus_epi16(_mm_packs_epi32(reinterpret_cast<__m128i>(a),
@@ -91,7 +91,7 @@ inline U8x16 interleave_quarters(U8x16 a) {
 }
 
 inline I32x4 dot(I16x8 a, I16x8 b) {
-  // The lower neighbour's sign fills the upper half when it comes down again.
+  // Shifting the lower number up and down again extends its sign.
   const auto x = reinterpret_cast<I32x4>(a), y = reinterpret_cast<I32x4>(b);
   return ((x << 16) >> 16) * ((y << 16) >> 16) + (x >> 16) * (y >> 16);
 }
@@ -109,7 +109,7 @@ inline U8x16 pack(I32x4 a, I32x4 b, I32x4 c, I32x4 d) {
 
 #endif
 
-// Bytes 0 to 7, or 8 to 15, as numbers of 16 bits.
+// Converts bytes 0 to 7, or 8 to 15, to numbers of 16 bits.
 inline I16x8 widen_low(U8x16 a) {
   return reinterpret_cast<I16x8>(interleave_low(a, U8x16{}));
 }

@@ -7,8 +7,8 @@ namespace {
 
 std::size_t size_of(int number) { return static_cast<std::size_t>(number); }
 
-// Writes what `count` values, every `step`th of those at `in`, become to every
-// `out_step`th item at `out`.
+// Looks up `count` values, every `step`th at `in`, and writes the results to
+// every `out_step`th item at `out`.
 template <class Item>
 void look_up(const std::uint8_t* in, std::size_t count, std::size_t step,
              const std::byte* table, std::byte* out, std::size_t out_step) {
@@ -18,7 +18,7 @@ void look_up(const std::uint8_t* in, std::size_t count, std::size_t step,
   }
 }
 
-// Writes the channel that begins at `in`.
+// Writes one line of the channel that begins at `in`.
 void put_channel(const Layout& layout, const std::uint8_t* in,
                  const std::byte* table, std::byte* out) {
   const std::size_t count = size_of(layout.width);

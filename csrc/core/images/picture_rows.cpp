@@ -12,8 +12,8 @@ std::size_t length_of(int pixels) {
   return kPixel * static_cast<std::size_t>(pixels);
 }
 
-// What an orientation does to a picture: first it exchanges rows and columns,
-// then it turns their order around.
+// An orientation reverses the order of the stored rows, of the stored columns,
+// or both.  After that, it exchanges rows and columns if it is at least 5.
 bool exchanges_sides(int orientation) { return orientation >= 5; }
 bool turns_stored_rows(int orientation) {
   return orientation == 3 || orientation == 4 || orientation == 6 ||
@@ -24,7 +24,7 @@ bool turns_stored_columns(int orientation) {
          orientation == 8;
 }
 
-// Makes each pixel's first byte its luminance, as Pillow computes it.
+// Sets each pixel's first byte to its luminance, computed like Pillow.
 void make_gray(std::uint8_t* at, int count) {
   for (; count > 0; --count, at += kPixel) {
     at[0] = static_cast<std::uint8_t>(
@@ -32,7 +32,7 @@ void make_gray(std::uint8_t* at, int count) {
   }
 }
 
-// Makes pixels of `kChannels` bytes ones of 4.
+// Converts pixels of `kChannels` bytes to pixels of 4 bytes.
 template <int kChannels>
 void widen(const std::uint8_t* in, int count, std::uint8_t* out) {
   for (; count > 0; --count, in += kChannels, out += kPixel) {
@@ -95,7 +95,7 @@ Status PictureRows::start(const Box& box, int shrink, std::size_t slack) {
   return {};
 }
 
-// Moves all pixels of a rectangle to where they are when it is turned.
+// Reads the stored rectangle and writes it to turned_ in the right orientation.
 Status PictureRows::turn(const Box& stored) {
   const bool sides = exchanges_sides(orientation_);
   const std::size_t length = length_of(sides ? stored.height : stored.width);

@@ -1,5 +1,6 @@
-// PictureRows are the rows of a rectangle of a picture, as pixels of 4 bytes,
-// from a JPEG file or from memory, and turned as EXIF's orientation says.
+// PictureRows returns the rows of a rectangle of a picture as pixels of 4
+// bytes.  It reads a JPEG file or pixels in memory, and turns the picture by
+// EXIF's orientation.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -15,7 +16,7 @@
 
 namespace gristmill {
 
-// Where a picture comes from; what it refers to outlives the reading.
+// The source of a picture.  The file or pixels must outlive the reading.
 struct Picture {
   std::span<const std::byte> file;       // A JPEG file, if `pixels` is null.
   const std::uint8_t* pixels = nullptr;  // Of shape (height, width, channels).
@@ -25,30 +26,30 @@ struct Picture {
 
 class PictureRows {
  public:
-  // Reads the size of a picture; `channels` is how many bytes of each pixel are
-  // filled, of the gray value if that is 1.
+  // Reads the size of a picture.  `channels` is the number of bytes to fill in
+  // each pixel.  If it is 1, this byte is the gray value.
   // REQUIRES: 1 <= channels <= 4; 1 <= orientation <= 8.
   Status open(const Picture& picture, int channels, int orientation);
 
-  // The size of the picture once it is turned.
+  // The size of the turned picture.
   [[nodiscard]] int height() const noexcept { return height_; }
   [[nodiscard]] int width() const noexcept { return width_; }
 
-  // True if it can be decoded at a smaller size.
+  // Returns whether the picture can be decoded at a smaller size.
   [[nodiscard]] bool shrinks() const noexcept {
     return picture_.pixels == nullptr;
   }
 
-  // Goes to the first row of a rectangle of the turned picture at 1 / `shrink`
-  // of its size, and sees to it that `slack` bytes can be read behind each row.
+  // Moves to the first row of a rectangle of the turned picture at 1 / `shrink`
+  // of its size.  At least `slack` bytes can be read past the end of each row.
   // REQUIRES: as JpegDecoder::start(); shrink is 1 unless shrinks().
   Status start(const Box& box, int shrink, std::size_t slack);
 
-  // Returns the next row of it, in memory that stays until the next call.
+  // Returns the next row of the rectangle, valid until the next call.
   // REQUIRES: start() succeeded; fewer than box.height rows were read.
   Result<const std::uint8_t*> next();
 
-  // Ends the picture; see JpegDecoder::finish().
+  // Finishes the picture; see JpegDecoder::finish().
   Status finish();
 
  private:
@@ -62,9 +63,9 @@ class PictureRows {
   int orientation_ = 1;
   int height_ = 0;
   int width_ = 0;
-  Box box_;                           // Of the rows, as stored or turned.
-  int next_ = 0;                      // Which is next.
-  std::vector<std::uint8_t> row_;     // Of a picture in memory.
+  Box box_;  // The rectangle, stored until turn() has run and turned after it.
+  int next_ = 0;                      // The next row of the rectangle.
+  std::vector<std::uint8_t> row_;     // A row of a picture in memory.
   std::vector<std::uint8_t> turned_;  // The whole rectangle, if it is turned.
 };
 

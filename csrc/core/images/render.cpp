@@ -10,16 +10,15 @@
 namespace gristmill {
 namespace {
 
-// Lines that are resized lie so many bytes apart, and have as many behind them,
-// that whole vectors can be read and written.
+// The stride of resized lines is a multiple of this, and this many bytes follow
+// the last line, so that whole vectors can be read and written.
 constexpr std::size_t kVector = 16;
 
 std::size_t stride_of(std::size_t bytes) {
   return (bytes + kVector - 1) / kVector * kVector;
 }
 
-// The part of the output, from `first` to before `last`, that has pixels, in
-// pixels of what the crop is resized to.
+// The rows or columns [first, last) of the resized crop that the output shows.
 struct Part {
   int first;
   int last;
@@ -29,8 +28,8 @@ Part part_of(int begin, int length, int size) {
   return {std::max(begin, 0), std::min(begin + length, size)};
 }
 
-// The largest of 8, 4, 2 and 1 by which a crop may be divided without being
-// smaller than what it is resized to.
+// Returns the largest of 8, 4, 2 and 1 by which the crop can shrink without
+// becoming smaller than its resized size.
 int shrink_of(const RenderPlan& plan) {
   const int most =
       std::min(plan.crop.height / plan.height, plan.crop.width / plan.width);
@@ -95,7 +94,7 @@ Status Renderer::render(const Picture& picture, const RenderPlan& plan,
   }
   const auto channels = static_cast<std::size_t>(layout_.channels);
   const std::size_t bytes = channels * static_cast<std::size_t>(columns.size());
-  // Where the part lies in the output.
+  // The position of the part in the output.
   const int left =
       plan.flip ? plan.left + layout_.width - x.last : x.first - plan.left;
   const int top = y.first - plan.top;
@@ -157,7 +156,7 @@ Status Renderer::move_window(int start, int end) {
   for (; window_.end < end; ++window_.end) {
     const std::uint8_t* const row = TRY(rows_.next());
     if (window_.end < start) {
-      window_.first = window_.end + 1;  // No line is made of it.
+      window_.first = window_.end + 1;  // No output line needs this row.
       continue;
     }
     std::memcpy(lines_.data() + offset(window_.end), row, window_.bytes);
@@ -165,7 +164,7 @@ Status Renderer::move_window(int start, int end) {
   return {};
 }
 
-// Resizes the columns of those rows that are needed.
+// Resizes the columns of all rows that the output needs.
 Status Renderer::make_lines(const Axis& columns, const Axis& rows,
                             const Box& crop, int shrink, bool flip) {
   const Box needed = needed_of(columns, rows, crop);
@@ -184,7 +183,7 @@ Status Renderer::make_lines(const Axis& columns, const Axis& rows,
 
 namespace {
 
-// Pictures that threads share out.
+// Distributes pictures to threads.
 class Shares {
  public:
   Shares(const Layout& layout, const RenderOptions& options,
@@ -200,7 +199,7 @@ class Shares {
   // Renders pictures until there are none left.
   void work() noexcept;
 
-  // The first that failed, or how many there are.
+  // Returns the first picture that failed, or the number of pictures.
   [[nodiscard]] std::size_t end() const noexcept {
     return end_.load(std::memory_order_relaxed);
   }
@@ -211,7 +210,8 @@ class Shares {
   }
 
  private:
-  // Nothing behind one that failed is begun; what is before is under way.
+  // Records a failure.  No picture after it is started anymore; the pictures
+  // before it have been started.
   void fail(std::size_t i, const Status& status);
 
   const Layout& layout_;

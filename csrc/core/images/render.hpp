@@ -1,7 +1,9 @@
-// A Renderer makes pictures of one layout of files or pixels: it decodes what
-// is needed, turns, crops, resizes, flips, looks values up and lays them out.
+// A Renderer converts files or pixels to pictures of one layout.  It decodes
+// the needed part, turns, crops, resizes and flips it, looks up values, and
+// writes them in the order of the layout.
 //
-// Thread safety: one thread at a time has a Renderer; render_all() is its own.
+// Thread safety: one thread at a time may use a Renderer.  render_all() creates
+// one per thread.
 #pragma once
 
 #include <cstddef>
@@ -17,21 +19,23 @@
 
 namespace gristmill {
 
-// What is to become of a picture.
+// The geometry of one output picture.
 struct RenderPlan {
-  // The most that a length may be, so that sums of them are numbers too.
+  // The largest length in pixels, so that sums of lengths do not overflow.
   static constexpr int kMostPixels = 1 << 28;
 
-  Box crop;        // Of the picture that is turned.
-  int height = 0;  // What the crop is resized to.
+  Box crop;        // A rectangle of the turned picture.
+  int height = 0;  // The size to which the crop is resized.
   int width = 0;
-  int top = 0;  // Where the output lies in that; zeros are around it.
+  // The position of the output in the resized crop.  The output is 0 outside of
+  // the crop.
+  int top = 0;
   int left = 0;
-  bool flip = false;    // The output, from right to left.
-  int orientation = 1;  // EXIF's; the picture is turned before all.
+  bool flip = false;    // Whether to flip the output from left to right.
+  int orientation = 1;  // EXIF's; the picture is turned first.
 };
 
-// How those of a batch are made.
+// Options for all pictures of a batch.
 struct RenderOptions {
   Filter filter = Filter::kBilinear;
   bool draft = false;  // JPEG files may be decoded at 1/2, 1/4 or 1/8.
@@ -41,28 +45,29 @@ class Renderer {
  public:
   Renderer(const Layout& layout, const RenderOptions& options);
 
-  // Writes a picture to `out`; some of it, or nothing, where that fails.
+  // Writes a picture to `out`.  On failure, `out` may be partly written.
   // REQUIRES: the plan's height and width are at least 1; its numbers are at
   // most kMostPixels, `top` and `left` at least the negative of that.
   Status render(const Picture& picture, const RenderPlan& plan, std::byte* out);
 
  private:
-  // The rows that the next line of the output is made of, in `lines_`.
+  // The rows [first, end) in `lines_`, from which the next line of the output
+  // is made.  Row 0 is the first row that the output needs.
   struct Window {
-    int first = 0;  // Counted from the first one that is needed.
-    int end = 0;    // Behind the last one that was read.
-    int capacity = 0;
-    std::size_t bytes = 0;  // Of a row, and from one to the next.
-    std::size_t stride = 0;
+    int first = 0;
+    int end = 0;
+    int capacity = 0;        // In rows.
+    std::size_t bytes = 0;   // The size of a row.
+    std::size_t stride = 0;  // The distance between rows, in bytes.
   };
 
-  // Columns before rows: fills `lines_` with all lines, of the width of the
+  // For columns before rows: fills `lines_` with all lines, in the width of the
   // output.
   Status make_lines(const Axis& columns, const Axis& rows, const Box& crop,
                     int shrink, bool flip);
 
-  // Rows before columns: line `i` of the output is made in `made_`, one after
-  // another.
+  // For rows before columns: make_line() writes line `i` of the output to
+  // `made_`.  Call it in the order of the lines, after start_window().
   Status start_window(const Axis& columns, const Axis& rows, const Box& crop,
                       int shrink);
   Status make_line(const Axis& columns, const Axis& rows, int i, bool flip);
@@ -73,18 +78,18 @@ class Renderer {
   const RenderOptions options_;
   const std::vector<std::uint8_t> zeros_;  // A line of the output.
   PictureRows rows_;
-  std::vector<std::uint8_t> lines_;  // As wide as the output, and as high as
-                                     // what is cropped; or the window.
-  std::vector<std::uint8_t> line_;   // Of the output.
+  // Either the rows of the crop in the width of the output, or the window.
+  std::vector<std::uint8_t> lines_;
+  std::vector<std::uint8_t> line_;  // A line of the output.
   Window window_;
-  std::vector<std::uint8_t> row_;   // As wide as what is cropped.
-  std::vector<std::uint8_t> made_;  // The part of a line that has pixels.
+  std::vector<std::uint8_t> row_;   // A resized row, in the width of the crop.
+  std::vector<std::uint8_t> made_;  // The part of a line inside of the crop.
 };
 
-// Renders picture k to place k of `out`, on as many threads as given at most.
-// Returns the first that failed, of which `status` has the reason, or the
-// number of pictures.  REQUIRES: as render(); as many plans as pictures;
-// threads > 0.
+// Renders picture k to place k of `out`, with at most `threads` threads.
+// Returns the number of pictures, or the index of the first one that failed,
+// and sets `status` to the error.  REQUIRES: as render(); as many plans as
+// pictures; threads > 0.
 std::size_t render_all(const Layout& layout, const RenderOptions& options,
                        std::span<const Picture> pictures,
                        std::span<const RenderPlan> plans, std::byte* out,

@@ -24,7 +24,7 @@ double sinc(double x) {
 }
 
 double hamming(double x) {
-  constexpr double a = 0.54F;  // Pillow has them in single precision.
+  constexpr double a = 0.54F;  // Pillow uses single precision for these.
   constexpr double b = 0.46F;
   x = std::abs(x);
   if (x == 0) return 1;
@@ -41,11 +41,11 @@ double bicubic(double x) {
   return 0;
 }
 
-// The weight of a sample at distance x, where the picture does not shrink.
+// Returns the weight of a sample at distance x if the picture does not shrink.
 double weight_at(Filter filter, double x) {
   switch (filter) {
     case Filter::kNearest:
-      break;  // Chooses and does not weigh.
+      break;  // Does not use weights.
     case Filter::kBox:
       return x > -0.5 && x <= 0.5 ? 1 : 0;
     case Filter::kBilinear:
@@ -77,7 +77,7 @@ double support_of(Filter filter) {
   return 0;
 }
 
-// The weights of one sample, from that of sample `start` on.
+// The weights for one output sample: weight k is for input sample `start` + k.
 struct Weights {
   Weights(Filter with, int samples, int size)
       : filter(with),
@@ -87,7 +87,7 @@ struct Weights {
         support(support_of(with) * shrink),
         raw(2 * static_cast<std::size_t>(std::ceil(support)) + 1) {}
 
-  // Finds out which samples make sample `i`.
+  // Determines the input samples of output sample `i`.
   void place(int i) {
     center = (i + 0.5) * scale;
     start = std::max(static_cast<int>(center - support + 0.5), 0);
@@ -96,8 +96,8 @@ struct Weights {
     count = static_cast<std::size_t>(end - start);
   }
 
-  // Computes the weights of those.  The order of the operations is Pillow's:
-  // rounding differs in another.
+  // Computes the weights of these samples.  The operations have the same order
+  // as in Pillow, since another order rounds differently.
   void compute() {
     const double step = 1.0 / shrink;
     double sum = 0;
@@ -109,7 +109,7 @@ struct Weights {
     for (std::size_t k = 0; k < count && sum != 0; ++k) raw[k] /= sum;
   }
 
-  // Weight `k`, of 22 bits.
+  // Returns weight `k` as a fixed-point number with 22 fractional bits.
   [[nodiscard]] std::int32_t fixed(std::size_t k) const {
     return static_cast<std::int32_t>(raw[k] * (1 << kBits) +
                                      (raw[k] < 0 ? -0.5 : 0.5));
@@ -127,14 +127,14 @@ struct Weights {
 };
 
 I32x4 sum_of(I32x4 high, I32x4 low) {
-  // Sums of low bits may wrap around, and do so back: the whole fits.
+  // The terms may wrap around, but the total fits, so it is exact.
   using Unsigned = std::uint32_t __attribute__((vector_size(16)));
   const auto whole = (reinterpret_cast<Unsigned>(high) << kLowBits) +
                      reinterpret_cast<Unsigned>(low) + (1u << (kBits - 1));
   return reinterpret_cast<I32x4>(whole) >> kBits;
 }
 
-// Makes one pixel of 4 bytes of 2 * `pairs` at `in`.
+// Computes one pixel of 4 bytes from the 2 * `pairs` pixels at `in`.
 inline std::uint32_t pixel_of(const Axis::Pair* weights, int pairs,
                               const std::uint8_t* in) {
   I32x4 high{};
@@ -152,7 +152,8 @@ inline std::uint32_t pixel_of(const Axis::Pair* weights, int pairs,
   return pixel;
 }
 
-// Makes pixels, `kPairs` pairs each; as many as the axis has where that is 0.
+// Computes each pixel from `kPairs` pairs, or from axis.pairs() if `kPairs` is
+// 0.
 template <int kPairs>
 void make_pixels(const Axis& axis, const std::uint8_t* in, int channels,
                  bool flip, std::uint8_t* out) {
@@ -168,8 +169,8 @@ void make_pixels(const Axis& axis, const std::uint8_t* in, int channels,
   }
 }
 
-// Returns 16 bytes of the output, made from the bytes at `in` of each line;
-// `last` is the last line.
+// Returns 16 bytes of an output line, computed from 16 bytes at `in` of each
+// input line.  `last` is the last input line.
 U8x16 line_part(const Axis& axis, const Axis::Pair* weights, int start,
                 int last, const std::uint8_t* in, std::size_t stride) {
   I32x4 high[4]{};
@@ -208,7 +209,7 @@ Axis::Axis(Filter filter, int from, int size, int first, int last) {
   for (int& start : starts_) start -= begin_;
 }
 
-// Adds up steps as Pillow does.
+// Adds up steps like Pillow, for the same rounding.
 void Axis::choose(int from, int size, int first, int last) {
   const double step = static_cast<double>(from) / size;
   double at = step * 0.5;

@@ -38,8 +38,8 @@ Status TarFile::read(std::span<const Request> requests, Sink& sink) const {
   });
 }
 
-// The headers are compared with the index, so that a file that changed is found
-// out, and what is delivered can be taken apart.
+// Copies a sample after parsing its headers.  This detects a file that changed
+// after its index was made.  Callers can rely on being able to parse the copy.
 Status TarFile::deliver(const Request& request,
                         std::span<const std::byte> sample, Sink& sink) {
   TRY(TarSample::parse(sample));

@@ -1,10 +1,10 @@
-// A TarFile reads the samples of a tar file, in any order: a record is the
-// bytes of the file that TarSample takes apart.
+// A TarFile reads the samples of a tar file in any order.  A record is a range
+// of the file, which TarSample parses.
 //
 // Thread safety: const methods may overlap; the Sink is called by the thread
 // that reads.
 //
-// Fork: a child may go on reading.
+// Fork: the child may continue to read.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,14 @@ namespace gristmill {
 class TarFile final : public FileReader {
  public:
   struct Options {
-    std::vector<std::string> kept = {};             // Where the index may be.
-    std::optional<FileStamp> stamp = std::nullopt;  // That is wanted, if any.
+    // Paths at which the index may be kept, see TarIndex::read().
+    std::vector<std::string> kept = {};
+    // If set, open() fails unless the file has this stamp.
+    std::optional<FileStamp> stamp = std::nullopt;
   };
 
-  // Loads its index from where it is kept, or makes it and keeps it there.
-  // Every error names the file, and where in it something is not as expected.
+  // Loads the index from one of the paths, or makes it and saves it there.
+  // All errors name the file and the offset of the problem.
   static Result<std::shared_ptr<const TarFile>> open(File::Ptr file,
                                                      const Options& options,
                                                      ScanProgress& progress);

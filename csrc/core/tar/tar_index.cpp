@@ -15,14 +15,14 @@
 namespace gristmill {
 namespace {
 
-// A header, one of pax before it, and what that says.
+// Bytes read for a member: a pax header, its records, and the member's header.
 constexpr std::uint64_t kGlance = 4 * kTarBlock;
 
-// In an index, where those of other formats have a hash: it is of a tar file,
-// by these rules for samples.
+// Stored in an index in place of the hash that other formats have.  It stands
+// for tar files and this version of the rules for samples.
 constexpr std::uint64_t kKind = 0x31726174;  // "tar1"
 
-// webdataset leaves samples out that have something in this field.
+// webdataset skips samples in which this field is not empty.
 constexpr std::string_view kBad = "__bad__";
 
 Status check_begin(const File& file) {
@@ -39,7 +39,7 @@ Status check_begin(const File& file) {
                  "members are images");
 }
 
-// A sample whose members are being counted.
+// The sample to which scan() adds members.
 struct Open {
   std::string key;
   TarIndex::Place place;

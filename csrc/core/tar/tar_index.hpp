@@ -1,8 +1,8 @@
-// A TarIndex knows where each sample of a tar file lies.
+// A TarIndex holds the position of each sample of a tar file.
 //
-// The file has no list of its members: finding them takes one pass over their
-// headers.  An IndexFile keeps what was found, a sample as a chunk whose
-// decoded size is that of its part of the file.
+// The file has no list of its members, so finding them takes one pass over
+// their headers.  An IndexFile stores the result.  Each sample is a chunk whose
+// decoded size is the number of bytes of the sample in the file.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -23,17 +23,18 @@ namespace gristmill {
 
 class TarIndex {
  public:
-  // From the first header of a sample to the end of its last member's data.
+  // A sample, from its first header to the end of its last member's data.
   struct Place {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
 
-  // Finds the samples of a file.  Members are one sample if they follow each
-  // other and their names have one key, whatever belongs to no sample may lie
-  // between them.  The list is loaded from the first of `kept` that fits the
-  // file, or else saved to the first that can be written.  Errors do not name
-  // the file.
+  // Finds the samples of a file.  Successive members whose names have the same
+  // key form a sample.  Members without a key may lie between them.
+  //
+  // Loads the list from the first path of `kept` that has the index of this
+  // file.  Otherwise, scans the file and saves the list to the first path that
+  // can be written.  Errors do not name the file.
   static Result<TarIndex> read(const File& file,
                                std::span<const std::string> kept,
                                ScanProgress& progress);
@@ -43,12 +44,12 @@ class TarIndex {
   // REQUIRES: i < size().
   [[nodiscard]] Place place(std::uint64_t i) const {
     const auto chunk = places_.at(i);
-    // What somebody made up does not lead out of the file.
+    // A wrong index must not lead outside of the file.
     return {chunk.begin, chunk.begin + std::min(chunk.decoded_size,
                                                 chunk.end - chunk.begin)};
   }
 
-  // Memory of the list.
+  // The memory of the list, in bytes.
   [[nodiscard]] std::size_t held_bytes() const { return places_.held_bytes(); }
 
  private:

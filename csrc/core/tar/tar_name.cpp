@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::string_view kMeta = "__";
 
-// As the regular expression __[^/]*__($|/) does at the begin of a name, where $
-// lets a line end.
+// Returns whether a name starts with a match of the regular expression
+// __[^/]*__($|/).  As in Python, $ also matches before a final line feed.
 bool is_meta(std::string_view name) noexcept {
   if (!name.starts_with(kMeta)) return false;
   const auto slash = name.find('/');
@@ -19,9 +19,10 @@ bool is_meta(std::string_view name) noexcept {
   return first.ends_with(kMeta);
 }
 
-// Whether a name can be cut at `dot`, the first behind the last slash, as
-// ^((?:.*/|)[^.]+)[.]([^/]*)$ does: something without a dot lies before it,
-// from the begin on, or from behind a slash that no line ends before.
+// Returns whether the regular expression ^((?:.*/|)[^.]+)[.]([^/]*)$ splits a
+// name at `dot`, the first dot after the last slash.  That needs one or more
+// characters, and no dot, between the start of the name or a slash and `dot`.
+// The part up to that slash must not contain a line feed.
 bool has_key(std::string_view name, std::size_t dot) noexcept {
   if (dot == 0) return false;
   const auto before = name.rfind('.', dot - 1);

@@ -1,7 +1,8 @@
-// What the name of a tar file's member says of the sample it belongs to.
+// Splits the name of a tar file's member into the key of its sample and the
+// extension.
 //
 // The rules are those of webdataset: the key of "a/b.c.JPG" is "a/b", and its
-// extension "c.jpg".
+// extension is "c.jpg".
 //
 // Thread safety: pure functions.
 #pragma once
@@ -13,11 +14,11 @@ namespace gristmill {
 
 struct TarField {
   std::string_view key;
-  std::string_view extension;  // As it is in the name.
+  std::string_view extension;  // In the case of the name.
 };
 
-// Returns what a name says; nothing if the member belongs to no sample, as
-// those of "__meta__" do, and names without a dot.
+// Returns the key and the extension, or nullopt if the member does not belong
+// to a sample: members in "__meta__", for example, and names without a dot.
 [[nodiscard]] std::optional<TarField> tar_field(std::string_view name) noexcept;
 
 }  // namespace gristmill

@@ -12,7 +12,8 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// Fields that every sample has already.
+// Returns whether a sample has the field already; every sample has a key and a
+// URL.
 bool is_taken(const TarSample& sample, std::string_view extension) {
   return extension == "__key__" || extension == "__url__" ||
          std::ranges::find(sample.members, extension,

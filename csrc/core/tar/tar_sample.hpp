@@ -1,7 +1,7 @@
-// A TarSample is the bytes of a tar file from the first header of a sample to
-// the end of its last member's data, taken apart.
+// A TarSample holds the key and the members of a sample, parsed from the bytes
+// between its first header and the end of its last member's data.
 //
-// Thread safety: a plain value; views into the bytes it was made of.
+// Thread safety: a plain value, with views into the parsed bytes.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +16,19 @@ namespace gristmill {
 
 struct TarSample {
   struct Member {
-    std::string extension;  // ASCII letters in lower case.
+    std::string extension;  // With ASCII letters in lower case.
     std::span<const std::byte> data;
   };
 
-  // Takes a sample apart.  Fails unless `bytes` are just the members of one
-  // sample, of which no two have one extension.
+  // Parses a sample.  Fails unless `bytes` are exactly the members of one
+  // sample, with different extensions.
   static Result<TarSample> parse(std::span<const std::byte> bytes);
 
   std::string key;
   std::vector<Member> members;
 };
 
-// Letters of ASCII in lower case.
+// Returns the extension with ASCII letters in lower case.
 [[nodiscard]] std::string tar_lower(std::string_view extension);
 
 }  // namespace gristmill

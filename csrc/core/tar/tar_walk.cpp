@@ -11,7 +11,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// Where the fields of a header are, and how long.
+// The offset and the size of a field in a header.
 struct Field {
   std::size_t at;
   std::size_t size;
@@ -22,14 +22,14 @@ constexpr Field kChecksum{148, 8};
 constexpr std::size_t kType = 156;
 constexpr Field kPrefix{345, 155};
 
-// Names and pax records of more bytes are taken for damage.
+// Larger names and pax headers count as damage.
 constexpr std::uint64_t kMaxExtension = std::uint64_t{1} << 20;
 
 std::string_view text_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// A field up to its first zero byte.
+// Returns a field up to its first zero byte.
 std::string_view text_of(Bytes head, const Field& field) {
   const auto all = text_of(head.subspan(field.at, field.size));
   return all.substr(0, all.find('\0'));
@@ -50,7 +50,7 @@ std::optional<std::uint64_t> parse(std::string_view text, int base) {
   return value;
 }
 
-// A number in octal digits, or, where the first byte says so, in bytes.
+// Returns a number, stored in octal digits or, after a byte 0x80, in binary.
 std::optional<std::uint64_t> number_of(Bytes head, const Field& field) {
   const auto bytes = head.subspan(field.at, field.size);
   if (bytes[0] != std::byte{0x80}) {
@@ -65,7 +65,8 @@ std::optional<std::uint64_t> number_of(Bytes head, const Field& field) {
   return value;
 }
 
-// Compares the sum of a header's bytes, which some programs took as signed.
+// Returns whether the checksum of a header is right.  It is the sum of the
+// bytes, which some programs treat as signed.
 bool sum_is_right(Bytes head) {
   const auto stored = number_of(head, kChecksum);
   if (!stored) return false;
@@ -107,7 +108,7 @@ Result<bool> TarWalk::step() {
   const std::uint64_t begin = at_;
   for (;;) {
     const bool begun = at_ != begin;
-    // The bytes that fill the last block up may be missing.
+    // The padding of the last block may be missing.
     if (at_ >= end_) {
       if (begun) return damaged("the file ends within its headers");
       return false;
@@ -134,7 +135,7 @@ Result<bool> TarWalk::step() {
   }
 }
 
-// Reads the header of a member, and goes behind its data.
+// Reads the header of a member and moves to the end of its data.
 Status TarWalk::take_member(Bytes head, std::uint64_t size, const Said& said) {
   char type = std::to_integer<char>(head[kType]);
   const auto name = text_of(head, kName);
@@ -148,7 +149,7 @@ Status TarWalk::take_member(Bytes head, std::uint64_t size, const Said& said) {
                                   : concat(prefix, "/", name);
   member_.regular = type == '0' || type == '7';
   member_.data = at_ + kTarBlock;
-  // Of links, devices and folders nothing is kept, whatever the size says.
+  // Links, devices and folders have no data, even if the size is not 0.
   const bool has_data = type < '1' || type > '6';
   member_.size = has_data ? said.size.value_or(size) : 0;
   const std::uint64_t left = end_ - member_.data;
@@ -157,7 +158,7 @@ Status TarWalk::take_member(Bytes head, std::uint64_t size, const Said& said) {
   return {};
 }
 
-// Reads a header that says something of the next member.
+// Reads a header that describes the next member.
 Status TarWalk::take_extension(char type, std::uint64_t size, Said& said) {
   const std::uint64_t data = at_ + kTarBlock;
   if (size > end_ - data) return truncated(size, end_ - data);
@@ -175,7 +176,7 @@ Status TarWalk::take_extension(char type, std::uint64_t size, Said& said) {
   return {};
 }
 
-// Reads records such as "13 path=a.jpg\n", where 13 counts the whole record.
+// Reads records such as "14 path=a.jpg\n", which begin with their length.
 Status TarWalk::take_pax(Bytes records, bool global, Said& said) {
   auto rest = text_of(records);
   Said here;

@@ -1,8 +1,8 @@
-// A TarWalk goes from member to member of a tar file.
+// A TarWalk moves from member to member of a tar file.
 //
-// It knows the headers of ustar, of GNU tar (long names, large sizes) and of
-// pax (path, size), and reads them as Python's tarfile does, but fails where
-// that takes a damaged header for the end of the file.
+// It supports the headers of ustar, of GNU tar (long names, large sizes) and of
+// pax (path, size), and reads them like Python's tarfile.  If a header is
+// damaged, it fails; tarfile may treat this as the end of the file.
 //
 // Thread safety: none; a walk belongs to one thread.
 #pragma once
@@ -24,9 +24,9 @@ inline constexpr std::uint64_t kTarBlock = 512;
 
 struct TarMember {
   std::string name;
-  bool regular = false;     // A file, no folder or link.
-  std::uint64_t begin = 0;  // Of its first header.
-  std::uint64_t data = 0;   // Where its bytes are.
+  bool regular = false;     // True for files, false for folders and links.
+  std::uint64_t begin = 0;  // The offset of its first header.
+  std::uint64_t data = 0;   // The offset of its data.
   std::uint64_t size = 0;
 
   [[nodiscard]] std::uint64_t end() const { return data + size; }
@@ -38,11 +38,12 @@ class TarWalk {
   using Look = std::function<Result<std::span<const std::byte>>(
       std::uint64_t at, std::uint64_t size)>;
 
-  // Walks in bytes [begin, end) of a file.
+  // Walks over the bytes [begin, end) of a file.
   TarWalk(Look look, std::uint64_t begin, std::uint64_t end)
       : look_(std::move(look)), at_(begin), end_(end) {}
 
-  // Goes to the next member; false at the end.  Errors name its offset.
+  // Moves to the next member.  Returns false at the end.  Errors name the
+  // offset of the member.
   Result<bool> next();
 
   // REQUIRES: next() returned true.
@@ -51,7 +52,7 @@ class TarWalk {
  private:
   using Bytes = std::span<const std::byte>;
 
-  // What headers before a member's own say of it; the first to say wins.
+  // Values from the headers before a member's own; the first of each counts.
   struct Said {
     std::optional<std::string> name;
     std::optional<std::uint64_t> size;
@@ -68,8 +69,8 @@ class TarWalk {
   TarMember member_;
 };
 
-// Returns "gzip", say, if a file that begins with these bytes is compressed,
-// else "".
+// Returns the name of the compression, such as "gzip", of a file that begins
+// with these bytes, or "" if it is not compressed.
 [[nodiscard]] std::string_view tar_compression(
     std::span<const std::byte> begin) noexcept;
 

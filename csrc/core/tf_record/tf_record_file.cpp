@@ -35,7 +35,7 @@ Status TfRecordFile::read(std::span<const Request> requests, Sink& sink) const {
   });
 }
 
-// Checks a record and copies it to its place.
+// Checks a record and copies its data to the sink.
 Status TfRecordFile::deliver(const Request& request,
                              std::span<const std::byte> frame,
                              Sink& sink) const {
@@ -51,8 +51,8 @@ Status TfRecordFile::deliver(const Request& request,
   return {};
 }
 
-// Without checksums too, a record is as long as its head says: whoever wrote
-// the index cannot cut records at other places.
+// Compares the length in the head with the index, even if checksums are not
+// verified, so that a wrong index cannot cut records at other places.
 Status TfRecordFile::check_head(std::span<const std::byte> head,
                                 std::uint64_t data_size) const {
   Status status;
@@ -66,7 +66,7 @@ Status TfRecordFile::check_head(std::span<const std::byte> head,
   return damaged(message, advice());
 }
 
-// What else may be wrong than the file.
+// Returns a hint that the index may be wrong instead of the file.
 std::string TfRecordFile::advice() const {
   if (index_.path().empty()) return "";
   return "; if the file is whole, its index is wrong: delete " + index_.path();

@@ -1,12 +1,12 @@
-// A TfRecordFile reads the records of a TFRecord file, in any order.
+// A TfRecordFile reads the records of a TFRecord file in any order.
 //
-// It finds them by an index, which is kept for all processes, or else made in
-// one pass over the file.
+// It finds them by an index, which is loaded from a file that all processes
+// share, or made in one pass over the TFRecord file.
 //
 // Thread safety: const methods may overlap; the Sink is called by the thread
 // that reads.
 //
-// Fork: a child may go on reading.
+// Fork: the child may continue to read.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +28,12 @@ class TfRecordFile final : public FileReader {
  public:
   struct Options {
     Verify verify = Verify::kAll;
-    // Where the index may be kept, see TfRecordIndex::read().
+    // Paths at which the index may be kept, see TfRecordIndex::read().
     std::vector<std::string> kept = {};
   };
 
-  // Loads or makes its index.  Every error names the file, and where in it
-  // something is not as expected.
+  // Loads or makes the index.  All errors name the file and the offset of the
+  // problem.
   static Result<std::shared_ptr<const TfRecordFile>> open(
       File::Ptr file, const Options& options, ScanProgress& progress);
 

@@ -20,7 +20,7 @@ std::string hex(std::uint32_t value) {
   return text.data();
 }
 
-// Compares bytes with a checksum that is stored.
+// Compares the checksum of bytes with the stored one.
 template <class... What>
 Status check(std::span<const std::byte> bytes, const std::byte* stored_at,
              const What&... what) {
@@ -70,7 +70,8 @@ std::string_view frame_compression(std::span<const std::byte> begin) noexcept {
   const auto first = std::to_integer<unsigned>(begin[0]);
   const auto second = std::to_integer<unsigned>(begin[1]);
   if (first == 0x1f && second == 0x8b) return "GZIP";
-  // Deflate with a window of up to 32 KiB, no dictionary, and a check.
+  // Deflate with a window of at most 32 KiB, no dictionary, and valid check
+  // bits.
   const bool deflate = (first & 0x0f) == 8 && first >> 4 <= 7;
   if (deflate && (second & 0x20) == 0 && (first * 256 + second) % 31 == 0) {
     return "ZLIB";

@@ -1,10 +1,9 @@
-// How a TFRecord file frames each record.
+// The frame of a record in a TFRecord file.
 //
-// A record is a head, its data and a tail.  The head is the length of the data
-// (u64) and its checksum (u32), the tail the checksum of the data (u32), all
-// little-endian.  Records follow each other from the first byte to the last;
-// nothing else is in the file.  A checksum is the CRC-32C, rotated and shifted
-// by a constant.
+// A record has a head, data and a tail.  The head is the length of the data
+// (u64) and the checksum of this length (u32).  The tail is the checksum of the
+// data (u32).  All are little-endian.  The file consists of records without
+// gaps.  A checksum is the CRC-32C, rotated, plus a constant.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -23,11 +22,11 @@ inline constexpr std::size_t kFrameHead = 12;
 inline constexpr std::size_t kFrameTail = 4;
 inline constexpr std::size_t kFrameBytes = kFrameHead + kFrameTail;
 
-// The checksum of `bytes` as the file has it.
+// Returns the checksum of `bytes` in the form in which the file stores it.
 [[nodiscard]] std::uint32_t frame_checksum(
     std::span<const std::byte> bytes) noexcept;
 
-// Returns the length that a head says.
+// Returns the length in a head.
 [[nodiscard]] inline std::uint64_t frame_length(
     std::span<const std::byte> head) noexcept {
   return load_le<std::uint64_t>(head.data());
@@ -37,7 +36,7 @@ inline constexpr std::size_t kFrameBytes = kFrameHead + kFrameTail;
 // REQUIRES: head.size() == kFrameHead.
 Status check_frame_length(std::span<const std::byte> head);
 
-// Compares data with the checksum in their tail.
+// Compares data with the checksum in the tail.
 // REQUIRES: tail.size() == kFrameTail.
 Status check_frame_data(std::span<const std::byte> data,
                         std::span<const std::byte> tail);
@@ -47,7 +46,7 @@ Status check_frame_data(std::span<const std::byte> data,
 [[nodiscard]] std::string_view frame_compression(
     std::span<const std::byte> begin) noexcept;
 
-// An error of the record number `record`, which begins at `offset`.
+// Returns an error about record number `record`, which begins at `offset`.
 template <class... Parts>
 Status damaged_record(std::uint64_t record, std::uint64_t offset,
                       const Parts&... parts) {
@@ -55,8 +54,8 @@ Status damaged_record(std::uint64_t record, std::uint64_t offset,
                 offset, ": ", parts...);
 }
 
-// The error of a record of `length` bytes, of which the file has only `left`
-// bytes, head included.
+// Returns the error for a record with `length` bytes of data if only `left`
+// bytes of the record, including its head, are in the file.
 Status truncated_record(std::uint64_t record, std::uint64_t offset,
                         std::uint64_t left, std::uint64_t length);
 

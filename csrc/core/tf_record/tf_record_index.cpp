@@ -11,10 +11,11 @@ namespace {
 
 constexpr std::uint64_t kGlance = 64;
 
-// In an index, where those of other formats have a hash: of a TFRecord file.
+// Stored in an index in place of the hash that other formats have.  It stands
+// for TFRecord files.
 constexpr std::uint64_t kKind = 0x31726674;  // "tfr1"
 
-// Finds a file out that does not begin as one of records does.
+// Fails if the file does not begin with the head of a record.
 Status check_begin(const File& file) {
   std::array<std::byte, kFrameHead> bytes;
   const std::uint64_t size = std::min<std::uint64_t>(file.size(), kFrameHead);

@@ -1,8 +1,9 @@
-// A TfRecordIndex knows where each record of a TFRecord file lies.
+// A TfRecordIndex holds the position of each record of a TFRecord file.
 //
-// The file has no list of its records: the first record says where the second
-// begins, and so on.  Finding them all takes one pass over their heads.  An
-// IndexFile keeps what was found, a record and its frame as a chunk.
+// The file has no list of its records.  Only the length of a record determines
+// where the next one begins, so finding all of them takes one pass over their
+// heads.  An IndexFile stores the result.  Each record with its frame is a
+// chunk.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -29,22 +30,25 @@ class TfRecordIndex {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
 
-    // 0 also where somebody made up that there is no room for a frame.
+    // Also 0 if a wrong index leaves no room for a frame.
     [[nodiscard]] std::uint64_t data_size() const {
       return std::max(end - begin, kFrameBytes) - kFrameBytes;
     }
   };
 
-  // Finds the records of a file.  The list is loaded from the first of `kept`
-  // that fits the file, or else made, comparing the checksum of each length,
-  // and saved to the first that can be written.  Errors do not name the file.
+  // Finds the records of a file.
+  //
+  // Loads the list from the first path of `kept` that has the index of this
+  // file.  Otherwise, scans the file, verifying the checksum of each length,
+  // and saves the list to the first path that can be written.  Errors do not
+  // name the file.
   static Result<TfRecordIndex> read(const File& file,
                                     std::span<const std::string> kept,
                                     ScanProgress& progress);
 
   [[nodiscard]] std::uint64_t size() const { return places_.size(); }
 
-  // Where the list is kept; empty if nowhere.
+  // The path at which the list is kept; empty if it is not kept.
   [[nodiscard]] const std::string& path() const { return path_; }
 
   // REQUIRES: i < size().
@@ -53,7 +57,7 @@ class TfRecordIndex {
     return {chunk.begin, chunk.end};
   }
 
-  // Memory of the list.
+  // The memory of the list, in bytes.
   [[nodiscard]] std::size_t held_bytes() const { return places_.held_bytes(); }
 
  private:

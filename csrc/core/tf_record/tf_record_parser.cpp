@@ -8,13 +8,13 @@
 namespace gristmill {
 namespace {
 
-// Bytes to ask for at a time.
+// The initial size of the buffer.
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 
 }  // namespace
 
-// Unread bytes move to the front when the buffer is used up; when they fill
-// half of it, to one of twice the size.
+// When the buffer is full, moves the unread bytes to its front.  If they fill
+// more than half of it, moves them to a buffer of twice the size.
 Result<std::span<std::byte>> TfRecordParser::room() {
   const std::size_t capacity = buffer_.all().size();
   if (end_ < capacity) return buffer_.all().subspan(end_);

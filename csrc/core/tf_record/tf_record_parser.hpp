@@ -1,8 +1,9 @@
-// A TfRecordParser cuts a stream of bytes into the records of a TFRecord file.
+// A TfRecordParser splits a stream of bytes into the records of a TFRecord
+// file.
 //
-// It reads nothing itself: its owner puts bytes into room() as they come, from
-// a file or a decompressor, and takes whole records out.  Memory grows with the
-// longest record that came, whatever lengths a damaged stream claims.
+// It does not read.  Its owner writes bytes from a file or a decompressor into
+// room() and takes complete records out.  The memory is proportional to the
+// longest record received, even if a damaged stream has larger lengths.
 //
 // Thread safety: none; a parser belongs to one thread.
 #pragma once
@@ -19,33 +20,32 @@ namespace gristmill {
 
 class TfRecordParser {
  public:
-  // The stream begins at a record: `record` is its number and `offset` its
-  // place in the whole stream, for errors.
+  // The stream begins at a record.  `record` is the number of this record and
+  // `offset` its offset in the whole stream; errors name both.
   TfRecordParser(Verify verify, std::uint64_t record, std::uint64_t offset)
       : verify_(verify), record_(record), offset_(offset) {}
 
-  // Returns memory for the bytes that come next; it is never empty.
+  // Returns memory for the next bytes of the stream; it is never empty.
   Result<std::span<std::byte>> room();
 
-  // Takes the first `count` bytes of room() as received.
+  // Records that the owner wrote `count` bytes into room().
   void received(std::size_t count) noexcept { end_ += count; }
 
-  // True if the next record is there whole; or its length is damaged, which
-  // leaves nothing to go on with.
+  // Returns whether the next record is complete.  Fails if its length is
+  // damaged; the rest of the stream cannot be parsed then.
   Result<bool> ready() const;
 
-  // How many bytes the next record takes, frame included.  REQUIRES: ready().
+  // Returns the size of the next record with its frame.  REQUIRES: ready().
   [[nodiscard]] std::size_t next_bytes() const noexcept;
 
-  // Moves past the next record and returns its data, valid until the next
-  // room().  If its data are damaged the record after it comes next.
-  // REQUIRES: ready().
+  // Moves past the next record and returns its data, valid until the next call
+  // of room().  Also moves past it if its data is damaged.  REQUIRES: ready().
   Result<std::span<const std::byte>> take();
 
-  // Checks that the stream ended behind a record.
+  // Checks that the stream ended after a complete record.
   Status finish() const;
 
-  // The next record, and where it begins.
+  // The number and the offset of the next record.
   [[nodiscard]] std::uint64_t record() const noexcept { return record_; }
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
 
@@ -58,7 +58,7 @@ class TfRecordParser {
   std::uint64_t record_;
   std::uint64_t offset_;
 
-  // Bytes [begin_, end_) of the buffer were received and not yet taken.
+  // The bytes [begin_, end_) of the buffer were received and not yet taken.
   ByteBuffer buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

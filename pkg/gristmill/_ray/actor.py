@@ -1,7 +1,7 @@
-"""What an actor runs: a worker that is asked for one unit at a time.
+"""The code of an actor: a worker that computes one unit per call.
 
-It computes them as a worker process does (`gristmill._engine.worker`), into memory of
-its own, which Ray's object store carries to whoever asked.
+It computes units like a worker process (`gristmill._engine.worker`), but writes them
+into its own memory.  Ray's object store transfers them to the caller.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ FIRST_BYTES = 64 << 10
 
 
 class Task(NamedTuple):
-    """A unit, as the scheduler published it; any actor may compute it, and again.
+    """A unit as the scheduler published it.
+
+    Any actor may compute it, any number of times.
 
     Attributes:
-        stream: Whose outputs it is about.
-        sequential: Whether it is the next output behind `before`; else it is
-            `records` records of the stream, from `first` on.
-        first: See there.
-        records: See there.
-        attempt: How many that computed it have ended.
-        before: The position of the stream that a sequential one follows.
+        stream: The number of its stream.
+        sequential: True if the unit is the next output after `before`.  False if it is
+            a range of the stream's records.
+        first: The first record of the range.
+        records: The number of records in the range.
+        attempt: The number of workers that ended while they computed it.
+        before: The position of the stream before a sequential unit, else ().
     """
 
     stream: int
@@ -53,15 +55,15 @@ class Task(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a unit came to.
+    """The result of a unit.
 
     Attributes:
         status: One of `_core.STATUS_*`.
-        positions: Positions after each output; the failure's, if any, is `position`.
-        position: The position after all.
-        failure: What went wrong behind the outputs, packed.
-        payload: The outputs, and the failure as the last of them, as a slot has them.
-        load: How long it took, and what the actor does otherwise.
+        positions: The position after each output, without the failure.
+        position: The position after the unit, also that of the failure, if any.
+        failure: The packed error that ended the unit after its outputs, or None.
+        payload: The outputs, followed by the failure, in the format of a slot.
+        load: The computing times of the actor.
     """
 
     status: int
@@ -73,7 +75,7 @@ class Answer(NamedTuple):
 
 
 class Home(NamedTuple):
-    """Where an actor lives."""
+    """The node, the node's address and the process id of an actor."""
 
     node: str
     address: str
@@ -84,14 +86,16 @@ class Home(NamedTuple):
 
 
 class WorkerActor:
-    """Computes units, of one program or of several.  Made a Ray actor by `pool.py`.
+    """Computes units of one program or of several.
+
+    `actor_pool.py` makes it a Ray actor.
 
     Args:
-        packed: The program of calls that name none: what
-            `gristmill._engine.packing.pack` wrote.
+        packed: The program for calls of `compute`, as written by
+            `gristmill._engine.packing.pack`.  None if all calls name their program.
         present: The settings of the program's process; empty if calls name programs.
-        number: Of this actor among those of its pool.
-        sharing: How many actors read at the same time.
+        number: The number of this actor in its pool.
+        sharing: The number of actors that read at the same time.
     """
 
     def __init__(
@@ -108,11 +112,11 @@ class WorkerActor:
         self._number = number
         self._sharing = sharing
         self._own = None if packed is None else self._load(packed)
-        # By the names of programs.
+        # The keys are names of programs.
         self._servers: dict[str, _Server] = {}
 
     def home(self) -> Home:
-        """Return where this actor runs."""
+        """Return the node and the process of this actor."""
         import ray
 
         context = ray.get_runtime_context()
@@ -120,17 +124,29 @@ class WorkerActor:
         return Home(context.get_node_id(), address, os.getpid())
 
     def compute(self, *task: Any) -> Answer:
-        """Compute a unit; its fields are those of `Task`."""
+        """Compute a unit of the actor's own program.
+
+        Args:
+            task: The fields of a `Task`.
+        """
         assert self._own is not None
         return self._own.answer(Task(*task))
 
     def compute_of(
         self, name: str, packed: tuple[Any], *task: Any
     ) -> tuple[str, Answer | None]:
-        """Compute a unit of the program of that name, which lies in Ray's store.
+        """Compute a unit of the program `name`.
 
-        Two objects, so that who needs no answer need not have it: why the program
-        cannot be loaded, empty if it can, and the answer.
+        The results are separate objects in Ray's store, so that a caller can read the
+        error without fetching the answer.
+
+        Args:
+            name: The name of the program.
+            packed: The reference of the packed program in Ray's store.
+            task: The fields of `Task`.
+
+        Returns:
+            The traceback if the program cannot be loaded, else "", and the answer.
         """
         import ray
 
@@ -142,7 +158,7 @@ class WorkerActor:
         return "", self._servers[name].answer(Task(*task))
 
     def forget(self, name: str) -> None:
-        """Drop the program of that name, if there is one."""
+        """Drop the program `name`, if it is loaded."""
         if server := self._servers.pop(name, None):
             server.close()
 
@@ -160,22 +176,25 @@ class WorkerActor:
 
 
 class _Slot:
-    """The memory that a unit is written to, in place of a `_core.WorkerEnd`."""
+    """The memory that a unit is written to; takes the place of a `_core.WorkerEnd`."""
 
-    # An answer may have any size.
+    # The size of an answer is not limited.
     max_unit_bytes = sys.maxsize
 
     def __init__(self, position_capacity: int) -> None:
         self.position_capacity = position_capacity
         self._record = ctypes.c_int64(-1)
-        # Where a stream stores the record that it works on.
+        # A stream stores the number of its current record at this address.
         self.at_address = ctypes.addressof(self._record)
         self.capacity = 0
         self.committed: tuple[int, int, int, Position] = (0, 0, 0, ())
         self.need(FIRST_BYTES)
 
     def need(self, nbytes: int) -> int:
-        """Make room; returns the address.  What lay there is gone."""
+        """Make the memory at least this large and return its address.
+
+        Discards the contents if the memory has to grow.
+        """
         if nbytes > self.capacity:
             self._memory = np.empty(nbytes + worker.ALIGNMENT, np.uint8)
             self._skip = -self._memory.ctypes.data % worker.ALIGNMENT
@@ -186,13 +205,13 @@ class _Slot:
         self.committed = status, outputs, used, position
 
     def written(self) -> Bytes:
-        """What was committed; overwritten by the next unit."""
+        """Return a view of the committed bytes; the next unit overwrites them."""
         used = self.committed[2]
         return self._memory[self._skip : self._skip + used]
 
 
 class _Unit:
-    """A task in the form of `_core.Work`."""
+    """A task with the interface of `_core.Work`."""
 
     def __init__(self, task: Task, slot: _Slot, proceed: bool) -> None:
         sequential, range_ = _core.UnitKind.SEQUENTIAL, _core.UnitKind.RANGE
@@ -206,7 +225,7 @@ class _Unit:
 
 
 class _Server(worker.Server):
-    # A call has one answer.
+    # A call returns one answer.
     _IN_PARTS = False
 
     def __init__(

@@ -1,8 +1,8 @@
-"""The actors of one loader: started, watched, and replaced when they are lost.
+"""Starts and watches the actors of one loader, and replaces lost ones.
 
-A thread waits for actors that start.  Lanes call one for each unit, and say when it is
-lost.  An actor that Ray cannot place yet is waited for by nobody as long as another one
-lives, and is used as soon as it is there.
+A thread waits for new actors to start.  Lanes call an actor for each unit, and report
+lost actors.  While Ray cannot place an actor, lanes use the running ones.  They use the
+new actor as soon as it has started.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from gristmill._workers import settings
 
 Reference = TypeVar("Reference")
 
-# Actors in a row that may fail to load the program before one has started, or that may
-# end, as those of machines that come and go.
+# The pool gives up after this many failed starts in a row.  MOST_FAILED_STARTS is for
+# actors that cannot load the program, MOST_ENDED_STARTS for actors that die, for
+# example with their machine.
 MOST_FAILED_STARTS = 3
 MOST_ENDED_STARTS = 20
 POLL_S = 0.25
@@ -42,13 +43,13 @@ POLL_S = 0.25
 class ActorPool:
     """Keeps `count` actors.  See `Pool`.
 
-    It is open as long as one of those who opened it has not closed it.
+    It counts its users, and ends the actors when the last one has closed it.
 
     Args:
-        program: What the actors compute the streams of; None if calls say it.
-        count: How many actors.
-        options: What Ray's ``ActorClass.options`` takes.
-        telling: Whether the user is told how far the start of actors is.
+        program: The program whose streams the actors compute; None if calls name it.
+        count: The number of actors.
+        options: Arguments of Ray's ``ActorClass.options``.
+        telling: Whether to report the progress of starting actors to the user.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class ActorPool:
         self._ray = ray
         self._telling = telling
         self._program = program
-        # In the object store.
+        # A reference to the program in the object store.
         self._packed: Any = None
         self._settings: list[settings.Setting] = []
         self._users = 0
@@ -71,11 +72,11 @@ class ActorPool:
         self._kind = ray.remote(WorkerActor).options(**options)
         self._changed = threading.Condition()
         self._actors: list[Actor] = []
-        # By the reference of the answer to its first call.
+        # The keys are the references of the answers to the actors' first calls.
         self._starting: dict[Any, Actor] = {}
         self._failed_starts = self._ended_starts = 0
         self._closed = False
-        # Why no actor can be had.
+        # The reason why no actor can be started; empty if there is none.
         self.failure = ""
         self._thread = threading.Thread(
             target=self._watch, name="gristmill-ray", daemon=True
@@ -117,10 +118,15 @@ class ActorPool:
     def call(
         self, lane: Lane, ask: Callable[[Any], Reference]
     ) -> tuple[Actor, Reference] | None:
-        """Ask an actor, by its handle; waits for one.  None: there will be none.
+        """Wait for an actor and call it.
+
+        Args:
+            lane: The lane that makes the call.
+            ask: Takes the handle of the actor and starts the call.
 
         Returns:
-            The actor, and the reference, or references, of its answer.
+            The actor, and the reference or references of its answer; None if the pool
+            was closed or has failed.
         """
         with self._changed:
             while not self._closed and not self._failed():
@@ -133,9 +139,16 @@ class ActorPool:
         return None
 
     def waited_for(self, actor: Actor, reference: Any) -> tuple[float, Any]:
-        """When an answer of an actor lay ready there, and the answer.
+        """Return the time at which an answer was ready, and the answer.
 
-        Who knows that the actor is lost may be another lane.
+        Stops waiting if another lane has found out that the actor is lost.
+
+        Args:
+            actor: The actor that was called.
+            reference: The reference of its answer.
+
+        Raises:
+            Exception: The call failed, or the actor is lost.
         """
 
         def wait() -> bool:
@@ -156,12 +169,18 @@ class ActorPool:
                 return ready, answer
 
     def answered(self, lane: Lane, actor: Actor) -> None:
-        """Say that an actor has computed what a lane asked for."""
+        """Record that an actor has answered a lane's call."""
         with self._changed:
             actor.asked.remove(lane)
 
     def failed(self, lane: Lane, actor: Actor, error: Any) -> Loss:
-        """Say that an actor did not answer; another is started in its place."""
+        """Record that an actor did not answer, and replace it.
+
+        Args:
+            lane: The lane that made the call.
+            actor: The actor that was called.
+            error: The exception that waiting for the answer raised.
+        """
         exceptions = self._ray.exceptions
         ended = isinstance(error, exceptions.ActorDiedError)
         far = isinstance(error, (exceptions.RayActorError, exceptions.ObjectLostError))
@@ -189,18 +208,18 @@ class ActorPool:
         return "It waits for an actor." if actor is None else f"It asks {actor}."
 
     def homes(self) -> list[Home]:
-        """Where the actors live that have started."""
+        """Return the nodes and processes of the running actors."""
         with self._changed:
             return [actor.home for actor in self._actors if actor.home is not None]
 
     def let_go(self, owner: str) -> None:
-        """Forget the lanes of somebody who asks no more."""
+        """Forget the lanes of an owner that makes no more calls."""
         with self._changed:
             for actor in self._actors:
                 actor.lanes = {lane for lane in actor.lanes if lane[0] != owner}
 
     def forget(self, program: str) -> None:
-        """Have all actors drop the program of that name."""
+        """Make all actors drop a program."""
         with self._changed:
             for actor in self._actors:
                 if actor.home is not None:
@@ -227,7 +246,7 @@ class ActorPool:
             self._fill()
 
     def _lose_node(self, actor: Actor, why: str) -> None:
-        """Lose all actors of a node, rather than wait for each of them."""
+        """Replace all actors of a lost node, without waiting for each to fail."""
         there = [
             other
             for other in self._actors
@@ -244,7 +263,7 @@ class ActorPool:
         return any(one["NodeID"] == node and one["Alive"] for one in nodes)
 
     def _chosen(self, lane: Lane, ready: list[Actor]) -> Actor:
-        """The lane's own actor, unless another has two lanes less."""
+        """Return the lane's own actor, unless another has at least two lanes fewer."""
         best = min(ready, key=lambda actor: len(actor.lanes))
         own = next((actor for actor in ready if lane in actor.lanes), None)
         if own is not None and len(own.lanes) - len(best.lanes) < 2:
@@ -266,7 +285,10 @@ class ActorPool:
             self._starting[handle.home.remote()] = actor
 
     def _failed(self) -> bool:
-        """Whether there will be no actor; a Ray that is asked for one begins anew."""
+        """Return whether no actor can be started anymore.
+
+        Checks whether Ray was shut down, since calling it would start it again.
+        """
         if not self.failure and not self._ray.is_initialized():
             self.failure = "Ray was shut down."
             self._changed.notify_all()
@@ -277,11 +299,11 @@ class ActorPool:
         if actor.home is not None:
             metrics.started(-1)
         if self._ray.is_initialized():
-            # Its lanes are told by what they wait for.
+            # Lanes that wait for its answer get an exception.
             self._ray.kill(actor.handle)
 
     def _watch(self) -> None:
-        """Wait for actors that start, and tell the user how far they are."""
+        """Wait for actors to start, and report their progress to the user."""
         progress = Progress(self._ray)
         while True:
             with self._changed:
@@ -330,7 +352,7 @@ class ActorPool:
 
 
 def put(program: Runnable) -> Any:
-    """Put a program into Ray's object store; returns the reference."""
+    """Put a program into Ray's object store and return its reference."""
     import ray
 
     fd = packing.pack(program)

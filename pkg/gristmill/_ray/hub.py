@@ -1,8 +1,8 @@
-"""An actor that has others compute for several programs, which find it by its name.
+"""A named actor, the hub, that runs actors for several programs.
 
-Ranks of a job have pipelines of their own and the actors in common; jobs that share a
-stream have it computed once.  It outlives the program that started it: it ends when it
-has heard of nobody for a while.
+Programs find it by its name.  The ranks of a job have separate pipelines and share the
+actors.  If jobs share a stream, the hub has each of its units computed once.  The hub
+outlives the program that started it.  It ends a while after the last job has left.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from gristmill._ray.pool import Lane
 from gristmill._ray.shared import Lagging, SharedStream
 
 NAMESPACE = "gristmill"
-# Calls that may wait in it at a time: others wait in line.
+# The hub runs at most this many calls at a time; Ray queues the others.
 MOST_CALLS = 256
-# After so long, in s, a job that says nothing counts as ended.
+# A job that has made no call for this long, in s, counts as ended.
 SILENT_S = 30.0
-# How long it has actors ready for nobody.
+# The hub ends after this time without a job, in s.
 IDLE_S = 10.0
 LOOK_S = 1.0
 
 
 class Membership(NamedTuple):
-    """What a job says of itself.
+    """The description of a job that joins the hub.
 
     Attributes:
-        job: Its name among all.
-        version: Of Gristmill.
-        actors: How many it wants there to be.
-        options: What Ray is told of each.
-        program: The reference of its pipeline.
-        share: The name of the stream that it shares, if it does.
-        window: See `SharedStream`.
-        parts: See there, too.
+        job: The unique name of the job.
+        version: The version of Gristmill that it uses.
+        actors: The number of actors that it needs.
+        options: A digest of the options of Ray for each actor.
+        program: The reference of its packed pipeline, in a tuple.
+        share: The name of the stream that it shares; empty if it shares none.
+        window: The number of units kept per job; see `SharedStream`.
+        parts: Digests of the parts of the pipeline; see `SharedStream`.
     """
 
     job: str
@@ -53,7 +53,7 @@ class Membership(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A unit that was computed, and where; `answer` is a reference."""
+    """The reply for a unit that was computed; `answer` holds a reference."""
 
     unit: int
     actor: int
@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """See `gristmill._ray.pool.Loss`."""
+    """The reply for a unit that was lost; see `gristmill._ray.pool.Loss`."""
 
     actor: str
     why: str
@@ -70,7 +70,11 @@ class Lost(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """There will be no answer.  No text: the job has to join first."""
+    """The reply if no answer will come.
+
+    Attributes:
+        why: The reason; empty if the job has to join first.
+    """
 
     why: str
 
@@ -79,7 +83,14 @@ Reply = Found | Lost | Refused
 
 
 class Beat(NamedTuple):
-    """How the actors are: where they live, and how many there are to be."""
+    """The state of the actors.
+
+    Attributes:
+        homes: The nodes and processes of the running actors.
+        wanted: The number of actors that should run.
+        failure: The reason why no actor can be started; empty if there is none.
+        member: Whether the calling job has joined.
+    """
 
     homes: list[Home]
     wanted: int
@@ -105,12 +116,12 @@ class _Job:
 
 
 class Hub:
-    """The actor.  Threads call it.
+    """The class of the hub.  Several threads call it at the same time.
 
     Args:
-        name: Its name, for people.
-        version: Of Gristmill.
-        options: What Ray is told of each actor.
+        name: Its name in messages.
+        version: The version of Gristmill that starts it.
+        options: Options of Ray for each actor.
     """
 
     def __init__(self, name: str, version: str, options: dict[str, Any]) -> None:
@@ -123,14 +134,18 @@ class Hub:
         self._lock = threading.Lock()
         self._jobs: dict[str, _Job] = {}
         self._programs: dict[str, _Program] = {}
-        # Those that wait for what another one has computed.
+        # Maps each lane that waits for a shared unit to the lane that computes it.
         self._waiting: dict[Lane, Lane] = {}
         self._pool = ActorPool(None, 0, options, telling=False)
         self._pool.open()
         threading.Thread(target=self._watch, name="gristmill-hub", daemon=True).start()
 
     def join(self, told: Membership) -> str:
-        """Take a job; returns why not, empty if it was taken."""
+        """Add a job.
+
+        Returns:
+            The reason why the job was refused; empty if it was added.
+        """
         if told.version != self._version:
             return (
                 f"{self._name} was started by Gristmill {self._version}, and this is"
@@ -156,7 +171,7 @@ class Hub:
         return ""
 
     def leave(self, job: str) -> None:
-        """Let a job go."""
+        """Remove a job, and its pipeline if no other job uses it."""
         with self._lock:
             known = self._jobs.pop(job, None)
             if known is None:
@@ -174,27 +189,27 @@ class Hub:
                 self._resize()
 
     def beat(self, job: str) -> Beat:
-        """Hear that a job is there; returns how the actors are."""
+        """Record that a job is alive, and return the state of the actors."""
         with self._lock:
             known = self._heard(job)
         pool = self._pool
         return Beat(pool.homes(), pool.count, pool.failure, known is not None)
 
     def resize(self, job: str, actors: int) -> None:
-        """Have as many actors as the job that wants most of them."""
+        """Set the number of actors that a job needs; the largest of all jobs counts."""
         with self._lock:
             if known := self._heard(job):
                 known.actors = actors
                 self._resize()
 
     def unit(self, job: str, lane: int, task: Task, lost: int) -> Reply:
-        """Have a unit computed, unless another job had; waits for that.
+        """Have a unit computed, unless another job did, and wait for it.
 
         Args:
-            job: Who asks.
-            lane: Which of its lanes.
+            job: The name of the calling job.
+            lane: The number of the lane in the job.
             task: The unit.
-            lost: The number of a unit whose answer could not be had; -1 for none.
+            lost: The number of a unit whose answer was lost; -1 if there is none.
         """
         with self._lock:
             known = self._heard(job)
@@ -203,7 +218,7 @@ class Hub:
         task, program = Task(*task), known.program
         if program.stream is None:
             return self._computed((job, lane), program, task)
-        # Whoever asks for it: who computed the output before goes on.
+        # The actor that computed the previous output continues, for any job.
         by = (program.name, task.stream) if task.sequential else (job, lane)
         try:
             unit, ours = program.stream.claim(task, by, job, lost)
@@ -225,7 +240,7 @@ class Hub:
         return reply
 
     def doing(self, job: str, lane: int) -> str:
-        """What a lane waits for."""
+        """Return a sentence about what a lane waits for."""
         return self._pool.doing(self._waiting.get((job, lane), (job, lane)))
 
     def end(self, job: str, lane: int) -> None:
@@ -233,13 +248,13 @@ class Hub:
         self._pool.end(self._waiting.get((job, lane), (job, lane)))
 
     def _awaited(self, lane: Lane, unit: Any) -> Reply:
-        """What comes of a unit that another job has computed."""
+        """Wait for a unit that another call has computed; return its reply."""
         self._waiting[lane] = unit.lane
         try:
             reply: Reply = unit.reply.result()
         finally:
             self._waiting.pop(lane, None)
-        # It is not this lane's to count.
+        # The lane that has the unit computed counts the loss.
         return reply._replace(blamed=False) if isinstance(reply, Lost) else reply
 
     def _computed(self, lane: Lane, program: _Program, task: Task) -> Reply:
@@ -274,7 +289,7 @@ class Hub:
             self._pool.resize(wanted)
 
     def _watch(self) -> None:
-        """Let jobs go that are silent; end where nobody is left."""
+        """Remove silent jobs, and end the hub if no job is left."""
         needed = time.monotonic()
         while True:
             time.sleep(LOOK_S)

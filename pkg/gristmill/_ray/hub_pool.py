@@ -1,7 +1,7 @@
-"""What lanes ask where several programs have actors in common: see `hub.py`.
+"""The pool for programs that share actors; it calls the hub of `hub.py`.
 
-The hub is found, or started, by its name.  Where it is lost, so are its actors and what
-they computed: another one is started, and what was asked for is asked again.
+The pool finds the hub by its name, or starts it.  If the hub is lost, its actors and
+their results are lost too.  The pool then starts another hub and calls it again.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from gristmill._ray.pool import LOOK_AT_ACTOR_S, Actor, Computed, Lane, Loss
 from gristmill._ray.progress import Progress
 
 BEAT_S = 1.0
-# Answers in a row that may be gone with their node before they are here.
+# Attempts to get the answer of a unit; answers can be lost with their node.
 MOST_GONE_ANSWERS = 20
 
 
 class HubPool:
-    """The actors of a name.  See `gristmill._ray.pool.Pool`.
+    """The actors of a named hub.  See `gristmill._ray.pool.Pool`.
 
     Args:
         program: The pipeline.
-        count: How many actors there are to be, at least.
-        options: What Ray's ``ActorClass.options`` takes.
-        name: That of the hub.
-        share: The name of the stream that is shared; empty if none is.
-        window: Units that are kept for slower jobs.
-        parts: What makes the stream what it is, beside the pipeline.
-        version: Of Gristmill.
+        count: The number of actors that this program needs.
+        options: Arguments of Ray's ``ActorClass.options``.
+        name: The name of the hub.
+        share: The name of the shared stream; empty if the stream is not shared.
+        window: The number of units kept for slower jobs.
+        parts: Values besides the pipeline that determine the stream.
+        version: The version of Gristmill.
     """
 
     def __init__(
@@ -70,17 +70,18 @@ class HubPool:
         self._hub: Any = None
         self._membership: Membership | None = None
         self._refusal = ""
-        # By where they live, so that what each did is added up.
+        # Keyed by home, so that all answers of an actor count for one object.
         self._actors: dict[Home, Actor] = {}
         self._numbers: dict[Lane, int] = {}
         self._progress = Progress(ray)
         self.failure = ""
 
     def open(self) -> None:
-        """See `Pool`; waits for the hub, which needs no CPU.
+        """Join the hub, and wait until it has started; it does not reserve a CPU.
 
         Raises:
-            ValueError: It has other actors, or another stream, by the same names.
+            ValueError: The hub of this name uses another version of Gristmill, other
+                options for actors, or another stream named `share`.
         """
         self._users += 1
         if self._users > 1:
@@ -173,7 +174,7 @@ class HubPool:
         return self._numbers.setdefault(lane, len(self._numbers))
 
     def _joined(self) -> Any:
-        """The hub, once it has taken this job; None where there will be none."""
+        """Return the hub after it has added this job; None if the pool has ended."""
         with self._lock:
             while self._hub is None and not self._ended():
                 try:
@@ -204,13 +205,13 @@ class HubPool:
             self._hub = hub
 
     def _leave(self, hub: Any) -> None:
-        """Do without a hub that is lost, or has lost this job."""
+        """Drop a hub that was lost, or that no longer has this job."""
         with self._lock:
             if self._hub is hub:
                 self._hub = None
 
     def _answer(self, reference: Any) -> Any:
-        """What a call came to; None if this is closed before."""
+        """Wait for a call and return its result; None if the pool is closed first."""
         while not self._closing.is_set():
             if self._ray.wait([reference], timeout=LOOK_AT_ACTOR_S)[0]:
                 return self._ray.get(reference)
@@ -223,7 +224,7 @@ class HubPool:
         return self._actors.setdefault(found.home, actor)
 
     def _watch(self) -> None:
-        """Tell the hub that this job is there, and the user how far the actors are."""
+        """Send beats to the hub, and report the start of the actors to the user."""
         while (hub := self._joined()) is not None:
             try:
                 beat = self._answer(hub.beat.remote(self._job))

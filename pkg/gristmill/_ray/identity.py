@@ -1,6 +1,6 @@
-"""What a pipeline is, as a digest: to tell whether two programs have the same one.
+"""Computes digests of pipelines, to find out whether two programs have the same one.
 
-Pickles of equal pipelines may differ, so what would be pickled is described instead:
+Pickles of equal pipelines can differ.  The digest covers what a pickle would contain:
 names of types and functions, their code, and the values that they hold.
 """
 
@@ -11,14 +11,14 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-# Of a long list the first and the last so many are looked at.
+# The digest of a long list covers this many items at its start and at its end.
 MOST_ITEMS = 64
-# That are looked at in all, but for numbers and strings.
+# The digest covers at most this many values, not counting numbers and strings.
 MOST_VALUES = 100_000
 
 
 def described(value: object) -> str:
-    """A digest of what a value is."""
+    """Return a digest of a value, in hex."""
     description = _Description()
     description.add(value)
     return description.digest()
@@ -27,14 +27,14 @@ def described(value: object) -> str:
 class _Description:
     def __init__(self) -> None:
         self._said = hashlib.sha256()
-        # By their identities, in the order in which they were met.
+        # Maps the id of each value to its order and to the value, to keep it alive.
         self._met: dict[int, tuple[int, object]] = {}
 
     def digest(self) -> str:
         return self._said.hexdigest()
 
     def add(self, value: Any) -> None:
-        """Say what a value is, and what it holds that was not met before."""
+        """Add a value, and the values that it holds, each object once."""
         if value is None or isinstance(value, (bool, int, float, complex, str)):
             self._say(type(value).__name__, repr(value))
         elif id(value) in self._met:
@@ -86,10 +86,10 @@ def _cells(function: types.FunctionType) -> Iterable[types.CellType]:
 
 
 def _parts(value: object) -> list[object]:
-    """What an object would be made of again."""
+    """Return the values from which `pickle` would restore an object."""
     try:
         reduced = value.__reduce_ex__(4)
-    except Exception:  # Whatever it refuses by: packing says what cannot be sent.
+    except Exception:  # Any error: packing reports what cannot be pickled.
         return [vars(value)] if hasattr(value, "__dict__") else []
     if isinstance(reduced, str):
         return [reduced]

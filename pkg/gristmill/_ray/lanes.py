@@ -1,13 +1,14 @@
-"""Lanes: threads that take the workers' places in a scheduler and ask actors.
+"""Lanes: threads that take the workers' places in a scheduler and call actors.
 
-A lane claims a unit as a worker does, has an actor compute it, and commits.  What lies
-in the slot then is small: for each output its position, and in place of the element the
-unit's id, doubled, and one more for the last.  The element itself is in the object
-store, and is decoded there when it is due.
+A lane claims a unit like a worker, has an actor compute it, and commits.  The slot then
+holds little: the position of each output and, instead of the element, an int.  This is
+twice the unit's id, plus 1 for the last output of the unit.  The elements stay in Ray's
+object store and are decoded when they are due.
 
-Where an actor is lost with its node, or with another unit in work, the lane asks the
-next one.  Where this unit may be the cause it reports its own end, so that the unit is
-free again, one attempt later, and goes on under the next generation.
+If an actor is lost with its node, or while it computes another unit, the lane calls
+the next actor.  If its own unit may have ended the actor, the lane reports that it has
+exited, like a worker that died.  The scheduler then releases the unit and counts one
+attempt, and the lane continues as the next generation.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from gristmill._ray.metrics import Call, Flow
 from gristmill._ray.pool import Computed, Lane, Pool
 
 UNKNOWN_STATUS = -1
-# Actors in a row that may be lost with one unit and not by it, as with their node.
+# A lane gives up a unit after this many actors in a row were lost by other causes.
 MOST_LOSSES = 20
 
 
 class RayLanes:
     """The workers of one scheduler, see `gristmill._engine.workers.Workers`.
 
-    Closed with the last reference: threads have none.
+    It closes itself with the last reference to it.  Its threads do not hold one.
     """
 
     def __init__(self, scheduler: _core.Scheduler, pool: Pool) -> None:
@@ -48,7 +49,12 @@ class RayLanes:
         weakref.finalize(self, self._lanes.close)
 
     def followed_by(self, scheduler: _core.Scheduler, actors: int) -> RayLanes:
-        """Lanes of another scheduler over the same actors, as many as now wanted."""
+        """Return lanes of another scheduler that use the same actors.
+
+        Args:
+            scheduler: The other scheduler.
+            actors: The number of actors from now on.
+        """
         pool = self._lanes.pool
         pool.resize(actors)
         return RayLanes(scheduler, pool)
@@ -79,11 +85,11 @@ class RayLanes:
 
 
 class _Lanes:
-    """What the threads of a `RayLanes` have in common."""
+    """The state that the threads of a `RayLanes` share."""
 
     def __init__(self, scheduler: _core.Scheduler, pool: Pool) -> None:
         self.pool = pool
-        # What was known of each lane's last actor when it was lost.
+        # For each lane, a report on the last actor that it lost.
         self.told: dict[int, str] = {}
         self.flow = Flow()
         self._scheduler = scheduler
@@ -92,10 +98,10 @@ class _Lanes:
         self._started = self._closing = False
 
     def start(self) -> None:
-        """Ask for the actors, and start the threads."""
+        """Open the pool and start the threads."""
         self.pool.open()
         self._arena_fd = fcntl.fcntl(self._scheduler.arena_fd, fcntl.F_DUPFD_CLOEXEC, 3)
-        # Lanes call by it for larger slots, and `close` for an end.
+        # Lanes write to it to request larger slots, and `close` to end the reader.
         self._calls_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._started = True
         self._scheduler.start_alone()
@@ -108,15 +114,15 @@ class _Lanes:
             threading.Thread(target=run, name="gristmill-lane", daemon=True).start()
 
     def doing(self, lane: int) -> str:
-        """What a lane waits for."""
+        """Return a sentence about what a lane waits for."""
         return self.pool.doing(self._named(lane))
 
     def kill(self, lane: int) -> None:
-        """End the actor that a lane asks."""
+        """End the actor that a lane calls."""
         self.pool.end(self._named(lane))
 
     def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
-        """See `gristmill._engine.workers.Workers.received`."""
+        """Decode an output; see `gristmill._engine.workers.Workers.received`."""
         element, keys = received(self._scheduler, due)
         if due.error:
             return element, keys
@@ -133,13 +139,13 @@ class _Lanes:
         return element, keys
 
     def close(self) -> None:
-        """End the actors and the threads; a fork of the process leaves them alone."""
+        """End the actors and the threads; does nothing in a fork of the process."""
         if self._closing or os.getpid() != self._owner:
             return
         self._closing = True
         self._scheduler.close()
         if self._started:
-            self.pool.close()  # Those who ask an actor are told by its end.
+            self.pool.close()  # Lanes that wait for an actor get an exception.
             os.eventfd_write(self._calls_fd, _END)
             self._payloads.clear()
 
@@ -147,7 +153,7 @@ class _Lanes:
         return str(id(self)), lane
 
     def _run(self, lane: int) -> None:
-        """Serve as one worker until the scheduler says stop."""
+        """Serve as one worker until the scheduler is closed."""
         generation = 1
         try:
             while not self._serve(lane, generation):
@@ -158,13 +164,17 @@ class _Lanes:
                 generation += 1
                 if self._closing:
                     return
-        except Exception:  # Nobody else would wait for this lane's units in vain.
+        except Exception:  # Otherwise, the program would wait forever for its units.
             self._scheduler.on_failed(traceback.format_exc())
         finally:
             self._leave()
 
     def _serve(self, lane: int, generation: int) -> bool:
-        """Be one generation of a worker; returns whether there is no more to do."""
+        """Serve as one generation of a worker.
+
+        Returns:
+            True after the last unit; False if an actor was lost or none is left.
+        """
         end = _core.WorkerEnd(self._arena_fd, self._calls_fd, lane, generation)
         self._scheduler.on_started(lane, generation, self._owner)
         reached: dict[int, Position] = {}
@@ -179,7 +189,7 @@ class _Lanes:
     def _ask(
         self, lane: int, unit: _core.Work, reached: dict[int, Position]
     ) -> Answer | None:
-        """What a unit comes to; None where its actor was lost, or there is none."""
+        """Return the answer for a unit; None if its actor was lost or none is left."""
         sequential = unit.kind is _core.UnitKind.SEQUENTIAL
         before: Position = ()
         if sequential:
@@ -235,7 +245,7 @@ class _Lanes:
             self._leave()
 
     def _leave(self) -> None:
-        """Close the descriptors with the last thread."""
+        """Count a thread that ends; the last one closes the descriptors."""
         with self._leaving:
             self._left -= 1
             last = not self._left
@@ -251,18 +261,18 @@ def _text(task: Task) -> str:
     return f"records {task.first} to {last} of its stream {task.stream}"
 
 
-# More than all lanes together can call for.
+# More than the sum of all requests that lanes can make.
 _END = 1 << 32
 
 
 class _Payloads:
-    """What units came to, from the commit until all of them is delivered."""
+    """The payloads of units, from the commit until all outputs are delivered."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Of each stream: by the unit's id.
+        # Maps each stream to its payloads, keyed by the id of the unit.
         self._kept: dict[int, dict[int, Bytes]] = collections.defaultdict(dict)
-        # The stream and the unit whose last output was due last.
+        # The stream and the id of the last unit whose last output was due.
         self._finished = (0, -1)
 
     def keep(self, stream: int, unit: int, payload: Bytes) -> None:
@@ -270,10 +280,16 @@ class _Payloads:
             self._kept[stream][unit] = payload
 
     def due(self, stream: int, unit: int, last: int) -> Bytes:
-        """That of the unit, whose last output may be due; again, if it was not taken.
+        """Return the payload of a unit, one of whose outputs is due.
 
-        Those of older ones of its stream are dropped.  They were delivered or
-        withdrawn: ids grow, and a stream's come in their order.
+        An output that was not taken can be due again.  Drops the payloads of older
+        units of the stream.  These were delivered or withdrawn, since the units of a
+        stream are due in the order of their ids.
+
+        Args:
+            stream: The stream of the unit.
+            unit: The id of the unit.
+            last: 1 if the unit's last output is due, else 0.
         """
         with self._lock:
             if self._finished != (stream, unit):

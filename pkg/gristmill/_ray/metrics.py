@@ -9,7 +9,7 @@ metric                     kind     meaning
 ``gristmill_bytes``        counter  size of the answers
 ``gristmill_computing_s``  counter  time that actors computed
 ``gristmill_moving_s``     counter  time from when an answer was ready to its arrival
-``gristmill_receiving_s``  counter  time to make elements of the answers
+``gristmill_receiving_s``  counter  time to decode elements from the answers
 =========================  =======  ===============================================
 
 Ray adds the prefix ``ray_`` to all names, and ``_total`` to the names of counters.  The
@@ -44,11 +44,11 @@ class Home(Protocol):
 
 
 class Actor(Protocol):
-    """The part of an actor that is counted.
+    """The attributes of an actor that `Flow` reads.
 
     Attributes:
         home: Its process; None until it has started.
-        lost: Why it ended; empty while it lives.
+        lost: The reason why it ended; empty while it is alive.
     """
 
     @property
@@ -58,7 +58,7 @@ class Actor(Protocol):
 
 
 class Load(NamedTuple):
-    """An actor's times at an answer, in s by its own clock.
+    """The times of an actor after an answer, in s on its own clock.
 
     Attributes:
         computing_s: Time to compute this answer.
@@ -72,7 +72,7 @@ class Load(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One answer: when the call began, when it was ready, and when it arrived."""
+    """One answer, with the times of the call, of its completion and of its arrival."""
 
     asked: float
     ready: float
@@ -87,8 +87,9 @@ class Flow:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Actors that are lost leave with the last reference to them.  Keeps the first
-        # and the last load of each, since answers may come in another order.
+        # Weak keys drop a lost actor with the last reference to it.  The values are the
+        # first and last load of the actor by its clock, since answers may be counted
+        # in another order.
         self._loads: weakref.WeakKeyDictionary[Actor, tuple[Load, Load]] = (
             weakref.WeakKeyDictionary()
         )
@@ -132,7 +133,7 @@ class Flow:
                 _counter(name).inc(value, tags)
 
     def received(self, seconds: float) -> None:
-        """Count an output that was made of an answer."""
+        """Count an output that was decoded from an answer."""
         self._received += 1
         self._receiving_s += seconds
         if self._received % TELL_EVERY == 0:
@@ -140,7 +141,7 @@ class Flow:
             self._told_s = self._receiving_s
 
     def usage(self) -> Usage:
-        """Return the measurements of the actors that live."""
+        """Return the measurements of the actors that are alive."""
         with self._lock:
             known = [one for actor, one in self._known.items() if not actor.lost]
         return Usage(tuple(known), self._received, self._receiving_s)
@@ -156,14 +157,14 @@ def lost() -> None:
 
 
 def started(more: int) -> None:
-    """Add to the number of actors of this process that run."""
+    """Add to the number of running actors of this process."""
     with _there.lock:
         _there.count += more
         _gauge().set(_there.count)
 
 
 class _There:
-    """The number of actors of this process, of all its loaders."""
+    """The number of actors that all loaders of this process use."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What asks actors for lanes: the interface of the pools, and what they answer."""
+"""The interface between lanes and pools of actors, and the results of the pools."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from typing import Any, NamedTuple, Protocol
 
 from gristmill._ray.actor import Answer, Home, Task
 
-# How long an answer is waited for before somebody looks whether the actor lives.
+# Time between checks of whether a called actor is alive, in s.
 LOOK_AT_ACTOR_S = 0.5
 
-# Whoever asks actors, one call at a time.
+# The name of a lane's owner, and the number of the lane.  A lane makes one call at a
+# time.
 Lane = tuple[str, int]
 NOBODY = ("", -1)
 
 
 @dataclasses.dataclass(eq=False)
 class Actor:
-    """An actor, as far as is known."""
+    """An actor, from the request to start it until it is lost."""
 
     number: int
     handle: Any
     home: Home | None = None
     lost: str = ""
-    # Whose it is, and those of them that wait for it: it answers in this order.
+    # The lanes that use this actor, and the lanes that wait for its answers, in the
+    # order in which it answers.
     lanes: set[Lane] = dataclasses.field(default_factory=set)
     asked: list[Lane] = dataclasses.field(default_factory=list)
-    # The lane whose unit it had in work when it was lost.
+    # The lane whose unit it was computing when it was lost, or NOBODY.
     last: Lane | None = None
 
     def __str__(self) -> str:
@@ -35,7 +37,13 @@ class Actor:
 
 
 class Computed(NamedTuple):
-    """What a unit came to, and when that was ready where it was computed."""
+    """A unit that was computed.
+
+    Attributes:
+        actor: The actor that computed it.
+        ready: The time at which the answer was ready, before its transfer.
+        answer: The answer.
+    """
 
     actor: Actor
     ready: float
@@ -43,13 +51,13 @@ class Computed(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A unit that came to nothing.
+    """A unit that was not computed because its actor was lost.
 
     Attributes:
-        actor: Who was to compute it.
-        why: What is known of its end.
-        blamed: Whether that may be due to the unit: the actor, and neither its node
-            nor the way there, ended, and had this unit in work.
+        actor: The lost actor, or text that names it.
+        why: The reason for the loss, as far as known.
+        blamed: Whether the unit may be the cause.  False if the actor was computing
+            another unit, or if its node or the connection to it was lost.
     """
 
     actor: Any
@@ -58,32 +66,36 @@ class Loss(NamedTuple):
 
 
 class Pool(Protocol):
-    """Who has actors for the lanes of a scheduler.  Any threads may call.
+    """Provides actors for the lanes of a scheduler.  Any threads may call it.
 
     Attributes:
-        failure: Why there will be no answer; empty as long as there may be.
+        failure: The reason why no more answers will come; empty if there is none.
     """
 
     failure: str
 
     def open(self) -> None:
-        """Ask for the actors if nobody did, without waiting for them.
+        """Start the actors if no user has opened the pool yet; does not wait for them.
 
         Raises:
-            Exception: Whatever pickling the program raised.
+            Exception: The program cannot be pickled.
         """
 
     def compute(self, lane: Lane, task: Task) -> Computed | Loss | None:
-        """Have an actor compute; waits for that.  None: there will be no answer."""
+        """Have an actor compute a unit and wait for it.
+
+        Returns:
+            The answer, or a report of the loss; None if no answer will come.
+        """
 
     def doing(self, lane: Lane) -> str:
-        """What a lane waits for."""
+        """Return a sentence about what a lane waits for."""
 
     def end(self, lane: Lane) -> None:
-        """End the actor that a lane asks: it does not answer."""
+        """End the actor that a lane calls, because it does not answer."""
 
     def resize(self, count: int) -> None:
-        """Change how many actors there are; others do again what those that go did."""
+        """Change the number of actors; other actors redo the units of removed ones."""
 
     def close(self) -> None:
-        """End the actors, unless somebody else has them open."""
+        """End the actors, unless another user has the pool open."""

@@ -1,4 +1,4 @@
-"""Tells the user how far the start of actors is, while they wait for it."""
+"""Reports the progress of starting actors to the user."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from gristmill._base import log
 
-# After so long the user is told, again after each such time without any actor, and
-# where some are there after twice as long as the last time.
+# Time until the first report, in s.  While no actor has started, reports repeat at this
+# interval.  After that, the waiting time doubles from one report to the next.
 TELL_S = 5.0
 
 
 class Progress:
-    """Knows what the user was told.
+    """Writes a report when one is due.
 
     Args:
-        ray: The module.
+        ray: The module `ray`.
     """
 
     def __init__(self, ray: Any) -> None:
@@ -27,7 +27,7 @@ class Progress:
         self._told = False
 
     def look(self, started: int, wanted: int) -> None:
-        """Tell, where it is due, how many of the actors have started."""
+        """Report how many actors have started, if a report is due."""
         now = time.monotonic()
         if wanted > self._wanted:
             self._began, self._due = now, now + TELL_S

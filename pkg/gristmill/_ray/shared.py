@@ -1,7 +1,7 @@
-"""What several jobs read of one stream: each unit is computed once, and kept a while.
+"""Streams that several jobs read: each unit is computed once and kept for a while.
 
-Whoever asks for a unit first has it computed.  It is kept until that job has had some
-more computed, its window; a job that asks for it later lags.
+The first job that asks for a unit has it computed.  The unit is kept until the same
+job has had `window` more units computed.  Later requests for it raise `Lagging`.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from typing import Any
 from gristmill._ray.actor import Task
 from gristmill._ray.pool import Lane
 
-# Units that were kept once and are known to be gone.
+# Keys of at most this many dropped units are kept, to detect requests for them.
 MOST_GONE = 1 << 16
 
 Key = bytes
 
 
 def key_of(task: Task) -> Key:
-    """What makes two tasks the same; the attempt does not."""
+    """Return a digest of all fields of a task except for its attempt."""
     return hashlib.blake2b(repr(task._replace(attempt=0)).encode()).digest()
 
 
 class Lagging(Exception):
-    """A unit was kept, and is not any more."""
+    """Raised if a unit was computed but is no longer kept."""
 
 
 @dataclasses.dataclass(eq=False)
 class Unit:
-    """A unit that somebody asked for.
+    """A unit that was requested.
 
     Attributes:
-        number: It was the how manyth.
-        lane: Who has it computed.
-        reply: What came of it, sooner or later.
+        number: Its position in the sequence of requests, from 0.
+        lane: The lane that has it computed.
+        reply: The future result.
     """
 
     number: int
@@ -50,8 +50,9 @@ class SharedStream:
     """The units of one pipeline.
 
     Args:
-        parts: What the pipeline is, part by part; see `gristmill._ray.identity`.
-        window: How many units are kept of those that one job had computed.
+        parts: Maps names of the pipeline's parts to digests; see
+            `gristmill._ray.identity`.
+        window: The number of units kept for each job that had them computed.
     """
 
     def __init__(self, parts: dict[str, str], window: int) -> None:
@@ -60,23 +61,23 @@ class SharedStream:
         self._lock = threading.Lock()
         self._asked = 0
         self._units: dict[Key, Unit] = {}
-        # By who had them computed; those of jobs that left are None's.
+        # Keyed by the job that had them computed; None for jobs that have left.
         self._caused: dict[str | None, collections.deque[tuple[Key, Unit]]] = (
             collections.defaultdict(collections.deque)
         )
         self._gone: dict[Key, None] = {}
 
     def claim(self, task: Task, lane: Lane, job: str, lost: int) -> tuple[Unit, bool]:
-        """The unit of a task, and whether it is the caller who has it computed.
+        """Return the unit of a task, and whether the caller must have it computed.
 
         Args:
-            task: See there.
-            lane: Who has it computed, if nobody has.
-            job: Whose lane that is.
-            lost: The number of a unit whose answer is lost: it is computed again.
+            task: The task.
+            lane: The lane that has the unit computed, if no lane has yet.
+            job: The job of the lane.
+            lost: The number of a unit whose answer was lost; the unit is replaced.
 
         Raises:
-            Lagging: It was dropped.
+            Lagging: The unit was dropped.
         """
         key = key_of(task)
         with self._lock:
@@ -91,14 +92,14 @@ class SharedStream:
             return unit, True
 
     def withdraw(self, task: Task, unit: Unit) -> None:
-        """Have the unit computed again by whoever asks next."""
+        """Remove the unit, so that the next caller has it computed again."""
         key = key_of(task)
         with self._lock:
             if self._units.get(key) is unit:
                 del self._units[key]
 
     def leave(self, job: str) -> None:
-        """What a job had computed is kept for others as if it had not left."""
+        """Remove a job; its units are kept for other jobs, within one window."""
         with self._lock:
             self._keep(None, self._caused.pop(job, ()))
 
