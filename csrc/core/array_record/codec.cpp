@@ -48,7 +48,7 @@ Status copy_plain(std::span<const std::byte> from, std::span<std::byte> to) {
   return {};
 }
 
-// Of this thread; null if there is no memory.
+// Returns the context of this thread, or null if there is no memory.
 ZSTD_DCtx* zstd_context() {
   thread_local const ZstdContext context(ZSTD_createDCtx());
   return context.get();
@@ -85,7 +85,7 @@ Result<std::size_t> zstd_front(std::span<const std::byte> from,
   return out.pos;
 }
 
-// Null if there is no memory.
+// Returns null if there is no memory.
 BrotliState brotli_state() {
   BrotliState state(BrotliDecoderCreateInstance(nullptr, nullptr, nullptr));
   // Windows of more than 16 MiB are an extension that files may use.
