@@ -41,7 +41,7 @@
 
 namespace gristmill::bind {
 
-// Fewer bytes are copied faster than the GIL changes hands.
+// Copying fewer bytes is faster than releasing and reacquiring the GIL.
 inline constexpr std::size_t kCopyUnlocked = std::size_t{64} << 10;
 
 class PythonFile final : public File {
@@ -55,7 +55,7 @@ class PythonFile final : public File {
   Status read(std::uint64_t offset, std::span<std::byte> to) const override;
   [[nodiscard]] const Fetcher* fetcher() const noexcept override;
 
-  // Empty, too, if the object cannot tell.
+  // Also returns an empty string if the object cannot detect changes.
   [[nodiscard]] std::string change() const override;
 
  private:
@@ -63,9 +63,9 @@ class PythonFile final : public File {
 
   friend class PythonFetch;
 
-  // What of the file is to be had on this machine, if anything.
+  // The cache of the file on this machine, if any.
   struct Kept {
-    std::shared_ptr<RangeCache> cache;  // Null if nothing is kept.
+    std::shared_ptr<RangeCache> cache;  // Null if the file has no cache.
     RangeCache::Origin origin;
   };
   static Kept kept_of(const py::object& object);
@@ -76,12 +76,12 @@ class PythonFile final : public File {
   const Kept kept_;
 };
 
-// Opens a file of the system's by its path, as `access` says, or one that a
-// Python object reads.  REQUIRES: the GIL is held.
+// Opens a local path with the access method `access`, or a file that a Python
+// object reads.  REQUIRES: the GIL is held.
 File::Ptr open_file(const py::object& file, const std::string& access);
 
-// The threads that wait for PythonFiles, whoever reads.  They are never joined:
-// when the interpreter ends, some may be where they cannot get out.
+// Returns the threads that wait for PythonFiles, for all readers.  They are
+// never joined, because some may hang when the interpreter shuts down.
 // REQUIRES: the GIL is held.
 Pool& far_pool();
 

@@ -45,20 +45,20 @@
 namespace gristmill {
 
 struct IndexFile {
-  // What an index is of.
+  // Identifies the data file that an index describes.
   struct Origin {
     FileStamp stamp;
     std::uint64_t hash = 0;
     bool operator==(const Origin&) const = default;
   };
 
-  // Returns the index at `path`, unless it is damaged, of another version of
-  // the format, or of another origin.
+  // Returns the index at `path`.  Fails if it is damaged, has another format
+  // version, or has another origin.
   static Result<IndexFile> load(const std::string& path, const Origin& origin);
 
-  // Writes the index to a temporary name in the same folder and renames it, so
-  // that nobody sees half of it.  Makes the folder if there is none.  It takes
-  // at most a quarter of the room that is free there.
+  // Writes the index to a temporary file in the same folder and renames it, so
+  // that other processes never see an incomplete file.  Creates the folder if
+  // necessary.  Fails if the index takes more than a quarter of the free space.
   Status save(const std::string& to) const;
 
   Origin origin;
@@ -66,7 +66,7 @@ struct IndexFile {
   std::uint64_t group_size = 1;
   std::string options;
   PackedChunks chunks;
-  std::string path = {};  // Where it was loaded from; empty if nowhere.
+  std::string path = {};  // The file that it was loaded from, or empty.
 };
 
 }  // namespace gristmill

@@ -45,24 +45,25 @@ class RangeCache {
  public:
   static constexpr std::uint64_t kPageBytes = 4096;
 
-  // A far file, as it is now.
+  // A remote file in its current version.
   struct Origin {
-    std::uint64_t file = 0;     // Of its name.
-    std::uint64_t version = 0;  // Of its content, as far as can be told.
+    std::uint64_t file = 0;     // Hash of its name.
+    std::uint64_t version = 0;  // Hash of its version, best effort.
     std::uint64_t size = 0;
   };
 
-  // Bytes of a file.
+  // A range of bytes of a file.
   struct Span {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
 
-  // The least that open() takes: one set.
+  // Returns the minimum size for open(): that of one set.
   static std::uint64_t least_bytes();
 
-  // Opens the cache of a folder, which is made if it is missing, or makes one
-  // of at most `bytes`.  Caches of other sizes that nobody uses are removed.
+  // Opens the cache in a folder.  Creates the folder if it does not exist, and
+  // a cache of at most `bytes` bytes.  Removes caches of other sizes that are
+  // not in use.
   static Result<std::shared_ptr<RangeCache>> open(const std::string& folder,
                                                   std::uint64_t bytes);
 
@@ -72,19 +73,21 @@ class RangeCache {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // The pages that a range lies in, which is what write() takes.
+  // Returns the range of whole pages that covers `range`. write() expects such
+  // a range.
   static Span pages_of(const Origin& origin, Span range);
 
-  // Fills `to` with the bytes from `offset` on; false if some are not there.
-  // Whole pages are had without a copy.
+  // Fills `to` with the bytes starting at `offset`.  Returns false if any of
+  // them are not in the cache.  Page-aligned reads are served without a copy.
   bool read(const Origin& origin, std::uint64_t offset,
             std::span<std::byte> to);
 
-  // Keeps whole pages from `offset` on, or some of them, or none.
+  // Stores whole pages starting at `offset`.  May skip some or all of them.
   void write(const Origin& origin, std::uint64_t offset,
              std::span<const std::byte> pages);
 
-  // Why nothing is kept any more, told once; ok() before and after.
+  // Returns the error that disabled writing, the first time it is called after
+  // that happened, and ok() at all other times.
   Status take_problem();
 
  private:
@@ -93,16 +96,16 @@ class RangeCache {
   static constexpr std::size_t kRegionPages = kRegionBytes / kPageBytes;
   static constexpr std::uint32_t kRareness = 16;
 
-  // What a room of a set holds.
+  // Describes the contents of a room.
   struct Head {
     std::uint64_t file = 0;
     std::uint64_t version = 0;
     std::uint64_t region = 0;
-    std::uint64_t used_s = 0;  // When it was used last, in seconds; 0 if free.
+    std::uint64_t used_s = 0;  // Time of last use, in seconds; 0 if free.
   };
   using Heads = std::array<Head, kWays>;
 
-  // A room, by the number of its set and its number in it.
+  // A slot for one region: the number of its set and its number within the set.
   struct Room {
     std::uint64_t set = 0;
     std::size_t way = 0;
@@ -113,10 +116,10 @@ class RangeCache {
     std::uint64_t region = 0;
     std::size_t first = 0;
     std::size_t count = 0;
-    std::uint64_t bytes = 0;  // Fewer than the pages have at the file's end.
+    std::uint64_t bytes = 0;  // Less than whole pages at the end of the file.
   };
 
-  // The heads, then a checksum of each page, 0 for none; a multiple of pages.
+  // The heads and a checksum for each page (0 for none), padded to whole pages.
   static constexpr std::uint64_t kSetHeadBytes =
       (sizeof(Heads) + kWays * kRegionPages * 4 + kPageBytes - 1) / kPageBytes *
       kPageBytes;
@@ -154,7 +157,7 @@ class RangeCache {
   const std::uint64_t sets_;
   std::atomic<bool> writes_;
   std::atomic<std::uint32_t> draws_{0};
-  std::atomic<int> problem_;  // The errno of the write that failed.
+  std::atomic<int> problem_;  // errno of the failed write.
 };
 
 }  // namespace gristmill
