@@ -1,9 +1,8 @@
 // Opens and creates the file of a RangeCache.
 //
 // The file is created completely under a temporary name first.  Its name
-// contains its size.  Each process that has it open holds a shared lock; a
-// process that gets an exclusive lock on the file of another size may remove
-// it.
+// contains its size.  Each process that has it open holds a shared lock.  A
+// process may remove a file of another size if it gets an exclusive lock.
 //
 // Thread safety: pure functions.
 #pragma once

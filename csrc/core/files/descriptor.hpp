@@ -2,7 +2,7 @@
 // descriptor may be closed between reads.
 //
 // A process may have about a thousand open files, but data sets have more
-// shards than that.  Only some hundred Descriptors of a process therefore hold
+// shards than that.  Only a few hundred Descriptors of a process therefore hold
 // a file descriptor at a time.  The others reopen their file for the next read,
 // and the path must still lead to the same file.
 //

@@ -21,7 +21,7 @@ class File {
  public:
   using Ptr = std::unique_ptr<const File>;
 
-  // How to read the file efficiently.
+  // Hints for reading the file efficiently.
   struct Hints {
     // Two reads are merged if the gap between them is at most this many bytes:
     // reading and discarding the gap is no slower than a second read.

@@ -32,8 +32,8 @@ Result<IndexFile> kept_index(const File& file, const IndexFile::Origin& origin,
 // The offsets of the records of a file that does not contain an index.
 struct ScannedPlaces {
   PackedChunks places;
-  std::string
-      path;  // The path of the saved index, or empty if it is not saved.
+  // The path of the saved index, or empty if it is not saved.
+  std::string path;
 };
 
 // Like kept_index(), for a file that does not contain an index.  `scan` finds

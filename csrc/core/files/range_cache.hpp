@@ -1,30 +1,31 @@
-// A RangeCache keeps bytes of files that are far away in one file of this
-// machine, which processes and programs share and which outlives them.
+// A RangeCache keeps bytes of remote files in one local file.  Processes and
+// programs share the file, and it outlives them.
 //
-// The file has room for a fixed number of regions, 1 MiB of some far file each,
-// in sets of kWays.  A region's place is in one of two sets, by a hash of the
-// far file and the region's number.  Of a region any pages of 4 KiB may be
-// there, so that ranges are found again however they are cut.
+// The file has rooms for a fixed number of regions, grouped in sets of kWays
+// rooms.  A region is 1 MiB of a remote file.  A hash of the remote file and
+// the region's number selects two sets, and the region may be in either of
+// them.  A room may hold any subset of the 4-KiB pages of its region, so that
+// ranges are found again even if they are split differently.
 //
 //   superblock      magic, number of sets               one page
 //   set             heads of kWays regions, then the
 //                   checksums of their pages            kSetHeadBytes
 //                   their data                          kWays * 1 MiB
 //
-// Nothing is locked: processes write where they like, at any time, and may be
-// killed at it.  A page counts only if its checksum fits its bytes, and what
-// the checksum begins with is made of the far file, its version and the place
-// of the page in it.  So bytes that are torn, damaged, of another version or
-// of another file are not there.  A checksum is written after its page.
+// There are no locks: processes write anywhere at any time, and may be killed
+// while they write.  A page is valid only if its checksum matches its bytes.
+// The initial value of the checksum depends on the remote file, its version and
+// the number of the page.  Bytes that are torn, damaged, or of another version
+// or file therefore count as missing.  A checksum is written after its page.
 //
-// A full set keeps what it has: of reads that go round and round through more
-// data than fits, that serves the most.  One write in kRareness takes the place
-// of what was used longest ago, so that other data move in after a while; that
-// of another version of the same file is taken at once.
+// A full set usually keeps its contents, because that gives the most hits if
+// reads cycle through more data than fit.  One write in kRareness replaces the
+// least recently used room, so that other data enter the cache over time.  A
+// region of another version of the same file is replaced at once.
 //
 // Thread safety: any thread may call any method.
 //
-// Fork: a child may go on.
+// Fork: a child may continue to use it.
 #pragma once
 
 #include <array>

@@ -37,8 +37,8 @@ class RecordReader {
 
   // Records of one file that lie near each other, and their range of bytes.
   struct Run {
-    std::shared_ptr<const RecordReader>
-        owner;  // Keeps `reader` alive; may be null.
+    // Keeps `reader` alive; may be null.
+    std::shared_ptr<const RecordReader> owner;
     const FileReader* reader = nullptr;
     std::vector<Request> requests;
     std::uint64_t begin = 0;

@@ -35,7 +35,7 @@ std::string temporary_name(const std::string& path) {
 
 // A file that is invisible until show().  If the file system does not support
 // unnamed files, it has its temporary name from the start, and a killed process
-// leaves it behind.
+// leaves it on the disk.
 class Unseen {
  public:
   explicit Unseen(const std::string& path)

@@ -61,8 +61,8 @@ class SpreadRead {
   const std::vector<std::span<const Request>> cuts_;
   std::atomic<std::size_t> next_{0};  // The first cut that no thread took.
   std::atomic<std::size_t> end_;      // Cuts from here on are not needed.
-  std::vector<Status>
-      statuses_;  // The status of each cut, written by its thread.
+  // The status of each cut, written by its thread.
+  std::vector<Status> statuses_;
   // Last member, so that it is destroyed first: its tasks use the others.
   TaskGroup group_;
 };
