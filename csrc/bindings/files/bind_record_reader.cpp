@@ -110,8 +110,8 @@ class Target final : public RecordReader::Sink {
                    " when its size was asked for: the file changed");
   }
 
-  // Returns the Python object with the records.  REQUIRES: the GIL is held; all
-  // records are read.
+  // Returns the Python object with the records.
+  // REQUIRES: the GIL is held; all records are read.
   py::object take() {
     if (!memory_) copy_late();
     return std::move(memory_->object);

@@ -113,8 +113,8 @@ class PythonFetch {
     return pending;
   }
 
-  // Parses an item of the list that take() returned.  REQUIRES: the GIL is
-  // held.
+  // Parses an item of the list that take() returned.
+  // REQUIRES: the GIL is held.
   static Result<Came> parse(PyObject* item, std::span<const Asked> asked) {
     Came came;
     PyObject* answer = nullptr;

@@ -78,7 +78,8 @@ class PythonFile final : public File {
 };
 
 // Opens a local path with the access method `access`, or a file that a Python
-// object reads.  REQUIRES: the GIL is held.
+// object reads.
+// REQUIRES: the GIL is held.
 File::Ptr open_file(const py::object& file, const std::string& access);
 
 // Returns the threads that wait for PythonFiles, for all readers.  They are

@@ -29,7 +29,8 @@ using ReaderPtr = std::shared_ptr<const RecordReader>;
     std::optional<std::size_t> position = std::nullopt);
 
 // Like check(), but kInvalidArgument means a damaged file here, so this raises
-// CorruptRecord.  REQUIRES: the GIL is held.
+// CorruptRecord.
+// REQUIRES: the GIL is held.
 void check_file(const Status& status);
 
 template <class T>

@@ -41,8 +41,8 @@ inline constexpr HighwayHash::Key kRiegeliKey = {
     0x0a7364726f636572};
 
 // Returns the file offset that is `count` bytes of chunk after `begin`.  The
-// offset includes block headers; `count` does not.  REQUIRES: both are below
-// 2^60.
+// offset includes block headers; `count` does not.
+// REQUIRES: both are below 2^60.
 [[nodiscard]] constexpr std::uint64_t skip_bytes(std::uint64_t begin,
                                                  std::uint64_t count) {
   constexpr std::uint64_t usable = kBlockBytes - kBlockHeaderBytes;
@@ -108,8 +108,8 @@ class ChunkView {
   [[nodiscard]] bool whole() const { return raw_.end() >= data_end_; }
 
   // Writes the only record to `to`.  Sets `unchecked` if the caller must still
-  // check the hash of the data.  `spare` is scratch memory.  REQUIRES: whole();
-  // there is one record; `to` has decoded_size bytes.
+  // check the hash of the data.  `spare` is scratch memory.
+  // REQUIRES: whole(); there is one record; `to` has decoded_size bytes.
   Status read_only_record(std::span<std::byte> to, ByteBuffer& spare,
                           std::optional<UncheckedRecord>& unchecked) const;
 

@@ -32,7 +32,8 @@ struct ForkHandlers {
 
 // Registers the handlers of a step.  Returns true, so that a global can be
 // initialized with it: all handlers are then registered before anything can be
-// locked.  REQUIRES: each step is registered once; no lock is held.
+// locked.
+// REQUIRES: each step is registered once; no lock is held.
 bool at_fork(ForkStep step, ForkHandlers handlers);
 
 // Returns handlers that hold a mutex across a fork.  In the child, `in_child`

@@ -32,8 +32,8 @@ class TaskGroup {
   TaskGroup(const TaskGroup&) = delete;
   TaskGroup& operator=(const TaskGroup&) = delete;
 
-  // Adds `tasks` future calls of done().  REQUIRES: the group was created in
-  // this process, not before a fork.
+  // Adds `tasks` future calls of done().
+  // REQUIRES: the group was created in this process, not before a fork.
   void expect(std::size_t tasks);
   void done();
 
@@ -65,8 +65,8 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Runs `task` in a thread of the pool and then calls group.done().  REQUIRES:
-  // the group outlives the task.
+  // Runs `task` in a thread of the pool and then calls group.done().
+  // REQUIRES: the group outlives the task.
   void run(TaskGroup& group, std::function<void()> task);
 
   // Returns the maximum number of threads.

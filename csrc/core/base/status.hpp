@@ -56,8 +56,8 @@ class [[nodiscard]] Status {
   // Creates an ok() status.
   Status() = default;
 
-  // Creates an error whose message is the concat() of `parts`.  REQUIRES: code
-  // is neither kOk, kSystem nor kRaised.
+  // Creates an error whose message is the concat() of `parts`.
+  // REQUIRES: code is neither kOk, kSystem nor kRaised.
   template <class... Parts>
   Status(Code code, const Parts&... parts)
       : code_(code), message_(concat(parts...)) {

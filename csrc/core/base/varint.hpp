@@ -17,8 +17,8 @@ namespace gristmill {
 // Maximum bytes of a 64-bit varint.
 inline constexpr std::size_t kMaxVarint = 10;
 
-// Reads a little-endian number, which may be unaligned.  REQUIRES: sizeof(T)
-// bytes are readable at `from`.
+// Reads a little-endian number, which may be unaligned.
+// REQUIRES: sizeof(T) bytes are readable at `from`.
 template <class T>
 [[nodiscard]] T load_le(const std::byte* from) noexcept {
   T value;
@@ -33,8 +33,8 @@ template <class T>
   return bytes;
 }
 
-// Writes `value` as a varint and returns its end.  REQUIRES:
-// varint_bytes(value) bytes are writable at `to`.
+// Writes `value` as a varint and returns its end.
+// REQUIRES: varint_bytes(value) bytes are writable at `to`.
 inline std::byte* put_varint(std::byte* to, std::uint64_t value) noexcept {
   for (; value >= 0x80; value >>= 7) {
     *to++ = static_cast<std::byte>((value & 0x7f) | 0x80);

@@ -32,31 +32,32 @@ namespace gristmill {
 // holds the rows bounds[c] to bounds[c + 1] - 1.  Returns the chunks that
 // contain `rows`, in the order of their first rows.  Sets chunks[k] to the
 // index of the chunk of row k in the result, and offsets[k] to the offset of
-// row k in that chunk.  REQUIRES: bounds start with 0, ascend, and have more
-// than one element; rows are in [0, bounds.back()); chunks.size() ==
-// offsets.size() == rows.size().
+// row k in that chunk.
+// REQUIRES: bounds start with 0, ascend, and have more than one element; rows
+// are in [0, bounds.back()); chunks.size() == offsets.size() == rows.size().
 [[nodiscard]] std::vector<std::int64_t> find_chunks(
     std::span<const std::int64_t> bounds, std::span<const std::int64_t> rows,
     std::span<std::int64_t> chunks, std::span<std::int64_t> offsets);
 
-// Copies row offsets[k] of chunk chunks[k] to row k of `out`.  REQUIRES: the
-// chunks have these rows, each of row_bytes bytes, and `out` has chunks.size()
-// * row_bytes bytes.
+// Copies row offsets[k] of chunk chunks[k] to row k of `out`.
+// REQUIRES: the chunks have these rows, each of row_bytes bytes, and `out` has
+// chunks.size() * row_bytes bytes.
 void gather_chunks(std::span<const std::byte* const> tables,
                    std::span<const std::int64_t> chunks,
                    std::span<const std::int64_t> offsets, std::size_t row_bytes,
                    std::byte* out) noexcept;
 
 // Writes columns row by row: row k of `out` is the concatenation of item k of
-// all columns.  Items of column c have item_bytes[c] bytes.  REQUIRES:
-// columns[c] has `rows` items, and `out` has room for all of them.
+// all columns.  Items of column c have item_bytes[c] bytes.
+// REQUIRES: columns[c] has `rows` items, and `out` has room for all of them.
 void interleave(std::span<const std::byte* const> columns,
                 std::span<const std::size_t> item_bytes, std::size_t rows,
                 std::byte* out) noexcept;
 
 // Like gather_chunks(), but for all columns at once, from chunks made by
 // interleave().  A row then takes two or three cache lines, instead of one for
-// each column.  REQUIRES: outs[c] has room for chunks.size() items.
+// each column.
+// REQUIRES: outs[c] has room for chunks.size() items.
 void gather_interleaved(std::span<const std::byte* const> tables,
                         std::span<const std::int64_t> chunks,
                         std::span<const std::int64_t> offsets,

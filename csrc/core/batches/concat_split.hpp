@@ -42,13 +42,14 @@ class RowFiller {
   explicit RowFiller(std::vector<Feature> features);
 
   // Returns whether at least one feature exactly fills a row and no feature is
-  // longer than a row.  REQUIRES: one range per feature.
+  // longer than a row.
+  // REQUIRES: one range per feature.
   [[nodiscard]] bool is_full_row(
       std::span<const CellRange> element) const noexcept;
 
   // Returns how much of an element fits.  Sets `taken` to the cells that would
-  // go into the row, after the used() cells of each feature.  REQUIRES: one
-  // range per feature in both.
+  // go into the row, after the used() cells of each feature.
+  // REQUIRES: one range per feature in both.
   [[nodiscard]] Taken plan(std::span<const CellRange> element,
                            std::span<CellRange> taken) const noexcept;
 

@@ -34,13 +34,15 @@ class RowPlacer {
     std::int64_t alignment;  // Sequences start at multiples of this.
   };
 
-  // max_sequences is the maximum number of elements per row.  REQUIRES: rows >
-  // 0; no length is negative; alignments and max_sequences are positive.
+  // max_sequences is the maximum number of elements per row.
+  // REQUIRES: rows > 0; no length is negative; alignments and max_sequences are
+  // positive.
   RowPlacer(Fit fit, std::size_t rows, std::vector<Feature> features,
             std::int64_t max_sequences = kUnlimited);
 
   // Returns the row for an element with these lengths, or -1 if no row has
-  // room.  REQUIRES: one length per feature, none of them negative.
+  // room.
+  // REQUIRES: one length per feature, none of them negative.
   [[nodiscard]] std::ptrdiff_t find(
       std::span<const std::int64_t> lengths) const noexcept;
 
@@ -88,8 +90,7 @@ class RowPlacer {
 
   // Indexed by feature and then by row, and by feature and then by block of
   // rows.
-  std::vector<std::int64_t>
-      room_;  // Free cells; negative if the row is closed.
+  std::vector<std::int64_t> room_;        // Free; negative in closed rows.
   std::vector<std::int64_t> block_room_;  // The maximum over its rows.
   // Indexed by row.
   std::vector<std::int64_t> used_;  // Used cells, summed over features.

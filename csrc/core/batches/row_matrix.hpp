@@ -24,7 +24,8 @@ struct RowMatrix {
   std::size_t cell_bytes = 0;
 
   // Sets segment_ids and positions of `count` cells of a row, starting at cell
-  // `begin`.  REQUIRES: begin + count <= length.
+  // `begin`.
+  // REQUIRES: begin + count <= length.
   void number(std::size_t row, std::size_t begin, std::size_t count,
               std::int32_t segment) const noexcept {
     if (segment_ids == nullptr) return;
@@ -33,8 +34,8 @@ struct RowMatrix {
     std::iota(positions + at, positions + at + count, 0);
   }
 
-  // Copies `count` cells to a row, starting at cell `begin`.  REQUIRES: begin +
-  // count <= length; `from` has count * cell_bytes bytes.
+  // Copies `count` cells to a row, starting at cell `begin`.
+  // REQUIRES: begin + count <= length; `from` has count * cell_bytes bytes.
   void copy(std::size_t row, std::size_t begin, std::size_t count,
             const std::byte* from) const noexcept {
     if (count * cell_bytes == 0) return;

@@ -94,8 +94,8 @@ class File {
     return {};
   }
 
-  // Starts to load a range of a mapped file before it is accessed.  REQUIRES:
-  // the range lies in the file.
+  // Starts to load a range of a mapped file before it is accessed.
+  // REQUIRES: the range lies in the file.
   virtual void will_need(std::uint64_t /*offset*/,
                          std::uint64_t /*size*/) const noexcept {}
 

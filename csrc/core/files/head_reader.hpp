@@ -30,7 +30,8 @@ class HeadReader {
   HeadReader(const File& file, std::uint64_t glance, ScanProgress& progress);
 
   // Returns `size` bytes at offset `at`, valid until the next call.  `items` is
-  // the number of items before `at`.  REQUIRES: the range lies in the file.
+  // the number of items before `at`.
+  // REQUIRES: the range lies in the file.
   Result<std::span<const std::byte>> read(std::uint64_t at, std::uint64_t size,
                                           std::uint64_t items);
 

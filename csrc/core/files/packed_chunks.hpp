@@ -44,8 +44,8 @@ class PackedChunks {
                                           std::uint64_t size, std::uint64_t end,
                                           std::shared_ptr<const void> owner);
 
-  // Adds a chunk.  REQUIRES: `begin` ascends from call to call; finish() was
-  // not called.
+  // Adds a chunk.
+  // REQUIRES: `begin` ascends from call to call; finish() was not called.
   void add(std::uint64_t begin, std::uint64_t decoded_size) {
     if (!parts_) parts_ = std::make_shared<Parts>();
     parts_->open[parts_->num_open++] = {begin, decoded_size};
@@ -67,7 +67,8 @@ class PackedChunks {
   }
 
   // Returns the serialized list, valid during the lifetime of the list and its
-  // copies.  REQUIRES: finish() was called.
+  // copies.
+  // REQUIRES: finish() was called.
   [[nodiscard]] Image image() const noexcept {
     return {std::as_bytes(groups_), packed_};
   }

@@ -82,7 +82,8 @@ class RecordReader {
   [[nodiscard]] virtual bool fetches() const { return false; }
 
   // Adds the runs that contain `requests`, which must be in the order of
-  // `record`.  REQUIRES: fetches().
+  // `record`.
+  // REQUIRES: fetches().
   virtual Status add_runs(std::span<const Request> /*requests*/,
                           std::vector<Run>& /*runs*/) const {
     return {};

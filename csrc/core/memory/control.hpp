@@ -82,7 +82,7 @@ struct alignas(64) Cell {
   // Written by the parent.
   std::atomic<std::uint32_t> admitted;  // generation that may touch units
   std::atomic<std::uint32_t> stop;
-  std::atomic<std::uint32_t> pid;  // of that generation, 0 for none
+  std::atomic<std::uint32_t> pid;  // process of that generation, 0 for none
   // Written by the worker, on its own cache line.
   alignas(64) std::atomic<std::uint32_t> asleep;
   std::atomic<std::uint32_t> started;    // generation that has requested work
@@ -105,8 +105,8 @@ struct alignas(64) Unit {
   std::atomic<std::uint64_t> word;
   // Written by the parent.
   Task task;
-  std::uint64_t offset;    // of the slot, from the start of the mapping
-  std::uint64_t capacity;  // of the slot
+  std::uint64_t offset;    // slot offset from the start of the mapping
+  std::uint64_t capacity;  // slot capacity, in bytes
   // integers in the initial position
   std::uint32_t position_before;
   // Written by the holder.
@@ -147,7 +147,8 @@ class Region {
   }
   // Return the positions before and after a unit.  A unit starts from the
   // first.  The second follows its last output, or the consumed records if it
-  // has no outputs.  REQUIRES: index < control().units.
+  // has no outputs.
+  // REQUIRES: index < control().units.
   [[nodiscard]] std::int64_t* position_before(
       std::uint32_t index) const noexcept {
     return position(2 * std::uint64_t{index});
@@ -165,8 +166,8 @@ class Region {
                               int fd) const noexcept;
 
   // Copies a position to its place in the mapping, and allocates pages for it
-  // if necessary.  Returns false if there is no memory.  REQUIRES: it has 1 to
-  // control().position_capacity integers.
+  // if necessary.  Returns false if there is no memory.
+  // REQUIRES: it has 1 to control().position_capacity integers.
   [[nodiscard]] bool store(const Position& position, std::int64_t* to,
                            int fd) const noexcept;
 

@@ -17,8 +17,8 @@ namespace gristmill {
 
 class PinnedSlot {
  public:
-  // Pins a slot, or returns nullptr if it is already pinned.  REQUIRES: the
-  // caller keeps a view of the slot.
+  // Pins a slot, or returns nullptr if it is already pinned.
+  // REQUIRES: the caller keeps a view of the slot.
   static std::unique_ptr<PinnedSlot> pin(ArenaSlot* slot) {
     if (slot->pinned.exchange(true, std::memory_order_acq_rel)) return nullptr;
     slot->book->holders.fetch_add(1, std::memory_order_relaxed);
