@@ -61,7 +61,7 @@ class ChunkCache {
   };
   struct Kept {
     std::shared_ptr<Entry> entry;
-    std::size_t bytes = 0;  // 0 while decoding.
+    std::size_t bytes = 0;  // 0 while the chunk is decoded.
     std::list<std::uint64_t>::iterator place;
   };
 

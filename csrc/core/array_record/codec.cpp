@@ -88,7 +88,7 @@ Result<std::size_t> zstd_front(std::span<const std::byte> from,
 // Returns null if there is no memory.
 BrotliState brotli_state() {
   BrotliState state(BrotliDecoderCreateInstance(nullptr, nullptr, nullptr));
-  // Windows of more than 16 MiB are an extension that files may use.
+  // Files may use windows above 16 MiB, which are an extension of brotli.
   if (state) {
     BrotliDecoderSetParameter(state.get(), BROTLI_DECODER_PARAM_LARGE_WINDOW,
                               1);
@@ -186,8 +186,8 @@ const char* name_of(Codec codec) noexcept {
   return "unknown";
 }
 
-// Zstd makes at most 128 KiB of a block of 4 bytes, brotli 16 MiB of a block
-// of about as many, snappy 64 bytes of an element of 3.
+// A 4-byte block of zstd decompresses to at most 128 KiB, a brotli block of
+// about the same size to 16 MiB, and a 3-byte element of snappy to 64 bytes.
 bool plausible(Codec codec, std::uint64_t from, std::uint64_t to) noexcept {
   switch (codec) {
     case Codec::kNone:

@@ -27,7 +27,7 @@ namespace gristmill {
 class TaskGroup {
  public:
   TaskGroup();
-  // Waits for the tasks.
+  // Waits for all tasks of the group.
   ~TaskGroup();
   TaskGroup(const TaskGroup&) = delete;
   TaskGroup& operator=(const TaskGroup&) = delete;

@@ -43,7 +43,7 @@ struct ArenaSlot {
 struct ArenaBook {
   std::byte* base = nullptr;
   std::size_t bytes = 0;
-  // A stack of slots whose last view has ended. sweep() collects them.
+  // A stack of slots whose last view has ended, which sweep() collects.
   std::atomic<ArenaSlot*> returned{nullptr};
   std::atomic<std::uint64_t> holders{1};  // the arena and each slot with views
   // Unmaps and deletes the book.  This is a pointer because the last holder may

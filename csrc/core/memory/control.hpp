@@ -80,7 +80,7 @@ struct Control {
 
 struct alignas(64) Cell {
   // Written by the parent.
-  std::atomic<std::uint32_t> admitted;  // generation that may touch units
+  std::atomic<std::uint32_t> admitted;  // generation that may access units
   std::atomic<std::uint32_t> stop;
   std::atomic<std::uint32_t> pid;  // process of that generation, 0 for none
   // Written by the worker, on its own cache line.
@@ -115,8 +115,8 @@ struct alignas(64) Unit {
   std::uint64_t bytes;      // bytes used, from the start of the slot
   std::uint64_t needed;     // with kNeed: the requested capacity
   std::uint64_t populated;  // bytes of the slot that have pages; the parent
-                            // writes it first
-  std::uint32_t position_after;  // integers in the position after it
+                            // sets the initial value
+  std::uint32_t position_after;  // integers in the final position
   std::int64_t took_ns;          // time from claim to commit
 };
 
