@@ -16,7 +16,7 @@ namespace {
 
 using FileHandle = HandleOf<RecordFile>;
 
-// Records and chunks of a file, and its stamp.
+// Number of records and of chunks of a file, and its stamp.
 using Count = std::tuple<std::uint64_t, std::uint64_t, Stamp>;
 
 std::unique_ptr<FileHandle> open_array_record(const py::object& object,
@@ -55,8 +55,8 @@ std::vector<Count> count_all_records(const std::vector<std::string>& paths,
   return counts;
 }
 
-// Returns where a chunk begins and ends, the size of its records together,
-// and how many they are.
+// Returns the offsets of the beginning and the end of a chunk, the total size
+// of its records, and their number.
 py::tuple chunk(const FileHandle& handle, std::uint64_t chunk) {
   const auto file = handle.file();
   const RecordIndex& index = file->index();

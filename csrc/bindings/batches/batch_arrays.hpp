@@ -1,4 +1,4 @@
-// What the bindings that make batches share: arrays whose rows are bytes.
+// Helpers for the bindings that make batches from arrays whose rows are bytes.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace gristmill::bind {
 using Rows = py::array_t<std::int64_t, py::array::c_style>;
 using Shape = std::span<const py::ssize_t>;
 
-// Below this many bytes, giving the lock back costs more than it frees.
+// For fewer bytes, releasing the GIL costs more than it gains.
 inline constexpr std::size_t kUnlockBytes = std::size_t{256} << 10;
 
-// NumPy's NPY_ITEM_REFCOUNT: the items hold references, not only bytes.
+// NumPy's NPY_ITEM_REFCOUNT: the items contain references.
 inline constexpr std::uint64_t kItemRefcount = 1;
 
 inline Shape shape_of(const py::array& array) {
@@ -29,8 +29,8 @@ inline const std::byte* bytes_of(const py::array& array) {
   return static_cast<const std::byte*>(array.data());
 }
 
-// Raises if two ranges of bytes have a byte in common: copying from one to the
-// other would read what it has written.
+// Raises if two ranges of bytes overlap, because copying would then read bytes
+// that it has already written.
 inline void check_apart(std::span<const std::byte> out,
                         std::span<const std::byte> in, const char* name) {
   const std::less<const std::byte*> before;
@@ -41,7 +41,7 @@ inline void check_apart(std::span<const std::byte> out,
   }
 }
 
-// Checks that `array` is plain bytes in C order.
+// Checks that `array` consists of plain bytes in C order.
 inline void check_plain(const py::array& array, const char* name) {
   if (!(array.flags() & py::array::c_style)) {
     throw py::value_error(std::string(name) + " must be C-contiguous");
@@ -53,7 +53,7 @@ inline void check_plain(const py::array& array, const char* name) {
   }
 }
 
-// Checks that `out` can be written as a batch of `count` rows.
+// Checks that `out` is writeable as a batch of `count` rows.
 inline void check_batch(const py::array& out, std::size_t count) {
   check_plain(out, "out");
   if (!out.writeable()) throw py::value_error("out must be writeable");
@@ -63,8 +63,8 @@ inline void check_batch(const py::array& out, std::size_t count) {
                                ", but must have ", count, " rows"));
 }
 
-// The first comparison settles nearly every call: NumPy shares the
-// descriptors of the built-in types.
+// Returns whether two dtypes are equal.  The first comparison succeeds in
+// nearly every call, because NumPy shares the descriptors of built-in types.
 inline bool same_dtype(PyObject* left, PyObject* right) {
   return left == right ||
          py::detail::npy_api::get().PyArray_EquivTypes_(left, right);
@@ -78,8 +78,8 @@ inline std::size_t row_bytes_of(const py::array& batch) {
   return bytes;
 }
 
-// Reads an element's header, or returns nullptr for anything but an exact
-// ndarray of C order: subclasses may mean something else by their bytes.
+// Returns the header of an exact, C-contiguous ndarray, or nullptr for any
+// other element.  Subclasses may interpret their bytes differently.
 inline const py::detail::PyArray_Proxy* exact_array(PyObject* element) {
   const auto& api = py::detail::npy_api::get();
   if (Py_TYPE(element) != api.PyArray_Type_) return nullptr;

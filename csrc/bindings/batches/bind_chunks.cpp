@@ -1,5 +1,5 @@
-// Binds the gathering of rows from chunks of core/batches/collate.hpp: checks
-// the arrays, drops the GIL, passes bytes.
+// Binds the functions of core/batches/collate.hpp that gather rows from chunks:
+// checks the arrays, releases the GIL, passes bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -44,8 +44,8 @@ py::tuple find_chunks(const Rows& bounds, const Rows& rows) {
       offsets);
 }
 
-// The columns of some chunks, checked to be tables of the rows that `outs` are
-// made of.
+// The columns of chunks.  Checks that they have the same kind of rows as
+// `outs`.
 class ChunkedColumns {
  public:
   ChunkedColumns(const py::list& chunks, const py::list& outs) {
@@ -61,8 +61,8 @@ class ChunkedColumns {
     tables_.resize(columns_.size());
   }
 
-  // Addresses of the tables of a column, each of which must have the rows that
-  // the chunk needs.
+  // Returns the addresses of the tables of a column.  Checks that each table
+  // has the rows that are needed from its chunk.
   std::span<const std::byte* const> tables(
       std::size_t column, std::span<const std::int64_t> rows_needed) {
     const auto& out = outs_[column];
@@ -101,11 +101,12 @@ class ChunkedColumns {
   std::vector<const std::byte*> tables_;
 };
 
-// Where rows lie: the numbers of their chunks, and their places there.
+// The places of rows: the number of the chunk of each row, and its offset
+// there.
 struct Places {
   std::span<const std::int64_t> numbers;
   std::span<const std::int64_t> offsets;
-  // Of each chunk, the rows that it must have.
+  // For each chunk, the minimum number of rows that it must have.
   std::vector<std::int64_t> rows_needed;
 
   Places(const Rows& numbers_in, const Rows& offsets_in, std::size_t chunks)
@@ -145,7 +146,7 @@ void gather_chunks(const py::list& chunks, const Rows& numbers,
   }
 }
 
-// Columns of items, which lie in rows one behind the other.
+// Columns of items; a row is the concatenation of their items.
 struct Items {
   std::vector<py::array> arrays;
   std::vector<std::size_t> item_bytes;
@@ -166,7 +167,7 @@ struct Items {
   }
 };
 
-// A table that interleave() fills; checked to have rows of so many bytes.
+// Returns a table for interleave().  Checks that its rows have row_bytes bytes.
 py::array table_of(const py::handle& object, std::size_t row_bytes) {
   auto table = py::cast<py::array>(object);
   check_plain(table, "table");

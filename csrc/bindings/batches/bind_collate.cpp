@@ -1,4 +1,4 @@
-// Binds core/batches/collate.hpp: checks the arrays, drops the GIL, passes
+// Binds core/batches/collate.hpp: checks the arrays, releases the GIL, passes
 // bytes.
 #include <algorithm>
 #include <atomic>
@@ -22,7 +22,7 @@
 namespace gristmill::bind {
 namespace {
 
-// A gather whose arguments have been checked; the arrays are kept elsewhere.
+// The checked arguments of a gather.  The caller keeps the arrays alive.
 struct Gather {
   std::span<const std::byte> table;
   std::int64_t table_rows = 0;
@@ -33,7 +33,7 @@ struct Gather {
   [[nodiscard]] std::ptrdiff_t run() const noexcept {
     return gristmill::gather(table, table_rows, rows, row_bytes, out);
   }
-  // The rows [first, first + count) of the same.
+  // Returns the part of this gather for the rows [first, first + count).
   [[nodiscard]] Gather part(std::size_t first, std::size_t count) const {
     return {table, table_rows, rows.subspan(first, count), row_bytes,
             out.subspan(first * row_bytes, count * row_bytes)};
@@ -77,8 +77,8 @@ void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
   raise_bad_row(job, bad);
 }
 
-// A gather that the threads of a pool are at; it keeps the arrays alive, which
-// nobody may change before it is waited for.
+// A gather in the threads of a pool.  It keeps the arrays alive.  The arrays
+// must not change until wait() returns.
 class PendingGather {
  public:
   PendingGather(Pool& pool, py::array table, Rows rows, py::array out)
@@ -123,11 +123,12 @@ class PendingGather {
   const std::tuple<py::array, Rows, py::array> arrays_;
   const Gather job_;
   std::atomic<std::size_t> bad_{std::numeric_limits<std::size_t>::max()};
-  TaskGroup group_;  // Last, so that it ends first: its tasks use the others.
+  // Last member, so that it is destroyed first: its tasks use the others.
+  TaskGroup group_;
 };
 
-// Returns the position of the first element that is not a row of `out`, or
-// -1 with the address of every element in `parts`.
+// Sets `parts` to the addresses of all elements and returns -1.  If an element
+// is not a row of `out`, returns the position of the first such element.
 py::ssize_t find_parts(const py::list& elements, const py::array& out,
                        std::span<const std::byte*> parts) {
   const auto row_shape = shape_of(out).subspan(1);
@@ -153,7 +154,7 @@ py::ssize_t stack_arrays(const py::list& elements, py::array& out,
   const auto row_bytes = row_bytes_of(out);
   auto* const to = static_cast<std::byte*>(out.mutable_data());
   const std::size_t bytes = parts.size() * row_bytes;
-  // Another thread may change the list while the GIL is given up.
+  // Another thread may change the list after the GIL is released.
   const py::tuple alive =
       bytes < kUnlockBytes ? py::tuple() : py::tuple(elements);
   unlocked_from(kUnlockBytes, bytes,
@@ -161,8 +162,8 @@ py::ssize_t stack_arrays(const py::list& elements, py::array& out,
   return -1;
 }
 
-// The one Python type whose scalars np.stack would put into `dtype`, beside
-// the dtype's own scalar type; nullptr if there is none.
+// Returns the Python type whose scalars np.stack stores as `dtype`, besides the
+// dtype's own scalar type, or nullptr if there is none.
 PyTypeObject* builtin_type_of(const py::dtype& dtype) {
   switch (dtype.num()) {
     case py::detail::npy_api::NPY_BOOL_:
@@ -176,8 +177,8 @@ PyTypeObject* builtin_type_of(const py::dtype& dtype) {
   return is_int64 ? &PyLong_Type : nullptr;
 }
 
-// Stores a bool, float or int as an item of builtin_type_of()'s dtype.
-// Returns false for an int that does not fit.
+// Stores a bool, float or int as an item of the dtype of builtin_type_of().
+// Returns false if an int does not fit.
 bool store_builtin(PyObject* element, std::byte* to) {
   if (PyBool_Check(element)) {
     const bool value = element == Py_True;
@@ -213,7 +214,7 @@ py::ssize_t stack_scalars(const py::list& elements, py::array& out) {
     PyObject* const element = PyList_GET_ITEM(elements.ptr(), k);
     if (Py_TYPE(element) != type) return k;
     if (!builtin) {
-      // NumPy's scalars are an object header with the value behind it.
+      // A NumPy scalar is an object header followed by the value.
       std::memcpy(to, reinterpret_cast<std::byte*>(element) + sizeof(PyObject),
                   item_bytes);
     } else if (!store_builtin(element, to)) {

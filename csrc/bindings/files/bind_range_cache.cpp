@@ -1,4 +1,4 @@
-// Binds core/files/range_cache.hpp: bytes in and out, without the GIL.
+// Binds core/files/range_cache.hpp.  Reads and writes without the GIL.
 #include <pybind11/stl.h>
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Binds core/files/record_reader.hpp: makes memory, drops the GIL, reads.
+// Binds core/files/record_reader.hpp: allocates memory, releases the GIL,
+// reads.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -17,14 +18,16 @@ namespace {
 
 using Request = RecordReader::Request;
 
-// How often a thread that waits for something far away looks for signals.
+// Interval at which a thread that waits for a remote read checks for signals.
 constexpr std::chrono::milliseconds kSignalPeriod{100};
 
-// Records of a far read that one thread decodes, and threads that do at most.
+// Records of a remote read for each decoding thread, and the maximum number of
+// such threads.
 constexpr std::size_t kDecodedByOne = 64;
 constexpr std::size_t kMostDecoders = 4;
 
-// Other threads may write to the array as soon as the GIL is given up.
+// Copies the array, because other threads may write to it after the GIL is
+// released.
 std::vector<std::int64_t> copy_of(const Records& records) {
   if (records.ndim() != 1) {
     throw py::value_error("records must have one dimension");
@@ -43,13 +46,13 @@ std::vector<std::int64_t> sizes_of(const RecordReader& reader,
   return sizes;
 }
 
-// A Python object, and the memory in it where each record goes.
+// A Python object, and the memory in it for each record.
 struct Memory {
   py::object object;
   std::vector<std::span<std::byte>> places;
 };
 
-// Makes a list of bytes objects.
+// Creates a list of bytes objects.
 Memory new_list(std::span<const std::int64_t> sizes) {
   py::list list(sizes.size());
   std::vector<std::span<std::byte>> places;
@@ -64,7 +67,7 @@ Memory new_list(std::span<const std::int64_t> sizes) {
   return {std::move(list), std::move(places)};
 }
 
-// Makes an array of all bytes, and one of where each record begins.
+// Creates an array of all bytes, and an array with the offset of each record.
 Memory new_arrays(std::span<const std::int64_t> sizes) {
   Records offsets(to_ssize(sizes.size() + 1));
   std::int64_t* const at = offsets.mutable_data();
@@ -86,9 +89,10 @@ Memory new_memory(std::span<const std::int64_t> sizes, bool packed) {
   return packed ? new_arrays(sizes) : new_list(sizes);
 }
 
-// Where records go: Python's own memory if their sizes are known beforehand,
-// else memory that is copied once all was read.  The Python side is made with
-// the GIL, and written to without.
+// The destination of records.  If their sizes are known in advance, it is the
+// memory of Python objects.  Otherwise the records are copied to such memory
+// after all are read.  The Python objects are created with the GIL and written
+// without it.
 class Target final : public RecordReader::Sink {
  public:
   explicit Target(Memory known) : memory_(std::move(known)) {}
@@ -106,7 +110,8 @@ class Target final : public RecordReader::Sink {
                    " when its size was asked for: the file changed");
   }
 
-  // Returns what the caller gets.  REQUIRES: the GIL is held; all was read.
+  // Returns the Python object with the records.
+  // REQUIRES: the GIL is held; all records are read.
   py::object take() {
     if (!memory_) copy_late();
     return std::move(memory_->object);
@@ -134,20 +139,21 @@ class Target final : public RecordReader::Sink {
   const bool packed_ = false;
 };
 
-// A read that was asked for; threads may be at it.
+// A requested read, which threads may be executing.
 struct Work {
   const ReaderPtr reader;
   const std::vector<Request> requests;
   Target target;
-  std::optional<SpreadRead> read;  // Last, so that it ends first.
+  // Last member, so that it is destroyed first.
+  std::optional<SpreadRead> read;
 
   [[nodiscard]] bool is_far() const { return reader->parallel() > 1; }
 };
 
-// Whoever is the last to use it frees it, with the GIL.
+// The last owner frees it, with the GIL.
 using WorkPtr = std::shared_ptr<Work>;
 
-// Checks what is to be read, and makes memory for it.
+// Checks the requested records and allocates memory for them.
 WorkPtr new_work(ReaderHandle& handle, std::span<const std::int64_t> records,
                  bool packed) {
   ReaderPtr reader = handle.reader();
@@ -162,32 +168,34 @@ WorkPtr new_work(ReaderHandle& handle, std::span<const std::int64_t> records,
           }};
 }
 
-// How many threads read what is far away: as many as the reader likes best, or
-// what decodes as fast as many ranges at once come.
+// Returns the number of threads for a remote read.  With a fetcher, these are
+// the threads that decode the records as fast as the ranges arrive.
 std::size_t far_threads(const Work& work) {
   if (!work.reader->fetches()) return work.reader->parallel();
   return std::clamp(work.requests.size() / kDecodedByOne, std::size_t{1},
                     kMostDecoders);
 }
 
-// Lets threads read: those of `pool`, or, what is far away, some of its own.
+// Starts the read in threads of `pool`.  Remote reads use the far pool instead.
 void begin_work(const WorkPtr& work, Pool& pool, std::size_t threads) {
-  // Nobody waits for what is far away and not wanted any more.
+  // For remote reads the threads own the work, so that cancelling does not wait
+  // for them.
   work->read.emplace(work->is_far() ? far_pool() : pool,
                      work->is_far() ? far_threads(*work) : threads,
                      *work->reader, work->requests, work->target,
                      work->is_far() ? work : nullptr);
 }
 
-// Gives up a read: what is not under way will not be read.
+// Cancels a read: parts that have not started are skipped.
 void leave_work(const WorkPtr& work) {
   work->read->stop();
   if (work->is_far()) return;
   static_cast<void>(unlocked([&] { return work->read->wait(); }));
 }
 
-// Returns true when all was read; false in a forked child, where the threads
-// are missing.  The user may interrupt a read of something far away.
+// Returns true when all records are read.  Returns false in a forked child,
+// because it does not have the threads.  A signal handler may interrupt the
+// wait for a remote read.
 bool finish_work(const WorkPtr& work) {
   for (;;) {
     const std::optional<bool> finished = unlocked([&] {
@@ -199,7 +207,7 @@ bool finish_work(const WorkPtr& work) {
   }
 }
 
-// Reads in this thread, and returns the records.
+// Reads in this thread and returns the records.
 py::object read_here(const WorkPtr& work) {
   check_file(unlocked(
       [&] { return work->reader->read(work->requests, work->target); }));
@@ -238,7 +246,7 @@ Records sizes(ReaderHandle& handle, const Records& records) {
   return Records(to_ssize(found.size()), found.data());
 }
 
-// A read that threads are at.
+// A read in progress in other threads.
 class PendingRead {
  public:
   PendingRead(Pool& pool, ReaderHandle& handle, const Records& records,
@@ -254,7 +262,8 @@ class PendingRead {
 
   py::object wait() {
     if (!work_) throw py::value_error("the records were taken already");
-    // Taken before the GIL is given up: another thread may wait, too.
+    // Reset work_ before releasing the GIL, because another thread may call
+    // wait() too.
     return take_work(std::exchange(work_, nullptr));
   }
 

@@ -1,5 +1,5 @@
-// Binds core/files/record_set.hpp.  Readers of parts are opened by Python, in
-// the thread that wants to read them.
+// Binds core/files/record_set.hpp.  Python opens the readers of parts, in the
+// thread that reads them.
 #include <pybind11/stl.h>
 
 #include <memory>
@@ -23,7 +23,7 @@ class SetHandle final : public ReaderHandle {
             std::make_shared<RecordSet>(std::move(name), to_ranges(ranges))),
         open_(std::move(open)) {}
 
-  // Gives a part its reader.
+  // Sets the reader of a part.
   void open_part(std::size_t part, const ReaderHandle& handle) {
     const auto set = this->set();
     if (part >= set->num_parts()) {
@@ -32,7 +32,7 @@ class SetHandle final : public ReaderHandle {
     check(set->open_part(part, handle.reader()));
   }
 
-  // Parts are opened again when they are read: a set has no end of its own.
+  // A closed set reopens its parts when they are read.
   void close() override { set()->close_parts(); }
 
  private:

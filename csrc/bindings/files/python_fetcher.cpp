@@ -12,7 +12,7 @@
 namespace gristmill::bind {
 namespace {
 
-// A thread keeps at most this much memory between reads.
+// Maximum memory that a thread keeps between reads.
 constexpr std::size_t kMaxSpareBytes = std::size_t{4} << 20;
 
 ByteBuffer& kept_buffer() {
@@ -27,14 +27,15 @@ std::span<const std::byte> span_of(PyObject* bytes) {
 
 }  // namespace
 
-// The ranges of one call.
+// A single call of fetch().
 class PythonFetch {
  public:
   PythonFetch(std::span<const File::Range> ranges,
               const File::Fetcher::Arrive& arrive)
       : ranges_(ranges), arrive_(arrive) {}
 
-  // Takes what is kept; returns false if nothing more is wanted.
+  // Delivers the ranges that are in the cache.  Returns false if no more ranges
+  // are wanted.
   bool take_kept() {
     bool wanted = true;
     for (std::size_t k = 0; wanted && k < ranges_.size(); ++k) {
@@ -74,22 +75,22 @@ class PythonFetch {
   }
 
  private:
-  // A range to ask for: of the file that it is in, in whole pages if it is
-  // kept.
+  // A range to request from the file.  It is extended to whole pages if the
+  // file has a cache.
   struct Asked {
-    std::size_t number = 0;  // Among those that are wanted.
+    std::size_t number = 0;  // Index in ranges_.
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
 
-  // A range that came, or how it failed.
+  // A range that arrived, or its error.
   struct Came {
-    std::size_t number = 0;  // Among those that were asked for.
+    std::size_t number = 0;  // Index in asked_.
     PyObject* bytes = nullptr;
     Status status;
   };
 
-  // Returns what `fetch` of the first file's object begins.
+  // Calls `fetch` of the first file's object and returns the pending object.
   // REQUIRES: the GIL is held.
   static PyObject* begin(std::span<const Asked> asked,
                          const std::vector<PyObject*>& objects) {
@@ -112,7 +113,8 @@ class PythonFetch {
     return pending;
   }
 
-  // Says what one item of take() is.  REQUIRES: the GIL is held.
+  // Parses an item of the list that take() returned.
+  // REQUIRES: the GIL is held.
   static Result<Came> parse(PyObject* item, std::span<const Asked> asked) {
     Came came;
     PyObject* answer = nullptr;
@@ -141,7 +143,7 @@ class PythonFetch {
                    Py_TYPE(answer), static_cast<unsigned long long>(size));
       return take_raised();
     } else {
-      came.bytes = answer;  // The list that it is in keeps it.
+      came.bytes = answer;  // Borrowed from the list that take() returned.
     }
     return came;
   }
@@ -150,14 +152,15 @@ class PythonFetch {
     return static_cast<const PythonFile&>(*ranges_[k].file);
   }
 
-  // Reads whole pages to the buffer, if they are kept.
+  // Reads whole pages to the buffer.  Returns false if they are not in the
+  // cache.
   static bool read_kept(const Asked& asked, const PythonFile::Kept& kept) {
     ByteBuffer& buffer = kept_buffer();
     return buffer.reset(asked.end - asked.begin) &&
            kept.cache->read(kept.origin, asked.begin, buffer.all());
   }
 
-  // The methods with the GIL.
+  // These methods need the GIL.
 
   void start() {
     std::vector<PyObject*> objects;
@@ -220,7 +223,7 @@ class PythonFetch {
     problem_ = Status();
   }
 
-  // Without the GIL.
+  // Runs without the GIL.
   bool deliver(const Came& came) {
     const Asked& asked = asked_[came.number];
     if (came.bytes == nullptr) return arrive_(asked.number, came.status);
@@ -238,13 +241,13 @@ class PythonFetch {
   const std::span<const File::Range> ranges_;
   const File::Fetcher::Arrive& arrive_;
   std::vector<Asked> asked_;
-  std::vector<bool> done_;  // Of what was asked for.
+  std::vector<bool> done_;  // The ranges in asked_ that have arrived.
   std::size_t left_ = 0;
   PyObject* pending_ = nullptr;
-  PyObject* list_ = nullptr;  // What came last.
+  PyObject* list_ = nullptr;  // The last list from take().
   std::vector<Came> came_;
-  Status status_;   // Why nothing more comes.
-  Status problem_;  // Of the cache, to be told.
+  Status status_;   // The error that ended the reads.
+  Status problem_;  // Error of the cache, still to be reported.
 };
 
 void PythonFetcher::fetch(std::span<const File::Range> ranges,

@@ -1,5 +1,6 @@
-// A PythonFetcher reads many ranges of PythonFiles at once: those that are kept
-// on this machine without Python, and the others by fetch() of their objects.
+// A PythonFetcher reads many ranges of PythonFiles at once.  It reads cached
+// ranges without Python, and calls fetch() of the Python objects for the
+// others.
 //
 // Thread safety: const methods may overlap.
 #pragma once

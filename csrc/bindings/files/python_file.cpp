@@ -14,10 +14,10 @@
 namespace gristmill::bind {
 namespace {
 
-// At most so many reads wait at once, of all PythonFiles together.
+// Maximum number of concurrent reads of all PythonFiles together.
 constexpr std::size_t kFarThreads = 64;
 
-// Copies what read_range() returned.  REQUIRES: the GIL is held.
+// Copies the result of read_range().  REQUIRES: the GIL is held.
 Status deliver(PyObject* bytes, const std::string& path, std::uint64_t offset,
                std::span<std::byte> to) {
   const auto at = static_cast<unsigned long long>(offset);

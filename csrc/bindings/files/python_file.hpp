@@ -1,29 +1,30 @@
-// A PythonFile is a File whose bytes a Python object reads: whatever has
+// A PythonFile is a File that is read by a Python object with these members:
 //
 //   path: str, size: int          see File
 //   gap_bytes, run_bytes, tail_bytes, parallel: int   see File::Hints
-//   version: int                  see File::version(); it may be missing
-//   read_range(offset, size)      returns so many bytes, or raises
+//   version: int                  optional, see File::version()
+//   read_range(offset, size)      returns `size` bytes, or raises
 //   change()                      see File::change()
 //
-// and, if it reads many ranges at once,
+// An object that reads many ranges at once also has:
 //
-//   fetches: bool                 that it does
-//   fetch([(object, offset, size), ...])    begins to read ranges of objects of
-//                                 its class; returns what has
-//     take()                      waits for some, and returns a list of
+//   fetches: bool                 true
+//   fetch([(object, offset, size), ...])    starts to read ranges of objects of
+//                                 its class; returns an object with
+//     take()                      waits for some ranges; returns a list of
 //                                 (number of the range, bytes or an exception)
-//     close()                     gives up those that have not come
+//     close()                     cancels the outstanding ranges
 //
-// and, if what it reads is kept on this machine,
+// An object whose bytes are cached on this machine also has:
 //
-//   cache: RangeCache or None     where, and
-//   origin: (int, int, int)       as what, see RangeCache::Origin
-//   cache_failed(text)            is told once why nothing is kept any more
+//   cache: RangeCache or None     the cache
+//   origin: (int, int, int)       its key there, see RangeCache::Origin
+//   cache_failed(text)            called once, with the error that disabled
+//                                 the cache
 //
-// What the object raises comes to the caller as it is.  It is called by several
-// threads at once, with the GIL, and never again once the interpreter ends:
-// then threads that are at it stay where they are.
+// Exceptions of the object reach the caller unchanged.  Several threads call
+// the object at once, with the GIL.  After the interpreter starts to shut down,
+// they no longer call it, and threads that are in such a call hang.
 //
 // Thread safety: const methods may overlap, with the GIL or without.
 #pragma once
@@ -41,7 +42,7 @@
 
 namespace gristmill::bind {
 
-// Fewer bytes are copied faster than the GIL changes hands.
+// Copying fewer bytes is faster than releasing and reacquiring the GIL.
 inline constexpr std::size_t kCopyUnlocked = std::size_t{64} << 10;
 
 class PythonFile final : public File {
@@ -55,7 +56,7 @@ class PythonFile final : public File {
   Status read(std::uint64_t offset, std::span<std::byte> to) const override;
   [[nodiscard]] const Fetcher* fetcher() const noexcept override;
 
-  // Empty, too, if the object cannot tell.
+  // Also returns an empty string if the object cannot detect changes.
   [[nodiscard]] std::string change() const override;
 
  private:
@@ -63,9 +64,9 @@ class PythonFile final : public File {
 
   friend class PythonFetch;
 
-  // What of the file is to be had on this machine, if anything.
+  // The cache of the file on this machine, if any.
   struct Kept {
-    std::shared_ptr<RangeCache> cache;  // Null if nothing is kept.
+    std::shared_ptr<RangeCache> cache;  // Null if the file has no cache.
     RangeCache::Origin origin;
   };
   static Kept kept_of(const py::object& object);
@@ -76,12 +77,13 @@ class PythonFile final : public File {
   const Kept kept_;
 };
 
-// Opens a file of the system's by its path, as `access` says, or one that a
-// Python object reads.  REQUIRES: the GIL is held.
+// Opens a local path with the access method `access`, or a file that a Python
+// object reads.
+// REQUIRES: the GIL is held.
 File::Ptr open_file(const py::object& file, const std::string& access);
 
-// The threads that wait for PythonFiles, whoever reads.  They are never joined:
-// when the interpreter ends, some may be where they cannot get out.
+// Returns the threads that wait for PythonFiles, for all readers.  They are
+// never joined, because some may hang when the interpreter shuts down.
 // REQUIRES: the GIL is held.
 Pool& far_pool();
 

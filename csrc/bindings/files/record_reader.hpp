@@ -1,5 +1,5 @@
-// A ReaderHandle is a RecordReader as Python has it: one that can be closed.
-// The bindings of each kind of reader derive theirs from it.
+// A ReaderHandle gives Python a RecordReader that can be closed.  The bindings
+// of each kind of reader derive from it.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,15 @@ namespace gristmill::bind {
 using Records = py::array_t<std::int64_t, py::array::c_style>;
 using ReaderPtr = std::shared_ptr<const RecordReader>;
 
-// Raises CorruptRecord, for the record at a position among several if it is
-// given.  A message may quote any bytes.
+// Raises CorruptRecord.  `position` is the record's position in a batch, if
+// given.  The message need not be valid UTF-8.
 [[noreturn]] void raise_corrupt(
     const std::string& message,
     std::optional<std::size_t> position = std::nullopt);
 
-// As check(), but it is the file that is invalid, not an argument: raises
-// CorruptRecord.  REQUIRES: the GIL is held.
+// Like check(), but kInvalidArgument means a damaged file here, so this raises
+// CorruptRecord.
+// REQUIRES: the GIL is held.
 void check_file(const Status& status);
 
 template <class T>
@@ -38,7 +39,7 @@ T checked_file(Result<T> result) {
   return std::move(result).value();
 }
 
-// A FileStamp as Python has it: bytes and version.
+// A FileStamp in Python: size and version.
 using Stamp = std::pair<std::uint64_t, std::uint64_t>;
 
 inline Stamp stamp_of(const File& file) {
@@ -51,7 +52,7 @@ inline std::optional<FileStamp> to_stamp(const std::optional<Stamp>& stamp) {
   return FileStamp{stamp->first, stamp->second};
 }
 
-// What an option says, by its name in Python.
+// Parses the Python name of an option.
 inline Verify verify_of(std::string_view name) {
   if (name == "all") return Verify::kAll;
   if (name == "headers") return Verify::kHeaders;
@@ -72,13 +73,13 @@ class ReaderHandle {
   [[nodiscard]] bool closed() const { return reader_ == nullptr; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // Who reads keeps the reader by a reference of their own.
+  // Returns a reference that keeps the reader alive after close().
   [[nodiscard]] ReaderPtr reader() const {
     if (!reader_) throw py::value_error(path_ + ": the file is closed");
     return reader_;
   }
 
-  // Sorts `records` for `reader`, and makes it ready to read them.
+  // Checks and sorts `records`, and prepares the handle to read them.
   std::vector<RecordReader::Request> plan(
       const RecordReader& reader, std::span<const std::int64_t> records) {
     auto requests = checked_file(reader.plan(records));
@@ -87,7 +88,7 @@ class ReaderHandle {
   }
 
  protected:
-  // Makes the reader ready for these requests.
+  // Makes the reader ready for `requests`.
   virtual void prepare(std::span<const RecordReader::Request>) {}
 
  private:
@@ -95,7 +96,7 @@ class ReaderHandle {
   std::string path_;
 };
 
-// A handle of a reader whose kind is known.
+// A handle of a reader of type Reader.
 template <class Reader>
 class HandleOf final : public ReaderHandle {
  public:

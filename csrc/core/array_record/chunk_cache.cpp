@@ -15,8 +15,8 @@ Result<ChunkCache::Chunk> make(const ChunkCache::Decode& decode) {
 
 }  // namespace
 
-// The first process to use the cache has it: what was made before a fork may
-// be for the child.
+// The first process to use the cache owns it.  A forked child must not use it,
+// because another thread may have held a lock during the fork.
 bool ChunkCache::is_ours() const {
   const pid_t here = getpid();
   pid_t owner = 0;
@@ -34,7 +34,7 @@ Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
   if (made.ok()) {
     bytes = made.value()->held_bytes();
   } else if (made.status().code() == Code::kInvalidArgument) {
-    // Each of its records would be decoded in vain again.
+    // Keep the error: each record of this chunk would fail to decode again.
     bytes = sizeof(Entry) + made.status().message().size();
   }
   settle(id, entry, bytes);
@@ -43,7 +43,7 @@ Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
 }
 
 void ChunkCache::forget(std::uint64_t first, std::uint64_t count) {
-  // A child has no share in the cache, and perhaps a lock that stays shut.
+  // A child does not use the cache, and its lock may be locked forever.
   if (owner_ != getpid()) return;
   const MutexLock lock(mutex_);
   for (auto at = recent_.begin(); at != recent_.end();) {
@@ -84,8 +84,8 @@ std::shared_ptr<ChunkCache::Entry> ChunkCache::find_or_add(std::uint64_t id) {
   return kept.entry;
 }
 
-// Keeps an entry of so many bytes, or drops one without.  One that was given up
-// meanwhile stays so: its thread has the chunk.
+// Records the size of an entry, or drops the entry if `bytes` is empty.  Does
+// nothing if the entry was evicted meanwhile: its thread already has the chunk.
 void ChunkCache::settle(std::uint64_t id, const std::shared_ptr<Entry>& entry,
                         std::optional<std::size_t> bytes) {
   const MutexLock lock(mutex_);

@@ -1,13 +1,13 @@
-// A ChunkCache keeps decoded chunks, the most recently used ones.  Several
-// files may share it.
+// A ChunkCache keeps the most recently used decoded chunks.  Several files may
+// share one.
 //
-// A chunk that several threads want at once is decoded by one of them while
-// the others wait.
+// If several threads need the same chunk at once, one thread decodes it and the
+// others wait.
 //
 // Thread safety: any thread may call get().
 //
-// Fork: a child of a process that used the cache may inherit locks that nobody
-// will open; there get() decodes without it.
+// Fork: a forked child may inherit mutexes that stay locked forever.  In a
+// child of a process that used the cache, get() therefore decodes without it.
 #pragma once
 
 #include <sys/types.h>
@@ -32,26 +32,26 @@ class ChunkCache {
   using Chunk = std::shared_ptr<const DecodedChunk>;
   using Decode = std::function<Status(DecodedChunk&)>;
 
-  // Keeps chunks of up to `max_bytes` in all, and the last one in any case,
-  // for it may hold many records that are about to be read; 0 keeps none.
+  // Keeps at most `max_bytes` of chunks.  Always keeps the last chunk, because
+  // it may hold many records that will be read soon. 0 disables the cache.
   explicit ChunkCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Returns the first of `count` ids that nobody else has.
+  // Returns the first of `count` new ids that no other caller gets.
   std::uint64_t reserve(std::uint64_t count) {
     return next_id_.fetch_add(count, std::memory_order_relaxed);
   }
 
-  // Lets go of the chunks of `count` ids from `first` on.
+  // Drops the chunks with the ids [first, first + count).
   void forget(std::uint64_t first, std::uint64_t count);
 
-  // Returns the chunk `id`, by `decode` if it is not there.  That a chunk is
-  // damaged is kept as well.
+  // Returns chunk `id` and calls `decode` if the cache does not have it.  The
+  // cache also keeps the error of a damaged chunk.
   Result<Chunk> get(std::uint64_t id, const Decode& decode);
 
-  // True if get() would find the chunk, or that it is damaged.
+  // Returns true if the cache holds the chunk, or the error of a damaged chunk.
   [[nodiscard]] bool has(std::uint64_t id) const;
 
-  // Memory of the chunks that are kept.
+  // Returns the memory of all cached chunks, in bytes.
   [[nodiscard]] std::size_t held_bytes() const;
 
  private:
@@ -61,7 +61,7 @@ class ChunkCache {
   };
   struct Kept {
     std::shared_ptr<Entry> entry;
-    std::size_t bytes = 0;  // 0 while decoding.
+    std::size_t bytes = 0;  // 0 while the chunk is decoded.
     std::list<std::uint64_t>::iterator place;
   };
 
@@ -75,7 +75,7 @@ class ChunkCache {
   std::atomic<std::uint64_t> next_id_{0};
   mutable Mutex mutex_;
   std::unordered_map<std::uint64_t, Kept> entries_ GUARDED_BY(mutex_);
-  // The most recently used first.
+  // Ids in the order of their last use, the most recent first.
   std::list<std::uint64_t> recent_ GUARDED_BY(mutex_);
   std::size_t held_bytes_ GUARDED_BY(mutex_) = 0;
 };

@@ -48,7 +48,7 @@ Status copy_plain(std::span<const std::byte> from, std::span<std::byte> to) {
   return {};
 }
 
-// Of this thread; null if there is no memory.
+// Returns the context of this thread, or null if there is no memory.
 ZSTD_DCtx* zstd_context() {
   thread_local const ZstdContext context(ZSTD_createDCtx());
   return context.get();
@@ -85,10 +85,10 @@ Result<std::size_t> zstd_front(std::span<const std::byte> from,
   return out.pos;
 }
 
-// Null if there is no memory.
+// Returns null if there is no memory.
 BrotliState brotli_state() {
   BrotliState state(BrotliDecoderCreateInstance(nullptr, nullptr, nullptr));
-  // Windows of more than 16 MiB are an extension that files may use.
+  // Files may use windows above 16 MiB, which are an extension of brotli.
   if (state) {
     BrotliDecoderSetParameter(state.get(), BROTLI_DECODER_PARAM_LARGE_WINDOW,
                               1);
@@ -186,8 +186,8 @@ const char* name_of(Codec codec) noexcept {
   return "unknown";
 }
 
-// Zstd makes at most 128 KiB of a block of 4 bytes, brotli 16 MiB of a block
-// of about as many, snappy 64 bytes of an element of 3.
+// A 4-byte block of zstd decompresses to at most 128 KiB, a brotli block of
+// about the same size to 16 MiB, and a 3-byte element of snappy to 64 bytes.
 bool plausible(Codec codec, std::uint64_t from, std::uint64_t to) noexcept {
   switch (codec) {
     case Codec::kNone:

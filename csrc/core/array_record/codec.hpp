@@ -1,7 +1,7 @@
-// Decompression of what chunks of records are compressed with.
+// Decompression of the chunks of ArrayRecord files.
 //
-// Thread safety: any thread may call any function; each thread keeps a context
-// for itself.
+// Thread safety: any thread may call any function.  Each thread keeps its own
+// decompression context.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace gristmill {
 
-// The values are those in files.
+// The values are those used in files.
 enum class Codec : std::uint8_t {
   kNone = 0,
   kBrotli = 'b',
@@ -21,13 +21,13 @@ enum class Codec : std::uint8_t {
   kSnappy = 's',
 };
 
-// The codec that a byte of a file names, if there is one.
+// Returns the codec for a byte of a file, or nothing if the byte is unknown.
 [[nodiscard]] std::optional<Codec> codec_of(std::uint8_t byte) noexcept;
 
 [[nodiscard]] const char* name_of(Codec codec) noexcept;
 
-// True unless no `from` bytes could ever become `to` bytes: a check of sizes
-// that a damaged file claims, before memory is allocated for them.
+// Returns false if `from` bytes can never decompress to `to` bytes.  This
+// checks the sizes in a damaged file before memory is allocated for them.
 [[nodiscard]] bool plausible(Codec codec, std::uint64_t from,
                              std::uint64_t to) noexcept;
 
@@ -36,9 +36,9 @@ enum class Codec : std::uint8_t {
 Status decompress(Codec codec, std::span<const std::byte> from,
                   std::span<std::byte> to);
 
-// Decompresses the beginning of data, of which `from` has the first bytes or
-// all.  Returns how many bytes of `to` were written: as many as there are, and
-// none of snappy, of which nothing can be had before all is there.
+// Decompresses the beginning of the data.  `from` is a prefix of the compressed
+// data or all of it.  Returns the number of bytes written to `to`.  Returns 0
+// for snappy, which cannot be decompressed incrementally.
 Result<std::size_t> decompress_front(Codec codec,
                                      std::span<const std::byte> from,
                                      std::span<std::byte> to);

@@ -1,4 +1,4 @@
-// A DecodedChunk is several records in one piece of memory.
+// A DecodedChunk holds the records of a chunk in one piece of memory.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -16,8 +16,8 @@
 namespace gristmill {
 
 struct DecodedChunk {
-  ByteBuffer values;                // The records, back to back.
-  std::vector<std::uint64_t> ends;  // Where each record ends in `values`.
+  ByteBuffer values;                // The concatenated records.
+  std::vector<std::uint64_t> ends;  // The end of each record in `values`.
 
   [[nodiscard]] std::size_t count() const noexcept { return ends.size(); }
 
@@ -28,20 +28,20 @@ struct DecodedChunk {
     return values.all().subspan(begin, ends[i] - begin);
   }
 
-  // Memory that the chunk holds.
+  // Returns the memory that the chunk holds, in bytes.
   [[nodiscard]] std::size_t held_bytes() const noexcept {
     return values.all().size() + ends.capacity() * sizeof ends[0];
   }
 };
 
-// What a chunk says of itself to its decoder.
+// Sizes from the header of a chunk.  The decoder checks the data against them.
 struct ChunkSizes {
   std::uint64_t num_records = 0;
-  std::uint64_t decoded_size = 0;  // Of all records together.
+  std::uint64_t decoded_size = 0;  // Total bytes of the records.
 };
 
-// A part of a chunk after decompression: either memory of its own, or bytes
-// of the chunk that were not compressed.
+// A decompressed part of a chunk.  Compressed data are decompressed to `own`;
+// otherwise `bytes` points into the chunk.
 struct Unpacked {
   ByteBuffer own;
   std::span<const std::byte> bytes;
@@ -49,20 +49,20 @@ struct Unpacked {
   [[nodiscard]] bool is_own() const { return bytes.data() == own.all().data(); }
 };
 
-// The parts of a chunk that is not transposed.
+// The two parts of a chunk that is not transposed.
 struct SimpleRecords {
-  Unpacked sizes;   // Of the records, a varint each.
-  Unpacked values;  // The records, back to back.
+  Unpacked sizes;   // The size of each record, as a varint.
+  Unpacked values;  // The concatenated records.
 };
 
-// Decompresses the parts of such a chunk from its data, which stay where they
-// are as long as `to` is used.
+// Decompresses the parts of a chunk that is not transposed.  `data` must
+// outlive `to`.
 Status unpack_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
                      SimpleRecords& to);
 
-// Decompresses a part of a chunk: a varint of the size, then the data; plain
-// data come without the varint.  Fails if there are more than `most` bytes.
-// `what` names the part in errors.
+// Decompresses a part of a chunk: a varint with the decompressed size, then the
+// data.  Uncompressed data have no varint.  Fails if the part decompresses to
+// more than `most` bytes.  Errors call the part `what`.
 Status unpack(Codec codec, std::span<const std::byte> stored,
               std::uint64_t most, const char* what, Unpacked& to);
 

@@ -1,5 +1,5 @@
-// The fields of a protocol buffer by their numbers, as far as any are of use in
-// the footer of a file.
+// The fields of a protocol buffer, by field number.  Holds only the fields that
+// the footer of a file needs.
 //
 // Thread safety: none; plain values.
 #pragma once
@@ -17,7 +17,7 @@ struct Fields {
   std::array<std::uint64_t, 5> numbers{};
   std::array<std::span<const std::byte>, 5> bytes{};
 
-  // False if the message cannot be read.
+  // Returns false if the message is malformed.
   [[nodiscard]] bool read(std::span<const std::byte> message) {
     ByteCursor cursor(message);
     while (cursor.left() > 0) {

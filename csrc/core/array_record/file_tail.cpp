@@ -14,8 +14,8 @@ Result<RawBytes> FileTail::fetch(std::uint64_t offset, std::uint64_t count) {
                               offset - begin_, count)};
 }
 
-// Reads [begin, end), and more where the file likes that.  What was read of
-// the end stays if the range before it is not too long.
+// Reads [begin, end), and more if file_.hints() has tail_bytes.  Keeps the
+// bytes that it already has if they follow the new range.
 Status FileTail::read(std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t ahead = file_.hints().tail_bytes;
   std::vector<std::byte> kept;

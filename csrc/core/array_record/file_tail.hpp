@@ -1,5 +1,5 @@
-// The end of a file, of which parts are wanted again and again: mapped, or read
-// as far ahead as the file likes.
+// A FileTail reads the end of a file, parts of which are needed repeatedly.  It
+// maps the file or reads as far ahead as File::hints() recommends.
 //
 // Thread safety: none; a tail belongs to one thread.
 #pragma once
@@ -17,12 +17,13 @@ namespace gristmill {
 
 class FileTail {
  public:
-  // Where each read takes long, it gets `most_ahead` bytes.
+  // If the file has a high latency, each read after the first extends to at
+  // least `most_ahead` bytes.
   FileTail(const File& file, std::uint64_t most_ahead)
       : file_(file), most_ahead_(most_ahead) {}
 
   // Returns the bytes [offset, offset + count), valid until the next call.
-  // REQUIRES: they lie in the file.
+  // REQUIRES: the range lies in the file.
   Result<RawBytes> fetch(std::uint64_t offset, std::uint64_t count);
 
  private:
@@ -31,7 +32,7 @@ class FileTail {
   const File& file_;
   const std::uint64_t most_ahead_;
   std::vector<std::byte> bytes_;
-  std::uint64_t begin_ = 0;  // Of the bytes, in the file.
+  std::uint64_t begin_ = 0;  // File offset of bytes_.
 };
 
 }  // namespace gristmill

@@ -15,20 +15,20 @@ namespace {
 constexpr std::uint64_t kMinFileBytes = 2 * kBlockBytes;
 constexpr std::uint64_t kMagic = 0x71930e704fdae05e;
 
-// Of the postscript; it takes about 150.
+// Bytes to read for the postscript, which takes about 150.
 constexpr std::size_t kPostscriptBytes = 1024;
 
-// How much of a footer is taken at once.
+// Bytes of a footer to read at once.
 constexpr std::size_t kReadBytes = 4 * kBlockBytes;
 
 constexpr std::uint64_t kMostHeader = kChunkHeaderBytes + 2 * kBlockHeaderBytes;
 
-// What the records of a footer take at most: the first one, and any other.
+// Maximum bytes of the first record of a footer, and of each other record.
 constexpr std::uint64_t kMostMetadata = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMostEntry = 64;
 
-// How much of a part is read first for what it begins with: a block of zstd
-// becomes 128 KiB, of numbers that take about half of that.
+// Bytes to read first when only the beginning of a part is needed.  A block of
+// zstd decompresses to 128 KiB, and numbers compress to about half.
 constexpr std::uint64_t kFrontBytes = std::uint64_t{1} << 16;
 
 Status within(const char* part, const Status& status) {
@@ -44,7 +44,7 @@ Status check_size(std::uint64_t size) {
                  "its writer");
 }
 
-// Returns where the footer is: before `limit`.
+// Returns the offset of the footer, which must be below `limit`.
 Result<std::uint64_t> parse_postscript(std::span<const std::byte> record,
                                        std::uint64_t limit) {
   Fields fields;
@@ -75,7 +75,7 @@ Result<std::uint64_t> read_postscript(FileTail& tail, std::uint64_t offset,
   return footer;
 }
 
-// Checks what the header of a footer says before memory is taken for it.
+// Checks the header of a footer before memory is allocated for its data.
 Status check_footer(const ChunkHeader& header) {
   if (header.type != kSimple) {
     return damaged("its type is ", hex(header.type), ", expected 'r'");
@@ -96,14 +96,15 @@ Result<Footer> Footer::find(const File& file, Verify verify,
   FileTail tail(file, most_ahead);
   auto offset = read_postscript(tail, limit, verify);
   if (!offset.ok()) return within("postscript: ", offset.status());
-  if (verify == Verify::kHeaders) verify = Verify::kAll;  // It is one.
+  // The footer consists of headers, so kHeaders verifies all of it.
+  if (verify == Verify::kHeaders) verify = Verify::kAll;
   Footer footer(std::move(tail), offset.value(), verify);
   const Status status = footer.open(limit);
   if (!status.ok()) return within("footer: ", status);
   return footer;
 }
 
-// Reads the header of the chunk, which ends at `limit` or before.
+// Reads the header of the chunk.  The chunk must end at or before `limit`.
 Status Footer::open(std::uint64_t limit) {
   const auto raw =
       TRY(tail_.fetch(offset_, std::min(kMostHeader, limit - offset_)));
@@ -141,7 +142,7 @@ Status Footer::read(ByteBuffer& data, SimpleRecords& records) {
   return unpack_simple(data.all(), chunk_.header().sizes, records);
 }
 
-// Reads the data, in pieces, and compares their hash.
+// Reads the data in pieces and checks their hash.
 Status Footer::read_data(ByteBuffer& data) {
   if (!data.reset(chunk_.header().data_size)) return no_memory_for("its data");
   std::span<std::byte> to = data.all();
@@ -201,8 +202,8 @@ Result<Footer::Counts> Footer::try_front() {
   return parse_counts(record.all());
 }
 
-// Decompresses the first bytes of a part.  Returns how many there are, at most
-// as many as `to` has.
+// Decompresses the beginning of a part.  Returns the number of bytes written,
+// at most to.size().
 Result<std::size_t> Footer::unpack_front(Codec codec, const Part& part,
                                          std::span<std::byte> to) {
   ByteBuffer bytes;

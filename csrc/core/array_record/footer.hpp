@@ -1,8 +1,8 @@
-// A Footer is the chunk of an ArrayRecord file that lists the others.
+// A Footer is the chunk of an ArrayRecord file that lists the other chunks.
 //
-// The file ends in a postscript that says where the footer is.  The footer's
-// first record counts what the file has, and each of the others is about a
-// chunk.
+// The file ends in a postscript with the offset of the footer.  The first
+// record of the footer holds the total counts of the file, and each other
+// record describes one chunk.
 //
 // Errors do not name the file.
 //
@@ -22,50 +22,51 @@
 
 namespace gristmill {
 
-// Where chunks may begin: the signature of the file comes first.
+// The lowest possible offset of a chunk.  The signature of the file precedes
+// it.
 inline constexpr std::uint64_t kFirstChunk = 64;
 
 class Footer {
  public:
-  // What its first record says.
+  // The contents of the first record.
   struct Counts {
     std::uint64_t num_records = 0;
     std::uint64_t num_chunks = 0;
-    // Of the writer; files of before October 2022 have none.
+    // The options of the writer; empty in files from before October 2022.
     std::string options;
   };
 
-  // Finds the footer of a file, which must stay.  Where each read takes long,
-  // it gets `most_ahead` bytes.
+  // Finds the footer of a file, which must outlive it.  If the file has a high
+  // latency, each read extends to at least `most_ahead` bytes.
   static Result<Footer> find(const File& file, Verify verify,
                              std::uint64_t most_ahead);
 
-  // Where the footer is, and all chunks that it lists end.
+  // Returns the offset of the footer, which is also the end of the last chunk.
   [[nodiscard]] std::uint64_t offset() const { return offset_; }
 
-  // How many chunks it should list.
+  // Returns the number of chunks that the footer should list.
   [[nodiscard]] std::uint64_t num_chunks() const {
     return chunk_.header().sizes.num_records - 1;
   }
 
-  // The hash of the data, which tells one list from another.
+  // Returns the hash of the data.  It identifies this list of chunks.
   [[nodiscard]] std::uint64_t hash() const { return chunk_.header().data_hash; }
 
-  // Reads what comes first, and compares no hash of the data.  Fails, too, if
-  // nothing can be had of them before all are decompressed.
+  // Reads only the first record and does not check the hash of the data.  Also
+  // fails if the codec cannot decompress a prefix of the data.
   Result<Counts> read_front();
 
-  // Reads all records.  They stay where they are as long as `data` does.
+  // Reads all records.  They point into `data`, which must outlive them.
   Status read(ByteBuffer& data, SimpleRecords& records);
 
-  // Returns what a first record says.
+  // Parses the first record of the footer.
   Result<Counts> parse_counts(std::span<const std::byte> record) const;
 
-  // Adds to an error where the footer is.
+  // Adds the offset of the footer to an error.
   [[nodiscard]] Status placed(const Status& status) const;
 
  private:
-  // Some of the data, without the headers of blocks.
+  // A range of the data.  Block headers do not count.
   struct Part {
     std::uint64_t begin = 0;
     std::uint64_t size = 0;
@@ -84,7 +85,7 @@ class Footer {
   FileTail tail_;
   std::uint64_t offset_;
   Verify verify_;
-  ChunkView chunk_;  // Of which there is only the header.
+  ChunkView chunk_;  // Holds only the header of the chunk.
 };
 
 }  // namespace gristmill

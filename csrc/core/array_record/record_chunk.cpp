@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint8_t kTransposed = 't';
 
-// A byte for the codec and two varints are the most that precede a record.
+// A codec byte and at most two varints precede a record.
 constexpr std::size_t kMaxPrefix = 1 + 2 * kMaxVarint;
 
 std::string found_hash(std::uint64_t value, std::uint64_t expected) {
@@ -49,7 +49,7 @@ Result<SimpleParts> split_simple(std::span<const std::byte> data) {
   return parts;
 }
 
-// Turns the sizes of records into where each ends.
+// Converts the sizes of records to their ends.
 Status sum_sizes(std::span<const std::byte> sizes, const ChunkSizes& expected,
                  std::vector<std::uint64_t>& ends) {
   if (expected.num_records > sizes.size()) {
@@ -78,7 +78,7 @@ Status sum_sizes(std::span<const std::byte> sizes, const ChunkSizes& expected,
                  found(sum, expected.decoded_size));
 }
 
-// Decompresses the values of a simple chunk straight to where they belong.
+// Decompresses the values of a simple chunk directly to `to`.
 Status unpack_values(const SimpleParts& parts, std::span<std::byte> to) {
   ByteCursor cursor(parts.values);
   std::uint64_t size = parts.values.size();
@@ -107,7 +107,7 @@ Status decode_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
   return {};
 }
 
-// Says why a walk ended before the data did.
+// Returns the error for a walk that ended before the data.
 Status cut_short(const BlockWalk& walk) {
   return walk.status().ok() ? damaged("its data end too early") : walk.status();
 }
@@ -250,7 +250,8 @@ Status ChunkView::check_data(const HighwayHash& hash) const {
                  found_hash(hash.value(), header_.data_hash));
 }
 
-// Returns the data in one piece: as they lie, or copied to `spare`.
+// Returns the data as one contiguous span.  Copies them to `spare` if block
+// headers interrupt them.
 Result<std::span<const std::byte>> ChunkView::find_data(
     ByteBuffer& spare) const {
   BlockWalk walk = walk_data();

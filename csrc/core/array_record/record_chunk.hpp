@@ -1,9 +1,10 @@
-// Chunks of records, as they lie in a Riegeli file between block headers.
+// Reads chunks of records from the raw bytes of a Riegeli file.
 //
-// A file is blocks of 64 KiB, each with a header of 24 bytes that may
-// interrupt anything; a chunk is a header of 40 bytes and its data.  A
-// ChunkView reads one chunk from bytes that somebody else fetched.  Errors say
-// at which offset of the file, but not of which file.
+// A file consists of blocks of 64 KiB.  Each block begins with a header of 24
+// bytes, which may interrupt a chunk anywhere.  A chunk consists of a header of
+// 40 bytes and its data.  A ChunkView reads one chunk from bytes that the
+// caller fetched.  Errors contain the offset in the file, but do not name the
+// file.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -27,10 +28,11 @@ inline constexpr std::uint64_t kBlockBytes = 65536;
 inline constexpr std::uint64_t kBlockHeaderBytes = 24;
 inline constexpr std::uint64_t kChunkHeaderBytes = 40;
 
-// The type of a chunk that has its records one after another.
+// The type of a chunk that is not transposed.
 inline constexpr std::uint8_t kSimple = 'r';
 
-// Sizes of records above this are taken for damage; sums of them do not wrap.
+// A larger total size of records counts as damage.  Sums of sizes up to this
+// limit cannot overflow.
 inline constexpr std::uint64_t kMaxDecodedBytes = std::uint64_t{1} << 48;
 
 // "Riegeli/" and "records\n", twice.
@@ -38,8 +40,9 @@ inline constexpr HighwayHash::Key kRiegeliKey = {
     0x2f696c6567656952, 0x0a7364726f636572, 0x2f696c6567656952,
     0x0a7364726f636572};
 
-// The file position `count` bytes of chunk after `begin`, headers of blocks
-// included.  REQUIRES: both are below 2^60.
+// Returns the file offset that is `count` bytes of chunk after `begin`.  The
+// offset includes block headers; `count` does not.
+// REQUIRES: both are below 2^60.
 [[nodiscard]] constexpr std::uint64_t skip_bytes(std::uint64_t begin,
                                                  std::uint64_t count) {
   constexpr std::uint64_t usable = kBlockBytes - kBlockHeaderBytes;
@@ -48,26 +51,26 @@ inline constexpr HighwayHash::Key kRiegeliKey = {
              kBlockHeaderBytes;
 }
 
-// "0x" and the digits.
+// Returns "0x" and the hexadecimal digits.
 [[nodiscard]] std::string hex(std::uint64_t value);
 
-// Walks over raw bytes and leaves the block headers out.
+// Iterates over raw bytes and skips the block headers.
 class BlockWalk {
  public:
   BlockWalk(const RawBytes& raw, Verify verify)
       : raw_(raw), at_(raw.begin), verify_(verify) {}
 
-  // Returns the next bytes, at most `most`, that no header interrupts.
-  // Empty at the end, and after a block header with a wrong hash.
+  // Returns the next bytes up to a block header, at most `most` of them.
+  // Returns no bytes at the end, or after a block header with a wrong hash.
   std::span<const std::byte> next(std::uint64_t most);
 
-  // Fills `to` with the next bytes; false if there are too few.
+  // Fills `to` with the next bytes.  Returns false if there are too few.
   [[nodiscard]] bool fill(std::span<std::byte> to);
 
-  // What is wrong with the block headers passed so far.
+  // Returns the error of the first bad block header passed so far.
   [[nodiscard]] const Status& status() const { return status_; }
 
-  // The offset in the file.
+  // Returns the offset in the file.
   [[nodiscard]] std::uint64_t position() const { return at_; }
 
  private:
@@ -90,22 +93,22 @@ struct UncheckedRecord;
 
 class ChunkView {
  public:
-  // Reads the header of the chunk that `raw` begins with; the chunk must end
-  // at `limit` or before.  `raw` must outlive the view, and may hold less than
-  // the chunk: see whole().
+  // Reads the header of the chunk at the beginning of `raw`.  The chunk must
+  // end at or before `limit`.  `raw` must outlive the view.  It may hold only a
+  // part of the chunk: see whole().
   Status open(const RawBytes& raw, std::uint64_t limit, Verify verify);
 
   [[nodiscard]] const ChunkHeader& header() const { return header_; }
 
-  // Where the data begin and end in the file.
+  // Return the file offsets of the beginning and the end of the data.
   [[nodiscard]] std::uint64_t data_begin() const { return data_begin_; }
   [[nodiscard]] std::uint64_t data_end() const { return data_end_; }
 
-  // True if `raw` holds all of the chunk, as the methods below need.
+  // Returns true if `raw` holds the whole chunk.  The methods below need that.
   [[nodiscard]] bool whole() const { return raw_.end() >= data_end_; }
 
-  // Writes the only record.  Sets `unchecked` if the hash of the data is still
-  // to be compared.  `spare` is memory to work with.
+  // Writes the only record to `to`.  Sets `unchecked` if the caller must still
+  // check the hash of the data.  `spare` is scratch memory.
   // REQUIRES: whole(); there is one record; `to` has decoded_size bytes.
   Status read_only_record(std::span<std::byte> to, ByteBuffer& spare,
                           std::optional<UncheckedRecord>& unchecked) const;
@@ -113,10 +116,10 @@ class ChunkView {
   // Decodes all records.  REQUIRES: whole().
   Status decode(DecodedChunk& to, ByteBuffer& spare) const;
 
-  // Compares the hash of the data, if that is to be verified.
+  // Checks the hash of the data if `verify` includes data.
   Status check_data(const HighwayHash& hash) const;
 
-  // Puts "chunk at offset ...: " before the message of an error.
+  // Prepends "chunk at offset ...: " to the message of an error.
   [[nodiscard]] Status placed(const Status& status) const;
 
  private:
@@ -136,26 +139,26 @@ class ChunkView {
   std::uint64_t data_end_ = 0;
 };
 
-// A record that was read, and whose hash is still to be compared.
+// A record whose hash is still to be checked.
 struct UncheckedRecord {
-  ChunkView view;    // Of which only the header is there.
-  HighwayHash hash;  // Of what comes before the record in its chunk.
+  ChunkView view;    // Holds only the header.
+  HighwayHash hash;  // Hash of the bytes before the record in its chunk.
   std::span<const std::byte> bytes;
   std::int64_t number = 0;
 };
 
-// Compares records with their hashes as soon as there are two, because that is
-// faster than one by one.
+// Checks the hashes of records two at a time, because that is faster than one
+// at a time.
 class RecordChecks {
  public:
-  // Adds a record whose bytes stay where they are until it is checked.  Fails
-  // if it, or the one before it, is bad().
+  // Adds a record.  Its bytes must stay in place until it is checked.  If it or
+  // the record before it has a wrong hash, fails and sets bad() to that record.
   Status add(UncheckedRecord& record);
 
-  // Checks the last record, if it was not.
+  // Checks the last record if it is still unchecked.
   Status finish();
 
-  // Number of the record that the last error is about.
+  // Returns the number of the record that the last error is about.
   [[nodiscard]] std::int64_t bad() const { return bad_; }
 
  private:

@@ -13,13 +13,13 @@ namespace {
 
 using Request = RecordFile::Request;
 
-// A thread keeps at most this much memory of each kind between reads.
+// Maximum memory of each kind that a thread keeps between reads.
 constexpr std::size_t kMaxSpareBytes = std::size_t{4} << 20;
 
-// More than there are cores: files on a disk keep each of them waiting.
+// This exceeds the number of cores, because each thread waits for the disk.
 constexpr std::size_t kCountingThreads = 16;
 
-// Memory that a thread works with.
+// Scratch memory of a thread.
 struct Scratch {
   ByteBuffer raw;    // Bytes of a chunk.
   ByteBuffer spare;  // Data without block headers.
@@ -108,13 +108,14 @@ Status RecordFile::read(std::span<const Request> requests, Sink& sink) const {
         return checked.ok() ? checked : explain(checked, checks.bad());
       });
   scratch().shrink();
-  // A record that waits to be checked comes before one that cannot be read.
+  // An unchecked record comes before the record that could not be read, so its
+  // error takes precedence.
   const Status earlier = checks.finish();
   return earlier.ok() ? status : explain(earlier, checks.bad());
 }
 
-// Where the chunk of a record lies, at a guess: it may be padded, and then its
-// end is far behind its data.
+// Estimates the extent of the chunk of a record.  A padded chunk ends long
+// after its data.
 FileReader::Extent RecordFile::extent(std::int64_t record) const {
   const auto place = index_.chunks.at(chunk_of(record));
   const std::uint64_t sizes = 64 + 4 * index_.group_size;
@@ -185,20 +186,20 @@ Status RecordFile::decode(std::int64_t record, DecodedChunk& to) const {
   return status;
 }
 
-// Opens a view of a chunk of which `raw` holds the beginning, and perhaps all;
-// what is missing is read.
+// Opens a view of a chunk.  `raw` holds the beginning of the chunk, and perhaps
+// all of it.  Reads the missing bytes.
 Status RecordFile::open_chunk(std::uint64_t chunk, const RawBytes& raw,
                               ChunkView& view) const {
   TRY(open_as_listed(chunk, raw, view));
   if (view.whole()) return {};
   const auto all = TRY(fetch({raw.begin, view.data_end()}, scratch().raw));
-  // It may be another chunk by now: the file can change between two reads.
+  // The file may change between two reads, so check the chunk again.
   TRY(open_as_listed(chunk, all, view));
   if (view.whole()) return {};
   return view.placed(damaged("it became longer while it was read"));
 }
 
-// Opens a view of a chunk, which must be as the footer says.
+// Opens a view of a chunk, which must agree with the footer.
 Status RecordFile::open_as_listed(std::uint64_t chunk, const RawBytes& raw,
                                   ChunkView& view) const {
   const auto place = index_.chunks.at(chunk);

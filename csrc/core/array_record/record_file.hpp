@@ -1,12 +1,11 @@
-// A RecordFile reads the records of an ArrayRecord file, in any order.
+// A RecordFile reads the records of an ArrayRecord file in any order.
 //
-// Of a file with one record to a chunk each goes straight to its place; chunks
-// of more records are decoded once and kept for a while.
+// If a file has one record per chunk, each record is decoded directly to its
+// destination.  Larger chunks are decoded once and cached for a while.
 //
-// Thread safety: const methods may overlap; the Sink is called by the thread
-// that reads.
+// Thread safety: const methods may overlap.  The reading thread calls the Sink.
 //
-// Fork: a child may go on reading; it has no share in the cache.
+// Fork: a child may continue to read, but does not use the cache.
 #pragma once
 
 #include <cstddef>
@@ -31,22 +30,22 @@ class RecordFile final : public FileReader {
  public:
   struct Options {
     Verify verify = Verify::kAll;
-    // Keeps decoded chunks; null for a cache of the file's own.
+    // Keeps decoded chunks.  If null, the file gets a cache of its own.
     std::shared_ptr<ChunkCache> cache = nullptr;
-    // Which version of the file is wanted; any, if there is none.
+    // The expected version of the file.  If empty, any version is accepted.
     std::optional<FileStamp> stamp = std::nullopt;
-    // Where a long index may be kept, the best place first.
+    // Paths at which a long index may be saved, in the order of preference.
     std::vector<std::string> kept = {};
   };
 
   ~RecordFile() override { cache_->forget(first_id_, index_.num_chunks()); }
 
-  // Reads the index of a file.  Every error names the file, and where in it
-  // something is not as expected.
+  // Reads the index of a file.  Errors name the file, and the offset of damaged
+  // data.
   static Result<std::shared_ptr<const RecordFile>> open(File::Ptr file,
                                                         const Options& options);
 
-  // Counts the records of the local files at `paths`, by several threads.
+  // Counts the records of the local files at `paths` in several threads.
   static std::vector<Result<RecordCount>> count(
       std::span<const std::string> paths, Verify verify);
 
@@ -78,7 +77,7 @@ class RecordFile final : public FileReader {
 
   static constexpr std::size_t kCacheBytes = std::size_t{64} << 20;
 
-  // Takes a record of a decoded chunk.
+  // Receives a record of a decoded chunk.
   using Visit =
       std::function<Status(const Request&, std::span<const std::byte>)>;
 
@@ -104,7 +103,7 @@ class RecordFile final : public FileReader {
   const RecordIndex index_;
   const Verify verify_;
   const std::shared_ptr<ChunkCache> cache_;
-  const std::uint64_t first_id_;  // Of its chunks, in the cache.
+  const std::uint64_t first_id_;  // Cache id of the first chunk.
 };
 
 }  // namespace gristmill

@@ -14,26 +14,27 @@
 namespace gristmill {
 namespace {
 
-// How much of a footer is read at once where each read takes long: of one of
-// which all is needed, and of one of which only the first record is.
+// Bytes to read at once from the footer of a file with a high latency: for the
+// whole footer, and for its first record only.
 constexpr std::uint64_t kMostAhead = std::uint64_t{64} << 20;
 constexpr std::uint64_t kFrontAhead = std::uint64_t{256} << 10;
 
-// Chunks whose list takes longer to read, about 0.3 ms, than a file of it.
+// The minimum number of chunks for saving an index.  Parsing a footer with this
+// many chunks takes about 0.3 ms; loading a saved index is faster.
 constexpr std::uint64_t kWorthKeeping = 1 << 14;
 
-// To make an index of a million chunks takes 25 ms.
+// Building the index of a million chunks takes 25 ms.
 constexpr std::chrono::milliseconds kLongestWait{100};
 
-// What the footer says of a chunk.
+// The footer's record of a chunk.
 struct Entry {
   std::uint64_t offset = 0;
   std::uint64_t decoded_size = 0;
   std::uint64_t records = 0;
 };
 
-// Reads three fields in their order, each of which must follow its tag.  False
-// if they come in another way.
+// Reads three fields in this order, each after its tag.  Returns false if the
+// record has any other form.
 bool read_in_order(std::span<const std::byte> record, Entry& entry) {
   ByteCursor cursor(record);
   std::uint8_t tag = 0;
@@ -51,7 +52,7 @@ bool read_entry(std::span<const std::byte> record, Entry& entry) {
   return true;
 }
 
-// Makes an index of the records of a footer, none of which it trusts.
+// Builds an index from the records of a footer.  Checks every number in them.
 class IndexBuilder {
  public:
   explicit IndexBuilder(const Footer& footer) : footer_(footer) {}
@@ -87,7 +88,7 @@ class IndexBuilder {
   }
 
  private:
-  // Adds a chunk; false if something is wrong with it.
+  // Adds a chunk.  Returns false if its entry is invalid.
   bool add(const Entry& entry) {
     if (index_.num_chunks() == 0) index_.group_size = entry.records;
     if (entry.offset < least_offset_ || entry.offset >= footer_.offset() ||
@@ -103,7 +104,7 @@ class IndexBuilder {
     return true;
   }
 
-  // Says what is wrong with a chunk that was not added.
+  // Returns the reason why add() rejected an entry.
   [[nodiscard]] std::string explain(const Entry& entry) const {
     if (entry.offset < least_offset_ || entry.offset >= footer_.offset()) {
       return concat("its chunk is at offset ", entry.offset,
@@ -114,7 +115,7 @@ class IndexBuilder {
       return concat("its chunk has ", entry.decoded_size,
                     " bytes, expected at most ", kMaxDecodedBytes);
     }
-    // All chunks but the last have as many records as the first.
+    // All chunks except the last have as many records as the first.
     const std::uint64_t group = index_.group_size;
     if (index_.num_chunks() > 0 && last_records_ != group) {
       return concat("the chunk before has ", found(last_records_, group),
@@ -126,9 +127,10 @@ class IndexBuilder {
 
   const Footer& footer_;
   RecordIndex index_;
-  std::uint64_t least_offset_ = kFirstChunk;  // Where the next chunk may be.
-  std::uint64_t last_records_ = 0;            // Of the chunk listed last.
-  std::uint64_t num_records_ = 0;             // Of all listed so far.
+  // The lowest valid offset of the next chunk.
+  std::uint64_t least_offset_ = kFirstChunk;
+  std::uint64_t last_records_ = 0;  // Records of the last chunk added.
+  std::uint64_t num_records_ = 0;   // Records of all chunks added so far.
 };
 
 Result<RecordIndex> read_entries(Footer& footer) {

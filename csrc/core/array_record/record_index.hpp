@@ -1,7 +1,8 @@
-// A RecordIndex knows where each chunk of an ArrayRecord file lies.
+// A RecordIndex holds the offset of each chunk of an ArrayRecord file.
 //
-// The footer lists the chunks.  Only the packed list stays in memory.  How many
-// records there are is had without it, at a thousandth of the cost.
+// It is read from the footer, which lists the chunks.  Only the packed list
+// stays in memory.  RecordCount::read() counts the records without the list,
+// which takes a thousandth of the time.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -21,29 +22,30 @@
 namespace gristmill {
 
 struct RecordIndex {
-  // Reads the index of an ArrayRecord file.  A long one is loaded from the
-  // first of `kept` that fits the file, or else saved to the first that can be
-  // written, so that all processes have it once.  Errors do not name the file.
+  // Reads the index of an ArrayRecord file.  Loads a long index from the first
+  // of `kept` that matches the file.  If none does, saves the index at the
+  // first path that is writable, so that all processes share one copy.  Errors
+  // do not name the file.
   static Result<RecordIndex> read(const File& file, Verify verify,
                                   std::span<const std::string> kept = {});
 
   [[nodiscard]] std::uint64_t num_chunks() const { return chunks.size(); }
 
-  // How many records chunk i has.
+  // Returns the number of records in chunk i.
   [[nodiscard]] std::uint64_t records_in(std::uint64_t i) const {
     return i + 1 < num_chunks() ? group_size : num_records - i * group_size;
   }
 
   std::uint64_t num_records = 0;
-  std::uint64_t group_size = 1;  // Records in each chunk but the last.
+  std::uint64_t group_size = 1;  // Records per chunk, except in the last one.
   PackedChunks chunks;
-  std::string
-      options;  // Of the writer; files of before October 2022 have none.
+  // The options of the writer; empty in files from before October 2022.
+  std::string options;
 };
 
 struct RecordCount {
-  // Reads how many records an ArrayRecord file has: no more of its footer than
-  // that takes, unless something is wrong.  Errors do not name the file.
+  // Counts the records of an ArrayRecord file.  Reads only the beginning of the
+  // footer, unless that fails.  Errors do not name the file.
   static Result<RecordCount> read(const File& file, Verify verify);
 
   std::uint64_t num_records = 0;

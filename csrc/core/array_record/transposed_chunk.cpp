@@ -8,7 +8,8 @@ namespace {
 using Op = TransposedOp;
 using State = TransposedState;
 
-// Runs a program, which writes records from the last one's end to the front.
+// Runs a program.  It writes the records backwards, from the end of the last
+// record.
 class Machine {
  public:
   Machine(TransposedProgram& program, const ChunkSizes& sizes, DecodedChunk& to)
@@ -22,7 +23,7 @@ class Machine {
     to_.ends.resize(static_cast<std::size_t>(sizes.num_records));
   }
 
-  // Begins at state `first`.
+  // Starts at state `first`.
   Status run(std::uint32_t first, ByteCursor transitions);
 
  private:
@@ -35,7 +36,8 @@ class Machine {
   Status start_record();
   Status finish();
 
-  // Writes before what was written so far; false if there is no room.
+  // Writes `bytes` before the bytes written so far.  Returns false if they do
+  // not fit.
   [[nodiscard]] bool put(std::span<const std::byte> bytes) {
     if (bytes.size() > front_) return false;
     front_ -= bytes.size();
@@ -54,18 +56,19 @@ class Machine {
   const ChunkSizes sizes_;
   DecodedChunk& to_;
   std::byte* const out_;
-  std::size_t front_;           // Bytes still to be written before out_.
-  std::uint64_t records_left_;  // Records not yet complete.
+  std::size_t front_;           // Unwritten bytes, all at the start of out_.
+  std::uint64_t records_left_;  // Records that are not complete.
   struct Open {
-    std::size_t end;     // front_ when the submessage ended.
-    const State* state;  // The state with its tag.
+    std::size_t end;     // front_ at the end of the submessage.
+    const State* state;  // The state that holds its tag.
   };
-  std::vector<Open> open_;  // Submessages not yet started.
+  std::vector<Open> open_;  // Submessages whose start is still to come.
 };
 
 Status Machine::run(std::uint32_t first, ByteCursor transitions) {
   if (states_.empty()) return finish();
-  // Without a byte read, a machine that does not loop passes no more states.
+  // A program without loops passes at most this many states between two bytes
+  // of transitions.
   const std::uint64_t most_unread = 4 * (states_.size() + 1);
   std::uint64_t unread = 0;
   const State* state = &states_[first];
@@ -119,7 +122,7 @@ Status Machine::put_from_buffer(const State& state) {
   }
   if (!put(bytes)) return too_long();
   if (state.op == Op::kTagAndVarint) {
-    // The bits that say that more bytes follow are not stored.
+    // The continuation bits of a varint are not stored.
     for (std::size_t i = 0; i + 1 < bytes.size(); ++i) {
       out_[front_ + i] |= std::byte{0x80};
     }
@@ -140,7 +143,7 @@ Status Machine::put_string(const State& state) {
   return fits ? Status() : too_long();
 }
 
-// The lengths of such records are in the last buffer.
+// The last buffer holds the lengths of such records.
 Status Machine::put_raw_record(const State& state) {
   std::uint32_t length = 0;
   std::span<const std::byte> bytes;
@@ -152,7 +155,7 @@ Status Machine::put_raw_record(const State& state) {
 }
 
 Status Machine::end_submessage(const State& state) {
-  // Each of them takes two bytes at least.
+  // Each submessage needs at least two bytes.
   if (open_.size() >= front_) return too_long();
   open_.push_back({front_, &state});
   return {};
@@ -171,7 +174,7 @@ Status Machine::start_submessage() {
 Status Machine::start_record() {
   if (!open_.empty()) return malformed("a record starts inside a submessage");
   if (records_left_ == 0) return malformed("there are too many records");
-  // Records come last to first; one ends where the next starts.
+  // The records come in reverse order; each one ends where the next one starts.
   --records_left_;
   if (records_left_ > 0) to_.ends[records_left_ - 1] = front_;
   return {};
@@ -191,8 +194,9 @@ Status decode_transposed(std::span<const std::byte> data,
                          const ChunkSizes& sizes, DecodedChunk& to) {
   TransposedProgram program;
   TRY(read_program(data, sizes, program));
-  // No bound on the size follows from the data: known transitions repeat what
-  // is in the header.  Memory that is not written to costs nothing.
+  // The size of the data does not bound the size of the records, because
+  // implicit transitions repeat bytes of the header.  Memory costs nothing
+  // until it is written.
   if (!to.values.reset(sizes.decoded_size)) return no_memory_for("its records");
   return Machine(program, sizes, to)
       .run(program.first, ByteCursor(program.transitions.bytes));

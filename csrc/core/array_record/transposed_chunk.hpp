@@ -1,10 +1,10 @@
-// Decodes chunks whose records, protocol buffers, were transposed.
+// Decodes chunks whose records are transposed protocol buffers.
 //
-// The writer takes messages apart by field, so that equal fields compress
-// together, and stores a program that puts them together again: a machine of
-// states, and buffers that it takes bytes from.
+// The writer splits messages by field, so that equal fields compress together.
+// It stores a program that reassembles the messages: a state machine, and
+// buffers from which the machine takes bytes.
 //
-// Thread safety: functions of their arguments; a program belongs to one thread.
+// Thread safety: pure functions; a program belongs to one thread.
 #pragma once
 
 #include <array>
@@ -21,29 +21,29 @@
 
 namespace gristmill {
 
-// Decodes the data of a transposed chunk.  It is safe for any bytes; it never
-// writes more than the sizes allow, and ends in time bounded by them.
+// Decodes the data of a transposed chunk.  Any input is safe: the sizes limit
+// both the bytes written and the time taken.
 Status decode_transposed(std::span<const std::byte> data,
                          const ChunkSizes& sizes, DecodedChunk& to);
 
-// What a state does when the machine passes it.  The machine builds records
+// The action of a state when the machine enters it.  The machine builds records
 // from their last byte to their first.
 enum class TransposedOp : std::uint8_t {
   kNothing,
   kRecordStart,      // A record is complete.
-  kSubmessageEnd,    // Remember where it ends ...
-  kSubmessageStart,  // ... and write its length and tag.
-  kTag,              // A tag, and the value if that is known: of one byte.
-  // Those from here on have a buffer.
-  kRawRecord,     // A record that is no message: bytes of the buffer.
-  kTagAndVarint,  // A tag and `length` bytes that make a varint.
+  kSubmessageEnd,    // Save the end of a submessage.
+  kSubmessageStart,  // Write the length and the tag of a submessage.
+  kTag,              // A tag, and its value if that is a constant byte.
+  // The operations below use a buffer.
+  kRawRecord,     // A record that is not a message: bytes of the buffer.
+  kTagAndVarint,  // A tag and a varint of `length` bytes.
   kTagAndFixed,   // A tag and `length` bytes.
-  kTagAndString,  // A tag, and from the buffer a length and its bytes.
+  kTagAndString,  // A tag, then a length and its bytes from the buffer.
 };
 
 struct TransposedState {
   TransposedOp op = TransposedOp::kNothing;
-  bool implicit = false;      // The way on is not read but known.
+  bool implicit = false;      // The next state needs no transition byte.
   std::uint8_t length = 0;    // Bytes to take from the buffer.
   std::uint8_t tag_size = 0;  // Bytes of `tag` in use.
   std::array<std::byte, 6> tag{};
@@ -52,14 +52,15 @@ struct TransposedState {
 };
 
 struct TransposedProgram {
-  std::vector<Unpacked> buckets;  // What the buffers are parts of.
+  std::vector<Unpacked> buckets;  // The buffers are parts of these.
   std::vector<ByteCursor> buffers;
   std::vector<TransposedState> states;
-  std::uint32_t first = 0;  // The state to begin with, if there is any.
-  Unpacked transitions;     // Where to go on from one that is not implicit.
+  std::uint32_t first = 0;  // The initial state, if there are any states.
+  Unpacked transitions;     // The next states of states that are not implicit.
 };
 
-// Reads the program from the data of a chunk.  Every number in it is in range.
+// Reads the program from the data of a chunk.  Checks that all indices are in
+// range.
 Status read_program(std::span<const std::byte> data, const ChunkSizes& sizes,
                     TransposedProgram& to);
 

@@ -7,11 +7,11 @@ namespace {
 
 using Op = TransposedOp;
 
-// What states with tags that are no protobuf tags do.
+// Operations for tags that are not protobuf tags, by tag.
 constexpr std::array kSpecialOps = {Op::kNothing, Op::kRawRecord,
                                     Op::kSubmessageStart, Op::kRecordStart};
 
-// The wire types of protobuf, and one for the end of a submessage.
+// The wire types of protobuf, and an extra type for the end of a submessage.
 enum WireType : std::uint32_t {
   kVarint = 0,
   kFixed64 = 1,
@@ -27,7 +27,7 @@ constexpr std::uint8_t kLastInlineValue = kFirstInlineValue + 127;
 
 constexpr std::uint64_t kMaxHeader = std::uint64_t{1} << 30;
 
-// A message needs a few transitions for a byte at most.
+// A message needs at most a few transitions per byte.
 constexpr std::uint64_t kMaxTransitionsPerByte = 32;
 constexpr std::uint64_t kSpareTransitions = 4096;
 
@@ -45,7 +45,7 @@ class ProgramReader {
   Status read_tags(ByteCursor& header);
   Status read_ways(ByteCursor& header);
 
-  // States that write a varint have one each.
+  // Each state that writes a varint has one subtype.
   [[nodiscard]] std::uint64_t count_subtypes() const {
     return static_cast<std::uint64_t>(
         std::ranges::count_if(tags_, [](std::uint32_t tag) {
@@ -59,7 +59,7 @@ class ProgramReader {
   const ChunkSizes sizes_;
   TransposedProgram& to_;
   Codec codec_ = Codec::kNone;
-  std::vector<std::uint32_t> tags_;  // Of each state.
+  std::vector<std::uint32_t> tags_;  // The tag of each state.
 };
 
 Status ProgramReader::run(std::span<const std::byte> bytes) {
@@ -86,8 +86,9 @@ Status ProgramReader::run(std::span<const std::byte> bytes) {
       "transitions", to_.transitions);
 }
 
-// Buckets hold buffers back to back and are compressed one by one.  All of
-// them together are the records, but for what the machine itself produces.
+// A bucket is a concatenation of buffers.  Each bucket is compressed
+// separately.  Together the buckets hold the bytes of the records, except for
+// the bytes that the machine generates.
 Status ProgramReader::read_buffers(ByteCursor& header, ByteCursor& data) {
   std::uint32_t num_buckets = 0;
   std::uint32_t num_buffers = 0;
@@ -146,7 +147,7 @@ Status ProgramReader::read_tags(ByteCursor& header) {
   return {};
 }
 
-// Reads which state follows each, or is the first of those that may.
+// Reads the successor of each state, or the first of its possible successors.
 Status ProgramReader::read_ways(ByteCursor& header) {
   const auto count = static_cast<std::uint32_t>(tags_.size());
   to_.states.resize(count);

@@ -10,12 +10,13 @@ namespace {
 
 constexpr std::size_t kSteps = static_cast<std::size_t>(ForkStep::kPython) + 1;
 
-// Held from before a fork to after it: nothing is entered meanwhile.
+// Locked before each fork and unlocked after it, so that no handlers are added
+// meanwhile.
 constinit Mutex registry_mutex;
 constinit std::array<ForkHandlers, kSteps> registry
     GUARDED_BY(registry_mutex){};
 
-// The analysis follows no lock from one function to another.
+// The analysis cannot follow a lock from one function to another.
 void prepare() NO_THREAD_SAFETY_ANALYSIS {
   registry_mutex.lock();
   for (const ForkHandlers& handlers : registry) {
@@ -23,7 +24,7 @@ void prepare() NO_THREAD_SAFETY_ANALYSIS {
   }
 }
 
-// Runs one handler of each step, from the last to the first.
+// Calls one handler of each step, from the last step to the first.
 void finish(void (*ForkHandlers::*handler)()) NO_THREAD_SAFETY_ANALYSIS {
   for (auto at = registry.rbegin(); at != registry.rend(); ++at) {
     if (*at.*handler != nullptr) (*at.*handler)();

@@ -1,40 +1,43 @@
-// What this process does around each fork: one list, in an order written here.
+// The handlers that this process runs around each fork, in a fixed order.
 //
-// A child has only the thread that forked: a mutex that another one had locked
-// would stay so for ever.  So whoever forks locks the mutexes below first, and
-// what they guard is consistent in the child, which goes on with it.
+// A child has only the thread that forked.  A mutex locked by another thread
+// would stay locked in the child forever.  The forking thread therefore locks
+// the mutexes below first.  The data that they guard are then consistent in the
+// child, which continues to use them.
 #pragma once
 
 #include "core/base/mutex.hpp"
 
 namespace gristmill {
 
-// In the order of locking: who holds the lock of one may take that of a later
-// one, never of an earlier one.  After a fork they unlock from last to first.
+// The steps in the order of locking.  A thread that holds the lock of a step
+// may lock that of a later step, but never that of an earlier one.  After a
+// fork, the locks are released from the last to the first.
 enum class ForkStep {
-  kSupervisor,     // it opens and closes the descriptors of the next
-  kOpenFds,        // the engine's, which a child closes
-  kSchedulers,     // a child's may not speak to the parent's workers
+  kSupervisor,     // opens and closes the descriptors of the next step
+  kOpenFds,        // descriptors of the engine, which a child closes
+  kSchedulers,     // a child must not use the parent's workers
   kRecordReaders,  // of record sets
-  kWatches,        // a child does not have their thread
-  kDescriptors,    // of files that are read, which a child may go on reading
-  kPython,         // threads that were about to take the GIL
+  kWatches,        // a child does not have the watch thread
+  kDescriptors,    // of data files, which a child may continue to read
+  kPython,         // threads that are about to acquire the GIL
 };
 
-// Any may be null.  Little is done here, and no Python.
+// Any handler may be null.  Handlers must be short and must not use Python.
 struct ForkHandlers {
   void (*before)() = nullptr;
   void (*in_parent)() = nullptr;
   void (*in_child)() = nullptr;
 };
 
-// Enters the handlers of a step.  Returns true, to initialize a global with:
-// so they are complete before anything can be locked, whoever is first used.
-// REQUIRES: each step is entered once; no lock is held.
+// Registers the handlers of a step.  Returns true, so that a global can be
+// initialized with it: all handlers are then registered before anything can be
+// locked.
+// REQUIRES: each step is registered once; no lock is held.
 bool at_fork(ForkStep step, ForkHandlers handlers);
 
-// The handlers of a mutex that is held across a fork; `in_child` is called
-// there before it is unlocked.
+// Returns handlers that hold a mutex across a fork.  In the child, `in_child`
+// is called before the mutex is unlocked.
 template <Mutex& mutex, void (*in_child)() = [] {}>
 constexpr ForkHandlers held_at_fork() {
   return {[]() NO_THREAD_SAFETY_ANALYSIS { mutex.lock(); },

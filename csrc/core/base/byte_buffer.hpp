@@ -1,7 +1,7 @@
-// A ByteBuffer is memory for bytes that somebody is about to write.
+// A ByteBuffer is memory for bytes that will be overwritten.
 //
-// Its bytes start out undefined, so that a size which a damaged file claims
-// costs address space and not memory, and running out is a result to check.
+// Its bytes are uninitialized, so a large size from a damaged file costs
+// address space but no memory.  Running out of memory is a result to check.
 //
 // Thread safety: none; a buffer belongs to one thread.
 #pragma once
@@ -16,8 +16,8 @@ namespace gristmill {
 
 class ByteBuffer {
  public:
-  // Makes room for `size` bytes; what the buffer held is lost.  Returns false
-  // and holds nothing if there is no memory.
+  // Makes room for `size` bytes and discards the contents.  If there is no
+  // memory, returns false and the buffer is empty.
   [[nodiscard]] bool reset(std::uint64_t size) noexcept {
     if (size > memory_.size()) {
       memory_ = {};
@@ -29,7 +29,7 @@ class ByteBuffer {
     return true;
   }
 
-  // Gives memory back that is larger than `most` bytes.
+  // Frees the memory if it has more than `most` bytes.
   void shrink(std::size_t most) noexcept {
     if (memory_.size() <= most) return;
     memory_ = {};

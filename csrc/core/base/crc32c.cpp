@@ -19,10 +19,10 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-// The polynomial, lowest power in the highest bit, as all numbers here.
+// The polynomial in reflected form, like all numbers here.
 constexpr std::uint32_t kPolynomial = 0x82f63b78;
 
-// The remainder of each byte.
+// The CRC of each byte value.
 constexpr auto kRemainders = [] {
   std::array<std::uint32_t, 256> remainders{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -76,7 +76,7 @@ GRISTMILL_CRC32C std::uint32_t update_fast(
   return crc;
 }
 
-// Whole words of three pieces of one size.
+// Updates three CRCs with the whole words of three pieces of equal size.
 GRISTMILL_CRC32C void update_words(
     std::array<std::uint32_t, 3>& crcs,
     const std::array<std::span<const std::byte>, 3>& pieces) noexcept {

@@ -1,7 +1,7 @@
-// CRC-32C (Castagnoli), the checksum that TFRecord files carry.
+// CRC-32C (Castagnoli), the checksum of TFRecord files.
 //
-// It runs at some 8 GB/s where the processor has instructions for it, which is
-// found out at run time, and at 0.5 GB/s elsewhere.
+// It processes about 8 GB/s if the processor has instructions for it, which is
+// checked at run time, and 0.5 GB/s otherwise.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -13,18 +13,18 @@
 
 namespace gristmill {
 
-// The CRC-32C of `bytes`, or, where `before` is that of some bytes, of those
-// and `bytes` behind them.
+// Returns the CRC-32C of `bytes`.  If `before` is the CRC-32C of preceding
+// bytes, returns that of the concatenation.
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes,
                                    std::uint32_t before = 0) noexcept;
 
-// Those of three pieces of one size, each as of crc32c(): in half the time,
-// since none waits for the others.
+// Returns crc32c() of three pieces of equal size.  Takes half the time of three
+// calls, because the three computations overlap.
 [[nodiscard]] std::array<std::uint32_t, 3> crc32c_of_three(
     const std::array<std::span<const std::byte>, 3>& pieces,
     std::array<std::uint32_t, 3> before) noexcept;
 
-// The same, without instructions for it.
+// Like crc32c(), but without special instructions.
 [[nodiscard]] std::uint32_t crc32c_portable(std::span<const std::byte> bytes,
                                             std::uint32_t before = 0) noexcept;
 

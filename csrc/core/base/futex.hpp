@@ -1,7 +1,7 @@
-// The two futex calls that shared memory needs, and a wait with a deadline.
+// The two futex calls for shared memory.
 //
-// Words lie in memory shared between processes, so these are the non-private
-// futexes.  Nobody ever holds one: a word is a counter to sleep on.
+// The words are in memory shared between processes, so these are the
+// non-private futexes.  They are not locks: a word is a counter to sleep on.
 #pragma once
 
 #include <linux/futex.h>
@@ -14,10 +14,10 @@
 
 namespace gristmill {
 
-// Sleeps while *word is `seen`, at most `timeout_s` seconds (negative, NaN or
-// a hundred years: for ever).  Returns 0 when woken, else EAGAIN (the word had
-// changed already), EINTR (a signal came) or ETIMEDOUT.  May return 0 for no
-// reason.
+// Sleeps while *word is `seen`, for at most `timeout_s` seconds (forever if
+// negative, NaN or above a hundred years).  Returns 0 after a wake-up, else
+// EAGAIN (the word had already changed), EINTR (a signal arrived) or ETIMEDOUT.
+// May return 0 spuriously.
 inline int futex_wait(const void* word, std::uint32_t seen,
                       double timeout_s = -1.0) noexcept {
   // A hundred years; longer times may not fit the kernel's integers.

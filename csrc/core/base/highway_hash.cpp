@@ -23,12 +23,13 @@ constexpr Lanes kInit1 = {0x3bd39e10cb0ef593, 0xc0acf169b5f18a8c,
 
 constexpr int kFinalRounds = 4;
 
-// Which byte of a pair of lanes goes where when the lanes are zipped.
+// For each byte of two zipped lanes, the byte of the pair that it comes from.
 constexpr std::array<std::uint8_t, 16> kZip = {3,  12, 2,  5,  14, 1, 15, 0,
                                                11, 4,  10, 13, 9,  6, 8,  7};
 
-// Adds the zipped bytes of the lanes (low, high) to (to_low, to_high): the
-// table kZip as masks and shifts, bytes that go equally far together.
+// Adds the zipped bytes of the lanes (low, high) to (to_low, to_high).  This is
+// kZip expressed as masks and shifts; bytes with the same distance move
+// together.
 void add_zipped(std::uint64_t low, std::uint64_t high, std::uint64_t& to_low,
                 std::uint64_t& to_high) noexcept {
   constexpr auto byte = [](std::uint64_t lane, int which) {
@@ -78,7 +79,7 @@ std::uint64_t swapped(std::uint64_t lane) noexcept {
   return std::rotl(lane, 32);
 }
 
-// Mixes the state once more, after the last packet.
+// Mixes the state after the last packet.
 void finish_portable(State& state) noexcept {
   for (int round = 0; round < kFinalRounds; ++round) {
     const Lanes& v0 = state.v0;
@@ -242,8 +243,8 @@ void HighwayHash::append_both(HighwayHash& left,
 std::uint64_t HighwayHash::value() const noexcept {
   State state = state_;
   if (rest_bytes_ > 0) {
-    // The last packet holds whole words, then up to three bytes in a form
-    // that depends on whether there is a word in its upper half.
+    // The last packet holds whole words and up to three more bytes.  The form
+    // of these bytes depends on whether the upper half contains a word.
     const std::size_t few = rest_bytes_ % 4;
     const std::byte* const tail = rest_.data() + (rest_bytes_ - few);
     std::array<std::byte, kPacket> packet{};

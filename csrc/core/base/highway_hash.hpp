@@ -1,9 +1,9 @@
-// HighwayHash computes the 64-bit HighwayHash of bytes that come in pieces.
+// HighwayHash computes the 64-bit HighwayHash of bytes that arrive in pieces.
 //
-// Long pieces go through AVX2 where the processor has it; the portable code
-// gives the same hashes.
+// Long pieces use AVX2 if the processor supports it.  The portable code
+// computes the same hashes.
 //
-// Thread safety: const methods may overlap; append() needs the object alone.
+// Thread safety: const methods may overlap; append() needs exclusive access.
 #pragma once
 
 #include <array>
@@ -17,16 +17,17 @@ class HighwayHash {
  public:
   using Key = std::array<std::uint64_t, 4>;
 
-  // Which code runs: the fastest there is, or the portable one for tests.
+  // The implementation: the fastest available, or the portable one for tests.
   enum class Speed { kFastest, kPortable };
 
   explicit HighwayHash(const Key& key, Speed speed = Speed::kFastest) noexcept;
 
-  // Adds bytes behind those of earlier calls.
+  // Appends bytes to those of earlier calls.
   void append(std::span<const std::byte> bytes) noexcept;
 
-  // Adds bytes to two hashes, in about half the time that each takes alone
-  // where they are as many: one waits for its multiplications, two do not.
+  // Appends bytes to two hashes.  If both get the same number of bytes, this
+  // takes about half the time of two calls, because the multiplications of the
+  // two overlap.
   static void append_both(HighwayHash& left, std::span<const std::byte> to_left,
                           HighwayHash& right,
                           std::span<const std::byte> to_right) noexcept;
@@ -34,7 +35,7 @@ class HighwayHash {
   // Returns the hash of everything appended so far.
   [[nodiscard]] std::uint64_t value() const noexcept;
 
-  // The hash of one piece.
+  // Returns the hash of one piece.
   [[nodiscard]] static std::uint64_t of(const Key& key,
                                         std::span<const std::byte> bytes) {
     HighwayHash hash(key);
@@ -42,7 +43,7 @@ class HighwayHash {
     return hash.value();
   }
 
-  // Bytes that are hashed in one step.
+  // Bytes that one step hashes.
   static constexpr std::size_t kPacket = 32;
 
   struct alignas(32) State {
@@ -58,13 +59,14 @@ class HighwayHash {
   };
   static Code pick_code(Speed speed) noexcept;
 
-  // Completes the packet that was begun, if `bytes` do; returns those left.
+  // Completes the partial packet if `bytes` suffice.  Returns the remaining
+  // bytes.
   std::span<const std::byte> complete(
       std::span<const std::byte> bytes) noexcept;
 
   const Code code_;
   State state_;
-  std::array<std::byte, kPacket> rest_;  // Bytes of a packet not yet whole.
+  std::array<std::byte, kPacket> rest_;  // Bytes of an incomplete packet.
   std::size_t rest_bytes_ = 0;
 };
 

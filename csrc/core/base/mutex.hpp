@@ -1,36 +1,37 @@
-// The standard's mutex, guard and condition variable, with what Clang's
-// thread-safety analysis must know of them.
+// The mutex, guard and condition variable of the standard library, annotated
+// for Clang's thread-safety analysis.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 
-// What they mean to the analysis, `make check-threads`; other compilers read
-// nothing.
+// The annotations for the analysis, `make check-threads`.  Other compilers
+// ignore them.
 #if defined(__clang__)
 #define GRISTMILL_THREAD_ATTRIBUTE(x) __attribute__((x))
 #else
 #define GRISTMILL_THREAD_ATTRIBUTE(x)
 #endif
 
-// Of a class: its objects are locks, or hold one for as long as they live.
+// For a class: its objects are locks, or hold a lock during their lifetime.
 #define CAPABILITY(name) GRISTMILL_THREAD_ATTRIBUTE(capability(name))
 #define SCOPED_CAPABILITY GRISTMILL_THREAD_ATTRIBUTE(scoped_lockable)
 
-// Of a member: the lock that must be held to touch it.
+// For a member: the lock that must be held to access it.
 #define GUARDED_BY(lock) GRISTMILL_THREAD_ATTRIBUTE(guarded_by(lock))
 
-// Of a function: the locks that its caller must hold, or must not.
+// For a function: the locks that its caller must hold, or must not hold.
 #define REQUIRES(...) \
   GRISTMILL_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
 #define EXCLUDES(...) GRISTMILL_THREAD_ATTRIBUTE(locks_excluded(__VA_ARGS__))
 
-// Of a function: the locks that it takes, or gives up.
+// For a function: the locks that it acquires or releases.
 #define ACQUIRE(...) GRISTMILL_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
 #define RELEASE(...) GRISTMILL_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
 
-// Of a function that locks what the analysis cannot follow; say why.
+// For a function with locking that the analysis cannot follow.  A comment must
+// give the reason.
 #define NO_THREAD_SAFETY_ANALYSIS \
   GRISTMILL_THREAD_ATTRIBUTE(no_thread_safety_analysis)
 
@@ -47,8 +48,7 @@ class CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex from its beginning to its end, except between unlock() and
-// lock().
+// Holds a mutex during its lifetime, except between unlock() and lock().
 class SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ACQUIRE(mutex) : mutex_(mutex) { lock(); }
@@ -72,7 +72,7 @@ class SCOPED_CAPABILITY MutexLock {
   bool held_ = false;
 };
 
-// A condition variable.  It may wake for no reason: wait in a loop.
+// A condition variable.  It may wake up spuriously: wait in a loop.
 class Condition {
  public:
   void wait(Mutex& mutex) REQUIRES(mutex) {

@@ -1,7 +1,8 @@
-// OwnMemory is memory for bytes, which keeps what it holds when it is resized.
+// OwnMemory is memory for bytes, which keeps its contents when it is resized.
 //
-// Much of it is mapped by itself: it grows without a copy, and the system has
-// it back at once, where an allocator would keep what another thread has freed.
+// Large memory is mapped directly.  It grows without a copy and returns to the
+// system as soon as it is freed; an allocator would keep memory that another
+// thread freed.
 //
 // Thread safety: none; it belongs to one thread.
 #pragma once
@@ -32,8 +33,8 @@ class OwnMemory {
     }
   }
 
-  // Returns false, and changes nothing, if there is no memory.  Bytes that were
-  // not there before are undefined.
+  // Changes the size.  Returns false and changes nothing if there is no memory.
+  // New bytes are uninitialized.
   [[nodiscard]] bool resize(std::size_t size) noexcept {
     if (size == 0) {
       *this = {};
@@ -67,7 +68,8 @@ class OwnMemory {
     void* const to = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (to == MAP_FAILED) return nullptr;
-    madvise(to, size, MADV_HUGEPAGE);  // Where it is refused, small ones serve.
+    // If the system refuses huge pages, it uses small ones.
+    madvise(to, size, MADV_HUGEPAGE);
     if (size_ > 0) std::memcpy(to, data_, std::min(size, size_));
     std::free(data_);
     mapped_ = true;

@@ -27,7 +27,8 @@ void TaskGroup::done() {
   if (--open_ == 0) empty_.notify_all();
 }
 
-// In a forked child, where a thread that is not there may have held the mutex.
+// For a forked child: a thread that does not exist there may have held the
+// mutex.
 bool TaskGroup::was_empty() const { return open_ == 0; }
 
 bool TaskGroup::wait() {
@@ -69,8 +70,8 @@ Pool::Pool(std::size_t threads)
 
 Pool::~Pool() {
   if (shared_->owner != getpid()) {
-    // Threads of another process can be neither joined nor destroyed, nor what
-    // they wait for: that would wait for them.
+    // A child can neither join nor destroy the parent's threads.  Destroying
+    // their condition variable would hang too, because it waits for them.
     static_cast<void>(shared_.release());
     return;
   }
@@ -101,9 +102,9 @@ void Pool::run(TaskGroup& group, std::function<void()> task) {
   task();
 }
 
-// Does nothing where the system has no more threads.
+// Does nothing if the system cannot start another thread.
 void Pool::Shared::start_thread() noexcept {
-  // The user's signals are the business of the user's threads.
+  // Block all signals: the threads of the user handle them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -127,7 +128,8 @@ void Pool::Shared::work() {
     lock.unlock();
     task();
     group->done();
-    task = nullptr;  // Without the lock: what it owns may take its time.
+    // Destroy the task without the lock, because that may take a while.
+    task = nullptr;
     lock.lock();
   }
 }

@@ -1,14 +1,14 @@
-// A Pool is a few threads that run tasks: they read ahead of need.
+// A Pool runs tasks in a few threads, for example to prefetch.
 //
-// Tasks start in the order in which they were given.  They must not throw and
-// must not wait for each other.  A thread is started when a task finds no other
-// idle, up to a limit; where none can be started the caller runs the task.
+// Tasks start in the order of the calls of run().  They must not throw and must
+// not wait for each other.  A task starts a new thread if no thread is idle, up
+// to a limit.  If no thread can be started, the caller runs the task.
 //
 // Thread safety: any thread may call run() and wait(); the destructors must not
 // overlap them.
 //
-// Fork: the threads stay behind in the parent.  In a forked child run() runs
-// the task at once, and the destructors leave the parent's threads alone.
+// Fork: a forked child does not have the threads.  There, run() runs the task
+// at once, and the destructors ignore the parent's threads.
 #pragma once
 
 #include <sys/types.h>
@@ -23,25 +23,26 @@
 
 namespace gristmill {
 
-// Counts tasks that belong together and are waited for as one.
+// Counts tasks that belong together, so that a caller can wait for all of them.
 class TaskGroup {
  public:
   TaskGroup();
-  // Waits for the tasks.
+  // Waits for all tasks of the group.
   ~TaskGroup();
   TaskGroup(const TaskGroup&) = delete;
   TaskGroup& operator=(const TaskGroup&) = delete;
 
-  // `tasks` more will call done().
-  // REQUIRES: the group was made in this process, not before a fork.
+  // Adds `tasks` future calls of done().
+  // REQUIRES: the group was created in this process, not before a fork.
   void expect(std::size_t tasks);
   void done();
 
-  // Returns true when every task expected so far is done; false in a forked
-  // child if some were open at the fork, because they never will be.
+  // Returns true when all expected tasks are done.  Returns false in a forked
+  // child if some were open at the fork, because they will never be done.
   [[nodiscard]] bool wait() EXCLUDES(mutex_);
 
-  // As wait(), but for at most so long; empty if tasks are open still.
+  // Like wait(), but waits at most this long.  Returns nothing if tasks are
+  // still open.
   [[nodiscard]] std::optional<bool> wait_for(std::chrono::milliseconds most)
       EXCLUDES(mutex_);
 
@@ -59,16 +60,16 @@ class Pool {
   // REQUIRES: threads > 0.
   explicit Pool(std::size_t threads);
 
-  // Waits for the tasks that were given.
+  // Waits for all tasks.
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Runs `task` on a thread of the pool and then tells `group`.
+  // Runs `task` in a thread of the pool and then calls group.done().
   // REQUIRES: the group outlives the task.
   void run(TaskGroup& group, std::function<void()> task);
 
-  // How many there are at most.
+  // Returns the maximum number of threads.
   [[nodiscard]] std::size_t threads() const noexcept { return most_; }
 
  private:

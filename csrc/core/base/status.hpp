@@ -1,10 +1,10 @@
-// Status says how a core call ended; Result carries its value as well.
+// Status is the outcome of a core call; Result also carries a value.
 //
-// The core throws nothing of its own: whatever can fail returns one of these,
-// and the compiler complains about a caller that ignores it.  A binding turns
-// each Code into the Python exception named beside it.
+// The core does not throw its own exceptions.  Functions that can fail return a
+// Status or a Result, and the compiler warns if the caller ignores it.
+// Bindings convert each Code to the Python exception in its comment.
 //
-// Thread safety: plain values, shared like an int.
+// Thread safety: plain values, as safe to share as an int.
 #pragma once
 
 #include <cassert>
@@ -24,10 +24,10 @@ enum class Code {
   kDivideByZero,     // ZeroDivisionError
   kNoMemory,         // MemoryError
   kSystem,           // OSError, with error_number()
-  kRaised,           // What a callback raised, which is cause()
+  kRaised,           // The exception of a callback, see cause()
 };
 
-// Returns strings and whole numbers as one text.
+// Concatenates strings and integers.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::string all;
@@ -42,8 +42,8 @@ std::string concat(const Parts&... parts) {
   return all;
 }
 
-// What runs into a Result that failed, or a Status, ends the function with its
-// Status; else TRY(result) is the value of the result.
+// Returns the Status from the enclosing function if the argument, a Result or a
+// Status, is an error.  Otherwise evaluates to the value of the Result.
 #define TRY(...)                                    \
   __extension__({                                   \
     auto tried = (__VA_ARGS__);                     \
@@ -53,10 +53,10 @@ std::string concat(const Parts&... parts) {
 
 class [[nodiscard]] Status {
  public:
-  // The call succeeded.
+  // Creates an ok() status.
   Status() = default;
 
-  // The message is the concat() of `parts`.
+  // Creates an error whose message is the concat() of `parts`.
   // REQUIRES: code is neither kOk, kSystem nor kRaised.
   template <class... Parts>
   Status(Code code, const Parts&... parts)
@@ -64,8 +64,9 @@ class [[nodiscard]] Status {
     assert(code != Code::kOk && code != Code::kSystem && code != Code::kRaised);
   }
 
-  // A system call failed with `error_number`, an errno value; the message,
-  // concat() of `parts`, says what was tried.
+  // Creates the error of a failed system call.  `error_number` is its errno
+  // value.  The message, concat() of `parts`, describes the attempted
+  // operation.
   template <class... Parts>
   static Status system(int error_number, const Parts&... parts) {
     Status status;
@@ -75,8 +76,8 @@ class [[nodiscard]] Status {
     return status;
   }
 
-  // A callback raised `cause`, of which the core knows no more than that it
-  // passes it on; `message` says what for it was called, or is empty.
+  // Creates the error of a callback that raised `cause`, which is opaque to the
+  // core.  `message` describes the purpose of the callback, or is empty.
   static Status raised(std::shared_ptr<const void> cause, std::string message) {
     assert(cause);
     Status status;
@@ -89,23 +90,23 @@ class [[nodiscard]] Status {
   [[nodiscard]] bool ok() const noexcept { return code_ == Code::kOk; }
   [[nodiscard]] Code code() const noexcept { return code_; }
 
-  // As those of a Result, for TRY.
+  // Like the members of Result, for TRY.
   [[nodiscard]] const Status& status() const noexcept { return *this; }
   void take() && noexcept {}
 
-  // True if the system or a callback failed, which says why itself: there were
-  // no data that could be found wrong.
+  // Returns true if the system or a callback failed.  Such errors describe
+  // themselves and do not mean that data are damaged.
   [[nodiscard]] bool is_external() const noexcept {
     return code_ == Code::kSystem || code_ == Code::kRaised;
   }
 
-  // Empty when ok().
+  // Returns the message; empty if ok().
   [[nodiscard]] const std::string& message() const noexcept { return message_; }
 
-  // The errno value of a kSystem status, 0 for any other.
+  // Returns the errno value of a kSystem status, or 0 for other codes.
   [[nodiscard]] int error_number() const noexcept { return error_number_; }
 
-  // What a kRaised status passes on, null for any other.
+  // Returns the exception of a kRaised status, or null for other codes.
   [[nodiscard]] const std::shared_ptr<const void>& cause() const noexcept {
     return cause_;
   }
@@ -117,11 +118,11 @@ class [[nodiscard]] Status {
   std::shared_ptr<const void> cause_;
 };
 
-// Either a T or the Status that says why there is none.
+// Either a T, or the Status with the reason for its absence.
 template <class T>
 class [[nodiscard]] Result {
  public:
-  // Implicit, so that a function may return either.
+  // Implicit, so that a function can return either.
   Result(T value) : value_(std::move(value)) {}
   // REQUIRES: !status.ok().
   Result(Status status) : status_(std::move(status)) { assert(!status_.ok()); }
@@ -138,7 +139,7 @@ class [[nodiscard]] Result {
     assert(ok());
     return *std::move(value_);
   }
-  // As value(), moved out.
+  // Moves the value out.  REQUIRES: ok().
   T take() && { return std::move(*this).value(); }
 
  private:

@@ -1,10 +1,10 @@
-// Copies to memory that will not be read soon, past the caches.
+// Copies to memory that will not be read soon, and bypasses the caches.
 //
-// An ordinary copy first reads the lines that it is about to write, and drives
-// what is in use from the caches.
+// An ordinary copy first reads the cache lines that it writes, and evicts other
+// data from the caches.
 //
-// Thread safety: a plain function; another thread that is told that the copy
-// is done, by any means, sees it.
+// Thread safety: a plain function.  A thread that synchronizes with the end of
+// the copy sees all of it.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,8 @@ inline void stream_copy(std::byte* to, const std::byte* from,
           _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
     }
   }
-  _mm_sfence();  // Such stores are not in order with others.
+  // Order the streaming stores before later stores.
+  _mm_sfence();
 #endif
   if (size > 0) std::memcpy(to, from, size);
 }

@@ -1,4 +1,4 @@
-// Says whether bytes are text.
+// Checks whether bytes are valid UTF-8.
 //
 // Thread safety: a plain function of its argument.
 #pragma once
@@ -8,8 +8,8 @@
 
 namespace gristmill {
 
-// Returns true iff `text` is UTF-8: no overlong forms, no surrogates, nothing
-// above U+10FFFF.
+// Returns true iff `text` is valid UTF-8: no overlong forms, no surrogates, and
+// no code points above U+10FFFF.
 [[nodiscard]] inline bool is_utf8(std::string_view text) noexcept {
   using Byte = unsigned char;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -18,8 +18,8 @@ namespace gristmill {
     if (first < 0xc2 || first > 0xf4) return false;
     const std::size_t following = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
     if (following >= text.size() - at) return false;
-    // Between which the second byte lies; those after it are any continuation
-    // bytes.
+    // The valid range of the second byte.  The bytes after it may be any
+    // continuation bytes.
     Byte lowest = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     Byte highest = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
     for (std::size_t i = 1; i <= following; ++i) {

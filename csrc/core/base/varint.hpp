@@ -1,7 +1,7 @@
 // A ByteCursor reads numbers and runs of bytes from the front of a span.
 //
-// Every method that could run out of bytes says so by its result; none reads
-// outside of the span.
+// Methods return false if there are too few bytes.  They never read outside of
+// the span.
 //
 // Thread safety: none; a cursor belongs to one thread.
 #pragma once
@@ -14,10 +14,10 @@
 
 namespace gristmill {
 
-// The most bytes a varint of 64 bits takes.
+// Maximum bytes of a 64-bit varint.
 inline constexpr std::size_t kMaxVarint = 10;
 
-// Reads a little-endian number from bytes that need not be aligned.
+// Reads a little-endian number, which may be unaligned.
 // REQUIRES: sizeof(T) bytes are readable at `from`.
 template <class T>
 [[nodiscard]] T load_le(const std::byte* from) noexcept {
@@ -26,14 +26,14 @@ template <class T>
   return value;
 }
 
-// How many bytes `value` takes as a varint.
+// Returns the number of bytes of `value` as a varint.
 [[nodiscard]] constexpr std::size_t varint_bytes(std::uint64_t value) noexcept {
   std::size_t bytes = 1;
   for (; value >= 0x80; value >>= 7) ++bytes;
   return bytes;
 }
 
-// Writes `value` as a varint; returns where it ends.
+// Writes `value` as a varint and returns its end.
 // REQUIRES: varint_bytes(value) bytes are writable at `to`.
 inline std::byte* put_varint(std::byte* to, std::uint64_t value) noexcept {
   for (; value >= 0x80; value >>= 7) {
@@ -43,7 +43,7 @@ inline std::byte* put_varint(std::byte* to, std::uint64_t value) noexcept {
   return to;
 }
 
-// Puts the 7 low bits of each byte together.
+// Concatenates the 7 low bits of each byte.
 [[nodiscard]] constexpr std::uint64_t join_sevens(std::uint64_t word) noexcept {
   word = (word & 0x007f007f007f007f) | (word & 0x7f007f007f007f00) >> 1;
   word = (word & 0x00003fff00003fff) | (word & 0x3fff00003fff0000) >> 2;
@@ -68,10 +68,10 @@ class ByteCursor {
     return true;
   }
 
-  // Reads a varint.  False if it does not end, or exceeds 64 bits.
+  // Reads a varint.  Returns false if it is incomplete or exceeds 64 bits.
   [[nodiscard]] [[gnu::always_inline]] bool varint(
       std::uint64_t& value) noexcept {
-    if (left_ > 0 && *next_ < std::byte{0x80}) {  // As most are.
+    if (left_ > 0 && *next_ < std::byte{0x80}) {  // The most frequent case.
       value = std::to_integer<std::uint64_t>(*next_);
       ++next_;
       --left_;
@@ -79,7 +79,7 @@ class ByteCursor {
     }
     if (left_ >= sizeof(std::uint64_t)) {
       const auto word = load_le<std::uint64_t>(next_);
-      // The highest bit of each byte that says that none follows.
+      // The high bit of each byte that ends a varint.
       const std::uint64_t ends = ~word & 0x8080808080808080;
       if (ends != 0) {
         value = join_sevens(word & (ends ^ (ends - 1)));

@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Time that the thread stays when nothing is watched.
+// Time for which the thread waits for new watches before it exits.
 constexpr std::chrono::milliseconds kLinger{50};
 
 Watch::Duration read_clock(clockid_t clock) noexcept {
@@ -34,8 +34,8 @@ Watch::Duration read_clock(clockid_t clock) noexcept {
          std::chrono::nanoseconds(now.tv_nsec);
 }
 
-// Returns true if a thread of this process sleeps; false if it runs, or waits
-// for a processor.
+// Returns true if a thread of this process sleeps.  Returns false if it runs or
+// waits for a processor.
 bool is_asleep(pid_t thread) noexcept {
   std::array<char, 64> path{"/proc/self/task/"};
   char* const end = std::to_chars(path.data() + std::strlen(path.data()),
@@ -49,7 +49,7 @@ bool is_asleep(pid_t thread) noexcept {
   close(fd);
   const std::string_view stat(
       text.data(), static_cast<std::size_t>(std::max<ssize_t>(read_bytes, 0)));
-  // The state follows the name, which is in parentheses.
+  // The state follows the thread name, which is in parentheses.
   const std::size_t name_end = stat.rfind(')');
   if (name_end == std::string_view::npos || name_end + 2 >= stat.size()) {
     return false;
@@ -69,7 +69,7 @@ struct Watch::Entry {
   Clock::time_point began = {};
   Clock::time_point due = {};
 
-  // The thread that is watched, and its times at begin(); only for kWaiting.
+  // The watched thread and its CPU times at begin(); only for kWaiting.
   pid_t thread = 0;
   clockid_t clock = 0;
   Duration thread_time{};
@@ -82,7 +82,7 @@ struct Watch::Entry {
     process_time = read_clock(CLOCK_PROCESS_CPUTIME_ID);
   }
 
-  // Returns true if the condition holds, `passed` after begin().
+  // Returns true if the condition holds.  `passed` is the time since begin().
   [[nodiscard]] bool is_case(Duration passed) const noexcept {
     if (what == What::kTime) return true;
     return 2 * (read_clock(clock) - thread_time) < passed &&
@@ -91,7 +91,7 @@ struct Watch::Entry {
   }
 };
 
-// The thread that looks at all watches.
+// The thread that checks all watches.
 class Watch::Thread {
  public:
   static void begin(const std::shared_ptr<Entry>& entry, Duration delay)
@@ -118,11 +118,12 @@ class Watch::Thread {
   struct State {
     std::vector<std::shared_ptr<Entry>> watched;
     bool runs = false;
-    Clock::time_point wakes = {};  // When the thread wakes next.
+    Clock::time_point wakes = {};  // When the thread wakes up next.
     Condition changed;
   };
 
-  // An entry whose callback is due, as it was then.
+  // An entry whose callback is due.  The other members are copies from that
+  // time.
   struct Due {
     std::shared_ptr<Entry> entry;
     std::uint64_t begins = 0;
@@ -132,10 +133,11 @@ class Watch::Thread {
   static State& state() REQUIRES(mutex) { return *kept_state(); }
   static State*& kept_state() REQUIRES(mutex);
 
-  // Does nothing if the system has no more threads.
+  // Does nothing if the system cannot start another thread.
   static void start() noexcept REQUIRES(mutex);
   static void run() EXCLUDES(mutex);
-  // Waits; returns no entry if the thread has nothing to watch.
+  // Waits for an entry to become due.  Returns no entry if the thread has
+  // nothing to watch.
   static Due next_due() EXCLUDES(mutex);
   static void call_back(const Due& due) EXCLUDES(mutex);
 
@@ -145,7 +147,8 @@ class Watch::Thread {
         [](const std::shared_ptr<Entry>& entry) { return entry->due; });
   }
 
-  // In a child: what a thread of the parent waits for cannot be used.
+  // Replaces the state in a child, which cannot use a condition variable that a
+  // thread of the parent waits for.
   static void forget() NO_THREAD_SAFETY_ANALYSIS { kept_state() = new State; }
 
   static Mutex mutex;
@@ -161,7 +164,7 @@ Watch::Thread::State*& Watch::Thread::kept_state() {
 }
 
 void Watch::Thread::start() noexcept {
-  // The user's signals are the business of the user's threads.
+  // Block all signals: the threads of the user handle them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -174,7 +177,8 @@ void Watch::Thread::start() noexcept {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// To free a callback may need locks of others, so `due` dies without the lock.
+// Destroys `due` without the lock, because destroying a callback may need other
+// locks.
 void Watch::Thread::run() {
   for (;;) {
     const Due due = next_due();

@@ -1,13 +1,12 @@
-// A Watch calls back, from a thread of its own, while something goes on for
-// longer than expected.
+// A Watch calls a callback in another thread if an operation takes longer than
+// expected.
 //
-// All watches share one thread.  It runs as long as something is watched, and a
-// moment longer.
+// All watches share one thread.  It exits shortly after the last watch ends.
 //
 // Thread safety: one thread at a time calls begin() and end().  The callback
-// may overlap with them, even with later calls: it has to synchronize.
+// may overlap them, even later calls, so it must synchronize.
 //
-// Fork: a child does not have the thread; begin() starts another.
+// Fork: a child does not have the thread; begin() starts a new one.
 #pragma once
 
 #include <chrono>
@@ -20,15 +19,15 @@ namespace gristmill {
 class Watch {
  public:
   using Duration = std::chrono::nanoseconds;
-  // Takes the time since begin(), and returns the time until it is to be called
-  // again, if it is.
+  // Receives the time since begin().  Returns the time until the next callback,
+  // or nothing to stop.
   using Callback = std::function<std::optional<Duration>(Duration)>;
 
   // The condition for a callback.
   enum class What {
     kTime,  // the time has passed
-    // the thread that called begin() waits for most of the time, and nothing in
-    // this process computes meanwhile
+    // the thread that called begin() waits most of the time, and no other
+    // thread of this process computes
     kWaiting,
   };
 
@@ -37,10 +36,10 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // Watches this thread from now on; the first look is after `delay`.
+  // Watches this thread from now on.  The first check happens after `delay`.
   void begin(Duration delay);
 
-  // Ends that: no further callback begins.
+  // Stops watching: no further callback starts.
   void end();
 
  private:

@@ -12,27 +12,27 @@
 namespace gristmill {
 namespace {
 
-// Rows of a table larger than this are rarely in the cache, so they are asked
-// for ahead of their use.
+// Rows of a larger table are rarely in the cache, so they are prefetched.
 constexpr std::size_t kPrefetchTableBytes = std::size_t{1} << 20;
 constexpr std::size_t kPrefetchRows = 24;
-// The processor itself follows a row beyond its first lines.
+// After the first lines, the processor's own prefetcher follows the row.
 constexpr std::size_t kPrefetchRowBytes = 256;
 constexpr std::size_t kCacheLine = 64;
 
-// Rows that are laid out or taken apart together: they fit into the first cache
-// with what is read ahead.
+// Rows that are interleaved or split together.  They fit into the first-level
+// cache together with the prefetched rows.
 constexpr std::size_t kBlockRows = 16;
 
-// Shorter rows have too many lines that they fill only in part.
+// Minimum row size for streaming copies.  Shorter rows have too many cache
+// lines that they fill only partially.
 constexpr std::size_t kStreamRowBytes = std::size_t{4} << 10;
 
-// Up to so many chunks for each row, a number for all of them is cheaper than a
-// table of those that rows are in.
+// Up to this many chunks per row, an array with a number for each chunk is
+// cheaper than a hash table of the chunks that contain rows.
 constexpr std::size_t kFewChunks = 4;
 
-// Calls `rows` with a function that copies one row.  The usual sizes become
-// constants, which turns memcpy into a few moves.
+// Calls `rows` with a function that copies one row.  Common sizes become
+// constants, so that memcpy compiles to a few moves.
 template <class Rows>
 void with_row_copy(std::size_t row_bytes, const Rows& rows) {
   const auto fixed = [&]<std::size_t kBytes>() {
@@ -56,7 +56,7 @@ std::size_t sum(std::span<const std::size_t> sizes) noexcept {
   return std::reduce(sizes.begin(), sizes.end());
 }
 
-// Finds the last of some ascending bounds that is not above a row.
+// Finds the chunk of a row: the last bound that is not above the row.
 class ChunkFinder {
  public:
   explicit ChunkFinder(std::span<const std::int64_t> bounds)
@@ -66,13 +66,13 @@ class ChunkFinder {
                          static_cast<double>(bounds.back())) {}
 
   [[nodiscard]] std::size_t find(std::int64_t row) const noexcept {
-    // Right where all chunks have one size, as they nearly always do.
+    // Correct if all chunks have the same size, as they almost always do.
     const auto guess = static_cast<std::size_t>(std::min(
         static_cast<std::int64_t>(static_cast<double>(row) * chunks_in_a_row_),
         last_));
     if (bounds_[guess] <= row && row < bounds_[guess + 1]) return guess;
-    // Rows come in any order: a branch would be foreseen wrongly half of the
-    // time.
+    // Search without branches: rows come in any order, so half of the branches
+    // would be mispredicted.
     std::size_t at = 0;
     for (std::size_t count = bounds_.size(); count > 1; count -= count / 2) {
       const std::size_t half = count / 2;
@@ -87,16 +87,16 @@ class ChunkFinder {
   const double chunks_in_a_row_;
 };
 
-// The numbers that chunks have got, in a table of open addressing that has at
-// most half of its places taken.
+// A hash table from chunks to their numbers.  It uses open addressing and is at
+// most half full.
 class NumbersOfChunks {
  public:
   explicit NumbersOfChunks(std::size_t most)
       : places_(std::bit_ceil(2 * most + 1), {-1, 0}) {}
 
-  // Returns the number of a chunk, which is `next` if it had none.
+  // Returns the number of a chunk.  Assigns `next` if the chunk has none.
   std::int64_t find_or_add(std::int64_t chunk, std::int64_t next) {
-    // Consecutive chunks, the usual ones, never meet.
+    // Consecutive chunks, the usual case, never collide.
     auto at = static_cast<std::size_t>(chunk);
     for (;; ++at) {
       auto& [known, number] = places_[at & (places_.size() - 1)];
@@ -118,8 +118,8 @@ class NumbersOfChunks {
 std::ptrdiff_t first_bad_row(std::span<const std::int64_t> rows,
                              std::int64_t table_rows) noexcept {
   const auto limit = static_cast<std::uint64_t>(table_rows);
-  // The sign of a row, or of what is between it and the last, tells;
-  // vectorized.
+  // A row is bad if the sign bit of the row, or of its distance to the last
+  // row, is set.  This loop is vectorized.
   std::uint64_t signs = 0;
   for (const auto signed_row : rows) {
     const auto row = static_cast<std::uint64_t>(signed_row);
@@ -247,7 +247,7 @@ void gather_interleaved(std::span<const std::byte* const> tables,
       for (std::size_t line = 0; line < row_bytes; line += kCacheLine) {
         __builtin_prefetch(found[k] + line);
       }
-      // Rows begin anywhere, so they may end one line further on.
+      // Rows may start anywhere in a line, so they may end one line later.
       __builtin_prefetch(found[k] + row_bytes - 1);
     }
     return count;

@@ -1,9 +1,9 @@
-// A RowFiller decides how much of each element goes into the row being filled.
+// A RowFiller decides how many cells of each element go into the current row.
 //
-// Elements are laid end to end, in each feature by itself.  The first element
-// that does not fit whole is cut where the row ends, and what is left of it
-// opens the next row.  A feature may be `whole`: it is never cut, and keeps an
-// element out of the row as long as it does not fit.
+// Each feature concatenates the elements separately.  The first element that
+// does not fit is cut at the end of the row, and its remainder starts the next
+// row.  A `whole` feature is never cut: an element stays out of the row as long
+// as the feature does not fit.
 //
 // Thread safety: external synchronization.
 #pragma once
@@ -30,38 +30,40 @@ class RowFiller {
     bool whole;
   };
 
-  // What became of an element; unless kAll, the row is complete.
+  // The part of an element that was taken.  Unless it is kAll, the row is
+  // complete.
   enum class Taken {
     kAll,
-    kPart,     // The rest is for the next row.
-    kNothing,  // The element is for the next row as it is.
+    kPart,     // The remainder is for the next row.
+    kNothing,  // The whole element is for the next row.
   };
 
   // REQUIRES: every length is positive.
   explicit RowFiller(std::vector<Feature> features);
 
-  // Whether some feature alone fills a row, and none is longer than one.
-  // REQUIRES: one size per feature.
+  // Returns whether at least one feature exactly fills a row and no feature is
+  // longer than a row.
+  // REQUIRES: one range per feature.
   [[nodiscard]] bool is_full_row(
       std::span<const CellRange> element) const noexcept;
 
-  // Says how much of an element fits: sets `taken` to what would go into the
-  // row, behind the used() cells of each feature.
+  // Returns how much of an element fits.  Sets `taken` to the cells that would
+  // go into the row, after the used() cells of each feature.
   // REQUIRES: one range per feature in both.
   [[nodiscard]] Taken plan(std::span<const CellRange> element,
                            std::span<CellRange> taken) const noexcept;
 
-  // Counts in what plan() set.
+  // Adds the cells that plan() set to the row.
   void commit(std::span<const CellRange> taken) noexcept;
 
-  // Returns the first whole feature that has no room for the element, or -1.
+  // Returns the first `whole` feature without room for the element, or -1.
   [[nodiscard]] std::ptrdiff_t whole_misfit(
       std::span<const CellRange> element) const noexcept;
 
-  // Begins an empty row.
+  // Starts an empty row.
   void clear() noexcept;
 
-  // The number of cells of a feature in the row.
+  // Returns the number of cells of a feature in the row.
   [[nodiscard]] std::int64_t used(std::size_t feature) const noexcept {
     return used_[feature];
   }

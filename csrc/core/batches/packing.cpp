@@ -39,8 +39,8 @@ void RowPlacer::clear() noexcept {
 
 bool RowPlacer::fits(std::size_t row, std::span<const std::int64_t> lengths,
                      bool all_empty) const noexcept {
-  // Grain's best fit lets elements without any cell into a row without any
-  // used cell, however many it holds.
+  // Grain's best fit puts elements without cells into any row without used
+  // cells, no matter how many elements the row holds.
   if (sequences_[row] >= max_sequences_ &&
       !(fit_ == Fit::kBest && all_empty && used_[row] == 0)) {
     return false;
@@ -64,7 +64,7 @@ std::ptrdiff_t RowPlacer::find(
   assert(lengths.size() == features_.size());
   const auto cells =
       std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
-  // No row with room is fuller: with the element it has no cell left.
+  // No fitting row can be fuller: the element would fill it completely.
   const auto most_used = fit_ == Fit::kFirst ? 0 : capacity_ - cells;
   std::ptrdiff_t best = -1;
   std::int64_t best_used = -1;

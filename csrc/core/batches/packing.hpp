@@ -1,11 +1,11 @@
-// A RowPlacer decides which row of a batch each element is packed into.
+// A RowPlacer chooses the row of a batch for each element.
 //
-// Every row has room for Feature::length cells of each feature.  An element
-// takes one run of cells of every feature, all in one row, behind what the row
-// holds already.  The placer counts cells; it knows nothing of their bytes.
+// Every row has Feature::length cells of each feature.  An element takes one
+// run of cells of every feature, all in the same row, after the cells already
+// used.  The placer only counts cells and does not access their bytes.
 //
-// Rows are looked through in blocks that remember the most room any of their
-// rows has, so that full blocks cost one comparison per feature.
+// Rows are searched in blocks.  Each block stores the most room of any of its
+// rows, so a full block costs one comparison per feature.
 //
 // Thread safety: external synchronization.
 #pragma once
@@ -20,8 +20,8 @@ namespace gristmill {
 
 enum class Fit {
   kFirst,  // The first row with room.
-  kBest,   // The fullest row with room, by the sum of its used cells; of
-           // equally full ones the first.
+  kBest,   // The fullest row with room, by the sum of its used cells; the first
+           // of equally full ones.
 };
 
 class RowPlacer {
@@ -31,38 +31,40 @@ class RowPlacer {
 
   struct Feature {
     std::int64_t length;     // Cells per row.
-    std::int64_t alignment;  // Sequences begin at multiples of it.
+    std::int64_t alignment;  // Sequences start at multiples of this.
   };
 
-  // REQUIRES: rows > 0; no length is negative; alignments and max_sequences,
-  // the most elements that a row may hold, are positive.
+  // max_sequences is the maximum number of elements per row.
+  // REQUIRES: rows > 0; no length is negative; alignments and max_sequences are
+  // positive.
   RowPlacer(Fit fit, std::size_t rows, std::vector<Feature> features,
             std::int64_t max_sequences = kUnlimited);
 
-  // Returns the row for an element with these lengths, or -1 if none has room.
+  // Returns the row for an element with these lengths, or -1 if no row has
+  // room.
   // REQUIRES: one length per feature, none of them negative.
   [[nodiscard]] std::ptrdiff_t find(
       std::span<const std::int64_t> lengths) const noexcept;
 
-  // Counts the element in.  REQUIRES: find(lengths) returned `row`.
+  // Adds the element to the row.  REQUIRES: find(lengths) returned `row`.
   void place(std::size_t row, std::span<const std::int64_t> lengths) noexcept;
 
   // Empties all rows.
   void clear() noexcept;
 
-  // The cell at which the next sequence of a feature begins in a row, behind
-  // the row's last cell where there is no room.
+  // Returns the cell at which the next sequence of a feature starts in a row.
+  // Returns a cell after the end of the row if there is no room.
   [[nodiscard]] std::int64_t next_cell(std::size_t row,
                                        std::size_t feature) const noexcept {
     return features_[feature].length - room_[feature * rows_ + row];
   }
 
-  // The number of elements in a row.
+  // Returns the number of elements in a row.
   [[nodiscard]] std::int64_t sequences(std::size_t row) const noexcept {
     return sequences_[row];
   }
 
-  // The rows that hold an element are the first so many.
+  // Returns the number of rows with elements; they are the first rows.
   [[nodiscard]] std::size_t rows_in_use() const noexcept {
     return rows_in_use_;
   }
@@ -86,11 +88,12 @@ class RowPlacer {
   const std::int64_t max_sequences_;
   const std::int64_t capacity_;  // Cells per row, summed over features.
 
-  // By feature and then by row, and by feature and then by block of rows.
-  std::vector<std::int64_t> room_;        // Cells left; negative for none.
-  std::vector<std::int64_t> block_room_;  // The most of its rows.
-  // By row.
-  std::vector<std::int64_t> used_;  // Cells, summed over features.
+  // Indexed by feature and then by row, and by feature and then by block of
+  // rows.
+  std::vector<std::int64_t> room_;        // Free; negative in closed rows.
+  std::vector<std::int64_t> block_room_;  // The maximum over its rows.
+  // Indexed by row.
+  std::vector<std::int64_t> used_;  // Used cells, summed over features.
   std::vector<std::int64_t> sequences_;
   std::size_t rows_in_use_ = 0;
 };

@@ -1,9 +1,9 @@
-// A RowMatrix is where the packed rows of one feature lie.
+// A RowMatrix is a view of the packed rows of one feature.
 //
-// Row r holds `length` cells of cell_bytes bytes, C-contiguous; a cell is one
-// position of a sequence.  Beside each cell stand the number of the sequence
-// that it belongs to, counted from 1 in each row, and its position in the part
-// of the sequence that the row holds; both stay 0 where nothing is packed.
+// Row r holds `length` cells of cell_bytes bytes, C-contiguous.  A cell is one
+// position of a sequence.  Each cell has the number of its sequence, counted
+// from 1 in each row, and its position in the part of the sequence that the row
+// holds.  Both stay 0 for empty cells.
 //
 // Thread safety: a plain view; the caller keeps the memory alive.
 #pragma once
@@ -18,12 +18,13 @@ namespace gristmill {
 
 struct RowMatrix {
   std::byte* values = nullptr;
-  std::int32_t* segment_ids = nullptr;  // Null for features that have none.
-  std::int32_t* positions = nullptr;    // Null with segment_ids.
+  std::int32_t* segment_ids = nullptr;  // Null if the feature has none.
+  std::int32_t* positions = nullptr;    // Null if segment_ids is null.
   std::size_t length = 0;               // Cells per row.
   std::size_t cell_bytes = 0;
 
-  // Numbers `count` cells of a row, from cell `begin` on.
+  // Sets segment_ids and positions of `count` cells of a row, starting at cell
+  // `begin`.
   // REQUIRES: begin + count <= length.
   void number(std::size_t row, std::size_t begin, std::size_t count,
               std::int32_t segment) const noexcept {
@@ -33,7 +34,7 @@ struct RowMatrix {
     std::iota(positions + at, positions + at + count, 0);
   }
 
-  // Copies `count` cells to a row, from cell `begin` on.
+  // Copies `count` cells to a row, starting at cell `begin`.
   // REQUIRES: begin + count <= length; `from` has count * cell_bytes bytes.
   void copy(std::size_t row, std::size_t begin, std::size_t count,
             const std::byte* from) const noexcept {

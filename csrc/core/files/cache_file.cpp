@@ -18,7 +18,7 @@ constexpr std::uint64_t kMagic = 0x3165686361634d47;  // "GMcache1"
 constexpr char kPrefix[] = "gristmill-";
 constexpr char kSuffix[] = ".cache";
 
-// How often a file is opened that others make or remove meanwhile.
+// Attempts to open a file that other processes create or remove meanwhile.
 constexpr int kOpenings = 8;
 
 struct Superblock {
@@ -26,7 +26,8 @@ struct Superblock {
   std::uint64_t sets = 0;
 };
 
-// Makes a cache under another name first: nobody sees half of one.
+// Creates the cache under a temporary name first, so that other processes never
+// see an incomplete file.
 Status make(const std::string& path, std::uint64_t sets, std::uint64_t size) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
   const std::string half = concat(path, ".", getpid(), ".", now);
@@ -46,7 +47,7 @@ Status make(const std::string& path, std::uint64_t sets, std::uint64_t size) {
   return status;
 }
 
-// True if a path still leads to an open file.
+// Returns true if `path` still refers to the open file.
 bool leads_to(const std::string& path, int fd) {
   struct stat here;
   struct stat there;
@@ -63,7 +64,7 @@ bool is_whole(int fd, std::uint64_t sets, std::uint64_t size) {
          block.sets == sets;
 }
 
-// Removes the caches of other sizes in a folder, but for those in use.
+// Removes the caches of other sizes in a folder unless they are in use.
 void remove_others(const std::string& folder, const std::string& name) {
   DIR* const listing = opendir(folder.c_str());
   if (listing == nullptr) return;
@@ -131,7 +132,8 @@ Result<CacheFile> open_cache_file(const std::string& folder, std::uint64_t sets,
       TRY(make(path, sets, bytes));
       continue;
     }
-    // Held as long as it is open: who has it to themselves may remove it.
+    // The lock is held while the file is open.  A process that gets an
+    // exclusive lock may remove the file.
     if (flock(fd, LOCK_SH | LOCK_NB) == 0 && leads_to(path, fd) &&
         is_whole(fd, sets, bytes)) {
       if (writes) remove_others(folder, name);

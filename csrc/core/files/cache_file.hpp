@@ -1,7 +1,8 @@
-// The file that a RangeCache lies in, and how it comes to be there.
+// Opens and creates the file of a RangeCache.
 //
-// It is made whole under another name first, is known by its size, and is
-// locked by all that have it open: who has another to themselves may remove it.
+// The file is created completely under a temporary name first.  Its name
+// contains its size.  Each process that has it open holds a shared lock.  A
+// process may remove a file of another size if it gets an exclusive lock.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -17,15 +18,16 @@ namespace gristmill {
 struct CacheFile {
   std::string path;
   int fd = -1;
-  bool writes = false;  // Whether it may be written to.
+  bool writes = false;  // Whether the file is writable.
 };
 
-// Opens the file of `sets` sets and `bytes` bytes of a folder, or makes it
-// there. Those of other sizes that nobody has open are removed.
+// Opens the file in `folder` that has `sets` sets and `bytes` bytes.  Creates
+// it if it does not exist.  Removes files of other sizes that no process has
+// open.
 Result<CacheFile> open_cache_file(const std::string& folder, std::uint64_t sets,
                                   std::uint64_t bytes);
 
-// Reads or writes all of `size` bytes; false, with errno, if that fails.
+// Read or write all of `size` bytes.  Return false and set errno on failure.
 bool pread_all(int fd, std::uint64_t at, void* to, std::size_t size);
 bool pwrite_all(int fd, std::uint64_t at, const void* from, std::size_t size);
 

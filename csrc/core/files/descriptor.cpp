@@ -14,8 +14,8 @@ namespace gristmill {
 
 Mutex Descriptor::lender_mutex_;
 
-// Knows which Descriptors have a number, and takes some back when they are too
-// many.  Leaked, because files may be closed while the process ends.
+// Lists the Descriptors that hold a file descriptor, and closes some if there
+// are too many.  Leaked, because files may be closed during process exit.
 class Lender {
  public:
   static Lender& get() {
@@ -37,7 +37,7 @@ class Lender {
     file.listed_ = false;
   }
 
-  // Takes back about half of the numbers.
+  // Closes about half of the file descriptors.
   void make_room() {
     const MutexLock lock(Descriptor::lender_mutex_);
     keep(open_.size() / 2);
@@ -65,7 +65,8 @@ class Lender {
     }
   }
 
-  // A second chance for each that was used since the last look.
+  // Closes file descriptors until `most` are open.  Gives a second chance to
+  // each one that was used since the last check.
   void keep(std::size_t most) REQUIRES(Descriptor::lender_mutex_) {
     std::size_t looks = 2 * open_.size();
     while (open_.size() > most && looks-- > 0) {
@@ -90,7 +91,7 @@ const bool Lender::kHeldAtFork =
     at_fork(ForkStep::kDescriptors, held_at_fork<Descriptor::lender_mutex_>());
 
 Result<int> Descriptor::open(const std::string& path) {
-  // Not blocking: opening a pipe would wait for somebody to write to it.
+  // O_NONBLOCK: opening a pipe would otherwise wait for a writer.
   const auto attempt = [&] {
     return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   };
@@ -125,18 +126,19 @@ Descriptor::~Descriptor() {
   if (number != 0) ::close(static_cast<int>(number - 1));
 }
 
-// The system gives the inodes of removed files to new ones.
+// Inode numbers are not enough, because the system reuses those of removed
+// files.
 bool Descriptor::is_same(const struct stat& now) const {
   return now.st_dev == device_ && now.st_ino == inode_ &&
          now.st_size == size_ && now.st_mtim.tv_sec == modified_.tv_sec &&
          now.st_mtim.tv_nsec == modified_.tv_nsec;
 }
 
-// Closes the file unless somebody uses it.
+// Closes the file unless it is in use.  Returns whether it did.
 bool Descriptor::give_up() const {
   State state = state_.load(std::memory_order_relaxed);
   if (state == 0 || state >= kUser) return false;
-  // Acquires what the last user released: its reads are over.
+  // Synchronizes with the release by the last user, whose reads are finished.
   if (!state_.compare_exchange_strong(state, 0, std::memory_order_acquire)) {
     return false;
   }
@@ -167,7 +169,7 @@ Result<Descriptor::Use> Descriptor::use() const {
       Lender::get().add(*this);
       return Use(this, fd);
     }
-    ::close(fd);  // Another thread was faster.
+    ::close(fd);  // Another thread opened the file first.
   }
 }
 

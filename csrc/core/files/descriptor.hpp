@@ -1,14 +1,14 @@
-// A Descriptor is a file that stays open, except that its number is lent to
-// other files while nobody reads it.
+// A Descriptor is a file that stays open for its users, although its file
+// descriptor may be closed between reads.
 //
-// A process may have about a thousand files open, and data sets have more
-// shards than that.  So of all Descriptors of a process only some hundred have
-// a number of the system's at a time; the others are opened again when they are
-// read, and must still be the same file then.
+// A process may have about a thousand open files, but data sets have more
+// shards than that.  Only a few hundred Descriptors of a process therefore hold
+// a file descriptor at a time.  The others reopen their file for the next read,
+// and the path must still lead to the same file.
 //
 // Thread safety: const methods may overlap.
 //
-// Fork: a child may go on, too.
+// Fork: a child may continue to use it.
 #pragma once
 
 #include <sys/stat.h>
@@ -27,7 +27,7 @@ namespace gristmill {
 
 class Descriptor {
  public:
-  // The number, which is not lent as long as this lives.
+  // Keeps the file descriptor open during its lifetime.
   class Use {
    public:
     Use(Use&& other) noexcept
@@ -49,8 +49,8 @@ class Descriptor {
   // Opens a file for reading.
   static Result<int> open(const std::string& path);
 
-  // Takes over `fd`, which open() returned for `path` and of which `status` is
-  // what fstat() says.
+  // Takes ownership of `fd`, which open() returned for `path`.  `status` is the
+  // result of fstat().
   Descriptor(std::string path, int fd, const struct stat& status);
   ~Descriptor();
   Descriptor(const Descriptor&) = delete;
@@ -58,17 +58,19 @@ class Descriptor {
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  // Returns the number, after opening the file again if need be.
+  // Returns the file descriptor.  Reopens the file if necessary.
   [[nodiscard]] Result<Use> use() const;
 
-  // How many have a number now, and how many may; for tests.
+  // Return the number of Descriptors that hold a file descriptor, and set the
+  // maximum of that number.  For tests.
   static std::size_t open_count();
   static void set_limit(std::size_t limit);
 
  private:
   friend class Lender;
 
-  // The number plus one, 0 for none; above it, how many use it.
+  // The low half is the file descriptor plus one, or 0 for none.  The high half
+  // counts its users.
   using State = std::uint64_t;
   static constexpr State kUser = State{1} << 32;
   static constexpr State kNumber = kUser - 1;
@@ -83,7 +85,7 @@ class Descriptor {
   const off_t size_;
   const struct timespec modified_;
   mutable std::atomic<State> state_;
-  mutable std::atomic<bool> used_{true};  // Since the lender looked last.
+  mutable std::atomic<bool> used_{true};  // Since the last check by the Lender.
 
   static Mutex lender_mutex_;
   mutable bool listed_ GUARDED_BY(lender_mutex_) = false;

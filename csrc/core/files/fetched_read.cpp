@@ -14,7 +14,7 @@ namespace {
 using Run = RecordReader::Run;
 using Bytes = Result<std::span<const std::byte>>;
 
-// Decodes the records of a run of which the bytes have come.
+// Decodes the records of a run whose bytes have arrived.
 Status decode(const Run& run, Bytes& bytes, RecordReader::Sink& sink) {
   if (!bytes.ok()) {
     return run.reader->explain(bytes.status(), run.requests.front().record);
@@ -32,8 +32,9 @@ Status read_fetched(const RecordReader& reader,
   std::vector<Run> runs;
   TRY(reader.add_runs(requests, runs));
   std::vector<File::Range> ranges;
-  std::vector<std::size_t> run_of;  // The run that each range is for.
-  // In the order of the runs, which is that of the records of each file.
+  std::vector<std::size_t> run_of;  // The run of each range.
+  // The status of each run.  The runs are in the order of the records of each
+  // file.
   std::vector<Status> statuses(runs.size());
   for (std::size_t k = 0; k < runs.size(); ++k) {
     const Run& run = runs[k];

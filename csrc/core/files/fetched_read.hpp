@@ -1,7 +1,7 @@
-// Reads records of files that are far away: everything that they need is under
-// way at once, and they are decoded as it comes.
+// Reads records of remote files.  All reads start at once, and records are
+// decoded in the order of arrival.
 //
-// Thread safety: a pure function; the Sink is called by this thread.
+// Thread safety: a pure function; this thread calls the Sink.
 #pragma once
 
 #include <functional>
@@ -12,9 +12,9 @@
 
 namespace gristmill {
 
-// As reader.read(), but goes on behind an error: it returns that of the first
-// record that could not be read.  Gives up, with any status, once `wanted`
-// returns false.
+// Like reader.read(), but continues after an error and returns the error of the
+// first record that could not be read.  Stops when `wanted` returns false; the
+// status is then unspecified.
 // REQUIRES: reader.fetches().
 Status read_fetched(const RecordReader& reader,
                     std::span<const RecordReader::Request> requests,

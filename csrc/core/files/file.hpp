@@ -1,5 +1,6 @@
-// A File is bytes that are read by offset, and that nobody should be changing:
-// a LocalFile, or one that something else than the core knows how to read.
+// A File provides random-access reads.  Its contents must not change while it
+// is open.  LocalFile reads local paths; other subclasses call back into the
+// embedding language.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -20,42 +21,45 @@ class File {
  public:
   using Ptr = std::unique_ptr<const File>;
 
-  // How the file likes to be read.
+  // Hints for reading the file efficiently.
   struct Hints {
-    // Reading this much in vain costs as much as another read.
+    // Two reads are merged if the gap between them is at most this many bytes:
+    // reading and discarding the gap is no slower than a second read.
     std::uint64_t gap_bytes = 4096;
 
-    // A read of several records has at most this many bytes.  A local run of
-    // neighbours stays in the second-level cache while it is decoded.
+    // The maximum size of a read of several records, in bytes.  With this
+    // default, a local run of neighbors stays in the second-level cache while
+    // it is decoded.
     std::uint64_t run_bytes = std::uint64_t{128} << 10;
 
-    // What is read of the end of the file when it is opened, and before that,
-    // in one read each; 0 for no more than is needed.
+    // Bytes to read at once from the end of the file when it is opened; 0 to
+    // read only what is needed.
     std::uint64_t tail_bytes = 0;
 
-    // How many reads should be under way at once for the answers to come as
-    // fast as they can, because each waits for something far away.
+    // The number of concurrent reads that reaches the full throughput of a file
+    // with a high latency.
     std::size_t parallel = 1;
   };
 
-  // Bytes of a file.
+  // A range of bytes of a file.
   struct Range {
     const File* file = nullptr;
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
 
-  // Reads many ranges at once, of all files that have the same one.
+  // Reads many ranges at once, from all files that share the fetcher.
   class Fetcher {
    public:
-    // Takes range number k, or how it failed; false if no more are wanted.
+    // Receives range number k, or the error of its read.  Returns false to
+    // stop.
     using Arrive =
         std::function<bool(std::size_t k, Result<std::span<const std::byte>>)>;
 
     virtual ~Fetcher() = default;
 
-    // Has all of `ranges` under way at a time, as far as that is good, and
-    // calls `arrive` in this thread for each, in the order in which they come.
+    // Requests all of `ranges` concurrently, up to a reasonable limit.  Calls
+    // `arrive` in this thread for each range, in the order of arrival.
     virtual void fetch(std::span<const Range> ranges,
                        const Arrive& arrive) const = 0;
   };
@@ -64,41 +68,42 @@ class File {
   File& operator=(const File&) = delete;
   virtual ~File() = default;
 
-  // What errors call it.
+  // Returns the name that errors use for the file.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  // Its size when it was opened.
+  // Returns the size that the file had when it was opened.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
 
   [[nodiscard]] const Hints& hints() const noexcept { return hints_; }
 
-  // A number that is another once the file was written to, as far as can be
-  // told; 0 if nothing can.
+  // Returns a number that changes when the file is modified, or 0 if this kind
+  // of file cannot detect modification.  Detection is best effort.
   [[nodiscard]] virtual std::uint64_t version() const noexcept { return 0; }
 
-  // Fills `to` with the bytes from `offset` on.
+  // Fills `to` with the bytes starting at `offset`.
   virtual Status read(std::uint64_t offset, std::span<std::byte> to) const = 0;
 
-  // What reads many of its ranges at once; null if nothing does.
+  // Returns an object that reads many ranges of the file at once, or null if
+  // there is none.
   [[nodiscard]] virtual const Fetcher* fetcher() const noexcept {
     return nullptr;
   }
 
-  // All bytes of a mapped file; empty for any other.
+  // Returns all bytes if the file is mapped, else an empty span.
   [[nodiscard]] virtual std::span<const std::byte> mapped() const noexcept {
     return {};
   }
 
-  // Asks for a range of a mapped file before it is touched.
+  // Starts to load a range of a mapped file before it is accessed.
   // REQUIRES: the range lies in the file.
   virtual void will_need(std::uint64_t /*offset*/,
                          std::uint64_t /*size*/) const noexcept {}
 
-  // True if a mapped file has become shorter: it must not be touched.
+  // Returns true if a mapped file has become shorter and must not be accessed.
   [[nodiscard]] virtual bool shrunk() const noexcept { return false; }
 
-  // Says how the file differs from the one that was opened; empty if it does
-  // not, as far as can be told.
+  // Describes how the file changed after it was opened.  Returns an empty
+  // string if no change is detected.
   [[nodiscard]] virtual std::string change() const = 0;
 
  protected:

@@ -1,11 +1,11 @@
-// A FileLock keeps processes from doing the same work for a file twice.
+// A FileLock prevents two processes from doing the same work for a file.
 //
-// It is a lock of the system's on the file itself: nothing is written, and it
-// ends with the process that has it.  Where there is none to be had, such as on
-// some network storage or after `longest`, the work is done twice instead.
+// It is a system lock on the file itself.  It writes nothing, and the system
+// releases it when the process ends.  If the lock is not available, as on some
+// network storage or after `longest`, both processes do the work.
 //
-// Thread safety: none; a lock belongs to one thread.  Other threads of the
-// process are locked out, too.
+// Thread safety: none; a lock belongs to one thread.  It also excludes the
+// other threads of the process.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,8 @@ class FileLock {
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
-  // True if another had it meanwhile, who may have done the work.
+  // Returns true if another process or thread held the lock meanwhile.  It may
+  // have done the work.
   [[nodiscard]] bool waited() const noexcept { return waited_; }
 
  private:

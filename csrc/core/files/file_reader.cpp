@@ -7,10 +7,10 @@
 namespace gristmill {
 namespace {
 
-// A thread keeps at most this much memory between reads.
+// Maximum memory that a thread keeps between reads.
 constexpr std::size_t kMaxSpareBytes = std::size_t{4} << 20;
 
-// A mapped range of more than some pages is asked for before it is touched.
+// Larger mapped ranges are loaded with will_need() before they are accessed.
 constexpr std::uint64_t kWillNeedBytes = 4 * 4096;
 
 ByteBuffer& run_buffer() {
@@ -44,8 +44,8 @@ Status name_file(const File& file, const Status& status) {
                 said ? "" : "; " + changed);
 }
 
-// What lies near together is had by one read; that goes on for as long as one
-// read may be, so that several make the best of many neighbours.
+// One read returns records that lie near each other.  Sharing stops at
+// multiples of run_bytes, so that several threads can split a long run.
 bool FileReader::shares_work(std::int64_t left, std::int64_t right) const {
   const File::Hints& hints = file_->hints();
   if (hints.parallel == 1) return false;
@@ -120,7 +120,7 @@ Status FileReader::read_runs(std::span<const Request> requests,
 
 Status FileReader::add_runs(std::span<const Request> requests,
                             std::vector<Run>& runs) const {
-  // What needs no bytes comes first.
+  // Records that need no bytes come first.
   std::vector<Request> wanted;
   std::vector<Request> kept;
   for (const Request& request : requests) {
@@ -148,7 +148,8 @@ Status FileReader::read_run(std::span<const Request> requests,
     return explain(bytes.status(), first);
   }
   for (const Request& request : requests) {
-    // Where reading all failed, some may still be had one by one.
+    // If the read of the whole run failed, reading the records one by one may
+    // still succeed for some of them.
     TRY(bytes.ok() ? deliver(request, bytes.value())
                    : read_run(std::span(&request, 1),
                               this->extent(request.record), deliver));

@@ -1,5 +1,5 @@
-// A FileReader is a RecordReader of one file, by one read of the file for
-// records that lie near each other.
+// A FileReader is a RecordReader of one file.  It reads records that lie near
+// each other with one read of the file.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -18,26 +18,26 @@
 
 namespace gristmill {
 
-// Bytes of a file.
+// Bytes of a file and their offset.
 struct RawBytes {
-  std::uint64_t begin = 0;  // Their offset in the file.
+  std::uint64_t begin = 0;  // Offset in the file.
   std::span<const std::byte> bytes;
 
   [[nodiscard]] std::uint64_t end() const { return begin + bytes.size(); }
 
-  // Those from `offset` on, which lies among them.
+  // Returns the bytes from file offset `offset` on, which must lie among them.
   [[nodiscard]] RawBytes from(std::uint64_t offset) const {
     return {offset, bytes.subspan(static_cast<std::size_t>(offset - begin))};
   }
 };
 
-// Adds to a message which file it is about, and how that has changed.
+// Adds the path of the file, and any change of the file, to an error.
 Status name_file(const File& file, const Status& status);
 
 class FileReader : public RecordReader {
  public:
-  // Bytes of a file that this thread has at hand, for as long as this lives:
-  // what lies among them is not read again.
+  // Provides bytes of a file that this thread already has.  During its
+  // lifetime, this thread does not read them from the file again.
   class AtHand {
    public:
     AtHand(const FileReader& reader, const RawBytes& bytes);
@@ -53,7 +53,7 @@ class FileReader : public RecordReader {
     return file_->hints().parallel;
   }
 
-  // True if both lie where one read of a file that is far away reaches.
+  // Returns true if one read of a file with a high latency covers both records.
   [[nodiscard]] bool shares_work(std::int64_t left,
                                  std::int64_t right) const override;
 
@@ -65,46 +65,48 @@ class FileReader : public RecordReader {
 
   [[nodiscard]] const File& file() const { return *file_; }
 
-  // Adds to an error which record of which file it is about.
+  // Adds the record and the path of the file to an error.
   [[nodiscard]] Status explain(const Status& status, std::int64_t record) const;
 
  protected:
-  // Where something begins and ends in the file.
+  // A range of offsets in the file.
   struct Extent {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
 
-  // Takes a record out of bytes of the file that its extent lies in.  Its
-  // errors name the record.
+  // Extracts a record from bytes that include its extent.  Its errors name the
+  // record.
   using Deliver = std::function<Status(const Request&, const RawBytes&)>;
 
   explicit FileReader(File::Ptr file) : file_(std::move(file)) {}
 
-  // Where a record lies, at a guess.
+  // Estimates the extent of a record.
   [[nodiscard]] virtual Extent extent(std::int64_t record) const = 0;
 
-  // True if reading a record needs no bytes of the file.
+  // Returns true if reading a record needs no bytes of the file.
   [[nodiscard]] virtual bool is_kept(std::int64_t /*record*/) const {
     return false;
   }
 
-  // What errors call a record.
+  // Returns the name that errors use for a record.
   [[nodiscard]] virtual std::string describe(std::int64_t record) const = 0;
 
-  // Reads records one run of neighbours after the other, for deliver().
+  // Reads runs of neighboring records one after the other, and calls `deliver`
+  // for each record.
   Status read_runs(std::span<const Request> requests,
                    const Deliver& deliver) const;
 
-  // Returns the bytes of an extent: mapped ones, or read to `buffer`.
+  // Returns the bytes of an extent, either mapped or read to `buffer`.
   Result<RawBytes> fetch(const Extent& extent, ByteBuffer& buffer) const;
 
-  // Fails if the file is mapped and has become shorter: touching what is no
-  // longer there would end the process.
+  // Fails if the file is mapped and has become shorter.  Accessing pages beyond
+  // its end would kill the process.
   [[nodiscard]] Status check_mapped() const;
 
  private:
-  // How many of `requests` one read of the file gets, and its extent.
+  // Returns the number of `requests` that the next read of the file covers, and
+  // the extent of that read.
   std::pair<std::size_t, Extent> next_run(
       std::span<const Request> requests) const;
   Status read_run(std::span<const Request> requests, const Extent& extent,

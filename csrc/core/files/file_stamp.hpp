@@ -1,4 +1,4 @@
-// What tells one version of a data file from the next.
+// A FileStamp identifies a version of a data file.
 //
 // Thread safety: none; plain values.
 #pragma once
@@ -21,8 +21,8 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
-// Fails, and names the file, if its stamp is not the one that is wanted, if any
-// is.
+// Fails if `wanted` is set and differs from the stamp of the file.  The error
+// names the file.
 Status check_stamp(const File& file, const std::optional<FileStamp>& wanted);
 
 }  // namespace gristmill

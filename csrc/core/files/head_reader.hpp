@@ -1,7 +1,8 @@
-// A HeadReader reads the heads of what lies in a file one behind the other,
-// where each head says where the next one is.
+// A HeadReader reads the heads of consecutive items in a file.  Each head
+// contains the offset of the next one.
 //
-// Of small items it reads many at once, of large ones only the heads.
+// If the items are small, one read covers many of them.  If they are large, the
+// reader reads only the heads.
 //
 // Thread safety: none; a reader belongs to one thread.
 #pragma once
@@ -17,7 +18,7 @@
 
 namespace gristmill {
 
-// How far a pass over a file is; any thread may look, or end it early.
+// Progress of a pass over a file.  Any thread may read it or cancel the pass.
 struct ScanProgress {
   std::atomic<std::uint64_t> done_bytes{0};
   std::atomic<bool> cancelled{false};
@@ -25,24 +26,25 @@ struct ScanProgress {
 
 class HeadReader {
  public:
-  // Reads at least `glance` bytes at a time, where the file has them.
+  // Each read has at least `glance` bytes, except at the end of the file.
   HeadReader(const File& file, std::uint64_t glance, ScanProgress& progress);
 
-  // Returns `size` bytes at `at`, valid until the next call.  `items` is how
-  // many end there.  REQUIRES: the file has them.
+  // Returns `size` bytes at offset `at`, valid until the next call.  `items` is
+  // the number of items before `at`.
+  // REQUIRES: the range lies in the file.
   Result<std::span<const std::byte>> read(std::uint64_t at, std::uint64_t size,
                                           std::uint64_t items);
 
  private:
-  // Bytes to read at once.  Large is what takes longer to read than to ask for
-  // the next head.
+  // Bytes to read at once, and the size of an item from which reading only its
+  // head is faster than reading all of it.
   struct Steps {
     std::uint64_t window;
     std::uint64_t large_item;
   };
   static constexpr Steps kNearSteps = {std::uint64_t{256} << 10,
                                        std::uint64_t{16} << 10};
-  // Each read of a file that is far away waits for as long as megabytes take.
+  // The latency of a remote read equals the transfer time of several megabytes.
   static constexpr Steps kFarSteps = {std::uint64_t{8} << 20,
                                       std::uint64_t{4} << 20};
 

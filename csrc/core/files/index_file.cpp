@@ -22,7 +22,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-// What an index begins with, as the file has it.
+// The beginning of an index file.
 struct Header {
   std::array<char, 8> magic{'G', 'R', 'I', 'S', 'T', 'M', 'I', 'X'};
   std::uint32_t version = 1;
@@ -44,7 +44,7 @@ std::span<const std::byte> checked_part(const Header& header) {
   return std::as_bytes(std::span(&header, 1)).subspan(kCheckedFrom);
 }
 
-// Returns the index that lies in `bytes`, which `owner` keeps.
+// Returns a view of the index in `bytes`, which `owner` keeps alive.
 std::optional<IndexFile> view(const Header& header,
                               std::span<const std::byte> bytes,
                               std::shared_ptr<const void> owner) {
@@ -77,7 +77,7 @@ std::optional<IndexFile> view(const Header& header,
                    *std::move(list)};
 }
 
-// Fails where an index would take more than a quarter of the room that is left.
+// Fails if an index would take more than a quarter of the free disk space.
 Status check_room(const std::string& path, std::uint64_t bytes) {
   namespace fs = std::filesystem;
   std::error_code none;

@@ -15,10 +15,10 @@
 namespace gristmill {
 namespace {
 
-// To read a file of a few GB through takes as long.
+// About the time to scan a file of a few GB.
 constexpr std::chrono::milliseconds kScanWait{2000};
 
-// Whether an index was made since memory was given back.
+// Whether an index was built since memory was last returned to the system.
 std::atomic<bool> memory_is_to_return{false};
 
 std::optional<IndexFile> load(std::span<const std::string> kept,
@@ -30,14 +30,15 @@ std::optional<IndexFile> load(std::span<const std::string> kept,
   return std::nullopt;
 }
 
-// Makes the index; what others have of it is mapped.
+// Builds the index and saves it.  Returns the saved index as a mapping, so that
+// processes share its pages.
 Result<IndexFile> make_kept(const IndexFile::Origin& origin,
                             std::span<const std::string> kept,
                             const std::function<Result<IndexFile>()>& make) {
   IndexFile index = TRY(make());
   for (const std::string& path : kept) {
     if (!index.save(path).ok()) continue;
-    // As others have it: its pages are theirs, too.
+    // Map the saved file, to share its pages with other processes.
     if (auto same = load({&path, 1}, origin)) return *std::move(same);
     break;
   }
@@ -51,7 +52,7 @@ Result<IndexFile> kept_index(const File& file, const IndexFile::Origin& origin,
                              std::chrono::milliseconds longest,
                              const std::function<Result<IndexFile>()>& make) {
   if (auto index = load(kept, origin)) return *std::move(index);
-  // While another process makes the same index, wait for that.
+  // If another process is building the same index, wait for it.
   const FileLock lock(file.path(), longest);
   if (lock.waited()) {
     if (auto index = load(kept, origin)) return *std::move(index);
@@ -77,7 +78,8 @@ Result<ScannedPlaces> kept_places(
     return IndexFile{origin, count, 1, "", std::move(places)};
   };
   IndexFile index = TRY(kept_index(file, origin, kept, kScanWait, make));
-  if (index.chunks.end() != file.size()) {  // Somebody made it up.
+  // The index does not match the file, so it was forged.
+  if (index.chunks.end() != file.size()) {
     return ScannedPlaces{TRY(scanned()), ""};
   }
   return ScannedPlaces{std::move(index.chunks), std::move(index.path)};

@@ -1,7 +1,7 @@
-// Makes the index of a data file once for all processes of a machine.
+// Builds the index of a data file once for all processes of a machine.
 //
-// Thread safety: a pure function.  Processes may call it for one file at the
-// same time.
+// Thread safety: a pure function.  Several processes may call it for the same
+// file at the same time.
 #pragma once
 
 #include <chrono>
@@ -17,31 +17,35 @@
 
 namespace gristmill {
 
-// Returns the index at the first of the paths `kept` that has the one of
-// `origin`, else what `make` returns, saved to the first that can be written.
+// Returns the index at the first of the paths `kept` that matches `origin`.  If
+// there is none, returns the result of `make` and saves it at the first path
+// that is writable.
 //
-// Waits at most `longest` for another that makes one: about as long as that
-// takes, because names of one file have one lock.
+// Waits at most `longest` for another process that builds the index.  `longest`
+// should be about the time that building takes, because all paths of a file
+// share one lock.
 Result<IndexFile> kept_index(const File& file, const IndexFile::Origin& origin,
                              std::span<const std::string> kept,
                              std::chrono::milliseconds longest,
                              const std::function<Result<IndexFile>()>& make);
 
-// Where the records of a file lie that has no list of its own.
+// The offsets of the records of a file that does not contain an index.
 struct ScannedPlaces {
   PackedChunks places;
-  std::string path;  // Of the index that has them; empty if they are not kept.
+  // The path of the saved index, or empty if it is not saved.
+  std::string path;
 };
 
-// As kept_index(), of such a file; `scan` finds the places in one pass over it,
-// the last of which ends with the file.  `kind` is kept in the place of a hash.
+// Like kept_index(), for a file that does not contain an index.  `scan` finds
+// the offsets in one pass over the file; the last record must end with the
+// file.  `kind` takes the place of the hash.
 Result<ScannedPlaces> kept_places(
     const File& file, std::uint64_t kind, std::span<const std::string> kept,
     const std::function<Result<PackedChunks>()>& scan);
 
-// Gives back the memory in which indices were made, if any were: each thread
-// that reads would keep tens of MB of it.  For after the last one of several,
-// since the next one would take new pages.
+// Returns the memory used to build indices to the system.  Without this call,
+// each reading thread would keep tens of MB.  Call it after the last of several
+// indices, because building the next one would allocate the pages again.
 void return_memory_of_indices();
 
 }  // namespace gristmill

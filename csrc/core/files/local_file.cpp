@@ -49,7 +49,7 @@ Status LocalFile::map(Access access) {
   void* const at = mmap(nullptr, size(), PROT_READ, flags, use.fd(), 0);
   if (at == MAP_FAILED) return Status::system(errno, path(), ": mmap failed");
   map_ = static_cast<const std::byte*>(at);
-  // Records are read in any order: the kernel would read ahead in vain.
+  // Records are read in any order, so readahead by the kernel would be wasted.
   if (!all) madvise(at, size(), MADV_RANDOM);
   return {};
 }

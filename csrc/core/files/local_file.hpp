@@ -1,8 +1,8 @@
-// A LocalFile is a file of the system's, read by pread() or mapped.
+// A LocalFile is a file of the local file system, read with pread() or mapped.
 //
-// It notices a file that became shorter as far as it can: pread() meets the
-// end and says so.  Reading a mapped file that was truncated after shrunk()
-// last looked raises SIGBUS; that is why mapping is the caller's choice.
+// It detects a truncated file if it can: pread() fails at the end of the file.
+// Reading a mapped file that was truncated after the last call of shrunk()
+// raises SIGBUS, so mapping is opt-in.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -22,8 +22,8 @@ namespace gristmill {
 
 class LocalFile final : public File {
  public:
-  // How bytes are had: copied by pread(), or mapped into memory, where they may
-  // all be needed soon.
+  // The access method: pread() or a mapping. kMmapAll loads all pages of the
+  // mapping at once.
   enum class Access { kPread, kMmap, kMmapAll };
 
   // Opens a regular file for reading.
@@ -31,7 +31,7 @@ class LocalFile final : public File {
 
   ~LocalFile() override;
 
-  // When it had last been written to, in nanoseconds since 1970.
+  // Returns the modification time at opening, in nanoseconds since 1970.
   [[nodiscard]] std::uint64_t version() const noexcept override;
 
   Status read(std::uint64_t offset, std::span<std::byte> to) const override;
@@ -42,7 +42,7 @@ class LocalFile final : public File {
                  std::uint64_t size) const noexcept override;
   [[nodiscard]] bool shrunk() const noexcept override;
 
-  // As far as size and time of change tell.
+  // Detects changes of the size and of the modification time.
   [[nodiscard]] std::string change() const override;
 
  private:

@@ -14,12 +14,13 @@ std::size_t bytes_for(std::uint64_t value) {
   return (static_cast<std::size_t>(std::bit_width(value)) + 7) / 8;
 }
 
-// Writes 8 bytes, of which those behind the number's own are written again.
+// Writes 8 bytes.  The next call overwrites the bytes after the number.
 void store(std::byte* to, std::uint64_t value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// Reads 8 bytes and keeps some: the list ends in 8 bytes that belong to none.
+// Reads 8 bytes and masks the excess ones.  The list ends with 8 padding bytes,
+// so this does not read beyond it.
 std::uint64_t load(const std::byte* from, std::size_t bytes) {
   std::uint64_t value;
   std::memcpy(&value, from, sizeof value);
@@ -70,7 +71,7 @@ void PackedChunks::Parts::pack() {
   num_open = 0;
 }
 
-// Makes sure that `bytes` more can be packed, and 8 that belong to none.
+// Makes room to pack `bytes` more bytes and the 8 padding bytes.
 std::byte* PackedChunks::Parts::room_for(std::size_t bytes) {
   const std::size_t wanted = packed_bytes + bytes + sizeof(std::uint64_t);
   if (wanted > packed.size()) resize(wanted + packed.size());
@@ -115,7 +116,8 @@ std::optional<PackedChunks> PackedChunks::over(
   return chunks;
 }
 
-// True if at() reads nothing but the list, whatever that says.
+// Returns true if at() stays within the list for every index, even if the list
+// was forged.
 bool PackedChunks::is_sound(std::uint64_t end) const noexcept {
   std::uint64_t packed_at = 0;
   std::uint64_t left = size_;

@@ -1,11 +1,11 @@
-// PackedChunks is a list of chunks in as few bytes as its numbers need.
+// PackedChunks is a compact list of chunks.
 //
-// Groups of 64 chunks share a full offset; within a group every number takes
-// as many bytes as the largest one.  That makes about 5 bytes a chunk for
-// chunks of a kilobyte, and 8 for chunks of 16 MiB.
+// Groups of 64 chunks share a full offset.  Within a group, every number takes
+// as many bytes as the largest one.  A chunk of one kilobyte takes about 5
+// bytes of the list, and a chunk of 16 MiB takes 8.
 //
-// A list is made chunk by chunk, or lies in the bytes of a file that has such a
-// list: then there is nothing to parse, and processes share its pages.
+// A list is either built chunk by chunk, or is a view of a file that contains
+// such a list.  A view needs no parsing, and processes share its pages.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -26,23 +26,25 @@ class PackedChunks {
  public:
   struct Chunk {
     std::uint64_t begin = 0;
-    std::uint64_t end = 0;  // Where the next one begins.
+    std::uint64_t end = 0;  // The beginning of the next chunk.
     std::uint64_t decoded_size = 0;
   };
 
-  // The bytes of a list, in two parts.
+  // The serialized list, in two parts.
   struct Image {
-    std::span<const std::byte> groups;  // On an address divisible by 8.
+    std::span<const std::byte> groups;  // Must be aligned to 8 bytes.
     std::span<const std::byte> packed;
   };
 
-  // A list of `size` chunks that end at `end`, over the bytes of an image that
-  // `owner` keeps.  Empty if they are no such list.  What somebody made up may
-  // be accepted; but no chunk reaches beyond `end`.
+  // Returns a list of `size` chunks that end at `end`.  It is a view of an
+  // image that `owner` keeps alive.  Returns nothing if the image is not such a
+  // list.  A forged list may be accepted, but none of its chunks extends beyond
+  // `end`.
   static std::optional<PackedChunks> over(const Image& image,
                                           std::uint64_t size, std::uint64_t end,
                                           std::shared_ptr<const void> owner);
 
+  // Adds a chunk.
   // REQUIRES: `begin` ascends from call to call; finish() was not called.
   void add(std::uint64_t begin, std::uint64_t decoded_size) {
     if (!parts_) parts_ = std::make_shared<Parts>();
@@ -51,25 +53,27 @@ class PackedChunks {
     if (parts_->num_open == kGroup) parts_->pack();
   }
 
-  // Ends the last chunk.
+  // Completes the list.  `end` is the end of the last chunk.
   void finish(std::uint64_t end);
 
-  // REQUIRES: i < size(); finish() was called.
+  // Returns chunk i.  REQUIRES: i < size(); finish() was called.
   [[nodiscard]] Chunk at(std::uint64_t i) const noexcept;
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
 
-  // Where the last chunk ends.  REQUIRES: finish() was called.
+  // Returns the end of the last chunk.  REQUIRES: finish() was called.
   [[nodiscard]] std::uint64_t end() const noexcept {
     return groups_.back().begin;
   }
 
-  // Valid as long as the list or a copy is.  REQUIRES: finish() was called.
+  // Returns the serialized list, valid during the lifetime of the list and its
+  // copies.
+  // REQUIRES: finish() was called.
   [[nodiscard]] Image image() const noexcept {
     return {std::as_bytes(groups_), packed_};
   }
 
-  // Bytes of the list, wherever they are.
+  // Returns the size of the list in bytes, in memory or in a mapped file.
   [[nodiscard]] std::size_t held_bytes() const noexcept {
     return groups_.size_bytes() + packed_.size();
   }
@@ -90,10 +94,10 @@ class PackedChunks {
     std::uint64_t decoded_size = 0;
   };
 
-  // What a list in the making has.
+  // The state of a list under construction.
   struct Parts {
     std::vector<Group> groups;
-    // With room for more, which nobody has written to.
+    // The capacity may exceed packed_bytes.  The excess is uninitialized.
     OwnMemory packed;
     std::size_t packed_bytes = 0;
     std::array<Entry, kGroup> open{};  // Not yet packed.
@@ -106,9 +110,9 @@ class PackedChunks {
 
   [[nodiscard]] bool is_sound(std::uint64_t end) const noexcept;
 
-  std::shared_ptr<Parts> parts_;  // Until finish().
+  std::shared_ptr<Parts> parts_;  // Null after finish().
   std::shared_ptr<const void> owner_;
-  std::span<const Group> groups_;  // One more than there are, with the end.
+  std::span<const Group> groups_;  // One for each group, and one for the end.
   std::span<const std::byte> packed_;
   std::uint64_t size_ = 0;
 };

@@ -15,13 +15,13 @@
 namespace gristmill {
 namespace {
 
-// A room that was used within so many seconds is not marked again.
+// Updates used_s of a room at most this often.
 constexpr std::uint64_t kMarkSeconds = 60;
 
-// A thread keeps at most this much memory between reads.
+// Maximum memory that a thread keeps between reads.
 constexpr std::size_t kMostSpareBytes = std::size_t{4} << 20;
 
-// Spreads numbers by the finalizer of splitmix64.
+// Scrambles a number with the finalizer of splitmix64.
 std::uint64_t spread(std::uint64_t state) {
   state += 0x9e3779b97f4a7c15;
   state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9;
@@ -29,7 +29,7 @@ std::uint64_t spread(std::uint64_t state) {
   return state ^ (state >> 31);
 }
 
-// What the checksum of a page begins with.
+// Returns the initial value of the checksum of a page.
 std::uint32_t seed_of(const RangeCache::Origin& origin, std::uint64_t page) {
   const std::uint64_t all = spread(
       spread(spread(spread(origin.file) ^ origin.version) ^ origin.size) ^
@@ -37,8 +37,8 @@ std::uint32_t seed_of(const RangeCache::Origin& origin, std::uint64_t page) {
   return static_cast<std::uint32_t>(all);
 }
 
-// Fills `sums` with the checksums of pages, of which the first is page number
-// `page`; 0 would say that there is none.
+// Fills `sums` with the checksums of consecutive pages, the first of which is
+// page number `page`.  Replaces 0 by 1, because 0 marks a missing page.
 void checksums(const RangeCache::Origin& origin, std::uint64_t page,
                std::span<const std::byte> bytes,
                std::span<std::uint32_t> sums) {
@@ -104,7 +104,7 @@ bool RangeCache::read_at(std::uint64_t at, void* to, std::size_t size) const {
   return pread_all(fd_, at, to, size);
 }
 
-// After a write that failed nothing more is written.
+// After a failed write, nothing more is written.
 bool RangeCache::write_at(std::uint64_t at, const void* from,
                           std::size_t size) {
   if (pwrite_all(fd_, at, from, size)) return true;
@@ -120,7 +120,8 @@ Status RangeCache::take_problem() {
 
 std::array<std::uint64_t, 2> RangeCache::sets_of(const Origin& origin,
                                                  std::uint64_t region) const {
-  // By the file and not by its version, which takes the place of another.
+  // Hash the file without its version, so that a new version replaces the old
+  // one.
   const std::uint64_t first = spread(spread(origin.file) ^ region);
   return {first % sets_, spread(first) % sets_};
 }
@@ -142,8 +143,9 @@ std::optional<RangeCache::Room> RangeCache::find(const Origin& origin,
   return {};
 }
 
-// As find(), but takes a room where the region has none: that of its other
-// version, a free one of the emptier set, or at times the one used longest ago.
+// Like find(), but assigns a room if the region has none: the room of another
+// version of the region, else a free room of the set with more free rooms, else
+// occasionally the least recently used room.
 std::optional<RangeCache::Room> RangeCache::find_or_take(const Origin& origin,
                                                          std::uint64_t region) {
   if (auto room = find(origin, region)) return room;
@@ -200,7 +202,7 @@ void RangeCache::touch(Room room, const Head& head) {
 
 namespace {
 
-// Calls `each(part, offset in the range)` for each region of a range of pages
+// Calls `each(part, offset in the range)` for each region of a range of pages,
 // until it returns false.
 template <class Part, class Each>
 bool each_part(RangeCache::Span pages, std::uint64_t region_bytes, Each each) {

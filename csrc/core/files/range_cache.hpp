@@ -1,30 +1,31 @@
-// A RangeCache keeps bytes of files that are far away in one file of this
-// machine, which processes and programs share and which outlives them.
+// A RangeCache keeps bytes of remote files in one local file.  Processes and
+// programs share the file, and it outlives them.
 //
-// The file has room for a fixed number of regions, 1 MiB of some far file each,
-// in sets of kWays.  A region's place is in one of two sets, by a hash of the
-// far file and the region's number.  Of a region any pages of 4 KiB may be
-// there, so that ranges are found again however they are cut.
+// The file has rooms for a fixed number of regions, grouped in sets of kWays
+// rooms.  A region is 1 MiB of a remote file.  A hash of the remote file and
+// the region's number selects two sets, and the region may be in either of
+// them.  A room may hold any subset of the 4-KiB pages of its region, so that
+// ranges are found again even if they are split differently.
 //
 //   superblock      magic, number of sets               one page
 //   set             heads of kWays regions, then the
 //                   checksums of their pages            kSetHeadBytes
 //                   their data                          kWays * 1 MiB
 //
-// Nothing is locked: processes write where they like, at any time, and may be
-// killed at it.  A page counts only if its checksum fits its bytes, and what
-// the checksum begins with is made of the far file, its version and the place
-// of the page in it.  So bytes that are torn, damaged, of another version or
-// of another file are not there.  A checksum is written after its page.
+// There are no locks: processes write anywhere at any time, and may be killed
+// while they write.  A page is valid only if its checksum matches its bytes.
+// The initial value of the checksum depends on the remote file, its version and
+// the number of the page.  Bytes that are torn, damaged, or of another version
+// or file therefore count as missing.  A checksum is written after its page.
 //
-// A full set keeps what it has: of reads that go round and round through more
-// data than fits, that serves the most.  One write in kRareness takes the place
-// of what was used longest ago, so that other data move in after a while; that
-// of another version of the same file is taken at once.
+// A full set usually keeps its contents, because that gives the most hits if
+// reads cycle through more data than fit.  One write in kRareness replaces the
+// least recently used room, so that other data enter the cache over time.  A
+// region of another version of the same file is replaced at once.
 //
 // Thread safety: any thread may call any method.
 //
-// Fork: a child may go on.
+// Fork: a child may continue to use it.
 #pragma once
 
 #include <array>
@@ -45,24 +46,25 @@ class RangeCache {
  public:
   static constexpr std::uint64_t kPageBytes = 4096;
 
-  // A far file, as it is now.
+  // A remote file in its current version.
   struct Origin {
-    std::uint64_t file = 0;     // Of its name.
-    std::uint64_t version = 0;  // Of its content, as far as can be told.
+    std::uint64_t file = 0;     // Hash of its name.
+    std::uint64_t version = 0;  // Hash of its version, best effort.
     std::uint64_t size = 0;
   };
 
-  // Bytes of a file.
+  // A range of bytes of a file.
   struct Span {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
 
-  // The least that open() takes: one set.
+  // Returns the minimum size for open(): that of one set.
   static std::uint64_t least_bytes();
 
-  // Opens the cache of a folder, which is made if it is missing, or makes one
-  // of at most `bytes`.  Caches of other sizes that nobody uses are removed.
+  // Opens the cache in a folder.  Creates the folder if it does not exist, and
+  // a cache of at most `bytes` bytes.  Removes caches of other sizes that are
+  // not in use.
   static Result<std::shared_ptr<RangeCache>> open(const std::string& folder,
                                                   std::uint64_t bytes);
 
@@ -72,19 +74,21 @@ class RangeCache {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // The pages that a range lies in, which is what write() takes.
+  // Returns the range of whole pages that covers `range`. write() expects such
+  // a range.
   static Span pages_of(const Origin& origin, Span range);
 
-  // Fills `to` with the bytes from `offset` on; false if some are not there.
-  // Whole pages are had without a copy.
+  // Fills `to` with the bytes starting at `offset`.  Returns false if any of
+  // them are not in the cache.  Page-aligned reads are served without a copy.
   bool read(const Origin& origin, std::uint64_t offset,
             std::span<std::byte> to);
 
-  // Keeps whole pages from `offset` on, or some of them, or none.
+  // Stores whole pages starting at `offset`.  May skip some or all of them.
   void write(const Origin& origin, std::uint64_t offset,
              std::span<const std::byte> pages);
 
-  // Why nothing is kept any more, told once; ok() before and after.
+  // Returns the error that disabled writing, the first time it is called after
+  // that happened, and ok() at all other times.
   Status take_problem();
 
  private:
@@ -93,16 +97,16 @@ class RangeCache {
   static constexpr std::size_t kRegionPages = kRegionBytes / kPageBytes;
   static constexpr std::uint32_t kRareness = 16;
 
-  // What a room of a set holds.
+  // Describes the contents of a room.
   struct Head {
     std::uint64_t file = 0;
     std::uint64_t version = 0;
     std::uint64_t region = 0;
-    std::uint64_t used_s = 0;  // When it was used last, in seconds; 0 if free.
+    std::uint64_t used_s = 0;  // Time of last use, in seconds; 0 if free.
   };
   using Heads = std::array<Head, kWays>;
 
-  // A room, by the number of its set and its number in it.
+  // A slot for one region: the number of its set and its number within the set.
   struct Room {
     std::uint64_t set = 0;
     std::size_t way = 0;
@@ -113,10 +117,10 @@ class RangeCache {
     std::uint64_t region = 0;
     std::size_t first = 0;
     std::size_t count = 0;
-    std::uint64_t bytes = 0;  // Fewer than the pages have at the file's end.
+    std::uint64_t bytes = 0;  // Less than whole pages at the end of the file.
   };
 
-  // The heads, then a checksum of each page, 0 for none; a multiple of pages.
+  // The heads and a checksum for each page (0 for none), padded to whole pages.
   static constexpr std::uint64_t kSetHeadBytes =
       (sizeof(Heads) + kWays * kRegionPages * 4 + kPageBytes - 1) / kPageBytes *
       kPageBytes;
@@ -154,7 +158,7 @@ class RangeCache {
   const std::uint64_t sets_;
   std::atomic<bool> writes_;
   std::atomic<std::uint32_t> draws_{0};
-  std::atomic<int> problem_;  // The errno of the write that failed.
+  std::atomic<int> problem_;  // errno of the failed write.
 };
 
 }  // namespace gristmill

@@ -1,8 +1,7 @@
 // A RecordReader reads records by number, in any order, to memory that the
-// caller provides.  Files of one format implement it, and sets of files.
+// caller provides.  Each file format implements it, and so do sets of files.
 //
-// Thread safety: const methods may overlap; a Sink is called by the thread
-// that reads.
+// Thread safety: const methods may overlap.  The reading thread calls the Sink.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,7 @@ class FileReader;
 
 class RecordReader {
  public:
-  // One record to read, and its number among those read together.
+  // A record to read, and its position among the records read together.
   struct Request {
     std::int64_t record = 0;
     std::size_t slot = 0;
@@ -30,19 +29,20 @@ class RecordReader {
    public:
     virtual ~Sink() = default;
 
-    // Returns memory for a record of `size` bytes, which is written, and read
-    // again, before the call that reads returns.
+    // Returns memory for a record of `size` bytes.  The reader writes the
+    // record there, and may read it back, before read() returns.
     virtual Result<std::span<std::byte>> place(std::size_t slot,
                                                std::uint64_t size) = 0;
   };
 
-  // Records of one file that lie near each other, and their bytes there.
+  // Records of one file that lie near each other, and their range of bytes.
   struct Run {
-    std::shared_ptr<const RecordReader> owner;  // Of the reader; may be null.
+    // Keeps `reader` alive; may be null.
+    std::shared_ptr<const RecordReader> owner;
     const FileReader* reader = nullptr;
     std::vector<Request> requests;
     std::uint64_t begin = 0;
-    std::uint64_t end = 0;  // As `begin` if no bytes are needed.
+    std::uint64_t end = 0;  // Equals `begin` if no bytes are needed.
   };
 
   RecordReader() = default;
@@ -50,53 +50,55 @@ class RecordReader {
   RecordReader& operator=(const RecordReader&) = delete;
   virtual ~RecordReader() = default;
 
-  // What errors call it: the path of a file.
+  // Returns the name that errors use for the reader: the path of a file.
   [[nodiscard]] virtual const std::string& path() const = 0;
 
-  // How many records there are.
+  // Returns the number of records.
   [[nodiscard]] virtual std::uint64_t size() const = 0;
 
-  // True if sizes() reads no record.
+  // Returns true if sizes() does not need to read records.
   [[nodiscard]] virtual bool knows_sizes() const = 0;
 
-  // Sets sizes[slot] to the size of the record of each of `requests`, which
-  // are in order of `record`.
+  // Sets sizes[slot] to the size of the record of each request.  `requests`
+  // must be in the order of `record`.
   virtual Status sizes(std::span<const Request> requests,
                        std::span<std::int64_t> sizes) const = 0;
 
-  // True if reading either record does most of the work of reading both, so
-  // that two threads should not share them out.  Both are in [0, size()).
+  // Returns true if reading one of the records does most of the work of reading
+  // both, so that the same thread should read them.  Both must be in [0,
+  // size()).
   [[nodiscard]] virtual bool shares_work(std::int64_t /*left*/,
                                          std::int64_t /*right*/) const {
     return false;
   }
 
-  // How many threads should share out a read, whoever reads, because each of
-  // them waits for something far away.
+  // Returns the number of threads that should share a read.  It exceeds 1 if
+  // reads have a high latency.
   [[nodiscard]] virtual std::size_t parallel() const { return 1; }
 
-  // True if add_runs() says what read() needs, and read_fetched() reads better:
-  // everything lies far away, behind something that fetches many ranges at
-  // once.
+  // Returns true if read_fetched() is faster than read().  All files are then
+  // remote and have a fetcher, and add_runs() returns the ranges that read()
+  // needs.
   [[nodiscard]] virtual bool fetches() const { return false; }
 
-  // Adds the runs that `requests`, which are in order of `record`, fall into.
+  // Adds the runs that contain `requests`, which must be in the order of
+  // `record`.
   // REQUIRES: fetches().
   virtual Status add_runs(std::span<const Request> /*requests*/,
                           std::vector<Run>& /*runs*/) const {
     return {};
   }
 
-  // Reads the records of `requests`, which are in order of `record`.  Stops at
-  // the first error.
+  // Reads the records of `requests`, which must be in the order of `record`.
+  // Stops at the first error.
   virtual Status read(std::span<const Request> requests, Sink& sink) const = 0;
 
-  // Checks that each of `records` is in [0, size()), and sorts them.
+  // Checks that all `records` are in [0, size()), and returns them sorted.
   Result<std::vector<Request>> plan(
       std::span<const std::int64_t> records) const;
 
-  // Cuts sorted requests in at most `parts` spans of about equal length that
-  // share no work: several threads may each read one.
+  // Cuts sorted requests into at most `parts` spans of similar length.  No two
+  // spans share work, so different threads may read them.
   [[nodiscard]] std::vector<std::span<const Request>> cut(
       std::span<const Request> requests, std::size_t parts) const;
 };

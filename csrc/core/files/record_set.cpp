@@ -42,7 +42,7 @@ std::vector<std::size_t> RecordSet::closed_parts(
     std::span<const Request> requests) const {
   std::vector<std::size_t> closed;
   const MutexLock lock(readers_mutex_);
-  std::uint64_t end = 0;  // Of the part that was looked at last.
+  std::uint64_t end = 0;  // The end of the part that was checked last.
   for (const Request& request : requests) {
     if (static_cast<std::uint64_t>(request.record) < end) continue;
     const std::size_t part = find(request.record).part;
@@ -65,7 +65,8 @@ Status RecordSet::open_part(std::size_t part, ReaderPtr reader) {
 }
 
 void RecordSet::close_parts() {
-  // They end after the lock does: a reader may be Python's.
+  // The readers are destroyed after the lock is released, because a reader may
+  // be a Python object.
   std::vector<ReaderPtr> closed(ranges_.size());
   const MutexLock lock(readers_mutex_);
   readers_.swap(closed);
@@ -106,7 +107,8 @@ bool RecordSet::fetches() const {
   return any;
 }
 
-// Calls `each(reader, requests)` with a part's own requests, for each part.
+// Calls `each(reader, requests)` for each part, with record numbers relative to
+// its reader.
 template <class Each>
 Status RecordSet::each_part(std::span<const Request> requests,
                             Each&& each) const {

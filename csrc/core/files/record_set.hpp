@@ -1,11 +1,14 @@
-// A RecordSet is several readers as one, such as the shards of a dataset.
+// A RecordSet combines several readers into one, such as the shards of a
+// dataset.
 //
-// Each part is a range of a reader's records.  How many they are is said at the
-// start, but a part needs its reader only when it is read: see closed_parts().
+// Each part is a range of the records of a reader.  The sizes of all parts are
+// fixed at construction, but a part needs its reader only when it is read: see
+// closed_parts().
 //
 // Thread safety: any thread may call any method.
 //
-// Fork: a child may go on reading, whatever other threads were at.
+// Fork: a child may continue to read, even if other threads were reading during
+// the fork.
 #pragma once
 
 #include <cstddef>
@@ -24,23 +27,23 @@ namespace gristmill {
 class RecordSet final : public RecordReader {
  public:
   struct Range {
-    std::uint64_t first = 0;  // In the part's own reader.
+    std::uint64_t first = 0;  // Record number in the reader of the part.
     std::uint64_t count = 0;
   };
 
-  // `name` is what errors call the set.
+  // Errors call the set `name`.
   RecordSet(std::string name, std::span<const Range> ranges);
 
-  // Returns the parts that `requests` need and that have no reader yet.
+  // Returns the parts that `requests` need and that do not have a reader yet.
   [[nodiscard]] std::vector<std::size_t> closed_parts(
       std::span<const Request> requests) const;
 
-  // Gives a part its reader, unless it has one.  The reader must have all
-  // records of the part's range.
+  // Sets the reader of a part, unless the part has one.  The reader must have
+  // all records of the part's range.
   Status open_part(std::size_t part,
                    std::shared_ptr<const RecordReader> reader);
 
-  // Lets go of all readers; reads under way keep theirs.
+  // Drops all readers.  Reads in progress keep theirs.
   void close_parts();
 
   [[nodiscard]] std::size_t num_parts() const { return ranges_.size(); }
@@ -48,19 +51,19 @@ class RecordSet final : public RecordReader {
   [[nodiscard]] const std::string& path() const override { return name_; }
   [[nodiscard]] std::uint64_t size() const override { return begins_.back(); }
 
-  // True unless an open reader does not know them.
+  // Returns false if knows_sizes() of any open reader is false.
   [[nodiscard]] bool knows_sizes() const override;
 
-  // The methods below REQUIRE that the parts they need have readers.
+  // The methods below REQUIRE that the parts that they use have readers.
   Status sizes(std::span<const Request> requests,
                std::span<std::int64_t> sizes) const override;
   [[nodiscard]] bool shares_work(std::int64_t left,
                                  std::int64_t right) const override;
 
-  // As many as the open reader that wants most.
+  // Returns the maximum over the open readers.
   [[nodiscard]] std::size_t parallel() const override;
 
-  // True if all open readers do.
+  // Returns true if there are open readers and all of them fetch.
   [[nodiscard]] bool fetches() const override;
   Status add_runs(std::span<const Request> requests,
                   std::vector<Run>& runs) const override;
@@ -69,7 +72,7 @@ class RecordSet final : public RecordReader {
  private:
   struct Place {
     std::size_t part = 0;
-    std::int64_t record = 0;  // In the part's reader.
+    std::int64_t record = 0;  // Record number in the reader of the part.
   };
 
   [[nodiscard]] Place find(std::int64_t record) const;
@@ -80,10 +83,10 @@ class RecordSet final : public RecordReader {
 
   const std::string name_;
   const std::vector<Range> ranges_;
-  // Of each part, and the end of all.
+  // The first record of each part, and the total number of records.
   std::vector<std::uint64_t> begins_;  // unguarded: fixed from the start
 
-  static Mutex readers_mutex_;  // Of all sets.
+  static Mutex readers_mutex_;  // Shared by all sets.
   static const bool kHeldAtFork;
   std::vector<std::shared_ptr<const RecordReader>> readers_
       GUARDED_BY(readers_mutex_);

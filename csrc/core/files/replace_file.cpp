@@ -24,7 +24,7 @@ Status write_all(int fd, std::span<const std::byte> bytes) {
   return {};
 }
 
-// A name beside `path` that no other process or thread comes upon.
+// Returns a random name next to `path`, which no other process or thread uses.
 std::string temporary_name(const std::string& path) {
   std::random_device random;
   std::array<char, 24> suffix;
@@ -33,14 +33,14 @@ std::string temporary_name(const std::string& path) {
   return path + suffix.data();
 }
 
-// A file that nobody sees until it has a name.  Where the file system has none
-// of these it has its temporary name from the start, which a process that is
-// killed leaves behind.
+// A file that is invisible until show().  If the file system does not support
+// unnamed files, it has its temporary name from the start, and a killed process
+// leaves it on the disk.
 class Unseen {
  public:
   explicit Unseen(const std::string& path)
       : path_(path), temporary_(temporary_name(path)) {
-    // As readable for others as any file that this user writes.
+    // The usual permissions: those of any file that this user writes.
     const auto folder = std::filesystem::path(path).parent_path();
     fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
     if (fd_ >= 0) return;
@@ -61,7 +61,7 @@ class Unseen {
     return write_all(fd_, bytes);
   }
 
-  // Gives the file its name, in the place of another.
+  // Renames the file to `path`, replacing any existing file.
   Status show() {
     const std::string self = concat("/proc/self/fd/", fd_);
     if (!named_ && ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD,
@@ -98,7 +98,8 @@ Status try_to_replace(const std::string& path,
 
 Status replace_file(const std::string& path,
                     std::initializer_list<std::span<const std::byte>> parts) {
-  std::error_code none;  // Then opening the file says what is wrong.
+  // Ignore errors: opening the file reports them.
+  std::error_code none;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(),
                                       none);
   const Status status = try_to_replace(path, parts);

@@ -1,7 +1,7 @@
-// Writing a file that others may be reading.
+// Replaces a file that other processes may be reading.
 //
-// Thread safety: pure functions.  Processes may replace one file at the same
-// time: one of them is the last.
+// Thread safety: pure functions.  If several processes replace the same file at
+// the same time, the last one wins.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,9 @@
 
 namespace gristmill {
 
-// Writes the parts to a temporary name in the same folder and renames it to
-// `path`, so that nobody sees half of it.  Makes the folder if there is none.
+// Writes the parts to a temporary file in the same folder and renames it to
+// `path`, so that readers never see an incomplete file.  Creates the folder if
+// necessary.
 Status replace_file(const std::string& path,
                     std::initializer_list<std::span<const std::byte>> parts);
 

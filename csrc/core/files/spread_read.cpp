@@ -12,8 +12,9 @@ SpreadRead::SpreadRead(Pool& pool, std::size_t threads,
                        const std::shared_ptr<const void>& owner)
     : reader_(reader),
       sink_(sink),
-      // Where every read waits, many small ones take turns better than few
-      // long ones, unless each has all that it needs under way at once.
+      // If reads have a high latency, many small cuts balance the threads
+      // better than a few long ones.  With a fetcher, a cut starts all of its
+      // reads at once and can be long.
       cuts_(reader.cut(requests, reader.parallel() > 1 && !reader.fetches()
                                      ? requests.size()
                                      : threads)),
@@ -24,7 +25,8 @@ SpreadRead::SpreadRead(Pool& pool, std::size_t threads,
   }
 }
 
-// Cuts before one that failed are read nevertheless: another may fail there.
+// After an error, still reads the cuts before the failed one, because one of
+// them may fail too and status() returns the first error.
 void SpreadRead::work() {
   for (;;) {
     const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
-// A SpreadRead is a read of many records that threads of a pool share out.
+// A SpreadRead reads many records with several threads of a pool.
 //
-// Thread safety: one thread owns it; those of the pool are its own business.
+// Thread safety: it belongs to one thread.  It synchronizes with the threads of
+// the pool itself.
 //
 // Fork: see wait().
 #pragma once
@@ -23,29 +24,31 @@ class SpreadRead {
  public:
   using Request = RecordReader::Request;
 
-  // Begins to read by `threads` threads of `pool`, or by fewer if there is less
-  // to do.  `requests` are in order of `record`; they, the reader and the sink
-  // outlive this.  Each thread has a share of `owner` as long as it is at it:
-  // where that is what all of them belong to, nobody has to wait.
+  // Starts to read in `threads` threads of `pool`, or in fewer if there is less
+  // to do.  `requests` must be in the order of `record`.  They, the reader and
+  // the sink must outlive this object.  Each thread holds a reference to
+  // `owner` while it works: if `owner` keeps all of these alive, the caller
+  // need not wait.
   SpreadRead(Pool& pool, std::size_t threads, const RecordReader& reader,
              std::span<const Request> requests, RecordReader::Sink& sink,
              const std::shared_ptr<const void>& owner = nullptr);
   SpreadRead(const SpreadRead&) = delete;
   SpreadRead& operator=(const SpreadRead&) = delete;
 
-  // Returns true when all is done; false in a child that was forked meanwhile,
-  // where the threads are missing.
+  // Returns true when all cuts are done.  Returns false in a child that was
+  // forked meanwhile, because it does not have the threads.
   [[nodiscard]] bool wait() { return group_.wait(); }
 
-  // As wait(), but for at most so long; empty if threads are still at it.
+  // Like wait(), but waits at most this long.  Returns nothing if threads are
+  // still working.
   [[nodiscard]] std::optional<bool> wait_for(std::chrono::milliseconds most) {
     return group_.wait_for(most);
   }
 
-  // Begins nothing any more: what is not under way will not be read.
+  // Starts no further cuts.  Reads that have not started are skipped.
   void stop() { end_.store(0, std::memory_order_relaxed); }
 
-  // How the first record that could not be read failed.
+  // Returns the error of the first record that could not be read, or ok().
   // REQUIRES: wait() returned true; stop() was not called.
   [[nodiscard]] Status status() const;
 
@@ -56,10 +59,12 @@ class SpreadRead {
   const RecordReader& reader_;
   RecordReader::Sink& sink_;
   const std::vector<std::span<const Request>> cuts_;
-  std::atomic<std::size_t> next_{0};  // The first cut that nobody took.
-  std::atomic<std::size_t> end_;      // No cut from here on is needed any more.
-  std::vector<Status> statuses_;      // Of each cut, by who took it.
-  TaskGroup group_;  // Last, so that it ends first: its tasks use the others.
+  std::atomic<std::size_t> next_{0};  // The first cut that no thread took.
+  std::atomic<std::size_t> end_;      // Cuts from here on are not needed.
+  // The status of each cut, written by its thread.
+  std::vector<Status> statuses_;
+  // Last member, so that it is destroyed first: its tasks use the others.
+  TaskGroup group_;
 };
 
 }  // namespace gristmill

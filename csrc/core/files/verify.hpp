@@ -1,5 +1,4 @@
-// What is checked of a file when it is read, and what errors say about one
-// that is not as it should be.
+// Options for checking a file, and parts of error messages about damaged files.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -11,9 +10,8 @@
 
 namespace gristmill {
 
-// Whose checksums are compared: those of data and headers, of headers, or
-// none.  The length in a TFRecord's header is compared with the index in any
-// case.
+// The checksums to verify: those of data and headers, those of headers, or
+// none.  The length in a TFRecord header is always compared with the index.
 enum class Verify { kAll, kHeaders, kNone };
 
 template <class... Parts>
@@ -21,13 +19,13 @@ Status damaged(const Parts&... parts) {
   return Status(Code::kInvalidArgument, parts...);
 }
 
-// "no memory for its data".
+// Returns an error such as "no memory for its data".
 template <class... Parts>
 Status no_memory_for(const Parts&... parts) {
   return Status(Code::kNoMemory, "no memory for ", parts...);
 }
 
-// "5, expected 7".
+// Returns text such as "5, expected 7".
 inline std::string found(std::uint64_t value, std::uint64_t expected) {
   return concat(value, ", expected ", expected);
 }

@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::uint64_t kSmallestHeap = std::uint64_t{64} << 20;
 
-// The number in a control group's file; no limit where there is none.
+// Returns the limit in a file of a control group, or no limit if the file does
+// not contain a number.
 std::uint64_t limit_in(const std::string& path) {
   std::ifstream file(path);
   std::uint64_t limit = 0;
@@ -33,7 +34,7 @@ std::uint64_t control_group_limit() {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     if (!line.starts_with("0::/")) continue;
-    // A limit of any ancestor binds as well.
+    // The limits of all ancestors apply too.
     std::string path = line.substr(3);
     while (path.size() > 1) {
       limit = std::min(limit, limit_in(root + path + "/memory.max"));
@@ -68,7 +69,8 @@ Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
                                              std::uint64_t memory_limit) {
   int fd = memfd_create("gristmill", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd >= 0 && fd <= STDERR_FILENO) {
-    // A standard stream that is closed; what is printed must not land here.
+    // fd replaces a closed standard stream.  Move it, so that printed text does
+    // not end up here.
     const int low =
         std::exchange(fd, fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
     close(low);
@@ -104,7 +106,7 @@ Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
 
 Arena::~Arena() {
   if (fd_ >= 0) {
-    // Without this, one kept batch would keep the pages of all others.
+    // Without this, one remaining batch would keep the pages of all others.
     sweep();
     drop_idle(std::numeric_limits<std::uint64_t>::max());
     close(fd_);
@@ -148,7 +150,8 @@ ArenaSlot* Arena::take(std::uint64_t bytes, bool beyond_limit) {
   return slot;
 }
 
-// Punches holes into idle slots until `bytes` more fit below the limit.
+// Drops idle slots until `bytes` more fit below the limit.  Returns false if
+// they do not fit.
 bool Arena::make_room(std::uint64_t bytes) {
   if (charged_ + bytes <= limit_) return true;
   sweep();
@@ -156,8 +159,8 @@ bool Arena::make_room(std::uint64_t bytes) {
   return charged_ + bytes <= limit_;
 }
 
-// Drops idle slots that are not pinned, the oldest first, until so many bytes
-// less are charged or none is left.
+// Drops idle slots that are not pinned, the oldest first, until `bytes` less
+// are charged or none are left.
 void Arena::drop_idle(std::uint64_t bytes) {
   std::uint64_t freed = 0;
   std::erase_if(idle_, [&](ArenaSlot* slot) {
@@ -170,8 +173,8 @@ void Arena::drop_idle(std::uint64_t bytes) {
   });
 }
 
-// First fit; when no hole is large enough, idle slots become holes again and
-// neighbours one.
+// Cuts a slot from the first hole that is large enough.  If there is none,
+// drops the idle slots, merges adjacent holes, and tries again.
 ArenaSlot* Arena::cut(std::uint64_t capacity) {
   const auto find = [&] {
     return std::ranges::find_if(
@@ -207,7 +210,7 @@ void Arena::merge_holes() {
   }
 }
 
-// Gives an idle slot's pages back and makes a hole of its range.
+// Returns the pages of an idle slot to the system and makes its range a hole.
 void Arena::drop(ArenaSlot* slot) {
   madvise(base() + slot->offset, slot->capacity, MADV_REMOVE);
   charge(slot, 0);
@@ -245,7 +248,8 @@ void Arena::sweep() {
       book_->returned.exchange(nullptr, std::memory_order_acquire);
   for (; slot != nullptr; slot = slot->next_returned) {
     slot->shown = false;
-    // A retired slot stays charged: its pages live on in the forked child.
+    // A retired slot stays charged, because the forked child still has its
+    // pages.
     if (!slot->retired) idle_.push_back(slot);
   }
 }

@@ -1,12 +1,13 @@
-// An Arena is one sparse, sealed memfd, mapped whole, and the ranges of it
-// that are handed out as slots.
+// An Arena is one sparse, sealed memfd, mapped as a whole.  Ranges of it are
+// handed out as slots.
 //
-// Growing is handing out another range: nothing is remapped and no descriptor
-// is passed after the start.  Idle slots are reused last-in first-out.  A slot
-// is reused only after its last view ended in this process, with no fork while
-// it was out.  A pinned slot is reused, but its pages are never given back.
+// To grow, the arena hands out another range: it remaps nothing and passes no
+// file descriptors after the start.  Idle slots are reused last-in first-out.
+// A slot is reused only if its last view ended in this process and no fork
+// happened while it had views.  A pinned slot is reused, but its pages are
+// never returned to the system.
 //
-// Thread safety: external synchronization, but for retain_view and
+// Thread safety: external synchronization, except for retain_view and
 // release_view, which any thread may call at any time.
 #pragma once
 
@@ -24,7 +25,7 @@ namespace gristmill {
 
 struct ArenaBook;
 
-// Private to the process.
+// A range of the arena.  This struct is private to the process.
 struct ArenaSlot {
   std::atomic<std::uint32_t> views{0};
   ArenaSlot* next_returned = nullptr;  // see ArenaBook::returned
@@ -33,34 +34,34 @@ struct ArenaSlot {
   std::uint64_t capacity = 0;
   std::uint64_t populated = 0;      // bytes that may have pages
   std::uint64_t charge = 0;         // bytes counted against the memory limit
-  bool shown = false;               // views are out, as far as was looked
-  bool retired = false;             // a fork saw it: never reused
-  std::atomic<bool> pinned{false};  // a device reads its pages: they stay
+  bool shown = false;               // views may exist; cleared by sweep()
+  bool retired = false;             // has been visible to a fork: never reused
+  std::atomic<bool> pinned{false};  // a device reads its pages: they must stay
 };
 
-// Outlives the Arena while views do.
+// Data that outlive the Arena while there are views.
 struct ArenaBook {
   std::byte* base = nullptr;
   std::size_t bytes = 0;
-  // A stack of slots whose last view has ended, for the arena to collect.
+  // A stack of slots whose last view has ended, which sweep() collects.
   std::atomic<ArenaSlot*> returned{nullptr};
-  std::atomic<std::uint64_t> holders{1};  // the arena and each slot that is out
-  // Unmaps and deletes the book.  A pointer, since the last holder may be in
-  // another shared library than the arena.
+  std::atomic<std::uint64_t> holders{1};  // the arena and each slot with views
+  // Unmaps and deletes the book.  This is a pointer because the last holder may
+  // be in another shared library than the arena.
   void (*end)(ArenaBook*) noexcept = nullptr;
-  std::deque<ArenaSlot> slots;  // all there ever were; addresses are stable
+  std::deque<ArenaSlot> slots;  // all slots ever created; addresses are stable
 
   void release() noexcept {
     if (holders.fetch_sub(1, std::memory_order_acq_rel) == 1) end(this);
   }
 };
 
-// Adds a view.  REQUIRES: the slot has one already.
+// Adds a view.  REQUIRES: the slot already has one.
 inline void retain_view(ArenaSlot* slot) noexcept {
   slot->views.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Ends a view.  No lock, no allocation, no Python.
+// Ends a view.  Uses no lock, no allocation and no Python.
 inline void release_view(ArenaSlot* slot) noexcept {
   if (slot->views.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   ArenaBook* const book = slot->book;
@@ -74,8 +75,9 @@ inline void release_view(ArenaSlot* slot) noexcept {
 
 class Arena {
  public:
-  // Maps `head_bytes` of zeros and room for slots behind them.  A memory_limit
-  // of 0 means 80 % of what the machine or the control group has.
+  // Maps `head_bytes` of zeros, followed by the range for slots.  A
+  // memory_limit of 0 means 80 % of the memory of the machine or of the control
+  // group.
   static Result<std::unique_ptr<Arena>> create(std::uint64_t head_bytes,
                                                std::uint64_t memory_limit);
   ~Arena();
@@ -87,33 +89,35 @@ class Arena {
   [[nodiscard]] std::uint64_t bytes() const noexcept { return book_->bytes; }
   [[nodiscard]] std::uint64_t memory_limit() const noexcept { return limit_; }
   [[nodiscard]] std::uint64_t charged() const noexcept { return charged_; }
-  // The bytes of each slot that has live views.
+  // Returns the size of each slot with live views, in bytes.
   [[nodiscard]] std::vector<std::uint64_t> kept() const;
 
-  // A slot of at least `bytes`, or nullptr when the limit leaves no room.
-  // `beyond_limit`: nullptr only when the mapping itself is full.
+  // Returns a slot of at least `bytes`, or nullptr if the limit leaves no room.
+  // With `beyond_limit`, returns nullptr only if the mapping itself is full.
   [[nodiscard]] ArenaSlot* take(std::uint64_t bytes, bool beyond_limit = false);
 
-  // The slot's content is known: `populated` of its bytes may have pages.
+  // Updates the charge of a slot after it was filled.  `populated` of its bytes
+  // may have pages.
   void settle(ArenaSlot* slot, std::uint64_t populated) noexcept;
 
-  // Gives back a slot that was never shown.
+  // Takes back a slot that was never shown.
   void give_back(ArenaSlot* slot);
 
-  // The slot with views that the address lies in, or nullptr.
+  // Returns the slot with views that contains the address, or nullptr.
   [[nodiscard]] ArenaSlot* shown_at(std::uintptr_t address) const noexcept;
 
-  // Counts one view of a taken slot, the caller's, to be ended by
+  // Adds the first view of a taken slot.  The caller must end it with
   // release_view().
   void show(ArenaSlot* slot);
 
-  // Collects slots whose last view has ended.
+  // Collects the slots whose last view has ended.
   void sweep();
 
-  // Every slot with views was seen by a fork.
+  // Marks every slot with views as visible to a fork, so that it is never
+  // reused.
   void retire_shown() noexcept;
 
-  // In a forked child: the parent's descriptor and pages are not ours.
+  // Closes the memfd in a forked child, which does not own the parent's pages.
   void forget() noexcept;
 
  private:
@@ -134,7 +138,8 @@ class Arena {
   std::map<std::uint64_t, std::uint64_t> holes_;  // offset to length, no pages
 };
 
-// Bytes of memory that this process may use: RAM or the control group's limit.
+// Returns the memory that this process may use, in bytes: the RAM or the limit
+// of the control group, whichever is less.
 [[nodiscard]] std::uint64_t available_memory();
 
 [[nodiscard]] inline std::uint64_t round_to_page(std::uint64_t bytes) noexcept {

@@ -9,7 +9,7 @@
 
 namespace gristmill {
 
-// Others read by these numbers.
+// Other programs read the mapping at these offsets.
 static_assert(offsetof(Control, owner) == 8 && offsetof(Control, kind) == 12 &&
               offsetof(Control, memory_limit) == 16 &&
               offsetof(Control, workers) == 24 &&
@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 
-// The kernel's number; older headers do not have it.
+// MADV_POPULATE_WRITE, which older headers do not define.
 constexpr int kPopulateWrite = 23;
 
 std::uint64_t positions_at(std::uint32_t workers,
@@ -40,7 +40,8 @@ std::uint64_t positions_at(std::uint32_t workers,
   return sizeof(Control) + workers * sizeof(Cell) + units * sizeof(Unit);
 }
 
-// Whole cache lines: the two of a unit have different writers.
+// Rounds up to whole cache lines, because the two positions of a unit have
+// different writers.
 std::uint64_t position_bytes(std::uint32_t capacity) noexcept {
   return (capacity * sizeof(std::int64_t) + 63) & ~std::uint64_t{63};
 }
@@ -68,7 +69,7 @@ bool Region::populate(const void* place, std::uint64_t bytes,
   const std::uint64_t length = offset + bytes - from;
   while (madvise(base_ + from, length, kPopulateWrite) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
-    // Before Linux 5.14 there is no such advice.
+    // Kernels before Linux 5.14 do not have MADV_POPULATE_WRITE.
     return errno == EINVAL && fd >= 0 &&
            fallocate(fd, 0, static_cast<off_t>(from),
                      static_cast<off_t>(length)) == 0;

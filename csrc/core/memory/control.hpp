@@ -1,17 +1,17 @@
-// The part of the shared memory that both ends read: sequence numbers to sleep
-// on, one Cell for each worker, one Unit for each piece of work in flight and
-// two positions for each Unit.  Slots follow behind.
+// The layout of the part of shared memory that both sides read: sequence
+// numbers to sleep on, one Cell for each worker, one Unit for each piece of
+// work in flight, and two positions for each Unit.  Slots follow.
 //
-// Every shared word has one writer at a time; the only contested store is the
-// claim of a unit, one compare-and-swap that also names the holder.  Plain
-// fields are ordered by the unit's word: they are written before a release
-// store to it and read after an acquire load of it.  No lock lives here, so a
-// process may die at any instruction.
+// Every shared word has one writer at a time.  The only contested store is the
+// claim of a unit, a single compare-and-swap that also stores the holder.  The
+// unit's word orders the plain fields: they are written before a release store
+// to it and read after an acquire load of it.  There are no locks, so a process
+// may die at any instruction.
 //
-// Programs of others, such as `gristmill top`, may read all this and write
-// nothing: pkg/gristmill/_observe/shared_words.py says where they find it.
-// Nobody waits for them, so what they read may be torn.  Whoever moves a field
-// raises kLayout, there too.
+// Other programs, such as `gristmill top`, may read all of this, but must not
+// write. pkg/gristmill/_observe/shared_words.py defines the offsets that they
+// use.  They do not synchronize, so they may read torn values.  If you move a
+// field, increase kLayout both here and there.
 #pragma once
 
 #include <algorithm>
@@ -26,107 +26,107 @@
 
 namespace gristmill {
 
-// A position in a stream, or a request: integers whose meaning is others'.
+// A position in a stream, or a request: integers that are opaque to the core.
 using Position = std::vector<std::int64_t>;
 
 static_assert(std::endian::native == std::endian::little);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
-// Which of the layouts this is.
+// The version of this layout.
 inline constexpr std::uint64_t kLayout = 1;
-// What the mapping begins with once its head is set up, in every version: the
-// layout and "grstml", which no other file has there.
+// The first word of the mapping in every version, stored when the head is
+// complete: the layout and "grstml", which no other file has there.
 inline constexpr std::uint64_t kLayoutWord = 0x6c6d'7473'7267'0000 | kLayout;
 
-// Positions of a run whose capacity is at most this have pages from the start;
-// those of others are given pages as far as they are used.
+// If the position capacity of a run is at most this, all positions have pages
+// from the start.  Otherwise each position gets pages when it is used.
 inline constexpr std::uint32_t kSmallPosition = 8;
-// Integers that a run's positions may have room for.
+// Maximum position capacity of a run, in integers.
 inline constexpr std::uint32_t kMaxPositionCapacity = 1U << 16;
-// Workers, at most: the unit's word has 12 bits for holder + 1.
+// Maximum number of workers: the unit's word has 12 bits for holder + 1.
 inline constexpr std::uint32_t kMaxWorkers = 4094;
 inline constexpr std::uint32_t kErrorBytes = 7936;
 
-// The Control's waiting_for of a consumer that takes whatever comes first.
+// The value of waiting_for of a consumer that takes any unit.
 inline constexpr std::uint64_t kAnyUnit = ~std::uint64_t{0};
 
 struct Control {
   std::atomic<std::uint64_t> layout;  // kLayoutWord, stored last
-  // Fixed before any worker exists.
-  std::uint32_t owner;  // the parent's pid
+  // Constant after the first worker starts.
+  std::uint32_t owner;  // pid of the parent
   UnitKind kind;        // of all units
   std::uint64_t memory_limit;
   std::uint32_t workers;
   std::uint32_t units;
   std::uint32_t streams;
-  std::uint32_t position_capacity;  // integers in a position, at most
+  std::uint32_t position_capacity;  // maximum integers in a position
 
   alignas(64) std::atomic<std::uint32_t> work_sequence;
   alignas(64) std::atomic<std::uint32_t> done_sequence;
-  // The id of the unit that the consumer sleeps for, or kAnyUnit; 0 while it is
-  // awake.
+  // The id of the unit that the sleeping consumer waits for, or kAnyUnit; 0
+  // while it is awake.
   alignas(64) std::atomic<std::uint64_t> waiting_for;
-  // Outputs that the consumer has taken; the parent's.
+  // Outputs that the consumer has taken.  Written by the parent.
   alignas(64) std::atomic<std::uint64_t> delivered;
 };
 
-// The bytes of outputs above which a worker cuts a unit of several outputs. One
-// unit of each stream may be open, and each worker computes others.
+// If the outputs of a unit exceed this many bytes, the worker splits the unit.
+// Each stream may have one open unit while each worker computes others.
 [[nodiscard]] inline std::uint64_t max_unit_bytes(
     const Control& control) noexcept {
   return control.memory_limit / std::max(control.workers, control.streams) / 8;
 }
 
 struct alignas(64) Cell {
-  // The parent's.
-  std::atomic<std::uint32_t> admitted;  // generation that may touch units
+  // Written by the parent.
+  std::atomic<std::uint32_t> admitted;  // generation that may access units
   std::atomic<std::uint32_t> stop;
-  std::atomic<std::uint32_t> pid;  // of that generation, 0 for none
-  // The worker's, on a line of its own.
+  std::atomic<std::uint32_t> pid;  // process of that generation, 0 for none
+  // Written by the worker, on its own cache line.
   alignas(64) std::atomic<std::uint32_t> asleep;
-  std::atomic<std::uint32_t> started;    // generation that asked for work
-  std::atomic<std::int64_t> at;          // record in work, -1 for none
-  std::atomic<std::uint32_t> error_len;  // of the text below
+  std::atomic<std::uint32_t> started;    // generation that has requested work
+  std::atomic<std::int64_t> at;          // record being computed, -1 for none
+  std::atomic<std::uint32_t> error_len;  // length of the text below
   char error[kErrorBytes];               // why the worker could not start
   alignas(64) Counts counts;
 };
 
-// What is to be computed.
+// The work of a unit.
 struct Task {
   std::uint32_t stream = 0;
   UnitKind kind = UnitKind::kRange;
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::uint64_t prev = 0;  // id of the stream's unit before this, 0 for none
+  std::uint64_t prev = 0;  // id of the stream's previous unit, 0 for none
 };
 
 struct alignas(64) Unit {
   std::atomic<std::uint64_t> word;
   // Written by the parent.
   Task task;
-  std::uint64_t offset;    // of the slot, from the start of the mapping
-  std::uint64_t capacity;  // of the slot
-  std::uint32_t
-      position_before;  // integers in the position that it starts from
+  std::uint64_t offset;    // slot offset from the start of the mapping
+  std::uint64_t capacity;  // slot capacity, in bytes
+  // integers in the initial position
+  std::uint32_t position_before;
   // Written by the holder.
   alignas(64) UnitStatus status;
   std::uint32_t outputs;
-  std::uint64_t bytes;      // used, from the start of the slot
-  std::uint64_t needed;     // with kNeed: the capacity asked for
+  std::uint64_t bytes;      // bytes used, from the start of the slot
+  std::uint64_t needed;     // with kNeed: the requested capacity
   std::uint64_t populated;  // bytes of the slot that have pages; the parent
-                            // writes it first
-  std::uint32_t position_after;  // integers in the position after it
-  std::int64_t took_ns;          // from its claim to its commit
+                            // sets the initial value
+  std::uint32_t position_after;  // integers in the final position
+  std::int64_t took_ns;          // time from claim to commit
 };
 
-// Where things lie in the mapping.
+// Locates the parts of the mapping.
 class Region {
  public:
   Region() = default;
   explicit Region(std::byte* base) : base_(base) {}
 
-  // Bytes before the first slot.
+  // Returns the number of bytes before the first slot.
   [[nodiscard]] static std::uint64_t head_bytes(
       std::uint32_t workers, std::uint32_t units,
       std::uint32_t position_capacity) noexcept;
@@ -145,8 +145,9 @@ class Region {
                                      control().workers * sizeof(Cell)) +
              index);
   }
-  // Where the position lies that a unit starts from, and that after its last
-  // output, or after what a unit without outputs has consumed.
+  // Return the positions before and after a unit.  A unit starts from the
+  // first.  The second follows its last output, or the consumed records if it
+  // has no outputs.
   // REQUIRES: index < control().units.
   [[nodiscard]] std::int64_t* position_before(
       std::uint32_t index) const noexcept {
@@ -157,15 +158,15 @@ class Region {
     return position(2 * std::uint64_t{index} + 1);
   }
 
-  // Gives a range pages before it is written: where there is no memory, a write
-  // to a page that is not there raises SIGBUS.  `fd` is the file that is
-  // mapped, or -1; without it kernels before Linux 5.14 refuse.  Returns true
-  // iff the whole range has pages now.
+  // Allocates the pages of a range before it is written.  Without this, a write
+  // to a missing page raises SIGBUS when memory is exhausted.  `fd` is the
+  // mapped file, or -1; without it this fails on kernels before Linux 5.14.
+  // Returns true iff the whole range has pages.
   [[nodiscard]] bool populate(const void* place, std::uint64_t bytes,
                               int fd) const noexcept;
 
-  // Copies a position to its place in the mapping, which gets pages if need be;
-  // false if there are none.
+  // Copies a position to its place in the mapping, and allocates pages for it
+  // if necessary.  Returns false if there is no memory.
   // REQUIRES: it has 1 to control().position_capacity integers.
   [[nodiscard]] bool store(const Position& position, std::int64_t* to,
                            int fd) const noexcept;

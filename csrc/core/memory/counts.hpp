@@ -1,5 +1,5 @@
-// What a worker tells of itself in shared memory.  `schedule/worker_counts.hpp`
-// writes and reads it.
+// Statistics that a worker publishes in shared memory.
+// `schedule/worker_counts.hpp` writes and reads them.
 #pragma once
 
 #include <atomic>
@@ -7,20 +7,21 @@
 
 namespace gristmill {
 
-// Words of the text that a worker tells of itself.
+// Words of the text that a worker publishes.
 inline constexpr std::uint32_t kTextWords = 255;
 
-// What a worker has done since the first one of its number began, for whoever
-// wants to know; times are CLOCK_MONOTONIC's.  The worker alone writes it, and
-// nobody's progress depends on it.
+// Totals of a worker number since its first worker started.  They are only for
+// observers.  Times are of CLOCK_MONOTONIC.  Only the worker writes them, and
+// no other process waits for them.
 struct Counts {
-  std::atomic<std::int64_t>
-      claimed_ns;                     // when it took its unit; 0: it has none
-  std::atomic<std::int64_t> busy_ns;  // with units, the one in hand left out
-  std::atomic<std::int64_t> idle_ns;  // waiting for one
+  // when it claimed its unit; 0 without a unit
+  std::atomic<std::int64_t> claimed_ns;
+  std::atomic<std::int64_t> busy_ns;  // with units, except the current one
+  std::atomic<std::int64_t> idle_ns;  // waiting for a unit
   std::atomic<std::int64_t> outputs;
   std::atomic<std::int64_t> bytes;
-  // A text in words: odd while it is written, so that a reader looks again.
+  // The sequence number is odd while the text is written, so that a reader
+  // retries.
   std::atomic<std::uint32_t> text_sequence;
   std::atomic<std::uint32_t> text_len;
   std::atomic<std::uint64_t> text[kTextWords];

@@ -1,11 +1,11 @@
-// A PinnedSlot keeps the pages of a slot where they are, from the first byte to
-// the last, for a device that reads them by their physical addresses.
+// A PinnedSlot keeps all pages of a slot in place for a device that reads them
+// by their physical addresses.
 //
-// The slot goes on being used again and again; only its pages are not given
-// back, nor unmapped when the arena and all views are gone.  What registers the
-// range with a device takes that back before it ends the PinnedSlot.
+// The slot is still reused, but its pages are not returned to the system, and
+// not unmapped when the arena and all views are gone.  The code that registers
+// the range with a device must unregister it before it destroys the PinnedSlot.
 //
-// Thread safety: any thread may end it.
+// Thread safety: any thread may destroy it.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace gristmill {
 
 class PinnedSlot {
  public:
-  // Pins a slot, or returns nullptr where it is pinned already.
+  // Pins a slot, or returns nullptr if it is already pinned.
   // REQUIRES: the caller keeps a view of the slot.
   static std::unique_ptr<PinnedSlot> pin(ArenaSlot* slot) {
     if (slot->pinned.exchange(true, std::memory_order_acq_rel)) return nullptr;
     slot->book->holders.fetch_add(1, std::memory_order_relaxed);
-    // Registering gives every page of the range its memory.  Nobody else writes
-    // this while the slot has views.
+    // Registering allocates every page of the range.  No other thread writes
+    // `populated` while the slot has views.
     slot->populated = slot->capacity;
     return std::unique_ptr<PinnedSlot>(new PinnedSlot(slot));
   }
@@ -34,7 +34,7 @@ class PinnedSlot {
   PinnedSlot(const PinnedSlot&) = delete;
   PinnedSlot& operator=(const PinnedSlot&) = delete;
 
-  // The whole range, in pages.
+  // Returns the address of the slot.  The range consists of whole pages.
   [[nodiscard]] std::uintptr_t address() const noexcept {
     return reinterpret_cast<std::uintptr_t>(book_->base) + slot_->offset;
   }

@@ -1,8 +1,9 @@
-// What the core reads of a slot's content: its header and, for each output,
-// whether it is an error and the stream's position after it.
+// The part of a slot that the core reads: its header and, for each output, the
+// error flag and the position of the stream after it.
 //
-// The rest of a slot, the elements, is written and read by gristmill._hot.
-// All offsets count from the start of the slot; numbers are little endian.
+// gristmill._hot writes and reads the rest of the slot, which holds the
+// elements.  All offsets count from the start of the slot.  Numbers are little
+// endian.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +20,9 @@ inline constexpr std::uint32_t kOutputError = 1;
 struct SlotHeader {
   std::uint32_t magic;
   std::uint32_t outputs;
-  std::uint32_t position_room;  // integers behind each entry of the table
+  std::uint32_t position_room;  // integers after each entry of the table
   std::uint32_t status;
-  std::uint64_t table_offset;  // of `outputs` entries
+  std::uint64_t table_offset;  // offset of the `outputs` entries
 };
 
 // An entry of the table.  The header's position_room integers of 8 bytes
@@ -44,8 +45,8 @@ struct SlotOutput {
   std::vector<std::int64_t> position;
 };
 
-// Copies what the core needs out of a slot.  Returns true iff the slot holds
-// `outputs` entries within its bytes, each with a position of 1 to
+// Copies the data that the core needs from a slot.  Returns true iff the slot
+// holds `outputs` entries within its bytes, each with a position of 1 to
 // `position_capacity` integers.
 [[nodiscard]] inline bool read_outputs(std::span<const std::byte> slot,
                                        std::uint32_t outputs,

@@ -1,5 +1,5 @@
-// The word of a Unit, which says what becomes of it, and what else is said of
-// units by a number.
+// The word of a Unit, which contains its state, and the enums that describe
+// units.
 #pragma once
 
 #include <cstdint>
@@ -7,34 +7,35 @@
 namespace gristmill {
 
 enum class UnitState : std::uint32_t {
-  kEmpty,      // the parent's: nothing here, or withdrawn
-  kFree,       // to be claimed, by the named worker or by anybody
-  kLeased,     // the holder's alone
+  kEmpty,      // the parent's: empty or withdrawn
+  kFree,       // waits for a claim by the named worker, or by any
+  kLeased,     // belongs to the holder
   kNeed,       // the holder waits for a larger slot
-  kGranted,    // the holder has it
-  kCommitted,  // the parent's to take
+  kGranted,    // the holder has the larger slot
+  kCommitted,  // waits for the parent to take it
   kPart,  // its first outputs are offered to the parent; the holder computes
           // the others, and does not touch the slot before the answer
 };
 
-// What the holder says about a unit when it commits it.
+// The result that the holder stores when it commits a unit.
 enum class UnitStatus : std::uint32_t {
   kOk,
-  kEnd,       // the stream has no outputs after these
-  kError,     // the last output is an error; a range goes on behind it
+  kEnd,       // these are the last outputs of the stream
+  kError,     // the last output is an error; a range continues after it
   kMoved,     // a range: the stream continues before or after the unit's end
-  kNoMemory,  // not computed: the slot could not be given pages
+  kNoMemory,  // not computed: no memory for the pages of the slot
 };
 
-// Who may compute a unit, and in what order.
+// Determines which workers may compute a unit, and in what order.
 enum class UnitKind : std::uint32_t {
-  kRange,       // records [first, first + count), by anybody
-  kSequential,  // what comes next in the stream, by its owner, in order
-  kRequest,     // what its position_before asks for, by the stream's owner
+  kRange,       // records [first, first + count), by any worker
+  kSequential,  // the next outputs of the stream, by its owner, in order
+  kRequest,     // the request in position_before, by the stream's owner
 };
 
-// A unit's word: id 40 | attempt 8 | state 4 | holder 12.  The holder is
-// worker + 1; in a free unit it names who may claim it, 0 being anybody.
+// A unit's word: id 40 | attempt 8 | state 4 | holder 12 bits.  The holder is
+// worker + 1.  In a free unit it is the only worker that may claim the unit, or
+// 0 for any.
 struct UnitWord {
   std::uint64_t bits = 0;
 
