@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class RandomAccessDataSource(Protocol[T]):
-    """What a loader reads: records by number, from 0 to ``len(source) - 1``.
+    """A data source of a loader: records by number, from 0 to ``len(source) - 1``.
 
-    If it turns out to have fewer, ``__getitem__`` raises StopIteration: the stream that
-    asked ends there.  Any other exception is an error.
+    If the source turns out to be shorter, ``__getitem__`` raises StopIteration, which
+    ends the stream that reads it.  Any other exception is an error.
 
-    Give it a ``__repr__`` that says which data it reads, because saved states are
-    compared by it, and make it picklable to use worker processes.
+    Define a ``__repr__`` that identifies the data, because saved states are compared
+    by it.  Make the source picklable to use worker processes.
 
     Example:
         >>> class Squares:
