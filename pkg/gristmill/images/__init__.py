@@ -5,8 +5,8 @@ Each takes one NumPy array of shape ``(H, W, C)`` and dtype uint8, where ``C`` i
 Pillow's images.  If several transforms follow each other before a batch, the loader
 computes them in one step, from the file's bytes to the batch, with the same pixels.
 They may come in any order, but this order costs least: decoding, cropping or resizing,
-flipping, `Normalize`, `ToLayout`.  Random numbers depend on the record only, not on the
-process, the thread or the batch in which an image is computed.
+flipping, `Normalize`, `ToLayout`.  Each record has its own random numbers, so an image
+does not depend on the process, the thread or the batch in which it is computed.
 
 Example:
     >>> from gristmill import images

@@ -98,7 +98,7 @@ class DistributedSampler(PlannedSampler):
 
     @property
     def shuffle(self) -> bool:
-        """Whether every epoch has its own random order."""
+        """True if every epoch has its own random order."""
         return self._shuffle
 
     @property
@@ -113,7 +113,7 @@ class DistributedSampler(PlannedSampler):
 
     @property
     def remainder(self) -> Remainder:
-        """How records that do not fill a batch of every rank are treated."""
+        """The treatment of records that do not fill a batch of every rank."""
         return self._remainder
 
     @property

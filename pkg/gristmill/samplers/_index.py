@@ -72,7 +72,7 @@ class IndexSampler(PlannedSampler):
 
     @property
     def shuffle(self) -> bool:
-        """Whether every epoch has its own random order."""
+        """True if every epoch has its own random order."""
         return self._shuffle
 
     def plan(self) -> KeyPlan:

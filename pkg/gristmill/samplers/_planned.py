@@ -31,7 +31,7 @@ class PlannedSampler(abc.ABC):
     _epoch_length: int
     # Number of indices in all epochs, or None if there is no end.
     _max_index: int | None
-    # Whether each epoch has its own order.
+    # True if each epoch has its own order.
     _shuffle: bool = False
 
     def __init__(
@@ -126,7 +126,7 @@ class PlannedSampler(abc.ABC):
         return int(self._keys(index, 1, 1)[0])
 
     def _first_index(self, epoch: int) -> int:
-        """Return the first index of a loader's epoch, which has ``num_epochs`` epochs."""
+        """Return the first index of a loader's epoch, which has all ``num_epochs``."""
         return epoch * (self._num_epochs or 1) * self._epoch_length
 
     def _endless(self) -> Self:

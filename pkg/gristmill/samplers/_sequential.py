@@ -18,8 +18,8 @@ class SequentialSampler(PlannedSampler):
 
     Args:
         num_records: The number of records of the source, at least 1.
-        shard_options: With drop_remainder, records at the end are left out that do not
-            fill all shards. The loader decides which of the others a process reads.
+        shard_options: With drop_remainder, ``num_records % shard_count`` records at the
+            end are left out. The loader decides which of the others a process reads.
         seed: Seed in [0, 2**128 - num_records] of the records' random numbers, or
             None for no generators.
 

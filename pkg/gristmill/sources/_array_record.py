@@ -109,14 +109,14 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             memory.
         storage_options: Arguments of the file system of URLs, such as credentials.
             All paths must be URLs then.
-        remote_options: How files behind URLs are read. None for the defaults.
+        remote_options: How remote files are read. None for the defaults.
 
     Record ``i`` is ``bytes``.
 
     Raises:
         ValueError: The list of paths is empty, a part exceeds its file, or an option is
             unknown.
-        OSError: A file cannot be opened; a RemoteError, if it is behind a URL.
+        OSError: A file cannot be opened; a RemoteError if it is remote.
         ImportError: fsspec, or a package that it needs for a URL, is not installed.
         CorruptRecord: A file is not an ArrayRecord file, or is damaged.  Raised by
             reading, too, for example if a file changed after it was counted.
@@ -188,7 +188,8 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         ]
         opener = Opener(names, cache_bytes, settings, stamps)
         super().__init__(names, ranges, opener, {})
-        # Files with one record per chunk need no scan; others have few chunks.
+        # The group size is 1 if there are as many chunks as records. Other files are
+        # opened to read it; they have few chunks.
         self._group_sizes = {
             i: 1 for i, (records, chunks, _) in counted.items() if chunks == records
         }

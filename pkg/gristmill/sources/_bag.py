@@ -39,7 +39,7 @@ class BagDataSource(RecordSource[bytes]):
         access: How files are read: "pread", or "mmap", which is faster for files in the
             page cache, but ends the process if a file is truncated while it is read.
         storage_options: Arguments of the file system of URLs, such as credentials.
-        remote_options: How files behind URLs are read.  None for the defaults.
+        remote_options: How remote files are read.  None for the defaults.
 
     Record ``i`` is ``bytes``: record ``i`` of ``bagz.Reader`` over all shards.
 

@@ -55,7 +55,7 @@ class ColumnFacts(NamedTuple):
 
 
 class ColumnForm(NamedTuple):
-    """How the values of a column are converted for rows and batches.
+    """The conversion of a column's values for rows and batches.
 
     Attributes:
         copy: Copies a value that a caller could change, or None if there are none.
@@ -80,7 +80,7 @@ class ColumnForm(NamedTuple):
 class ColumnSource(abc.ABC):
     """A source that can gather a batch of its records column by column.
 
-    A subclass that serves other rows than those of `columns_at` overrides both.
+    If a subclass overrides only `__getitem__`, its `columns_at` is not used.
     """
 
     @abc.abstractmethod

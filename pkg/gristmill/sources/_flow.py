@@ -9,8 +9,8 @@ only if requests waited for their turn all the time. Otherwise the limit does no
 the speed.
 
 A network or server error halves the limit, once for all requests that were in flight at
-the time. The limit then stays below 7/8 of its old value. That bound rises by an eighth
-every 16 rounds.
+the time. After that the limit is at most 7/8 of its old value. This bound rises by an
+eighth every 16 rounds.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
             recently used ones are kept, and at least one.
         storage_options: Arguments of the file system of URLs, such as credentials.
             All paths must be URLs then.
-        remote_options: How files behind URLs are read. None for the defaults.
+        remote_options: How remote files are read. None for the defaults.
         **read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
 
     Record ``i`` is a dict of ``{column: value}``: NumPy scalars, str, bytes, arrays for
@@ -77,7 +77,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
             use.  Raised by the constructor, or when the file is read.
         ValueError: There are no paths, a column is missing or differs between files,
             or there are storage_options for a path that is not a URL.
-        RemoteError: A file behind a URL cannot be read.
+        RemoteError: A remote file cannot be read.
         ImportError: pyarrow, or fsspec for a URL, is not installed.
 
     Example:

@@ -144,8 +144,7 @@ class _LocalFile(NamedTuple):
 class ParquetFiles:
     """The row groups of one or many files, numbered consecutively.
 
-    Holds no open files between processes, so it can be pickled. Only one thread at a
-    time may read.
+    Can be pickled, without its open files. Only one thread at a time may read.
 
     Attributes:
         paths: The files, in order.
@@ -167,7 +166,7 @@ class ParquetFiles:
         self._remote_options = remote_options
         self._read_kwargs = dict(read_kwargs)
         # The most recently used files, the latest one last: open local files, and the
-        # footers of files behind URLs.
+        # footers of remote files.
         self._kept: dict[int, Any] = {}
         with ThreadPoolExecutor(min(FOOTER_THREADS, len(self.paths))) as pool:
             self._files = list(pool.map(self._open, self.paths))

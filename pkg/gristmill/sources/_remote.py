@@ -1,4 +1,4 @@
-"""Files behind fsspec URLs, read a range at a time, with retries."""
+"""Remote files that fsspec reads, a range at a time, with retries."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ _STAMPS = (
 
 
 class RemoteFile:
-    """Read ranges of a file behind a URL.
+    """Read ranges of a remote file.
 
     Any thread may read at any time. A pickled copy opens the file again at its first
-    read, and so does a forked child. Both compare it with the size and the stamp that
-    the file had when this object was constructed.
+    read, and so does a forked child. Both keep the size and the stamps that the file
+    had when this object was constructed, so that they can detect changes.
 
     `sleep` waits the given number of seconds between attempts.
     """
@@ -110,7 +110,7 @@ class RemoteFile:
 
     @property
     def fetches(self) -> bool:
-        """Whether `fetch` and `get` can be used, because the file system is async.
+        """True if `fetch` and `get` can be used, because the file system is async.
 
         fsspec derives `cat_file` from `_cat_file` in such a file system. Wrappers, such
         as caching file systems, define their own `cat_file`, which must be called.
@@ -329,7 +329,7 @@ class RemoteFile:
 
 
 class RemoteStream(io.RawIOBase):
-    """A file behind a URL as a raw Python stream, read sequentially or after a seek."""
+    """A remote file as a raw, seekable Python stream."""
 
     def __init__(self, file: RemoteFile) -> None:
         self._remote = file
@@ -367,7 +367,7 @@ def _describe(error: Exception) -> str:
 
 
 def _raise(error: Exception, text: str) -> NoReturn:
-    """Raise `text` as the built-in exception that fits the error of any library."""
+    """Raise `text` as the exception type that fits an error of any library."""
     status = status_of(error)
     if status in (401, 403):
         raise PermissionError(text) from error

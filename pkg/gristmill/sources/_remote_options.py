@@ -1,4 +1,4 @@
-"""The class behind sources.RemoteOptions."""
+"""Implementation of sources.RemoteOptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["RemoteOptions"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RemoteOptions:
-    """Configure how files behind URLs are read.
+    """Configure how remote files are read.
 
     Args:
         attempts: How often a read is tried if the network or the server fails, at
@@ -34,9 +34,9 @@ class RemoteOptions:
             throughput, and is halved when requests fail. File systems of fsspec that
             are not asynchronous have at most 64 in each process.
         cache_dir: A folder on this machine that caches what was read. Later reads are
-            served from it, also in other processes and programs, as long as the file
-            behind the URL is unchanged. The folder is created if it is missing. None
-            disables the cache.
+            served from it, also in other processes and programs, as long as the remote
+            file is unchanged. The folder is created if it is missing. None disables the
+            cache.
         cache_bytes: The maximum size of the cache in bytes; at least 9 MiB. All
             programs that share a folder should pass the same value. Only caches of the
             same size are shared, and a cache of another size is removed when no

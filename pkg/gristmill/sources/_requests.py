@@ -31,7 +31,7 @@ __all__ = [
     "requests_of",
 ]
 
-# The waiting thread is woken per this many bytes: switching threads takes time.
+# Wake the waiting thread only after this many bytes: switching threads takes time.
 WAKE_BYTES = 4 << 20
 
 
@@ -280,9 +280,9 @@ class _Request:
 async def _make_requests(request: _Request, begun: int) -> None:
     """Make a request, and then others whose turns come, in the same task.
 
-    With one task per request, the garbage collector would run more often, because it
-    takes objects that are freed in batches for growth. It would use a fifth of the
-    time.
+    With one task per request, the objects of many answers would be allocated and freed
+    in bursts. The garbage collector mistakes that for growth, and would use a fifth of
+    the time.
     """
     loop, task = request.loop, request.task
     following: tuple[_Request, int] | None = request, begun

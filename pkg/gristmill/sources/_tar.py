@@ -31,7 +31,7 @@ class TarDataSource(RecordSource[dict[str, Any]]):
     are named ``__x__`` or are in such a folder are ignored.
 
     A tar file has no index.  The first time a file is opened, its headers are read in
-    one pass; a file behind a URL is read completely.  The resulting index is saved as
+    one pass; a remote file is read completely.  The resulting index is saved as
     ``.NAME.gristmill-index`` next to the file.  If that folder is not writable, it is
     saved in the folder of the environment variable ``GRISTMILL_CACHE_DIR`` (by default
     ``~/.cache/gristmill``), or in shared memory.  The index is rebuilt if the file's
@@ -47,7 +47,7 @@ class TarDataSource(RecordSource[dict[str, Any]]):
         index_dir: The folder for the indices, created if it is missing.  None for the
             places named above.
         storage_options: Arguments of the file system of URLs, such as credentials.
-        remote_options: How files behind URLs are read.  None for the defaults.
+        remote_options: How remote files are read.  None for the defaults.
 
     Record ``i`` is a dict as in webdataset: ``"__key__"``, a str, ``"__url__"``, the
     path of the file, and the bytes of each field, such as ``"jpg"``.  `sizes` returns

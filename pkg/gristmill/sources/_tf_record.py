@@ -36,7 +36,7 @@ class TFRecordDataSource(RecordSource[bytes]):
     ``.NAME.gristmill-index`` next to the file.  If that folder is not writable, it is
     saved in the folder of the environment variable ``GRISTMILL_CACHE_DIR`` (by default
     ``~/.cache/gristmill``), or in shared memory.  The index is rebuilt if the file's
-    size or modification time changes.  Indices of files behind URLs are saved in the
+    size or modification time changes.  Indices of remote files are saved in the
     cache folder, too; indexing such a file reads all of it.
 
     Args:
@@ -53,7 +53,7 @@ class TFRecordDataSource(RecordSource[bytes]):
         index_dir: The folder for the indices, created if it is missing.  None for the
             places named above.
         storage_options: Arguments of the file system of URLs, such as credentials.
-        remote_options: How files behind URLs are read.  None for the defaults.
+        remote_options: How remote files are read.  None for the defaults.
 
     Record ``i`` is ``bytes``.
 

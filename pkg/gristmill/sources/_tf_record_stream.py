@@ -72,7 +72,7 @@ def read_tf_records(
         position: Where to start: the `position` of an earlier stream over the file.
             A compressed file is decompressed up to this position.
         storage_options: Arguments of the file system of a URL, such as credentials.
-        remote_options: How a file behind a URL is read.  None for the defaults.
+        remote_options: How a remote file is read.  None for the defaults.
 
     Returns:
         An iterator over ``bytes``, which is also a context manager.  Its ``position``

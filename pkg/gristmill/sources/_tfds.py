@@ -35,7 +35,7 @@ class TFDSDataSource(FileSource, Closing):
             ``"train[:80%]"``.
         features: Names of the outermost features to read; None reads all.
         storage_options: Arguments of the URL's file system, such as credentials.
-        remote_options: How files behind a URL are read. None for the defaults.
+        remote_options: How remote files are read. None for the defaults.
 
     Element ``i`` is the dict that ``tfds.data_source`` returns: Python's numbers and
     ``bytes`` for scalars, arrays for tensors and images, lists for sequences.  These
@@ -55,7 +55,7 @@ class TFDSDataSource(FileSource, Closing):
         ValueError: The dataset has another file format, the split or a feature does not
             exist, the split has no records, a feature cannot be decoded, or there are
             storage_options without a URL.
-        RemoteError: A file behind a URL cannot be read.
+        RemoteError: A remote file cannot be read.
         ImportError: fsspec, or a package that it needs for a URL, is not installed.
         CorruptRecord: A record is damaged. Raised when it is read.
 
