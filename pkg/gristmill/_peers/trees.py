@@ -29,7 +29,7 @@ def _jax() -> Any:
 def map_structure(
     f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None
 ) -> Any:
-    """Return a tree of the results of a function of the leaves of one or more trees."""
+    """Return the tree of a function's results for the leaves of one or more trees."""
     return map_structure_with_path(
         lambda path, *leaves: f(*leaves), tree, *rest, is_leaf=is_leaf
     )
@@ -104,7 +104,7 @@ def estimate_byte_size(structure: Any) -> int:
 def _mapped(
     f: Callable[..., Any], path: Path, trees: Iterable[Any], is_leaf: IsLeaf
 ) -> Any:
-    """Return the results of a function of paths and leaves, as in the first tree."""
+    """Return the tree of a function's results; the first tree defines the leaves."""
     first, *others = trees
     if is_leaf is not None and is_leaf(first):
         return f(path, first, *others)

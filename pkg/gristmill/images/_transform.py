@@ -20,7 +20,7 @@ _PILLOW = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 
 
 class _ImageTransform(Keyed):
-    """Is compared and printed by its arguments."""
+    """An image transform that compares and prints by its arguments."""
 
     def __repr__(self) -> str:
         given = {name.lstrip("_"): value for name, value in vars(self).items()}

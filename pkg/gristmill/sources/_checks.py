@@ -128,7 +128,10 @@ def _refuse_path(source: Any) -> None:
 
 
 def _is_iterable_dataset(source: Any) -> bool:
-    """Return whether it is torch's or Hugging Face's; both inherit __getitem__."""
+    """Return whether a source is an IterableDataset of torch or Hugging Face.
+
+    Both inherit a ``__getitem__`` that does not return records.
+    """
     classes = type(source).__mro__
     homes = (cls.__module__ for cls in classes if "__getitem__" in vars(cls))
     package = next(homes, "").partition(".")[0]

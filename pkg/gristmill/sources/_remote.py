@@ -298,7 +298,7 @@ class RemoteFile:
         change: Callable[[], str],
         failed: tuple[Exception, int] | None = None,
     ) -> T:
-        """Call until it succeeds or fails for good; `failed` counts as attempts."""
+        """Call until it succeeds or fails for good; `failed` is as in `_read`."""
         error, attempt = failed or (None, 0)
         while True:
             if error is not None:

@@ -24,8 +24,8 @@ class RemoteOptions:
         timeout_s: How long an attempt may take, in seconds; then it counts as failed.
             File systems of fsspec that are not asynchronous, such as ``hf://``, have
             limits of their own instead.
-        gap_bytes: Records that lie at most this far apart are read together.
-        run_bytes: Bytes of one request for several records, at most.
+        gap_bytes: Records at most this many bytes apart are read together.
+        run_bytes: The maximum size of one request for several records, in bytes.
         tail_bytes: How many bytes at the end of a file are read to find its index. A
             longer index costs one more request.
         parallel: How many requests to one host may be in flight at a time, at least

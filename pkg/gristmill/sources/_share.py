@@ -18,5 +18,5 @@ def share_among(count: int) -> None:
 
 
 def processes() -> int:
-    """Return the number of processes that read for the same loader, including this."""
+    """Return the number of processes of the loader, including this one."""
     return _processes

@@ -29,8 +29,9 @@ class BucketBatch(AnyTransform):
         bucket_batch_sizes: The batch size of each bucket.  There is one more than there
             are boundaries: the last bucket has all lengths from the last boundary on.
             None if `max_tokens` is given.
-        max_tokens: The most elements of a batch times the longest length of its bucket,
-            instead of sizes.  All lengths must then be less than the last boundary.
+        max_tokens: The maximum number of elements in a batch times the longest length
+            of its bucket.  Replaces `bucket_batch_sizes`.  All lengths must then be
+            less than the last boundary.
         padding_values: Values of padding, one for each leaf or one for all; None for 0.
         pad_to_bucket_boundary: Whether to pad to the longest length of the bucket, so
             that all batches of a bucket have one length.  All lengths must then be less
@@ -40,7 +41,7 @@ class BucketBatch(AnyTransform):
 
     Raises:
         TypeError: An argument has the wrong type.
-        ValueError: An argument is out of range, or does not go with another.
+        ValueError: An argument is out of range, or conflicts with another.
 
     Example:
         >>> loader = gristmill.DataLoader(

@@ -58,7 +58,7 @@ class ImageTask(Deferred):
         draft: Whether files may be decoded at a fraction of their size.
         crop: A box of the turned image.
         resized: Height and width that the crop is resized to.
-        filter: Number of the filter; unused if the crop already has this size.
+        filter: Number of the filter; unused if the crop already has that size.
         window: A box of the resized crop; it is 0 outside of the crop.
         flip: Whether to swap left and right of the window.
         scaling: The conversion to floats. None keeps uint8.

@@ -54,7 +54,7 @@ class BlockMap(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def block_map(self, elements: list[Any], /) -> Sequence[Any]:
-        """Return the new elements, as many as there are, in the same order.
+        """Return one new element for each element, in the same order.
 
         If it raises, it is called again with each element alone, to attribute the
         error to one element.
