@@ -1,7 +1,7 @@
 """Image transforms with the names and arguments of ``torchvision.transforms.v2``.
 
-Each takes one NumPy array of shape ``(H, W, C)`` and dtype uint8, where ``C`` is 1 or
-3, or the field `key` of a dict.  The pixels equal those that torchvision computes for
+Each takes one NumPy array of shape ``(H, W, 1)`` or ``(H, W, 3)`` and dtype uint8, or
+the field `key` of a dict.  The pixels equal those that torchvision computes for
 Pillow's images.  If several transforms follow each other before a batch, the loader
 computes them in one step, from the file's bytes to the batch, with the same pixels.
 They may come in any order, but this order costs least: decoding, cropping or resizing,

@@ -104,7 +104,7 @@ class ToLayout(ImageMap):
         """Return the image, or a new dict with the image.
 
         Raises:
-            KeyError: There is no such field.
+            KeyError: The field does not exist.
             TypeError: The value is not an array of three dimensions.
         """
         pixels = self._value(element)

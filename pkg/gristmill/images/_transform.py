@@ -59,7 +59,7 @@ class ImageMap(_ImageTransform, Map):
         """Return the image, or a new dict with the image.
 
         Raises:
-            KeyError: There is no such field.
+            KeyError: The field does not exist.
             TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
         """
         task = self.add(self._begun(self._value(element)))
@@ -82,7 +82,7 @@ class RandomImageMap(_ImageTransform, RandomMap):
         """Return the image, or a new dict with the image.
 
         Raises:
-            KeyError: There is no such field.
+            KeyError: The field does not exist.
             TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
             ValueError: `rng` is None, because the sampler has no seed.
         """

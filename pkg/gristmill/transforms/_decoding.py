@@ -67,7 +67,7 @@ class Decoder(Keyed, Map):
 
         Raises:
             CorruptRecord: The bytes cannot be decoded.
-            KeyError: There is no such field.
+            KeyError: The field does not exist.
             TypeError: The value is not bytes.
         """
         return self._replaced(element, self.decode(self._buffer(element)))
