@@ -64,8 +64,8 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
 
     If there are 32 or more files, all of them local, and no ``read_kwargs``, their
     footers are cached in the folder of the environment variable ``GRISTMILL_CACHE_DIR``
-    (by default ``~/.cache/gristmill``).  The next program then opens a thousand files in
-    less than 0.1 s.  A file whose size or modification time differs is read again.
+    (by default ``~/.cache/gristmill``).  The next program then opens a thousand files
+    in less than 0.1 s.  A file whose size or modification time differs is read again.
 
     If `Batch` is the first operation, it takes columns without making rows; see
     `columns_at`.  Columns of numbers and times are fast then.  Other columns are
