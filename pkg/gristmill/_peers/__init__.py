@@ -1,5 +1,5 @@
-"""What programs written for other packages expect: Keras, absl, Grain's tree functions.
+"""Support for programs written for other packages: Keras, absl, Grain's tree functions.
 
-Each file is about one package, and is imported when that is.  Begin with
-`keras.py`.
+Each module supports one package, and is imported when that package is.  Start reading
+at `keras.py`.
 """

@@ -1,4 +1,4 @@
-"""Grain's flags, where a program has absl."""
+"""Grain's flags for programs that use absl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["define"]
 
 
 def define(flags: ModuleType) -> None:
-    """Define those of Grain's flags that are missing in ``absl.flags``.
+    """Define Grain's flags that are missing in ``absl.flags``.
 
     Grain itself may be imported later and define them again.
     """
@@ -30,7 +30,7 @@ def define(flags: ModuleType) -> None:
             arguments = (name, option.default, option.choices, option.help)
             make = flags.DEFINE_enum
         make(*arguments, allow_override=True)
-    # Grain has this one outside of its config object.
+    # Grain does not have this flag in its config object.
     profiling = "grain_enable_multiprocess_worker_profiling"
     if profiling not in flags.FLAGS:
         flags.DEFINE_bool(

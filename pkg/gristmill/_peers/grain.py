@@ -1,6 +1,6 @@
 """Functions and protocols of Grain's internal modules, with Grain's arguments.
 
-Programs import them by Grain's names, see `gristmill._base.grain_names`.
+Programs import them by Grain's names; see `gristmill._base.grain_names`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def determine_worker_count(input_worker_count: int | None) -> int:
-    """Return a number of workers, or that of the CPU cores for None."""
+    """Return the given number of workers, or the number of CPU cores for None."""
     return worker_count(input_worker_count)
 
 
@@ -34,15 +34,15 @@ def multiprocess_prefetch(
 
 @runtime_checkable
 class SupportsInPlaceSlicing(Protocol):
-    """A dataset that workers and hosts can share by its own rule."""
+    """A dataset that can split itself between workers and hosts."""
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Leave the dataset the elements of a slice."""
+        """Reduce the dataset to the elements of a slice."""
 
 
 @runtime_checkable
 class SupportsSlicedStateManagement(Protocol):
-    """An iterator over parts whose positions can be saved one by one."""
+    """An iterator over parts whose positions can be saved separately."""
 
     def get_shard_states(self) -> Sequence[Any]:
         """Return ``{"exhausted": 0 or 1, "state": state}`` of each part."""

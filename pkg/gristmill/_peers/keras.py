@@ -1,8 +1,8 @@
-"""Lets Keras use Gristmill's loaders and datasets where it uses Grain's.
+"""Makes Keras accept Gristmill's loaders and datasets in place of Grain's.
 
-Keras recognises Grain's objects by the names of their classes, makes new ones of the
-installed Grain from their parts, and looks for Grain's files on the call stack.  Each
-function here patches one of Keras's modules when a program imports it.
+Keras recognizes Grain's objects by their class names, rebuilds them from their parts
+with the installed Grain, and searches the call stack for Grain's files.  Each function
+here patches one module of Keras when a program imports it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gristmill.loader import DataLoader
 __all__ = ["adapt", "recognise_datasets", "recognise_pipelines"]
 
 _OURS = (DataLoader, IterDataset, MapDataset)
-# Parts of this package that call user code: True if as Grain does, False if as torch.
+# Packages that call user code: True if they do it like Grain, False if like torch.
 _CALLERS = {
     "_dataset": True,
     "_engine": True,
@@ -34,7 +34,7 @@ _CALLERS = {
 
 
 def adapt(adapters: Any) -> None:
-    """Let ``keras.src.trainers.data_adapters`` take ours wherever it takes Grain's.
+    """Patch ``keras.src.trainers.data_adapters`` to accept ours in place of Grain's.
 
     Versions of Keras that do not support Grain stay unchanged.
     """
@@ -55,7 +55,7 @@ def adapt(adapters: Any) -> None:
 
 
 def recognise_datasets(utils: Any) -> None:
-    """Let ``keras.src.utils.dataset_utils`` take our datasets for Grain's.
+    """Patch ``keras.src.utils.dataset_utils`` to accept our datasets as Grain's.
 
     Versions of Keras that do not support Grain there stay unchanged.
     """
@@ -68,7 +68,7 @@ def recognise_datasets(utils: Any) -> None:
         return isinstance(dataset, (IterDataset, MapDataset)) or known(dataset)
 
     def get_type_spec(dataset: Any) -> Any:
-        # Keras's function imports Grain, and returns its MapDataset for both kinds.
+        # Keras's function imports Grain, and returns its MapDataset for both types.
         ours = isinstance(dataset, (IterDataset, MapDataset))
         return MapDataset if ours else spec(dataset)
 
@@ -77,11 +77,11 @@ def recognise_datasets(utils: Any) -> None:
 
 
 def recognise_pipelines(utils: ModuleType) -> None:
-    """Let preprocessing layers see that one of our pipelines calls them.
+    """Patch preprocessing layers to detect that one of our pipelines calls them.
 
-    They compute on the CPU there, as in Grain's.  `utils` is
-    ``keras.src.utils.backend_utils``; versions of Keras whose layers do not look stay
-    unchanged.
+    The layers then compute on the CPU, like in Grain's pipelines.  `utils` is
+    ``keras.src.utils.backend_utils``.  Versions of Keras whose layers do not check this
+    stay unchanged.
     """
     known = getattr(utils, "in_grain_data_pipeline", None)
     if known is None:
@@ -106,11 +106,11 @@ def _is_in_pipeline(frame: FrameType | None) -> bool:
 
 
 def _adapter_class(theirs: Any, utils: Any) -> type[Any]:
-    """Keras's adapter class, with iterators over what Gristmill gives."""
+    """Return a subclass of Keras's adapter that iterates over Gristmill's elements."""
     tree = importlib.import_module("keras.tree")
 
     class GristmillAdapter(theirs):  # type: ignore[misc]
-        """Gives Keras the elements of a loader or dataset of Gristmill's."""
+        """Passes the elements of a Gristmill loader or dataset to Keras."""
 
         def __init__(self, dataset: Any) -> None:
             self._dataset = dataset
@@ -143,7 +143,7 @@ def _adapter_class(theirs: Any, utils: Any) -> type[Any]:
     return GristmillAdapter
 
 
-# What becomes of a leaf, given Keras's data_adapter_utils and the leaf.
+# Converts a leaf; the arguments are Keras's data_adapter_utils and the leaf.
 Convert = Callable[[Any, Any], Any]
 
 
@@ -173,7 +173,7 @@ def _to_tensorflow(utils: Any, x: Any) -> Any:
 
 
 class _Converted:
-    """What a function makes of the elements of a loader or dataset."""
+    """A loader or dataset with a function applied to its elements."""
 
     def __init__(self, dataset: Any, convert: Callable[[Any], Any]) -> None:
         self._dataset = dataset

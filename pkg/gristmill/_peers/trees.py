@@ -1,6 +1,7 @@
 """Grain's functions for elements as trees: dicts, lists and tuples that hold leaves.
 
-Where jax is installed its registry says what is a container, else Python's types do.
+If jax is installed, its registry defines the containers; otherwise they are dicts,
+lists and tuples.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ IsLeaf = Callable[[Any], bool] | None
 
 
 def _jax() -> Any:
-    """`jax.tree_util`, or None where jax is not installed."""
+    """Return `jax.tree_util`, or None if jax is not installed."""
     if batching.tree_rules() == "plain":
         return None
     return importlib.import_module("jax.tree_util")
@@ -28,7 +29,7 @@ def _jax() -> Any:
 def map_structure(
     f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None
 ) -> Any:
-    """A tree of what a function makes of the leaves of one or several trees."""
+    """Return the tree of a function's results for the leaves of one or more trees."""
     return map_structure_with_path(
         lambda path, *leaves: f(*leaves), tree, *rest, is_leaf=is_leaf
     )
@@ -37,7 +38,7 @@ def map_structure(
 def map_structure_with_path(
     f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None
 ) -> Any:
-    """The same by a function that is told the path of a leaf first."""
+    """Like `map_structure`, but pass the path of a leaf to the function first."""
     if util := _jax():
         return util.tree_map_with_path(f, tree, *rest, is_leaf=is_leaf)
     return _mapped(f, (), (tree, *rest), is_leaf)
@@ -46,18 +47,18 @@ def map_structure_with_path(
 def map_structure_up_to(
     shallow_structure: Any, f: Callable[[Any], Any], structure: Any
 ) -> Any:
-    """The tree of what a function makes of what lies where another tree has leaves."""
+    """Apply a function to the parts of a tree at the leaves of a shallower tree."""
     pair = shallow_structure, structure
     return _mapped(lambda path, shallow, part: f(part), (), pair, None)
 
 
 def flatten(structure: Any) -> list[Any]:
-    """The leaves of a tree."""
+    """Return the leaves of a tree."""
     return [leaf for _, leaf in flatten_with_path(structure)]
 
 
 def flatten_with_path(structure: Any) -> list[tuple[Path, Any]]:
-    """The leaves of a tree, each behind its path."""
+    """Return pairs of the path and the leaf for each leaf of a tree."""
     found: list[tuple[Path, Any]] = []
     if util := _jax():
         found = util.tree_flatten_with_path(structure)[0]
@@ -67,7 +68,7 @@ def flatten_with_path(structure: Any) -> list[tuple[Path, Any]]:
 
 
 def unflatten_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
-    """A tree like another, with other leaves."""
+    """Return a tree of the same structure with other leaves."""
     if util := _jax():
         return util.tree_unflatten(util.tree_structure(structure), flat_sequence)
     leaves = iter(flat_sequence)
@@ -75,7 +76,7 @@ def unflatten_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
 
 
 def assert_same_structure(a: Any, b: Any) -> None:
-    """Raise ValueError (without jax AssertionError) unless only leaves differ."""
+    """Raise ValueError (AssertionError without jax) if structures differ."""
     if util := _jax():
         first, second = util.tree_structure(a), util.tree_structure(b)
         if first != second:
@@ -85,12 +86,12 @@ def assert_same_structure(a: Any, b: Any) -> None:
 
 
 def spec_like(structure: Any) -> Any:
-    """The same tree with words for its leaves: their types and shapes."""
+    """Return the same tree with descriptions of the leaves: their types and shapes."""
     return batching.spec_like(structure, batching.tree_rules())
 
 
 def estimate_byte_size(structure: Any) -> int:
-    """Bytes of the arrays and texts of a tree; what else it has counts nothing."""
+    """Return the size of the arrays and texts of a tree; other leaves count 0."""
     total = 0
     for leaf in flatten(structure):
         if isinstance(leaf, (bytes, str)):
@@ -103,7 +104,7 @@ def estimate_byte_size(structure: Any) -> int:
 def _mapped(
     f: Callable[..., Any], path: Path, trees: Iterable[Any], is_leaf: IsLeaf
 ) -> Any:
-    """What a function makes of paths and leaves; the first tree says what is one."""
+    """Return the tree of a function's results; the first tree defines the leaves."""
     first, *others = trees
     if is_leaf is not None and is_leaf(first):
         return f(path, first, *others)

@@ -1,12 +1,12 @@
-"""Transforms of pictures, by the names and arguments of ``torchvision.transforms.v2``.
+"""Image transforms with the names and arguments of ``torchvision.transforms.v2``.
 
-Each takes one NumPy array of shape ``(H, W, C)`` and dtype uint8, where ``C`` is 1 or
-3, or the field `key` of a dict; the pixels are those that torchvision has of Pillow's
-images.  Where several stand one behind the other before a batch, the loader computes
-them at once, from the file's bytes to the batch, with the same pixels; that holds for
-any order, but costs least where decoding, cropping or resizing, flipping, `Normalize`
-and `ToLayout` follow each other in this order.  Random numbers are the record's own: a
-picture does not depend on the process, the thread or the batch that it is computed in.
+Each takes one NumPy array of shape ``(H, W, 1)`` or ``(H, W, 3)`` and dtype uint8, or
+the field `key` of a dict.  The pixels equal those that torchvision computes for
+Pillow's images.  If several transforms follow each other before a batch, the loader
+computes them in one step, from the file's bytes to the batch, with the same pixels.
+They may come in any order, but this order costs least: decoding, cropping or resizing,
+flipping, `Normalize`, `ToLayout`.  Each record has its own random numbers, so an image
+does not depend on the process, the thread or the batch in which it is computed.
 
 Example:
     >>> from gristmill import images

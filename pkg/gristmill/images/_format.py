@@ -1,4 +1,4 @@
-"""What becomes of pixels at the end: numbers of some dtype, in some layout."""
+"""The final conversion of pixels: dtype and layout."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _DTYPES = ("float32", "float16", "bfloat16")
 
 
 class Normalize(ImageMap):
-    """Make floats of bytes: ``(byte / 255 - mean) / std``.
+    """Convert bytes to floats: ``(byte / 255 - mean) / std``.
 
-    It is what torchvision has as ``ToDtype(torch.float32, scale=True)`` and then
+    Equal to torchvision's ``ToDtype(torch.float32, scale=True)`` followed by
     ``Normalize(mean, std)``. Mean 0 and std 1 only scale to [0, 1].
 
     Args:
-        mean: For each channel, of values in [0, 1]; one value is for all.
-        std: As many, none of them 0.
-        dtype: float32, float16 or bfloat16 (of ml_dtypes; its name suffices). It is
+        mean: One value per channel for pixels in [0, 1], or one value for all.
+        std: As many values as `mean`, none of them 0.
+        dtype: float32, float16 or bfloat16 (from ml_dtypes, or by name). Values are
             computed in float32, and rounded to the nearest, ties to even.
-        key: Which field of a dict to take. None takes the record itself.
+        key: The field of a dict to convert. None converts the record itself.
 
     Raises:
-        ImportError: There is no ml_dtypes, which has bfloat16. Raised by the
+        ImportError: bfloat16 needs ml_dtypes, which is not installed. Raised by the
             constructor.
-        ValueError: An argument is out of range, raised by the constructor; or there are
-            means for other channels than the picture has, raised by `map`.
-        TypeError: An argument is of another type; or, raised by `map`, what comes is no
-            picture.
+        ValueError: An argument is out of range, raised by the constructor; or the
+            number of means does not match the image's channels, raised by `map`.
+        TypeError: An argument has the wrong type; or, raised by `map`, the value is not
+            an image.
 
     Example:
         >>> picture = np.array([[[0], [255]]], np.uint8)
@@ -72,23 +72,22 @@ class Normalize(ImageMap):
         )
 
     def add(self, task: ImageTask) -> ImageTask:
-        """Add the change to floats."""
+        """Add the conversion to floats."""
         return task.scaled(self.scaling)
 
 
 class ToLayout(ImageMap):
-    """Lay out the pixels of a picture of shape ``(H, W, C)``, of any dtype.
+    """Change the layout of an image of shape ``(H, W, C)``, of any dtype.
 
     Put it last: the other transforms take ``(H, W, C)``.
 
     Args:
-        layout: ``"CHW"`` for shape ``(C, H, W)``; ``"HWC"`` leaves pictures as they
-            are.
-        key: Which field of a dict to take. None takes the record itself.
+        layout: ``"CHW"`` for shape ``(C, H, W)``; ``"HWC"`` leaves images unchanged.
+        key: The field of a dict to convert. None converts the record itself.
 
     Raises:
-        ValueError: `layout` is another one. Raised by the constructor.
-        TypeError: What comes is no array of three dimensions. Raised by `map`.
+        ValueError: `layout` has another value. Raised by the constructor.
+        TypeError: The value is not an array of three dimensions. Raised by `map`.
 
     Example:
         >>> ToLayout("CHW").map(np.zeros((30, 40, 3), np.float32)).shape
@@ -102,11 +101,11 @@ class ToLayout(ImageMap):
         super().__init__(key)
 
     def map(self, element: Any) -> Any:
-        """Return the picture, or a new dict that has it.
+        """Return the image, or a new dict with the image.
 
         Raises:
-            KeyError: There is no such field.
-            TypeError: It is no array of three dimensions.
+            KeyError: The field does not exist.
+            TypeError: The value is not an array of three dimensions.
         """
         pixels = self._value(element)
         if not isinstance(pixels, np.ndarray) or pixels.ndim != 3:
@@ -116,7 +115,7 @@ class ToLayout(ImageMap):
         return self._replaced(element, pixels)
 
     def defer(self, element: Any) -> Any:
-        """Return the element with what is still to be done in place of the picture."""
+        """Return the element with a task in place of the image."""
         task = self._value(element)
         if not isinstance(task, ImageTask):
             return self.map(element)

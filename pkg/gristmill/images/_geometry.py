@@ -1,4 +1,4 @@
-"""Crops, changes of size and flips."""
+"""Crops, resizes and flips."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from gristmill.transforms._image_task import FILTERS, Box, ImageTask
 
 __all__ = ["CenterCrop", "RandomHorizontalFlip", "RandomResizedCrop", "Resize"]
 
-# How often a crop is drawn that may not lie within the picture.
+# The number of attempts to draw a crop that fits into the image.
 _TRIES = 10
 
 
 class RandomResizedCrop(RandomImageMap):
-    """Crop a random part of a picture, and resize it.
+    """Crop a random part of an image, and resize it.
 
     Args:
-        size: Height and width of the result; an int is both.
-        scale: The least and the most area of the part, as a fraction of the picture's.
-        ratio: The least and the most of its width divided by its height.
+        size: Height and width of the result; an int sets both.
+        scale: The minimum and maximum area of the part, as a fraction of the image's.
+        ratio: The minimum and maximum ratio of the part's width to its height.
         interpolation: Pillow's filter: ``"bilinear"``, ``"bicubic"``, ``"lanczos"``,
-            ``"box"``, ``"hamming"`` or ``"nearest"``. All but the last are over all
-            pixels that a new one covers.
-        antialias: True; that is what these filters are.
-        key: Which field of a dict to take. None takes the record itself.
+            ``"box"``, ``"hamming"`` or ``"nearest"``. All but the last average over all
+            pixels that a new pixel covers.
+        antialias: True or None, because these filters are always antialiased.
+        key: The field of a dict to crop. None crops the record itself.
 
-    Up to 10 times two numbers are drawn by ``rng.random()``, for the area and for the
-    logarithm of the ratio, both even, until the part fits into the picture; then two
-    for its top and its left. Where none fits, it is the largest part at the center
+    The area and the logarithm of the ratio are drawn by ``rng.random()``, both evenly
+    distributed, up to 10 times until the part fits into the image. Two more numbers
+    choose its top and its left. If no part fits, the largest centered part is used
     whose ratio is in bounds.
 
     Raises:
         ValueError: An argument is out of range. Raised by the constructor.
-        TypeError: An argument is of another type; or, raised by `random_map`, what
-            comes is no picture.
+        TypeError: An argument has the wrong type; or, raised by `random_map`, the value
+            is not an image.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -73,7 +73,7 @@ class RandomResizedCrop(RandomImageMap):
         super().__init__(key)
 
     def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:
-        """Add a crop and a change of size."""
+        """Add a crop and a resize."""
         task = task.cropped(*self._box(task.height, task.width, rng))
         return task.resized_to(*self.size, FILTERS.index(self.interpolation))
 
@@ -95,22 +95,22 @@ class RandomResizedCrop(RandomImageMap):
             rows = round(width / self.ratio[0])
         elif width / height > self.ratio[1]:
             columns = round(height * self.ratio[1])
-        # A ratio far from 1 would leave less than one row or column.
+        # An extreme ratio would leave less than one row or column.
         rows, columns = max(rows, 1), max(columns, 1)
         return (height - rows) // 2, (width - columns) // 2, rows, columns
 
 
 class CenterCrop(ImageMap):
-    """Crop the center of a picture; around one that is smaller comes black.
+    """Crop the center of an image; a smaller image is padded with black.
 
     Args:
-        size: Height and width of the result; an int is both.
-        key: Which field of a dict to take. None takes the record itself.
+        size: Height and width of the result; an int sets both.
+        key: The field of a dict to crop. None crops the record itself.
 
     Raises:
         ValueError: An argument is out of range. Raised by the constructor.
-        TypeError: An argument is of another type; or, raised by `map`, what comes is no
-            picture.
+        TypeError: An argument has the wrong type; or, raised by `map`, the value is not
+            an image.
 
     Example:
         >>> CenterCrop(8).map(np.zeros((30, 40, 3), np.uint8)).shape
@@ -129,23 +129,24 @@ class CenterCrop(ImageMap):
 
 
 class Resize(ImageMap):
-    """Resize a picture.
+    """Resize an image.
 
     Args:
-        size: Height and width of the result; an int is the shorter of them, and the
-            other follows from the picture. None needs `max_size`.
+        size: Height and width of the result. An int is the length of the shorter side;
+            the aspect ratio of the image decides the other. None needs `max_size`.
         interpolation: Pillow's filter: ``"bilinear"``, ``"bicubic"``, ``"lanczos"``,
-            ``"box"``, ``"hamming"`` or ``"nearest"``. All but the last are over all
-            pixels that a new one covers.
-        max_size: The most of the longer side, where `size` is an int; the shorter is
-            less then. Where `size` is None, the longer side itself.
-        antialias: True; that is what these filters are.
-        key: Which field of a dict to take. None takes the record itself.
+            ``"box"``, ``"hamming"`` or ``"nearest"``. All but the last average over all
+            pixels that a new pixel covers.
+        max_size: If `size` is an int, the maximum length of the longer side, for which
+            the shorter side may be less than `size`. If `size` is None, the length of
+            the longer side.
+        antialias: True or None, because these filters are always antialiased.
+        key: The field of a dict to resize. None resizes the record itself.
 
     Raises:
         ValueError: An argument is out of range. Raised by the constructor.
-        TypeError: An argument is of another type; or, raised by `map`, what comes is no
-            picture.
+        TypeError: An argument has the wrong type; or, raised by `map`, the value is not
+            an image.
 
     Example:
         >>> Resize(15).map(np.zeros((30, 40, 3), np.uint8)).shape
@@ -185,7 +186,7 @@ class Resize(ImageMap):
             raise ValueError(f"max_size is {most}, but must be more than size, {size}.")
 
     def add(self, task: ImageTask) -> ImageTask:
-        """Add a change of size."""
+        """Add a resize."""
         rows, columns = self._sides(task.height, task.width)
         return task.resized_to(rows, columns, FILTERS.index(self.interpolation))
 
@@ -210,16 +211,16 @@ class Resize(ImageMap):
 
 
 class RandomHorizontalFlip(RandomImageMap):
-    """Exchange left and right of some pictures.
+    """Swap left and right of some images.
 
     Args:
-        p: The probability of it, from 0 to 1. One number is drawn for each picture.
-        key: Which field of a dict to take. None takes the record itself.
+        p: The probability of a swap, from 0 to 1. One number is drawn per image.
+        key: The field of a dict to flip. None flips the record itself.
 
     Raises:
         ValueError: An argument is out of range. Raised by the constructor.
-        TypeError: An argument is of another type; or, raised by `random_map`, what
-            comes is no picture.
+        TypeError: An argument has the wrong type; or, raised by `random_map`, the value
+            is not an image.
 
     Example:
         >>> flip = RandomHorizontalFlip(p=1)
@@ -235,12 +236,12 @@ class RandomHorizontalFlip(RandomImageMap):
         super().__init__(key)
 
     def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:
-        """Add a flip, or none."""
+        """Add a flip, or return the task unchanged."""
         return task.flipped(bool(rng.random() < self.p))
 
 
 def _begin(have: int, want: int) -> int:
-    """Where a crop begins; below 0 where there is less than that."""
+    """Return the start of a centered crop; it is negative if the crop is larger."""
     if want > have:
         return -((want - have) // 2)
     return round((have - want) / 2)

@@ -1,4 +1,4 @@
-"""What transforms of pictures share: they add to a task, computed here or deferred."""
+"""Base classes of image transforms, which add a step to a task."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gristmill.transforms._image_task import FILTERS, ImageTask
 
 __all__ = ["ImageMap", "RandomImageMap", "as_filter", "as_range", "as_size"]
 
-# Pillow's numbers of its filters.
+# Names of filters by their number in Pillow.
 _PILLOW = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 
 
 class _ImageTransform(Keyed):
-    """Compares and prints by its arguments."""
+    """An image transform that compares and prints by its arguments."""
 
     def __repr__(self) -> str:
         given = {name.lstrip("_"): value for name, value in vars(self).items()}
@@ -36,7 +36,7 @@ class _ImageTransform(Keyed):
         return hash((type(self), *vars(self).values()))
 
     def _begun(self, value: Any) -> ImageTask:
-        """What was deferred before, or a task over pixels."""
+        """Return the deferred task, or a new task of pixels."""
         if isinstance(value, ImageTask):
             return value
         if not isinstance(value, np.ndarray):
@@ -49,47 +49,47 @@ class _ImageTransform(Keyed):
 
 
 class ImageMap(_ImageTransform, Map):
-    """Do the same to each picture."""
+    """Apply the same step to each image."""
 
     @abc.abstractmethod
     def add(self, task: ImageTask) -> ImageTask:
-        """Add what it does to what is to be done to a picture."""
+        """Add this transform's step to a task."""
 
     def map(self, element: Any) -> Any:
-        """Return the picture, or a new dict that has it.
+        """Return the image, or a new dict with the image.
 
         Raises:
-            KeyError: There is no such field.
-            TypeError: It is no array of shape (H, W, 1) or (H, W, 3) and uint8.
+            KeyError: The field does not exist.
+            TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
         """
         task = self.add(self._begun(self._value(element)))
         return self._replaced(element, task.compute())
 
     def defer(self, element: Any) -> Any:
-        """Return the element with what is still to be done in place of the picture."""
+        """Return the element with a task in place of the image."""
         task = self.add(self._begun(self._value(element)))
         return self._replaced(element, task.settled())
 
 
 class RandomImageMap(_ImageTransform, RandomMap):
-    """Do something to each picture that random numbers choose."""
+    """Apply a random step to each image."""
 
     @abc.abstractmethod
     def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:
-        """Add what it does to what is to be done to a picture."""
+        """Add this transform's step to a task."""
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
-        """Return the picture, or a new dict that has it.
+        """Return the image, or a new dict with the image.
 
         Raises:
-            KeyError: There is no such field.
-            TypeError: It is no array of shape (H, W, 1) or (H, W, 3) and uint8.
-            ValueError: There is no generator, since the sampler has no seed.
+            KeyError: The field does not exist.
+            TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
+            ValueError: `rng` is None, because the sampler has no seed.
         """
         return self._replaced(element, self._drawn(element, rng).compute())
 
     def defer(self, element: Any, rng: np.random.Generator) -> Any:
-        """Return the element with what is still to be done in place of the picture."""
+        """Return the element with a task in place of the image."""
         return self._replaced(element, self._drawn(element, rng).settled())
 
     def _drawn(self, element: Any, rng: np.random.Generator | None) -> ImageTask:
@@ -102,7 +102,7 @@ class RandomImageMap(_ImageTransform, RandomMap):
 
 
 def as_size(size: Any) -> tuple[int, int]:
-    """A height and a width of at least 1, of them or of one side of a square."""
+    """Return a height and a width of at least 1; one number sets both."""
     sides = tuple(size) if isinstance(size, Iterable) else (size,)
     if len(sides) not in (1, 2):
         raise ValueError(f"size is {size}, but must be a height and a width, or one.")
@@ -114,7 +114,7 @@ def as_size(size: Any) -> tuple[int, int]:
 
 
 def as_range(name: str, value: Any) -> tuple[float, float]:
-    """Two numbers of at least 0, the smaller first, of which one is above."""
+    """Return two numbers of at least 0, the smaller first; the larger is above 0."""
     if not isinstance(value, Sequence) or len(value) != 2 or isinstance(value, str):
         raise TypeError(f"{name} is {value!r}, but must be the least and the most.")
     for bound in value:
@@ -126,7 +126,7 @@ def as_range(name: str, value: Any) -> tuple[float, float]:
 
 
 def as_filter(interpolation: Any, antialias: Any) -> str:
-    """The name of a filter, of it or of what torchvision and Pillow have for it."""
+    """Return a filter's name; accepts filters of torchvision and Pillow, too."""
     if antialias not in (True, None):
         raise ValueError(
             "antialias is False, but pictures are resized as Pillow does it, whose"

@@ -1,4 +1,4 @@
-"""Which record comes next.  A sampler knows numbers of records and reads no data."""
+"""Samplers choose the next record.  They use record numbers and read no data."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = [
 
 
 class Sampler(Protocol):
-    """What a loader needs of a sampler.
+    """The interface of a sampler for a loader.
 
-    ``__len__`` is optional: without it the loader searches for the first index
-    that raises IndexError.  ``__repr__`` should say everything that decides the
-    order, because states are compared by it.
+    ``__len__`` is optional: without it the loader searches for the first index that
+    raises IndexError.  ``__repr__`` should contain everything that decides the order,
+    because states are compared by it.
 
     A sampler may also have ``record_keys(first, step, count)``, which returns the
     record keys of the global indices first, first + step, ... as int64 of shape
-    (count,), as `IndexSampler` does; and ``interleaved(lanes)``, which returns the
-    sampler whose order suits readers that take turns, as `GroupShuffleSampler` does.
-    Each stream of a loader is then computed by one worker.
+    (count,), like `IndexSampler`; and ``interleaved(lanes)``, which returns the sampler
+    in an order for readers that take turns, like `GroupShuffleSampler`.  Each stream of
+    a loader is then computed by one worker.
 
     If it has ``set_epoch(epoch)``, a loader's `set_epoch` calls that on a copy of it.
 
@@ -49,11 +49,11 @@ class Sampler(Protocol):
     """
 
     def __getitem__(self, index: int, /) -> RecordMetadata:
-        """Return the metadata of a global index; IndexError after the last one."""
+        """Return the metadata of a global index; raise IndexError after the last."""
 
 
 def reads_in_blocks(sampler: object) -> bool:
-    """Whether ``sampler.record_keys`` stands for ``sampler[index]``."""
+    """Return whether ``sampler.record_keys`` matches ``sampler[index]``."""
     return stands_for(type(sampler), "record_keys", "__getitem__")
 
 

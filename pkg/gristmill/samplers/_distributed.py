@@ -1,4 +1,4 @@
-"""Records dealt out to ranks in turn, equally many full batches to each."""
+"""Records distributed to ranks in turn, with equally many full batches for each."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ from gristmill.transforms import MapWithIndex
 
 
 class DistributedSampler(PlannedSampler):
-    """Deal out records so that all ranks have equally many full batches.
+    """Distribute records so that all ranks have equally many full batches.
 
-    With `shuffle` every epoch has its own order of all records, the same for every
-    rank; rank r of R takes the places r, r + R, ... of it.  So a step of all ranks, of
-    R batches, has the same records whatever R is, as long as R times `batch_size` is.
-    No batch crosses an epoch.  Takes no memory, whatever the number of records.
+    With `shuffle` every epoch has its own order of all records, which is the same on
+    every rank.  Rank r of R takes the positions r, r + R, ... of that order.  A step of
+    all ranks together, of R batches, therefore has the same records for any R, as long
+    as R times `batch_size` is the same.  Batches do not span epochs.  Memory use does
+    not depend on the number of records.
 
-    A loader with several streams makes batches in each of them: pass the size of a
-    batch times the number of streams, which is ``worker_count`` where ``streams=`` was
-    not given.  The loader warns of another size, unless it is 1.
+    A loader with several streams makes batches in each of them.  In this case, pass the
+    size of a batch times the number of streams, which is ``worker_count`` unless
+    ``streams=`` is given.  The loader warns about other sizes, except for 1.
 
     Args:
-        num_records: Records of the source, at least 1.
-        shard_options: Which rank of how many this is. Its drop_remainder is not used.
+        num_records: The number of records of the source, at least 1.
+        shard_options: This rank and the number of ranks. drop_remainder is ignored.
         batch_size: Elements that each rank takes at once, at least 1: the size of its
             batches, times the loader's streams. With 1 all ranks have equally many
-            elements, of which the last batch may have fewer.
+            elements, and the last batch may have fewer elements.
         shuffle: Whether to shuffle. Needs a seed.
-        num_epochs: Times to go through the records, at least 1, or None for ever.
+        num_epochs: Times to go through the records, at least 1, or None for no end.
         seed: Seed in [0, 2**32) of the order and of the records' random numbers,
             or None for no generators.
-        remainder: What becomes of records that do not fill a batch of every rank, a
-            `sharding.Remainder` or its value. The mask of "pad" is put into elements by
-            `WithMask`.
+        remainder: How to treat records that do not fill a batch of every rank, a
+            `sharding.Remainder` or its value. For "pad", `WithMask` adds the mask to
+            elements.
 
     Raises:
-        ValueError: A number is out of range, `shuffle` comes without a seed, or nothing
-            is left of an epoch.
+        ValueError: A number is out of range, `shuffle` is given without a seed, or an
+            epoch would be empty.
         TypeError: An argument has the wrong type.
 
     Example:
@@ -77,7 +78,7 @@ class DistributedSampler(PlannedSampler):
                 f" of {ranks} ranks, so that remainder='drop' leaves nothing. Pass"
                 " remainder='wrap' or 'pad', or a smaller batch_size."
             )
-        # The places of an epoch, of all ranks together.
+        # The number of positions of an epoch, of all ranks together.
         self._epoch_length = self._batches * self._batch_size * ranks
         if self._epoch_length >= 2**63:
             raise OverflowError(
@@ -87,7 +88,7 @@ class DistributedSampler(PlannedSampler):
         self._max_index = None
         if self._num_epochs is not None:
             self._max_index = self._num_epochs * self._epoch_length
-        # An epoch's places that have a record of their own.
+        # The number of positions of an epoch that have a record of their own.
         self._own = min(records, self._epoch_length)
         keys = KeyPlan.range(records)
         if shuffle:
@@ -97,12 +98,12 @@ class DistributedSampler(PlannedSampler):
 
     @property
     def shuffle(self) -> bool:
-        """Whether every epoch has its own random order."""
+        """True if every epoch has its own random order."""
         return self._shuffle
 
     @property
     def shard_options(self) -> ShardOptions:
-        """Which rank of how many this is."""
+        """This rank and the number of ranks."""
         return self._shard_options
 
     @property
@@ -112,16 +113,16 @@ class DistributedSampler(PlannedSampler):
 
     @property
     def remainder(self) -> Remainder:
-        """What becomes of records that do not fill a batch of every rank."""
+        """The treatment of records that do not fill a batch of every rank."""
         return self._remainder
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches of each rank in an epoch."""
+        """Number of batches of each rank in an epoch."""
         return self._batches
 
     def is_real(self, index: int) -> bool:
-        """Return whether a global index is data, rather than padding.
+        """Return whether a global index is data, not padding.
 
         Args:
             index: At least 0.
@@ -149,19 +150,19 @@ class DistributedSampler(PlannedSampler):
 
 
 class WithMask(MapWithIndex):
-    """Put into elements whether they are data, rather than the padding of "pad".
+    """Add to elements whether they are data or padding (of "pad").
 
     An operation of the `DataLoader` of a `DistributedSampler`, before its batches.
 
     Args:
-        sampler: The loader's.
-        key: Where elements, which are dicts, get a bool; None makes pairs
-            ``(element, bool)`` of elements of any kind.
+        sampler: The sampler of the loader.
+        key: The field for the bool in elements, which must be dicts. None turns
+            elements of any type into pairs ``(element, bool)``.
 
     Raises:
         TypeError: An argument has the wrong type; or, while iterating, there is a key
-            and an element is no dict.
-        ValueError: While iterating: an element has the key already.
+            and an element is not a dict.
+        ValueError: While iterating: an element already has the key.
 
     Example:
         >>> sampler = DistributedSampler(3, batch_size=2, num_epochs=1, remainder="pad")

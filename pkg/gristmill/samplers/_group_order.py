@@ -1,17 +1,18 @@
 """The order of a group-aware shuffle: arithmetic from indices to record keys.
 
-Groups (the row groups of Parquet files, the chunks of ArrayRecord files) are decoded
-whole, so an order that jumps between all of them decodes each again and again.  Here
-every epoch shuffles the groups, lays their records end to end, gives each lane an
-equal piece of that line, and shuffles the records of a few neighbouring groups, a
-window, among themselves.
+Groups (the row groups of Parquet files, the chunks of ArrayRecord files) are decoded as
+a whole, so an order that jumps between all groups would decode each one repeatedly.
+Here every epoch shuffles the groups, puts their records into one line, gives each lane
+an equal piece of that line, and shuffles the records of a window, which is a few
+neighboring groups.
 
-Small windows are sorted by random numbers, many at once, and the order is kept while a
-lane goes through it; large ones are permuted by arithmetic, which needs no memory.
+Several small windows are sorted together by random numbers, and their order is kept
+while a lane goes through it.  Large windows are permuted by arithmetic, which needs no
+memory.
 
-Lane r of L takes the indices that are r modulo L.  A cut between two lanes may fall
-inside a group, which both then decode: that is all that is decoded twice, L - 1 groups
-an epoch at most.
+Lane r of L takes the indices that are r modulo L.  A cut between two lanes may be
+inside a group, which both lanes then decode.  This is the only repeated decoding: at
+most L - 1 groups per epoch.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from gristmill.samplers._planned import keys_by_lane
 
 __all__ = ["GroupOrder"]
 
-# About so many records are sorted at once, and up to so many at all.
+# The number of records to sort at once: the target, and the maximum.
 _SORTED, _MOST_SORTED = 1 << 12, 1 << 14
 
-# Of the generator splitmix64.
+# Constants of the generator splitmix64.
 _MASK = 2**64 - 1
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
@@ -38,19 +39,19 @@ _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB13311
 class _Line(NamedTuple):
     """The groups of one epoch, end to end in their shuffled order."""
 
-    bounds: Int64Array  # Where each group begins on the line, and the end.
-    shifts: Int64Array  # What to add to a place on the line to have its key, by group.
+    bounds: Int64Array  # The start of each group on the line, and the end.
+    shifts: Int64Array  # The key of a place on the line minus the place, by group.
 
 
 class GroupOrder:
-    """Record keys by global index, over all epochs.
+    """Computes record keys from global indices, over all epochs.
 
-    Lanes are readers that take turns; an epoch has `length` records, and leaves out the
-    last ones of its order.
+    Lanes are readers that take turns. An epoch has `length` records; any further
+    records at the end of its order are left out.
 
-    Memory is 16 bytes a group for each of the last two epochs asked for, whose set-up
-    takes time in proportion to the groups, and at most 32 KiB a lane; everything else
-    is independent of them.
+    Memory use is 16 bytes per group for each of the two latest epochs, and at most 32
+    KiB per lane. The set-up of an epoch takes time in proportion to the groups. All
+    other costs are independent of the number of groups and lanes.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class GroupOrder:
         self._starts = starts[groups > 0]
         self._sizes = groups[groups > 0]
         self._window = window
-        # Whole windows, of about as many records as are sorted at once.
+        # Whole windows, which together have about the target number of records.
         windows = _SORTED * len(self._sizes) // (int(self._sizes.sum()) * window)
         self._span = window * max(1, windows)
         self._seed = seed
@@ -74,18 +75,18 @@ class GroupOrder:
         self._length = length
         self._reshuffle = reshuffle
         self._lines: dict[int, _Line] = {}
-        # The windows that each lane goes through: their epoch, the first place on the
-        # line, and the places behind that in their order, uint16.
+        # The windows that each lane is in: their epoch, their first place on the line,
+        # and the shuffled places relative to it, uint16.
         self._mixed: dict[int, tuple[int, int, npt.NDArray[np.uint16]]] = {}
 
     def keys(self, first: int, step: int, count: int) -> Int64Array:
-        """The record keys of the indices first, first + step, ..., count of them."""
+        """Return the record keys of `count` indices first, first + step, ..."""
         return keys_by_lane(self._lanes, first, step, count, self._fill)
 
     def window_left(self, index: int, step: int) -> int:
-        """How many of the indices index, index + step, ... share a window.
+        """Return how many of the indices index, index + step, ... share a window.
 
-        At least 1; the steps stay in a lane.
+        The result is at least 1. The steps must stay in one lane.
         """
         epoch, offset = divmod(index, self._length)
         line = self._line(epoch if self._reshuffle else 0)
@@ -96,7 +97,7 @@ class GroupOrder:
         return -(-(high - place) // (step // self._lanes))
 
     def _fill(self, index: int, step: int, out: Int64Array) -> None:
-        """Fill from one index on, in steps that stay in its lane while epochs pass."""
+        """Fill `out` from `index` on, across epochs; the steps stay in one lane."""
         done = 0
         while done < len(out):
             epoch, offset = divmod(index, self._length)
@@ -137,10 +138,10 @@ class GroupOrder:
     def _around(
         self, line: _Line, place: int, begin: int, end: int, span: int
     ) -> tuple[int, int, range]:
-        """What a lane's piece has of the `span` groups around a place.
+        """Return the part of a lane's piece in the `span` groups around a place.
 
         Returns:
-            Its first place, the place behind its last, and the groups.
+            Its first place, the place after its last, and the groups.
         """
         first, here = map(int, line.bounds.searchsorted([begin, place], "right") - 1)
         first += (here - first) // span * span
@@ -151,14 +152,14 @@ class GroupOrder:
     def _mix(
         self, rank: int, epoch: int, line: _Line, low: int, high: int, groups: range
     ) -> npt.NDArray[np.uint16]:
-        """The places [low, high), less `low`, in the order of a lane."""
+        """Return the places [low, high), minus `low`, in the order of a lane."""
         kept = self._mixed.get(rank)
         if kept is not None and kept[:2] == (epoch, low):
             return kept[2]
         draws = _draws(_hash(self._seed, epoch), low, high)
         bounds = line.bounds[groups.start : groups.stop : self._window]
         windows = bounds[1:].searchsorted(np.arange(low, high), "right")
-        # Windows stay in their order; a tie of draws keeps the order of places.
+        # Windows keep their order; equal draws keep the order of places.
         draws >>= np.uint64(16)
         draws |= windows.astype(np.uint64) << np.uint64(48)
         order = draws.argsort(kind="stable").astype(np.uint16)
@@ -166,9 +167,9 @@ class GroupOrder:
         return order
 
     def _piece(self, rank: int) -> int:
-        """Where the piece of a lane begins; the first lanes have one record more.
+        """Return the start of a lane's piece; the first lanes have one record more.
 
-        Ranks count lanes from the one that the epoch's first index is in.
+        Ranks count lanes from the lane of the epoch's first index.
         """
         each, rest = divmod(self._length, self._lanes)
         return rank * each + min(rank, rest)
@@ -189,7 +190,7 @@ class GroupOrder:
 
 
 def _hash(*words: int) -> int:
-    """A number in [0, 2**64) from integers, by the finalizer of splitmix64."""
+    """Return a hash of integers in [0, 2**64), by the finalizer of splitmix64."""
     state = 0
     for word in words:
         state = (state ^ word) + _STEP & _MASK
@@ -200,7 +201,7 @@ def _hash(*words: int) -> int:
 
 
 def _draws(seed: int, low: int, high: int) -> npt.NDArray[np.uint64]:
-    """Random numbers of the places [low, high): each its own, by splitmix64."""
+    """Return a random number for each place in [low, high), by splitmix64."""
     state = np.arange(low, high, dtype=np.uint64)
     state *= np.uint64(_STEP)
     state += np.uint64(seed)

@@ -1,4 +1,4 @@
-"""Records of neighbouring groups, mixed."""
+"""A shuffle that mixes the records of neighboring groups."""
 
 from __future__ import annotations
 
@@ -25,26 +25,25 @@ class GroupShuffleSampler(PlannedSampler):
     memory for `window` decoded groups.
 
     Readers that take turns (shards, and the streams of a loader, one for each worker)
-    get equal parts of each epoch's shuffled groups, so that no two of them decode the
-    same group, but for one at each border between two parts: ``1 + (R - 1) / G`` times
-    the data is decoded by R readers of G groups.  A loader adapts the sampler to its
-    streams itself, and computes each stream in one worker: use no fewer ``streams``
-    than workers.
+    get equal parts of each epoch's shuffled groups.  Two readers decode the same group
+    only at the border between their parts: R readers of G groups decode the data
+    ``1 + (R - 1) / G`` times.  A loader adapts the sampler to its streams, and computes
+    each stream in one worker: use at least as many ``streams`` as workers.
 
     Args:
-        groups: Records in each group, in order, such as ``source.groups``; integers of
-            at least 0, with a sum of at least 1.
-        window: Groups whose records are mixed, at least 1. More mix better and need
-            more memory.
-        shard_options: Which part of each epoch this process reads. With
+        groups: The number of records in each group, in order, such as
+            ``source.groups``; integers of at least 0, with a sum of at least 1.
+        window: The number of groups whose records are mixed, at least 1. A larger
+            window mixes better and needs more memory.
+        shard_options: The part of each epoch that this process reads. With
             drop_remainder the last records of an epoch's order are left out.
-        num_epochs: Times to go through the records, at least 1, or None for ever.
+        num_epochs: Times to go through the records, at least 1, or None for no end.
         seed: Seed in [0, 2**32) of the order and of the records' random numbers.
         reshuffle: Whether every epoch has its own order.
 
-    Any place of the order is computed from its index, so resuming takes no time; an
-    epoch's first use sorts out its groups and takes time and memory in proportion to
-    their number.
+    Any position of the order is computed from its index, so resuming takes no time.
+    The first use of an epoch shuffles its groups, which takes time and memory in
+    proportion to their number.
 
     Raises:
         ValueError: A number is out of range, or there are no records.
@@ -99,10 +98,10 @@ class GroupShuffleSampler(PlannedSampler):
         """Return this sampler for `lanes` readers that take turns.
 
         Reader r reads the indices that are r modulo `lanes`.  Every epoch has the
-        same groups in the same order, dealt out to more or fewer readers.
+        same groups in the same order, split between more or fewer readers.
 
         Args:
-            lanes: Readers, at least 1.
+            lanes: The number of readers, at least 1.
         """
         other = object.__new__(type(self))
         vars(other).update(vars(self))
@@ -112,11 +111,11 @@ class GroupShuffleSampler(PlannedSampler):
     def window_left(self, first: int, step: int) -> int:
         """Return how many of the indices first, first + step, ... share a window.
 
-        A reader that gets their records together finds neighbours among them.
+        A reader should read these records together, because they include neighbors.
 
         Args:
             first: An index, at least 0.
-            step: A multiple of the readers that take turns, at least 1.
+            step: A multiple of the number of readers that take turns, at least 1.
         """
         return self._order.window_left(first, step)
 
@@ -150,7 +149,7 @@ class GroupShuffleSampler(PlannedSampler):
 
 
 def _checked_groups(groups: Any) -> Int64Array:
-    """The records in each group, int64 of shape (G,)."""
+    """Return the number of records in each group, int64 of shape (G,)."""
     sizes = np.asarray(groups)
     if sizes.ndim != 1 or (sizes.size and sizes.dtype.kind not in "iu"):
         raise TypeError(

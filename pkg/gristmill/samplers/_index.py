@@ -1,4 +1,4 @@
-"""Records of a shard, shuffled anew in each epoch if asked."""
+"""Records of a shard, optionally shuffled in each epoch."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from gristmill.sharding import NoSharding, ShardOptions, even_split
 
 
 class IndexSampler(PlannedSampler):
-    """Go through the records of a shard, shuffled if asked, for some epochs.
+    """Go through the records of a shard for some epochs, optionally shuffled.
 
     Each shard owns a contiguous part of the records.  With `shuffle` every epoch
     has its own order, and a shard shuffles only its own part.
 
     Args:
-        num_records: Records of the source, at least 1.
-        shard_options: Which part of the records this process reads.
+        num_records: The number of records of the source, at least 1.
+        shard_options: The part of the records that this process reads.
         shuffle: Whether to shuffle. Needs a seed.
-        num_epochs: Times to go through the records, at least 1, or None for ever.
+        num_epochs: Times to go through the records, at least 1, or None for no end.
         seed: Seed in [0, 2**32) of the order and of the records' random numbers,
             or None for no generators.
 
     Raises:
-        ValueError: A number is out of range, or `shuffle` comes without a seed.
+        ValueError: A number is out of range, or `shuffle` is given without a seed.
         TypeError: An argument has the wrong type.
 
     Example:
@@ -58,8 +58,8 @@ class IndexSampler(PlannedSampler):
         num_records, num_epochs = self._num_records, self._num_epochs
         self._max_index = None if num_epochs is None else num_epochs * num_records
         keys = KeyPlan.range(num_records)
-        # An instance of NoSharding reads everything even where a subclass of it
-        # has other numbers; Grain decides by the type as well.
+        # An instance of NoSharding reads everything, even if a subclass sets other
+        # numbers. Grain decides by the type, too.
         if not isinstance(shard_options, NoSharding):
             keys = keys.shard(*even_split(num_records, shard_options))
             if num_epochs is not None and shard_options.drop_remainder:
@@ -72,13 +72,13 @@ class IndexSampler(PlannedSampler):
 
     @property
     def shuffle(self) -> bool:
-        """Whether every epoch has its own random order."""
+        """True if every epoch has its own random order."""
         return self._shuffle
 
     def plan(self) -> KeyPlan:
         """Return the record keys in the order of this shard's own positions.
 
-        Global index i reads position ``i // shard_count`` of it.
+        Global index i reads position ``i // shard_count``.
         """
         return self._record_keys
 
@@ -102,10 +102,10 @@ class IndexSampler(PlannedSampler):
             f"seed={self._seed})"
         )
 
-    # Defined beside `__getitem__`, which it stands for: see `reads_in_blocks`.
+    # Defined next to `__getitem__`, which it must match: see `reads_in_blocks`.
     record_keys = PlannedSampler.record_keys
 
-    # The inherited method, without a call of `_key` for each record.
+    # Like the inherited method, but does not call `_key` for each record.
     def __getitem__(self, index: int) -> RecordMetadata:
         end = self._max_index
         if index < 0 or (end is not None and index >= end):
@@ -122,13 +122,13 @@ class IndexSampler(PlannedSampler):
         return seeded_metadata(index, key, self._seed + index)
 
     def _same_position(self, position: Any) -> int:
-        """Return the position in 64 bits that has the key of one beyond them."""
+        """Return the 64-bit position that has the same key."""
         check_integer("index", position)
         # Epochs are shuffled by their number modulo 2**32.
         return operator.index(position) % (len(self._record_keys) << 32)
 
     def _owns_nothing(self) -> ZeroDivisionError:
-        # The kind of exception is Grain's.
+        # Grain raises the same type.
         return ZeroDivisionError(
             f"{self._shard_options!r} owns none of the {self._num_records} records. Use"
             f" at most {self._num_records} shards."

@@ -1,6 +1,6 @@
-"""What the samplers here share: checks of their arguments, and keys by arithmetic.
+"""Base class of the samplers: checks of arguments, and keys computed by arithmetic.
 
-Most errors are in Grain's words.
+Most error messages are Grain's.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class PlannedSampler(abc.ABC):
     """A sampler of numbered records; a subclass sets its seed, epoch length and end."""
 
     _seed: int | None
-    # Indices of one epoch, of all shards together.
+    # Number of indices in an epoch, of all shards together.
     _epoch_length: int
-    # Indices in all; None where there is no end.
+    # Number of indices in all epochs, or None if there is no end.
     _max_index: int | None
-    # Whether each epoch has an order of its own.
+    # True if each epoch has its own order.
     _shuffle: bool = False
 
     def __init__(
@@ -39,7 +39,7 @@ class PlannedSampler(abc.ABC):
     ) -> None:
         sized = hasattr(num_records, "__len__")
         check_integer("num_records", num_records, " Pass len(source)." if sized else "")
-        # Python's own int: NumPy's would overflow further on.
+        # Python's own int, because NumPy's would overflow later.
         self._num_records = operator.index(num_records)
         if self._num_records >= 2**63:
             raise OverflowError(
@@ -71,7 +71,7 @@ class PlannedSampler(abc.ABC):
 
     @property
     def num_records(self) -> int:
-        """Records of the source."""
+        """The number of records of the source."""
         return self._num_records
 
     @property
@@ -82,13 +82,13 @@ class PlannedSampler(abc.ABC):
     def record_keys(self, first: int, step: int, count: int) -> Int64Array:
         """Return the record keys of the indices first, first + step, ...
 
-        Hundreds of times faster than one index at a time.
+        This is hundreds of times faster than one index at a time.
 
         Args:
             first: The first global index.
             step: Distance between indices, at least 1. The loader of shard s of S
-                passes a multiple of S and a `first` that is s more than one.
-            count: How many, at least 0.
+                passes a multiple of S and a `first` that is s modulo S.
+            count: The number of indices, at least 0.
 
         Returns:
             int64 of shape (count,).
@@ -120,17 +120,17 @@ class PlannedSampler(abc.ABC):
 
     @abc.abstractmethod
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
-        """The keys of `record_keys`, for indices that are in range."""
+        """Return the result of `record_keys` for indices that are in range."""
 
     def _key(self, index: int) -> int:
         return int(self._keys(index, 1, 1)[0])
 
     def _first_index(self, epoch: int) -> int:
-        """Return where a loader begins epoch `epoch`: all of ``num_epochs`` are one."""
+        """Return the first index of a loader's epoch, which has all ``num_epochs``."""
         return epoch * (self._num_epochs or 1) * self._epoch_length
 
     def _endless(self) -> Self:
-        """Return this sampler with the epochs after its end."""
+        """Return this sampler without an end."""
         endless = copy.copy(self)
         endless._max_index = None
         return endless
@@ -149,11 +149,11 @@ def keys_by_lane(
     count: int,
     fill: Callable[[int, int, Int64Array], None],
 ) -> Int64Array:
-    """Return the keys of the indices first, first + step, ..., count of them.
+    """Return the keys of `count` indices first, first + step, ...
 
     Lane r has the indices that are r modulo `lanes`, so any step splits into a few
-    even walks that stay in one lane: `fill` gets the first index of one, a step that is
-    a multiple of `lanes`, and a contiguous array to fill with keys.
+    even walks that stay in one lane. `fill` gets the first index of a walk, a step that
+    is a multiple of `lanes`, and a contiguous array to fill with keys.
     """
     keys = np.empty(count, np.int64)
     walks = lanes // math.gcd(step, lanes)
@@ -168,7 +168,7 @@ def keys_by_lane(
 
 
 def check_seed(seed: Any, shuffle: bool) -> None:
-    """Refuse what is no seed; None is one where nothing is shuffled."""
+    """Raise an error if `seed` is not a seed; None is valid without shuffling."""
     check_flag("shuffle", shuffle)
     if seed is None:
         if shuffle:

@@ -17,9 +17,9 @@ class SequentialSampler(PlannedSampler):
     """Go through the records once, in order.
 
     Args:
-        num_records: Records of the source, at least 1.
-        shard_options: Decides, with drop_remainder, how many records at the end
-            are left out. Which of the others a process reads is up to the loader.
+        num_records: The number of records of the source, at least 1.
+        shard_options: With drop_remainder, ``num_records % shard_count`` records at the
+            end are left out. The loader decides which of the others a process reads.
         seed: Seed in [0, 2**128 - num_records] of the records' random numbers, or
             None for no generators.
 

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class RandomAccessDataSource(Protocol[T]):
-    """What a loader reads: records by number, from 0 to ``len(source) - 1``.
+    """A data source of a loader: records by number, from 0 to ``len(source) - 1``.
 
-    If it turns out to have fewer, ``__getitem__`` raises StopIteration: the stream that
-    asked ends there.  Any other exception is an error.
+    If the source turns out to be shorter, ``__getitem__`` raises StopIteration, which
+    ends the stream that reads it.  Any other exception is an error.
 
-    Give it a ``__repr__`` that says which data it reads, because saved states are
-    compared by it, and make it picklable to use worker processes.
+    Define a ``__repr__`` that identifies the data, because saved states are compared
+    by it.  Make the source picklable to use worker processes.
 
     Example:
         >>> class Squares:
@@ -88,7 +88,7 @@ class RangeDataSource:
         self._start = start
         self._stop = stop
         self._step = step
-        # Rounded up, in integers: floats would miscount past 2**53.
+        # Rounded up with integers, because floats are inexact beyond 2**53.
         self._len = int(-((start - stop) // step))
         if self._len < 0:
             raise AssertionError("length can't be negative.")
@@ -131,7 +131,7 @@ def as_table(source: Any) -> Any:
     """
     if is_table(source):
         return TableSource(source)
-    pyarrow = sys.modules.get("pyarrow")  # Not imported to find out.
+    pyarrow = sys.modules.get("pyarrow")  # Not imported just to check.
     if pyarrow is None or not isinstance(source, (pyarrow.Table, pyarrow.RecordBatch)):
         return source
     from gristmill.sources import _arrow
@@ -144,7 +144,7 @@ def as_columns(source: Any) -> ColumnSource | None:
     """Return an object that gathers a source's records by column, or None."""
     if isinstance(source, ColumnSource):
         return source if source.columns_are_rows else None
-    datasets = sys.modules.get("datasets")  # Not imported to find out.
+    datasets = sys.modules.get("datasets")  # Not imported just to check.
     if datasets is None or type(source) is not getattr(datasets, "Dataset", None):
         return None
     from gristmill.sources import _hugging_face
@@ -155,7 +155,8 @@ def as_columns(source: Any) -> ColumnSource | None:
 def known_length(source: Any) -> int | None:
     """Return ``len(source)``, or None if that raises TypeError.
 
-    If it is None, record keys go to the source unchanged, else modulo the length.
+    Record keys are passed to a source without a length unchanged, and to other sources
+    modulo the length.
     """
     try:
         return len(source)
@@ -163,9 +164,9 @@ def known_length(source: Any) -> int | None:
         return None
 
 
-# Names that are here from the start.
+# Names that this module defines or imports eagerly.
 _HERE = "RandomAccessDataSource RangeDataSource TableSource"
-# Names whose modules are not needed by most.
+# Names whose modules are imported on first use.
 _HOMES = {
     "sources._array_record": "ArrayRecordDataSource",
     "sources._bag": "BagDataSource",
@@ -180,7 +181,7 @@ _HOMES = {
 }
 
 
-# Type checkers must not see it: they would accept every name.
+# Hidden from type checkers, which would accept every name.
 if not TYPE_CHECKING:
     __getattr__ = lazily(__name__, _HOMES)
     __all__ = sorted({*_HERE.split(), *places_of(_HOMES)})

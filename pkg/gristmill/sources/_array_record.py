@@ -1,4 +1,4 @@
-"""The class behind sources.ArrayRecordDataSource."""
+"""Implementation of sources.ArrayRecordDataSource."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = ["ArrayRecordDataSource"]
 
 INSTRUCTION = re.compile(r"(.*)\[(\d+):(\d+)\]", re.DOTALL)
 
-# Options of the array_record package's reader.  They tune how that one reads; what is
-# read does not depend on them.
+# Options of the array_record package's reader.  They tune that reader and do not change
+# the records.
 READER_OPTIONS = (
     "footer_prefetch_bytes",
     "index_storage_option",
@@ -40,7 +40,7 @@ READER_OPTIONS = (
 
 @runtime_checkable
 class FileInstruction(Protocol):
-    """A part of a file: `take` records from number `skip` on, as TFDS has them."""
+    """A part of a file as in TFDS: `take` records, starting at number `skip`."""
 
     filename: str
     skip: int
@@ -52,10 +52,10 @@ Path = str | os.PathLike[str] | FileInstruction
 
 
 class Opener:
-    """Opens the files of a source, by their number; they share a cache.
+    """Opens the files of a source by number; the files share a cache.
 
-    `stamps` are the bytes and versions of those that were counted, uint64 of shape
-    (F, 2), 0 bytes for the others.
+    `stamps` are the sizes in bytes and versions of the files that were counted, uint64
+    of shape (F, 2). The size is 0 for the other files.
     """
 
     def __init__(
@@ -82,45 +82,44 @@ class ArrayRecordDataSource(RecordSource[bytes]):
     """Serve the records of ArrayRecord files, in the order of the files.
 
     Args:
-        paths: A path, a URL that fsspec knows, such as ``gs://bucket/path``, a
+        paths: A path, a URL that fsspec supports, such as ``gs://bucket/path``, a
             FileInstruction (filename, skip, take, examples_in_shard), or a list of
             these, at least one.
-            ``"path[start:end]"`` stands for a part of a file.  Records of files that
-            are named without a part are counted at once, by the beginning of each
-            footer; the rest of it is read with the file's first record.  A name of no
-            file may be a pattern (``"train-*.array_record"``, in the order of names)
-            or stand for shards (``"train.array_record@4"`` is
+            ``"path[start:end]"`` stands for a part of a file.  If no part is given, the
+            constructor counts the file's records by reading the start of its footer.
+            The rest of the footer is read with the file's first record.  If there is no
+            such file, the path may be a pattern (``"train-*.array_record"``, in the
+            order of names) or stand for shards (``"train.array_record@4"`` is
             ``train.array_record-00000-of-00004`` and so on, ``"@*"`` any number).
         reader_options: Options of the array_record package's reader by name, such as
-            ``{"index_storage_option": "offloaded"}``.  They are accepted for the sake
-            of existing code: they tune that reader and change no record, and this
-            reader has no use for them.
+            ``{"index_storage_option": "offloaded"}``.  They are accepted for
+            compatibility and ignored: they tune that reader and do not change the
+            records.
         verify: Which hashes are compared: "all" of them, only those of "headers", or
             "none".
-        access: How files are read: "pread", or "mmap", which is faster where they
-            are in the page cache, but ends the process when a file is truncated
-            while it is read.
-        cache_bytes: Memory for decoded chunks, where files have several records in
-            a chunk. Each process that reads has as much.
-        index_dir: The folder for lists of chunks, of files that have 16,384 or more:
-            they are kept for all processes and for the next time, as
-            ``.NAME.gristmill-index`` beside the file, or, where that folder cannot be
-            written to, in the folder of the environment variable
+        access: How files are read: "pread", or "mmap", which is faster for files in the
+            page cache, but ends the process if a file is truncated while it is read.
+        cache_bytes: Memory for decoded chunks in each process, if files have several
+            records in a chunk.
+        index_dir: The folder for the chunk lists of files with 16,384 or more chunks.
+            These lists are saved for other processes and later programs.  None saves
+            them as ``.NAME.gristmill-index`` next to the file; if that folder is not
+            writable, in the folder of the environment variable
             ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``), or in shared
-            memory.  None for these places.
+            memory.
         storage_options: Arguments of the file system of URLs, such as credentials.
             All paths must be URLs then.
-        remote_options: How files behind URLs are read. None for the defaults.
+        remote_options: How remote files are read. None for the defaults.
 
     Record ``i`` is ``bytes``.
 
     Raises:
-        ValueError: The list of paths is empty, a part is not of its file, or an
-            option is unknown.
-        OSError: A file cannot be opened; a RemoteError, if it is behind a URL.
-        ImportError: fsspec, or what it needs for a URL, is not installed.
-        CorruptRecord: A file is no ArrayRecord file, or it is damaged.  Raised by
-            reading, too, also where a file has changed since it was counted.
+        ValueError: The list of paths is empty, a part exceeds its file, or an option is
+            unknown.
+        OSError: A file cannot be opened; a RemoteError if it is remote.
+        ImportError: fsspec, or a package that it needs for a URL, is not installed.
+        CorruptRecord: A file is not an ArrayRecord file, or is damaged.  Raised by
+            reading, too, for example if a file changed after it was counted.
 
     Example:
         >>> import pathlib, tempfile
@@ -189,7 +188,8 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         ]
         opener = Opener(names, cache_bytes, settings, stamps)
         super().__init__(names, ranges, opener, {})
-        # Of files with as many chunks as records that is known; others have few chunks.
+        # The group size is 1 if there are as many chunks as records. Other files are
+        # opened to read it; they have few chunks.
         self._group_sizes = {
             i: 1 for i, (records, chunks, _) in counted.items() if chunks == records
         }
@@ -200,14 +200,14 @@ class ArrayRecordDataSource(RecordSource[bytes]):
 
     @property
     def groups(self) -> Int64Array:
-        """Records in each chunk, in order, int64 of shape (G,).
+        """Number of records in each chunk, in order, int64 of shape (G,).
 
-        A chunk is decoded whole, so `samplers.GroupShuffleSampler` is the one to
-        shuffle records of which there are several in a chunk.
+        A chunk is decoded as a whole, so use `samplers.GroupShuffleSampler` to shuffle
+        files that have several records in a chunk.
 
         Raises:
-            OSError: A file that was named with a part of it cannot be opened.
-            CorruptRecord: It is no ArrayRecord file, or it is damaged.
+            OSError: A file that was given with a part cannot be opened.
+            CorruptRecord: Such a file is not an ArrayRecord file, or is damaged.
         """
         counts = []
         for part, (first, count) in enumerate(self._ranges.tolist()):
@@ -246,7 +246,7 @@ def _as_list(paths: Any) -> Sequence[Path]:
 
 
 def _instruction(path: Path) -> tuple[str, tuple[int, int] | None]:
-    """The file, and the first record and number of records to read of it."""
+    """Return a path, and the first record and number of records of its part, if any."""
     if isinstance(path, FileInstruction):
         return os.fspath(path.filename), (int(path.skip), int(path.take))
     name = os.fspath(path)

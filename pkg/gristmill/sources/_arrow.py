@@ -18,10 +18,10 @@ __all__ = ["ArrowSource", "ChunkViews", "as_arrays"]
 
 
 def as_arrays(table: pa.Table | pa.RecordBatch) -> dict[str, npt.NDArray[Any]] | None:
-    """Return views of a table's columns, or None where one cannot be viewed.
+    """Return views of a table's columns, or None if one cannot be viewed.
 
-    Columns of numbers, times and fixed-size lists of these can, in one chunk and
-    without missing values: they have shape (N,), lists of k values (N, k).
+    A view needs a column of numbers, times or fixed-size lists of these, in one chunk
+    and without missing values. Its shape is (N,), or (N, k) for lists of k values.
     """
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -56,11 +56,12 @@ def _view_of_chunk(column: pa.Array) -> npt.NDArray[Any] | None:
 class ChunkViews:
     """The columns of a table that can be viewed as arrays, chunk by chunk.
 
-    These are columns as those of `as_arrays`, but in any number of chunks, which are
-    the same for all of them, and without lists in lists: rows have those as objects.
+    The same columns as for `as_arrays`, except that there may be several chunks, with
+    the same boundaries in all columns. Nested lists are excluded, because rows have
+    them as objects.
 
     Attributes:
-        names: Of these columns, in the table's order.
+        names: Names of these columns, in the table's order.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -83,11 +84,11 @@ class ChunkViews:
                 self.names.append(name)
                 self._chunks.append(chunks)
                 self._rows.append((view.shape[1:], view.dtype))
-        # Made when they are first needed: there may be very many.
+        # Created on first use, because there may be very many.
         self._views: dict[int, tuple[npt.NDArray[Any], ...]] = {}
 
     def __reduce__(self) -> tuple[type, tuple[pa.Table]]:
-        return type(self), (self._table,)  # Pickled once where others have it, too.
+        return type(self), (self._table,)  # Shared with other owners in the pickle.
 
     def gather(self, keys: Int64Array, alloc: Alloc | None) -> dict[str, Gathered]:
         """Return the columns of some rows.  See `ColumnSource.columns_at`."""
@@ -107,7 +108,7 @@ class ChunkViews:
 
 
 def _lacks_values(column: pa.ChunkedArray) -> bool:
-    """Whether a value is missing in a column, or in its fixed-size lists."""
+    """Return whether a column, or one of its fixed-size lists, lacks a value."""
     if column.null_count:
         return True
     kind = column.type
@@ -119,8 +120,8 @@ def _lacks_values(column: pa.ChunkedArray) -> bool:
 class ArrowSource(ColumnSource):
     """Serve the rows of a pyarrow Table or RecordBatch.
 
-    A loader that is given a table makes one of these itself, or a `TableSource` where
-    the columns can be viewed as arrays.
+    A loader wraps a table in this class, or in `TableSource` if all columns can be
+    viewed as arrays.
 
     Record ``i`` is a dict of row ``i``, with the values that docs/record-files.md lists
     for each type.  Columns of ``string_view`` and ``binary_view`` are copied once, into
@@ -150,7 +151,7 @@ class ArrowSource(ColumnSource):
         self._begin()
 
     def _begin(self) -> None:
-        """Look at the columns."""
+        """Inspect the columns."""
         columns = zip(self._names, self._table.columns, strict=True)
         self._columns = {name: _Column(column) for name, column in columns}
         self._copiers = {
@@ -160,7 +161,7 @@ class ArrowSource(ColumnSource):
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        # Columns would be pickled a second time.
+        # Pickling the columns would pickle the table's data a second time.
         return {
             n: v for n, v in vars(self).items() if n not in ("_columns", "_copiers")
         }
@@ -187,7 +188,7 @@ class ArrowSource(ColumnSource):
         return row
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Return several rows, taken out of each column at once."""
+        """Return several rows; each column is read once."""
         rows = np.asarray(indices, np.int64)
         columns = {name: column.take(rows) for name, column in self._columns.items()}
         return as_rows(columns, self._copiers)
@@ -195,14 +196,14 @@ class ArrowSource(ColumnSource):
     def columns_at(
         self, keys: Int64Array, alloc: Alloc | None = None
     ) -> dict[str, Gathered]:
-        """Return the columns of several rows, for batches; makes no rows.
+        """Return the columns of several rows, for batches, without making rows.
 
         Args:
             keys: Row numbers, int64 of shape (B,).
-            alloc: Makes the arrays that are gathered. None leaves them to NumPy.
+            alloc: Allocates the arrays that are gathered. None for NumPy's.
 
         Returns:
-            For each column an array of shape (B, *S), or the list of its B values if
+            For each column an array of shape (B, *S), or a list of its B values if
             they must be stacked.
 
         Raises:
@@ -224,13 +225,13 @@ class ArrowSource(ColumnSource):
 
 
 class _Column:
-    """A column of a table, of which rows are taken chunk by chunk.
+    """A column of a table, whose rows are taken chunk by chunk.
 
-    pyarrow itself joins all chunks to take some rows, if it can join them.
+    pyarrow would join all chunks to take some rows, and cannot join all types.
 
     Attributes:
-        facts: What is known of all rows.
-        form: How values come into rows and batches.
+        facts: Facts about all rows.
+        form: How values are converted for rows and batches.
     """
 
     def __init__(self, column: pa.ChunkedArray) -> None:
@@ -264,9 +265,9 @@ class _Column:
 
 
 def _is_takeable(chunk: pa.Array) -> bool:
-    """Return whether pyarrow can take rows from a chunk, and takes the right ones."""
+    """Return whether pyarrow takes rows from a chunk, and takes the right ones."""
     if _has_matrices(chunk.type):
-        # Behind an offset it takes other values, without an error.
+        # If the array has an offset, pyarrow silently takes the wrong values.
         values = chunk
         while pa.types.is_fixed_size_list(values.type) and not values.offset:
             values = values.values
@@ -291,7 +292,7 @@ def _has_matrices(kind: pa.DataType) -> bool:
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """Return a table of equal values, with views of texts and bytes copied."""
+    """Return an equal table with string and binary views replaced by copies."""
     for i, field in enumerate(table.schema):
         plain = _plain_type(field.type)
         if plain != field.type and _is_castable(field.type):
@@ -301,8 +302,8 @@ def _without_views(table: pa.Table) -> pa.Table:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type with strings and bytes in place of views of them."""
-    # By name: the oldest pyarrow has no functions that ask for views.
+    """Return a type with string and binary views replaced by plain types."""
+    # Compared by name: the oldest supported pyarrow cannot check for views.
     if str(kind) in ("string_view", "binary_view"):
         return pa.large_string() if str(kind) == "string_view" else pa.large_binary()
     if pa.types.is_map(kind):
@@ -321,7 +322,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_castable(kind: pa.DataType) -> bool:
-    """Return whether pyarrow keeps all values of columns of this type that it casts."""
+    """Return whether casting a column of this type in pyarrow keeps all values."""
     types = pa.types
     if not kind.num_fields:
         return not (types.is_dictionary(kind) or isinstance(kind, pa.BaseExtensionType))

@@ -1,8 +1,8 @@
 """NumPy arrays of the values of Arrow columns; needs the pyarrow package.
 
-docs/record-files.md lists what each type becomes.  pyarrow's `to_numpy` is used only
-for types of which it keeps every value.  It loses missing values of dictionaries,
-integers beyond 2**53 next to missing ones, and values of list views.
+docs/record-files.md lists the NumPy types.  pyarrow's `to_numpy` is used only for types
+whose values it preserves.  It loses missing values of dictionaries, integers beyond
+2**53 next to missing ones, and values of list views.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Objects: TypeAlias = npt.NDArray[np.object_]
 # Integers up to this one, and their negatives, are exact as float64.
 MOST_EXACT = 1 << 53
 
-# A dictionary of more items for each row is decoded by pyarrow: most items are not
+# pyarrow decodes a dictionary with more items per row, because most items are not
 # needed.
 DICTIONARY_PER_ROW = 64
 
@@ -44,11 +44,11 @@ def to_array(
 ) -> npt.NDArray[Any]:
     """Return the values of a column, of shape (N,).
 
-    The type of the column and `facts` alone decide the dtype.
+    Only the type of the column and `facts` decide the dtype.
 
     Args:
         column: Some rows of the column that `facts` describe.
-        facts: What is known of all rows, and true.
+        facts: Facts about all rows, which must be true.
 
     Returns:
         An array that may be read-only, and whose items may share memory with `column`.
@@ -67,7 +67,7 @@ def to_array(
 
 
 def facts_of(column: pa.ChunkedArray) -> ColumnFacts:
-    """Return what `to_array` must know of all rows of a column, by looking at them."""
+    """Return the facts that `to_array` needs, by scanning all rows of a column."""
     if is_nested(column.type) or not any(map(_has_nulls, column.chunks)):
         return ColumnFacts()
     large = is_wide(column.type) and any(map(_has_large, column.chunks))
@@ -75,7 +75,7 @@ def facts_of(column: pa.ChunkedArray) -> ColumnFacts:
 
 
 def check_facts(column: pa.ChunkedArray, facts: ColumnFacts) -> None:
-    """Raise ValueError if facts that decide the dtype of a column are not true."""
+    """Raise ValueError if the facts about a column are false."""
     if is_nested(column.type) or has_null_value(column.type):
         return
     if not facts.has_nulls and column.null_count:
@@ -91,7 +91,7 @@ def is_nested(kind: pa.DataType) -> bool:
 
 
 def form_of(kind: pa.DataType, facts: ColumnFacts) -> ColumnForm:
-    """Return how a column's values come into rows and batches."""
+    """Return how a column's values are converted for rows and batches."""
     kind = _logical(kind)
     if is_nested(kind):
         is_list = _is_list(kind) and not is_nested(kind.value_type)
@@ -156,7 +156,7 @@ def _is_native(kind: pa.DataType) -> bool:
 
 
 def _has_nulls(array: pa.Array) -> bool:
-    """Return whether a value may be missing, in encoded ones too."""
+    """Return whether a value may be missing, including encoded values."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return array.null_count > 0 or _has_nulls(array.dictionary)
@@ -190,12 +190,12 @@ def _array(array: pa.Array, facts: ColumnFacts) -> npt.NDArray[Any]:
 
 
 def _inner(array: pa.Array) -> npt.NDArray[Any]:
-    """Return values that are inside of others; integers beside missing ones are int."""
+    """Return the values inside of others; integers next to missing ones stay int."""
     return _array(array, ColumnFacts(has_nulls=_has_nulls(array), has_large=True))
 
 
 def _objects(values: Iterable[Any], count: int = -1) -> Objects:
-    # np.array would look into lists and arrays.
+    # np.array would convert nested lists and arrays.
     return np.fromiter(values, np.object_, count)
 
 
@@ -217,7 +217,7 @@ def _booleans(array: pa.Array, facts: ColumnFacts) -> npt.NDArray[Any]:
 
 def _times(array: pa.Array, _: ColumnFacts) -> npt.NDArray[Any]:
     if array.type.unit == "ns":
-        # Python's times end at microseconds.
+        # Python's times have microseconds only.
         array = array.cast(pa.time64("us"), safe=False)
     values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return values
@@ -231,7 +231,7 @@ def _dictionary(array: pa.DictionaryArray, facts: ColumnFacts) -> npt.NDArray[An
     values = _array(array.dictionary, facts)
     places = array.indices.to_numpy(zero_copy_only=False)
     if array.indices.null_count:
-        # These places are floats, and NaN if they are missing.
+        # These indices are floats; NaN stands for a missing one.
         places = np.nan_to_num(places, nan=len(values)).astype(np.int64)
         values = np.append(values, _missing(values.dtype))
     found: npt.NDArray[Any] = values[places]
@@ -239,7 +239,7 @@ def _dictionary(array: pa.DictionaryArray, facts: ColumnFacts) -> npt.NDArray[An
 
 
 def _missing(dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return the missing value of a dtype, alone in an array."""
+    """Return an array that contains only the missing value of a dtype."""
     value = {"f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}
     return np.full(1, value.get(dtype.kind), dtype)
 
@@ -287,7 +287,7 @@ def _lists(array: pa.Array, _: ColumnFacts) -> Objects:
 
 
 def _is_converted_whole(array: pa.Array) -> bool:
-    """Return whether pyarrow keeps the values of these lists when it converts them."""
+    """Return whether pyarrow preserves the values when it converts these lists."""
     if array.type.id in _VIEWS:
         return False
     kind = array.type.value_type
@@ -296,7 +296,7 @@ def _is_converted_whole(array: pa.Array) -> bool:
 
 
 def _bounds(array: pa.Array) -> tuple[list[int], list[int], pa.Array]:
-    """Return where each list begins and ends in the array that comes third."""
+    """Return the start and end of each list in the array that is returned third."""
     if pa.types.is_fixed_size_list(array.type):
         size = array.type.list_size
         starts = (array.offset + np.arange(len(array))) * size
@@ -307,7 +307,7 @@ def _bounds(array: pa.Array) -> tuple[list[int], list[int], pa.Array]:
     else:
         starts, ends = array.offsets.to_numpy()[:-1], array.offsets.to_numpy()[1:]
     valid = array.is_valid().to_numpy(zero_copy_only=False)
-    # What a missing list refers to means nothing.
+    # The bounds of a missing list are meaningless.
     first = int(starts[valid].min(initial=len(array.values)))
     last = int(ends[valid].max(initial=first))
     content = array.values.slice(first, last - first)
@@ -346,7 +346,7 @@ def _maps(array: pa.MapArray, _: ColumnFacts) -> Objects:
 
 
 def _items(array: pa.Array) -> list[Any]:
-    """Return the values of an array as they are in dicts, and None if missing."""
+    """Return the values of an array for use in dicts, with None for missing ones."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType) and not _has_own_values(kind):
         return _items(array.storage)
@@ -355,7 +355,7 @@ def _items(array: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         values = array.to_numpy(zero_copy_only=False)
         if kind.unit == "ns":
-            # Python's own types end at microseconds.
+            # Python's own types have microseconds only.
             return [None if np.isnat(value) else value for value in values]
         if pa.types.is_duration(kind) or kind.tz is None:
             return list(values.tolist())
@@ -364,7 +364,7 @@ def _items(array: pa.Array) -> list[Any]:
 
 _ANY, _FIELD = pa.int8(), pa.field("", pa.int8())
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-# The oldest pyarrow has no views of lists.
+# The oldest supported pyarrow has no list views.
 _VIEWS = [
     getattr(pa, name)(_ANY).id
     for name in ("list_view", "large_list_view")
@@ -372,14 +372,14 @@ _VIEWS = [
 ]
 _LISTS = [pa.list_(_ANY).id, pa.large_list(_ANY).id, pa.list_(_ANY, 1).id, *_VIEWS]
 _UNIONS = [pa.sparse_union([_FIELD]).id, pa.dense_union([_FIELD]).id]
-# `pyarrow.types.is_nested` has others in each version.
+# `pyarrow.types.is_nested` differs between versions.
 _NESTED = [*_LISTS, *_UNIONS, pa.struct([]).id, pa.map_(_ANY, _ANY).id]
 _TEXTS = "string", "large_string", "binary", "large_binary"
 _KEPT_IN_LISTS = [getattr(pa, name)().id for name in ("float32", "float64", *_TEXTS)]
 
 _Converter: TypeAlias = Callable[[Any, ColumnFacts], npt.NDArray[Any]]
 
-# Converters of the types of which `to_numpy` may lose values, by the id of the type.
+# Converters of the types for which `to_numpy` may lose values, by the id of the type.
 _CONVERTERS: dict[int, _Converter] = {
     **{getattr(pa, name)().id: _integers for name in _INTEGERS},
     **dict.fromkeys(_LISTS, _lists),

@@ -1,4 +1,4 @@
-"""The class behind sources.BagDataSource: records of Bagz files by number."""
+"""Implementation of sources.BagDataSource: records of Bagz files by number."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ Path = str | os.PathLike[str]
 class BagDataSource(RecordSource[bytes]):
     """Serve the records of Bagz files by number, in the order of the files.
 
-    A Bagz file says at its end where each of its records is.  To count them one read of
-    each file is made; the list is read when a record of the file is.
+    The list of records is at the end of a Bagz file.  The constructor makes one read
+    per file to count the records.  The list is read with the file's first record.
 
     Args:
         paths: A path or a list of paths, at least one.  A path may be a URL that fsspec
-            knows, such as ``gs://bucket/path``.  One that names no file may be a
-            pattern (``"train-*.bagz"``, in the order of names) or stand for shards
-            (``"train@4.bagz"`` is ``train-00000-of-00004.bagz`` and so on,
+            supports, such as ``gs://bucket/path``.  If there is no such file, the path
+            may be a pattern (``"train-*.bagz"``, in the order of names) or stand for
+            shards (``"train@4.bagz"`` is ``train-00000-of-00004.bagz`` and so on,
             ``"train@*.bagz"`` any number of them).
-        compression: "zstd", "none", or "auto": that of files named ``.bagz`` is zstd.
-        limits: Where the list is: at the "tail" of a file, or "separate", in a file
-            beside it of the name ``limits.NAME``.
-        access: How files are read: "pread", or "mmap", which is faster where they
-            are in the page cache, but ends the process when a file is truncated
-            while it is read.
+        compression: "zstd", "none", or "auto": zstd for files named ``.bagz``.
+        limits: The place of the list of records: at the "tail" of a file, or
+            "separate", in a file ``limits.NAME`` in the same folder.
+        access: How files are read: "pread", or "mmap", which is faster for files in the
+            page cache, but ends the process if a file is truncated while it is read.
         storage_options: Arguments of the file system of URLs, such as credentials.
-        remote_options: How files behind URLs are read.  None for the defaults.
+        remote_options: How remote files are read.  None for the defaults.
 
-    Record ``i`` is ``bytes``, that of ``bagz.Reader`` with its shards concatenated.
+    Record ``i`` is ``bytes``: record ``i`` of ``bagz.Reader`` over all shards.
 
     Raises:
         ValueError: The list of paths is empty, or an option is unknown.
-        OSError: A file cannot be opened, or no file has the name.
-        CorruptRecord: A file is no Bagz file, or is truncated or damaged.
+        OSError: A file cannot be opened or does not exist.
+        CorruptRecord: A file is not a Bagz file, or is truncated or damaged.
 
     Example:
         >>> import pathlib, struct, tempfile
@@ -88,9 +87,9 @@ class BagDataSource(RecordSource[bytes]):
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """Opens the files of a source, by their number.
+    """Opens the files of a source by number.
 
-    `stamps` are the versions of those whose records were counted.
+    `stamps` are the versions of the files whose records were counted.
     """
 
     paths: FilePaths
@@ -109,7 +108,7 @@ class Files:
         return _core.BagFile(*self._found(part), self.access, zstd, stamp)
 
     def count(self, part: int) -> tuple[int, tuple[int, int]]:
-        """Return how many records a file has, and its version."""
+        """Return the number of records of a file, and its version."""
         return _core.count_bag(*self._found(part), self.access)
 
     def _found(self, part: int) -> tuple[str | RemoteFile, str | RemoteFile | None]:

@@ -1,4 +1,4 @@
-"""Checks of data sources: what cannot be read by number, and what reads it instead."""
+"""Checks of data sources: reject unreadable objects, and suggest a reader."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ IN_ORDER = (
     " It can only be read in order: IterDataset.from_iterable(...) makes a dataset of"
     " it, or of the function that returns it, with batch(), map() and the like."
 )
-# What reads a file, by the end of its name; what follows it may be a compression, the
-# number of a shard or a pattern of several.
+# The source to suggest for a file, by its extension, which may be followed by a
+# compression, a shard number or a pattern.
 READERS = {
     "array_record": "sources.ArrayRecordDataSource({path!r})",
     "arrayrecord": "sources.ArrayRecordDataSource({path!r})",
@@ -44,7 +44,7 @@ LONGEST_PATH = 4096
 
 
 def check_readable(source: Any) -> None:
-    """Raise TypeError for what has no records by number, and say what reads it."""
+    """Raise TypeError if a source has no records by number, and suggest a reader."""
     _refuse_path(source)
     if isinstance(source, type):
         raise TypeError(
@@ -66,7 +66,7 @@ def check_readable(source: Any) -> None:
 
 
 def check_numbered(source: Any) -> None:
-    """Raise TypeError for what has records by name, such as a dict of lists."""
+    """Raise TypeError if a source has records by name, such as a dict of lists."""
     if hasattr(source, "iloc") and hasattr(source, "columns"):
         raise TypeError(
             f"data_source is a {kind(source)}, which is indexed by column, not by row."
@@ -93,7 +93,7 @@ def check_numbered(source: Any) -> None:
 
 
 def length_of(source: Any) -> int:
-    """Return the length of a readable source; TypeError where it does not say."""
+    """Return the length of a readable source; raise TypeError if it has none."""
     try:
         return len(source)
     except TypeError as error:
@@ -128,7 +128,10 @@ def _refuse_path(source: Any) -> None:
 
 
 def _is_iterable_dataset(source: Any) -> bool:
-    """Return True for those of torch and Hugging Face, which inherit __getitem__."""
+    """Return whether a source is an IterableDataset of torch or Hugging Face.
+
+    Both inherit a ``__getitem__`` that does not return records.
+    """
     classes = type(source).__mro__
     homes = (cls.__module__ for cls in classes if "__getitem__" in vars(cls))
     package = next(homes, "").partition(".")[0]
@@ -137,7 +140,7 @@ def _is_iterable_dataset(source: Any) -> bool:
 
 
 def _in_order(source: Any) -> str:
-    """What to do with something that can only be iterated over."""
+    """Return advice for something that can only be iterated over."""
     if not isinstance(source, collections.abc.Iterable):
         return ""
     if hasattr(source, "mp_prefetch"):

@@ -1,4 +1,4 @@
-"""Columns of sources: rows made of them, and batches gathered from them."""
+"""Columns of sources: making rows from them, and gathering batches."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ __all__ = [
     "writable_rows",
 ]
 
-# What a column of a batch is made of: an array of shape (B, *S) that is the column, or
-# the B leaves that are stacked to it.
+# The content of a batch's column: an array of shape (B, *S), or a list of the B leaves
+# to be stacked.
 Gathered: TypeAlias = npt.NDArray[Any] | list[Any]
 
-# Bytes of a Python object in a column, its content aside: a str or bytes has about 50,
-# an array or dict more.
+# Bytes of a Python object in a column, without its content: about 50 for a str or
+# bytes, more for an array or dict.
 OBJECT_BYTES = 64
 
-# Kinds of dtype whose items are their bytes.
+# Kinds of dtypes whose items can be copied as bytes.
 PLAIN_KINDS = "biufcmM"
 
-# Types of values that a caller could change, or that hold such values.
+# Mutable types, and types that may contain mutable values.
 CONTAINERS = frozenset([np.ndarray, dict, list, tuple])
 
 
 class ColumnFacts(NamedTuple):
-    """What decides the dtype of a column, besides its type.
+    """Facts that decide the dtype of a column together with its type.
 
     Attributes:
-        has_nulls: Whether a value may be missing in one of all rows.
+        has_nulls: Whether a value may be missing in any row.
         has_large: Whether an integer may be too large to be exact as float64.
     """
 
@@ -55,13 +55,14 @@ class ColumnFacts(NamedTuple):
 
 
 class ColumnForm(NamedTuple):
-    """How the values of a column come into rows and batches.
+    """The conversion of a column's values for rows and batches.
 
     Attributes:
-        copy: Copies a value that a caller could change. None if there are no such.
-        keeps_objects: Whether stacked values hold objects that a caller could change.
+        copy: Copies a value that a caller could change, or None if there are none.
+        keeps_objects: Whether stacked values contain objects that a caller could
+            change.
         is_objects: Whether the column is an array of objects in every batch. NumPy
-            would make one only in batches that lack a value.
+            would make one only for batches that lack a value.
     """
 
     copy: Callable[[Any], Any] | None = None
@@ -69,7 +70,7 @@ class ColumnForm(NamedTuple):
     is_objects: bool = False
 
     def in_batch(self, values: npt.NDArray[np.object_]) -> Gathered:
-        """Return objects as what a batch is made of; changes the array of them."""
+        """Return a batch's column of objects; may change the array `values`."""
         if self.copy is not None and self.keeps_objects:
             for place, value in enumerate(values):
                 values[place] = self.copy(value)
@@ -79,7 +80,7 @@ class ColumnForm(NamedTuple):
 class ColumnSource(abc.ABC):
     """A source that can gather a batch of its records column by column.
 
-    A class whose rows are not those of `columns_at` overrides both.
+    If a subclass overrides only `__getitem__`, its `columns_at` is not used.
     """
 
     @abc.abstractmethod
@@ -87,28 +88,28 @@ class ColumnSource(abc.ABC):
         """Return the columns of some records, before their leaves are stacked.
 
         Args:
-            keys: Record keys in [0, len), of shape (B,), any of them several times.
-            alloc: Makes arrays of numbers. None leaves them to NumPy.
+            keys: Record keys in [0, len), of shape (B,); keys may repeat.
+            alloc: Allocates arrays of numbers; NumPy does if it is None.
 
         Returns:
-            What stacking the records would give: an array where a record is one, or a
-            new dict in the order of a record's, with a list of its B leaves in place of
-            each column that must still be stacked.
+            The result of stacking the records: an array if a record is one, or a new
+            dict in the order of a record's fields. A column that must still be stacked
+            is a list of its B leaves.
 
         Raises:
-            Exception: The columns cannot be had. Reading the records one by one tells
-                which is to blame.
+            Exception: The columns cannot be read. Read the records one by one to find
+                the bad record.
         """
 
     def __iter__(self) -> Iterator[Any]:
-        # Without this, a loop over the rows ends at an IndexError that reading raises.
+        # Without this method, a loop over the rows would end at any IndexError.
         source: Any = self
         for key in range(len(source)):
             yield source[key]
 
     @property
     def columns_are_rows(self) -> bool:
-        """Whether `columns_at` is to be asked: no subclass serves other rows."""
+        """True if `columns_at` may be called: no subclass serves other rows."""
         return all(
             stands_for(type(self), "columns_at", rows)
             for rows in ("__getitem__", "__getitems__")
@@ -118,18 +119,18 @@ class ColumnSource(abc.ABC):
 class Columns:
     """Equally long columns, read by row.
 
-    Row ``i`` is the dict of ``{name: array[i]}``.  The columns are kept and serve the
-    same row again, so rows have copies of nested values.
+    Row ``i`` is the dict of ``{name: array[i]}``.  The columns stay in memory and may
+    serve the same row again, so rows have copies of nested values.
 
     Args:
         arrays: Columns by name, of shape (N,).
-        content_bytes: Bytes of what the objects in columns hold, about.
+        content_bytes: Approximate size of the content of objects in columns.
         forms: The form of each column, by name.
 
     Attributes:
-        names: Of the columns, in the order of rows.
-        nbytes: Of all memory, about.
-        plain: The dtypes of the columns whose items are their bytes, by name.
+        names: Names of the columns, in the order of rows.
+        nbytes: Approximate size of all memory.
+        plain: The dtypes of the columns whose items can be copied as bytes, by name.
         forms: The form of each column, by name.
     """
 
@@ -155,10 +156,10 @@ class Columns:
         self._table: npt.NDArray[np.uint8] | None = None
 
     def table(self) -> npt.NDArray[np.uint8]:
-        """Return the rows of the plain columns as bytes, one row behind the other.
+        """Return the rows of the plain columns as bytes, one row after the other.
 
-        It is made once, in place of these columns, which become views of it; by one
-        thread at a time.
+        The table is made once. The columns are replaced by views of it, so that the
+        data is not kept twice. Only one thread at a time may call this.
         """
         if self._table is not None:
             return self._table
@@ -182,11 +183,11 @@ class Columns:
         return as_rows({n: a[indices] for n, a in self._columns.items()}, self._copiers)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return a column, whose values the caller must not change."""
+        """Return a column; the caller must not change its values."""
         return self._columns[name]
 
     def take(self, indices: Int64Array) -> Columns:
-        """Return columns of some rows only, which keep nothing else in memory."""
+        """Return the columns of some rows, without keeping the others in memory."""
         arrays = {name: array[indices] for name, array in self._columns.items()}
         rows = max(1, len(self._columns[self.names[0]]))
         content_bytes = self._content_bytes * len(indices) // rows
@@ -197,9 +198,9 @@ class Columns:
 def _kind(
     columns: tuple[tuple[str, np.dtype[Any]], ...],
 ) -> tuple[dict[str, np.dtype[Any]], np.dtype[Any]]:
-    """The dict of some columns' dtypes, and the dtype of a row of them.
+    """Return a dict of columns' dtypes, and the dtype of their rows.
 
-    It is one dict for all that are alike: comparing those is fast.
+    Equal columns share one cached dict, so that comparing the dicts is fast.
     """
     fields = [(f"f{i}", dtype) for i, (_, dtype) in enumerate(columns)]
     return dict(columns), np.dtype(fields)
@@ -214,9 +215,9 @@ def gather(
     """Return the columns of rows that lie in several chunks.
 
     Args:
-        chunks: C of them, with the same names.
+        chunks: C chunks that have the same names.
         numbers: The chunk of each row, of shape (B,), in [0, C).
-        offsets: Its place there, of shape (B,).
+        offsets: The place of each row in its chunk, of shape (B,).
         alloc: See `ColumnSource.columns_at`.
     """
     plain = chunks[0].plain
@@ -246,15 +247,15 @@ def as_rows(
     """Return the rows of equally long columns.
 
     Args:
-        columns: Columns by name; an array gives NumPy's scalars.
-        copiers: What copies the values of a column, by name.
+        columns: Columns by name; arrays yield NumPy scalars.
+        copiers: Functions that copy the values of a column, by name.
     """
     values = [map(copiers[n], c) if n in copiers else c for n, c in columns.items()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def is_plain(array: npt.NDArray[Any]) -> bool:
-    """Whether stacking an array's items copies their bytes."""
+    """Return whether stacking an array's items only copies their bytes."""
     return (
         array.dtype.kind in PLAIN_KINDS
         and array.dtype.isnative
@@ -263,7 +264,7 @@ def is_plain(array: npt.NDArray[Any]) -> bool:
 
 
 class _RowCopies:
-    """Gives copies of the rows of an array."""
+    """Returns copies of the rows of an array."""
 
     def __init__(self, array: npt.NDArray[Any]) -> None:
         self._array = array
@@ -273,9 +274,10 @@ class _RowCopies:
 
 
 def writable_rows(array: npt.NDArray[Any]) -> npt.NDArray[Any] | _RowCopies:
-    """Return an array, or what copies its rows if those would be read-only.
+    """Return an array, or an object that copies its rows if it is read-only.
 
-    Rows of a mapped file stay views, so that a caller can read parts of large ones.
+    Rows of a memory-mapped file stay views, so that a caller can read parts of large
+    rows.
     """
     if isinstance(array, np.memmap):
         return np.asarray(array)
@@ -283,12 +285,12 @@ def writable_rows(array: npt.NDArray[Any]) -> npt.NDArray[Any] | _RowCopies:
 
 
 def copy_array(array: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
-    """Return a copy of an array whose items nobody can change, or None for None."""
+    """Return a copy of an array of immutable items, or None for None."""
     return None if array is None else array.copy()
 
 
 def copy_nested(value: Any) -> Any:
-    """Return a copy of an array, dict or list in all that it holds, else the value."""
+    """Return a deep copy of an array, dict, list or tuple; or any other value."""
     kind = type(value)
     if kind is np.ndarray:
         value = value.copy()

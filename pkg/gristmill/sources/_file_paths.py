@@ -1,4 +1,4 @@
-"""The paths of a source's files, which may be ten thousand and more."""
+"""The paths of a source's files; there may be tens of thousands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["FilePaths"]
 
 
 class FilePaths(tuple[str, ...]):
-    """Paths in their order; pickled as a few bytes each, as they resemble each other.
+    """Paths in order. A pickle has a few bytes per path, because paths are similar.
 
     Example:
         >>> paths = FilePaths(f"/data/train-{i:05d}-of-10000" for i in range(10_000))
@@ -22,7 +22,7 @@ class FilePaths(tuple[str, ...]):
     __slots__ = ()
 
     def __reduce__(self) -> Any:
-        # Whole strings: a path may hold any character, lone surrogates among them.
+        # Pickled as strings: a path may contain any character, even lone surrogates.
         return _unpacked, (zlib.compress(pickle.dumps([*self]), 1),)
 
 

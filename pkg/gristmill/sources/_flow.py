@@ -1,15 +1,16 @@
-"""How many requests may be under way to a host at once: as many as it makes use of.
+"""The number of requests to a host that may be in flight at once.
 
-The limit begins at 16 requests and grows by a half as long as that makes the bytes of a
-second more by a twentieth.  Where it does not, the limit goes back, and tries again
-after 4 rounds, because stores change and a round may be a bad one.  A round is as many
-answers as come while each request of the limit is answered twice, after one in which a
-new limit takes effect; it counts only if requests waited for their turn all the time,
-for otherwise it is not the limit that decides.
+The limit starts at 16 requests. It grows by half as long as each step increases the
+bytes per second by at least a twentieth. If a step does not, the limit returns to its
+previous value, and grows again after 4 rounds, because stores change and one round may
+be an outlier. In each round the first `limit` answers are ignored, because a new limit
+is only taking effect, and the next 2 * `limit` answers are measured. A round counts
+only if requests waited for their turn all the time. Otherwise the limit does not decide
+the speed.
 
-A request that fails by the network or the server halves the limit, once for all that
-were under way by then, and the limit stays below 7/8 of what it was; that bound grows
-by an eighth every 16 rounds.
+A network or server error halves the limit, once for all requests that were in flight at
+the time. After that the limit is at most 7/8 of its old value. This bound rises by an
+eighth every 16 rounds.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ BELOW_FAILURE, RISE = 7 / 8, 9 / 8
 
 
 class Flow:
-    """Limits the requests under way.  One thread at a time calls.
+    """Limits the requests in flight. Calls must not overlap.
 
     Args:
-        most: The limit's own limit, at least 1.
-        clock: The time in seconds.
+        most: The upper bound of the limit, at least 1.
+        clock: Returns the time in seconds.
 
     Attributes:
-        limit: How many requests may be under way.
-        under_way: How many are.
+        limit: How many requests may be in flight.
+        under_way: How many requests are in flight.
     """
 
     def __init__(
@@ -46,16 +47,16 @@ class Flow:
         self.under_way = 0
         self._most = most
         self._clock = clock
-        # What a failure leaves of `most` for a while.
+        # The upper bound of the limit; below `most` for a while after a failure.
         self._top = most
-        # Where to go back to, and what came in a second there; 0 for not known.
+        # The limit to return to, and its bytes per second, or 0 if not measured.
         self._steady, self._rate = self.limit, 0.0
         self._rest = 0
         self._failures = 0
         self._begin_round()
 
     def begin(self) -> int:
-        """Count a request that begins; returns what `end` wants to know of it."""
+        """Count a request that starts, and return the value to pass to `end`."""
         self.under_way += 1
         return self._failures
 
@@ -63,10 +64,10 @@ class Flow:
         """Count an answer.
 
         Args:
-            begun: What `begin` returned.
-            nbytes: What came.
+            begun: The value that `begin` returned.
+            nbytes: The size of the answer.
             failed: Whether the network or the server failed.
-            waiting: Whether a request waits for its turn.
+            waiting: Whether a request is waiting for its turn.
         """
         self.under_way -= 1
         if failed:
@@ -82,7 +83,7 @@ class Flow:
 
     def _count(self, nbytes: int) -> None:
         self._answers += 1
-        if self._answers <= self.limit:  # A new limit takes effect.
+        if self._answers <= self.limit:  # A new limit is taking effect.
             self._since = self._clock()
             return
         self._bytes += nbytes
@@ -93,7 +94,7 @@ class Flow:
         self._begin_round()
 
     def _decide(self, rate: float) -> None:
-        """Choose the next limit, by what came in a second with this one."""
+        """Choose the next limit from the bytes per second of this one."""
         if self._rest:
             self._rest -= 1
             self._rate = rate
@@ -110,7 +111,7 @@ class Flow:
             self._rest = self._pause()
 
     def _pause(self) -> int:
-        """How many rounds pass before the limit may grow again."""
+        """Return the number of rounds before the limit may grow again."""
         return REST_ROUNDS if self._top == self._most else ROUNDS_AFTER_FAILURE
 
     def _fall(self) -> None:

@@ -1,4 +1,4 @@
-"""The class behind sources.FolderDataSource."""
+"""Implementation of sources.FolderDataSource."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXTENSIONS = (
 )
 
 
-# What the text of a source says of a folder's place, also within another's text.
+# The folder's path in the `repr` of a source, which may be part of a longer text.
 _PLACE = re.compile(
     r"(?<=FolderDataSource\()"
     r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"), """
@@ -44,29 +44,29 @@ class FolderDataSource:
     """Serve the files of class folders: ``path/cat/1.jpg`` is a record of class cat.
 
     Args:
-        path: A folder of this machine with one folder for each class.
-        extensions: The ends of the names of files that are records, of any case. The
-            default has those of images that torchvision's ImageFolder takes.
-        is_valid_file: Says of the path of a file whether it is a record, in the place
-            of `extensions`. Only asked by the constructor.
+        path: A local folder with one folder for each class.
+        extensions: The extensions of files that are records, in any case. By default
+            the image extensions of torchvision's ImageFolder.
+        is_valid_file: Returns whether the file at a path is a record. Replaces
+            `extensions`. Only the constructor calls it.
         allow_empty: Whether there may be classes without a file.
 
-    Record ``i`` is ``{"image": bytes, "label": int}``: what is in the file, for
+    Record ``i`` is ``{"image": bytes, "label": int}``: the content of the file, for
     ``images.DecodeImage(key="image")``, and the number of its class. Classes, records
     and their order are those of torchvision's ``ImageFolder``: classes are sorted by
-    name, files lie in the class's folder or below it, also behind links, sorted by
-    folder and then by name. Folders are listed once, by the constructor; pickles have
-    the list, about 20 bytes and a name for each file.
+    name. Files may be at any depth below the class's folder, including linked folders,
+    and are sorted by folder, then by name. The constructor lists the folders once;
+    pickles contain the list, about 20 bytes and a name for each file.
 
     Attributes:
         classes: The names of the C classes, sorted.
-        class_to_idx: The number of each, in [0, C).
+        class_to_idx: The number of each class, in [0, C), by name.
 
     Raises:
         ValueError: `path` is a URL, both `extensions` and `is_valid_file` are given, or
-            a link leads to a folder that it lies in.
-        FileNotFoundError: There is no such folder, no class in it, or no file in some
-            class and `allow_empty` is False.
+            a link leads to a folder above it.
+        FileNotFoundError: There is no such folder, it has no classes, or a class has no
+            file and `allow_empty` is False.
         OSError: A folder cannot be listed.
 
     Example:
@@ -100,14 +100,14 @@ class FolderDataSource:
                 f"{self._path} has no file {what} for the classes {', '.join(empty)}."
                 " Pass allow_empty=True if that is meant."
             )
-        # One string, not a million: that is what workers are sent, and share.
+        # One string instead of a million: it is sent to workers and shared.
         self._names = b"".join(names)
         self._ends: Int64Array = np.cumsum(np.fromiter(map(len, names), np.int64))
         self._class_ends = list(itertools.accumulate(counts))
 
     @property
     def path(self) -> str:
-        """The folder."""
+        """The path of the folder."""
         return self._path
 
     @functools.cached_property
@@ -145,7 +145,7 @@ class FolderDataSource:
         return f"FolderDataSource({self._path!r}, {self._described()})"
 
     def _described(self) -> str:
-        """The text of names alone, so that states are good wherever the folder lies."""
+        """Return the `repr` without the path, so that states work in any folder."""
         import hashlib  # Slow to import.
 
         classes = os.fsencode("\0".join(self.classes))
@@ -163,14 +163,14 @@ class FolderDataSource:
 
 
 def without_place(text: str) -> str:
-    """Return a source's ``repr`` as states have it: good wherever a folder lies."""
+    """Return a source's ``repr`` for states, which work wherever the folder is."""
     return _PLACE.sub("", text)
 
 
 def _filter(
     extensions: Any, is_valid_file: Callable[[str], bool] | None
 ) -> tuple[Callable[[str], bool], str]:
-    """Return what tells which paths are records, and how to say so."""
+    """Return a predicate for paths of records, and a description for messages."""
     if is_valid_file is not None:
         if extensions is not None:
             raise ValueError(
@@ -220,7 +220,7 @@ def _classes(path: str) -> list[str]:
 
 
 def _files(folder: str, wanted: Callable[[str], bool]) -> Iterator[bytes]:
-    """Give the names of a class's files from its folder on, in their order."""
+    """Yield the names of a class's files relative to its folder, in order."""
     above = len(folder) + 1
     for root, _, names in sorted(_walk(folder)):
         for name in sorted(names):
@@ -230,7 +230,7 @@ def _files(folder: str, wanted: Callable[[str], bool]) -> Iterator[bytes]:
 
 
 def _walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Walk as `os.walk` does, behind links too; raise where one leads back."""
+    """Walk like `os.walk`, including linked folders; raise if a link leads back."""
 
     def refuse(error: OSError) -> None:
         raise error

@@ -21,9 +21,9 @@ CONVERTS_BY_DTYPE = (None, "numpy")
 class HuggingFaceColumns(ColumnSource):
     """Gathers the columns of a ``datasets.Dataset``.
 
-    Columns of numbers are gathered where they lie, and get the dtype that the dataset's
-    format gives them, which a look at two of its rows tells.  Others are what
-    ``dataset[keys]`` has for them: its ``__getitems__`` makes its rows of that.
+    Columns of numbers are gathered directly from Arrow's memory. They get the dtype of
+    the dataset's format, which is found by reading two rows.  Other columns are read by
+    ``dataset[keys]``, like the rows that ``__getitems__`` returns.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -39,7 +39,7 @@ class HuggingFaceColumns(ColumnSource):
     def columns_at(
         self, keys: Int64Array, alloc: Alloc | None = None
     ) -> dict[str, Gathered]:
-        """See `ColumnSource`."""
+        """Return the columns of records; see `ColumnSource`."""
         if not self._looked:
             self._looked = True
             self._look()
@@ -56,7 +56,7 @@ class HuggingFaceColumns(ColumnSource):
         return {name: found[name] for name in self._names or found}
 
     def _look(self) -> None:
-        """Find the columns that can be gathered where they lie."""
+        """Find the columns that can be gathered directly from Arrow's memory."""
         dataset, form = self._dataset, self._dataset.format
         table = _table_of(dataset)
         if (
@@ -80,9 +80,9 @@ class HuggingFaceColumns(ColumnSource):
 
 
 def _table_of(dataset: Any) -> pa.Table | None:
-    """The table of a dataset's rows, in their order, None where it has none."""
+    """Return the table of a dataset's rows in their order, or None if there is none."""
     arrow = dataset.with_format("arrow")
-    # Where rows were selected or shuffled each slice is a copy.
+    # If rows were selected or shuffled, each slice is a copy.
     one, other = arrow[:1], arrow[:1]
     return arrow[:] if _addresses(one) == _addresses(other) else None
 
@@ -96,12 +96,12 @@ def _addresses(table: pa.Table) -> list[int]:
 def _dtype_of(
     formatted: Any, view: npt.NDArray[Any] | list[Any]
 ) -> np.dtype[Any] | None:
-    """The dtype that a format gives a column of numbers, None where it is no such.
+    """Return the dtype that a format gives a column of numbers, or None for others.
 
     `formatted` and `view` are the same rows, with and without the format.
     """
     assert isinstance(view, np.ndarray)
-    # Python's integers have a dtype by their values beyond 64 bits.
+    # The dtype of Python's integers depends on their values beyond 64 bits.
     unsafe = view.dtype.kind == "u" and isinstance(formatted, list)
     numbers = view.dtype.kind in "iuf" and (
         view.ndim == 1 or type(formatted) is not list

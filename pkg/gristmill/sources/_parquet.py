@@ -1,4 +1,4 @@
-"""The class behind sources.ParquetDataSource; needs the pyarrow package."""
+"""Implementation of sources.ParquetDataSource; needs the pyarrow package."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from gristmill.sources._remote_options import RemoteOptions
 
 __all__ = ["ParquetDataSource"]
 
-# Row groups that were decoded again before the cache is said to be too small, and
-# how many of their rows there were for each row that was asked for.
+# Warn about a small cache after this many row groups were decoded again, if they had
+# this many rows for each row that was read.
 REPEATED_GROUPS = 16
 REPEATED_ROWS = 4
 
-# Sources of this process.
+# All sources of this process.
 _in_use: weakref.WeakSet[ParquetDataSource] = weakref.WeakSet()
 
 
@@ -41,41 +41,43 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
 
     Args:
         paths: A file, a folder (its ``*.parquet``), a pattern such as
-            ``data/**/*.parquet``, a URL that fsspec knows, or a list of these.
+            ``data/**/*.parquet``, a URL that fsspec supports, or a list of these.
         columns: Names of the columns to read, in the order that rows have them. None
             reads all.
-        cache_bytes: Bytes of decoded row groups that are kept, those used last, in
-            each process. At least the last one is kept.
+        cache_bytes: Bytes of decoded row groups to keep in each process. The most
+            recently used ones are kept, and at least one.
         storage_options: Arguments of the file system of URLs, such as credentials.
             All paths must be URLs then.
-        remote_options: How files behind URLs are read. None for the defaults.
+        remote_options: How remote files are read. None for the defaults.
         **read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
 
     Record ``i`` is a dict of ``{column: value}``: NumPy scalars, str, bytes, arrays for
     lists, dicts for structs, None or NaN if a value is missing.  The type of a column
     and the statistics of the files decide one dtype for all row groups, as
-    docs/record-files.md lists.  Arrays may be changed.
+    docs/record-files.md lists.  Callers may change the arrays.
 
-    A row group is decoded whole, so the order decides the speed: `IndexSampler`
-    without shuffle, or `samplers.GroupShuffleSampler` of ``source.groups``, decode each
-    about once.  ``cache_bytes`` must hold the sampler's window of row groups.  The 16
-    files read last stay open, in each process.
+    A row group is decoded as a whole, so the order of reading decides the speed:
+    `IndexSampler` without shuffle, and `samplers.GroupShuffleSampler` of
+    ``source.groups``, decode each group about once.  ``cache_bytes`` must hold the
+    sampler's window of row groups.  Each process keeps the 16 most recently read files
+    open.
 
-    What is needed of the footers of 32 files or more of this machine is kept in the
-    folder of the environment variable ``GRISTMILL_CACHE_DIR`` (by default
-    ``~/.cache/gristmill``), so that the next program opens a thousand files in less
-    than 0.1 s; a file whose size or time of change is another one is read again.
+    If there are 32 or more files, all of them local, and no ``read_kwargs``, their
+    footers are cached in the folder of the environment variable ``GRISTMILL_CACHE_DIR``
+    (by default ``~/.cache/gristmill``).  The next program then opens a thousand files
+    in less than 0.1 s.  A file whose size or modification time differs is read again.
 
-    A `Batch` that comes first takes columns, without making rows; see `columns_at`.
-    Columns of numbers and times are fast then, others are stacked value by value.
+    If `Batch` is the first operation, it takes columns without making rows; see
+    `columns_at`.  Columns of numbers and times are fast then.  Other columns are
+    stacked value by value.
 
     Raises:
         FileNotFoundError: A file is missing, or a folder or pattern has none.
-        CorruptRecord: A file is no Parquet file, damaged, or changed while in use.
-            Raised by the constructor, or by the read that meets it.
+        CorruptRecord: A file is not a Parquet file, is damaged, or changed while in
+            use.  Raised by the constructor, or when the file is read.
         ValueError: There are no paths, a column is missing or differs between files,
-            or there are storage_options for a path that is no URL.
-        RemoteError: A file behind a URL cannot be read.
+            or there are storage_options for a path that is not a URL.
+        RemoteError: A remote file cannot be read.
         ImportError: pyarrow, or fsspec for a URL, is not installed.
 
     Example:
@@ -92,7 +94,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
 
     __module__ = __name__.rpartition(".")[0]  # The name in pickles.
 
-    # Threads that read ahead would turn over a cache that holds one window.
+    # Threads that read ahead would evict row groups from a cache that holds one window.
     by_threads = False
 
     def __init__(
@@ -127,13 +129,13 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
         self._begin()
 
     def _begin(self) -> None:
-        """Make what each process has of its own."""
+        """Create the state that each process has for itself."""
         self._bounds = np.concatenate([[0], np.cumsum(self._files.rows)])
         self._length = int(self._bounds[-1])
-        # One thread at a time decodes: others may want the same row group.
+        # Only one thread at a time decodes: others may need the same row group.
         self._lock = threading.Lock()
         _in_use.add(self)
-        # Decoded row groups, the one used last behind.
+        # Decoded row groups, the most recently used one last.
         self._cache: collections.OrderedDict[int, Columns] = collections.OrderedDict()
         self._cached_bytes = 0
         self._decoded_before = np.zeros(len(self.groups), np.bool_)
@@ -148,12 +150,12 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that a row has."""
+        """Names of the columns of a row."""
         return self._files.columns
 
     @property
     def groups(self) -> Int64Array:
-        """Rows of each row group, in order, int64 of shape (G,)."""
+        """Number of rows of each row group, in order, int64 of shape (G,)."""
         return self._files.rows
 
     def __len__(self) -> int:
@@ -168,7 +170,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
         return self._decoded(group).row(key - int(self._bounds[group]))
 
     def __getitems__(self, record_keys: Sequence[int]) -> list[dict[str, Any]]:
-        """Return several records, each row group of them looked up once."""
+        """Return several records; each row group is looked up only once."""
         if len(record_keys) == 1:
             return [self[record_keys[0]]]
         keys = np.asarray(record_keys, np.int64)
@@ -179,7 +181,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
         by_group = np.argsort(groups, kind="stable")
         cuts = np.flatnonzero(np.diff(groups[by_group])) + 1
         parts = np.split(by_group, cuts) if keys.size else []
-        # In the order of the keys: the groups that they end with stay in the cache.
+        # In the order of the keys, so that the last groups stay in the cache.
         parts.sort(key=operator.itemgetter(0))
         self._rows_read += len(keys)
         records: list[Any] = [None] * len(keys)
@@ -193,14 +195,14 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
     def columns_at(
         self, keys: Int64Array, alloc: Alloc | None = None
     ) -> dict[str, Gathered]:
-        """Return the columns of several records, for batches; makes no rows.
+        """Return the columns of several records, for batches, without making rows.
 
         Args:
             keys: Record keys, int64 of shape (B,).
-            alloc: Makes the arrays, called with shape and dtype. None for NumPy's.
+            alloc: Allocates the arrays, called with shape and dtype. None for NumPy's.
 
         Returns:
-            For each column an array of shape (B,), or the list of its B values if they
+            For each column an array of shape (B,), or a list of its B values if they
             must be stacked.
 
         Raises:
@@ -214,7 +216,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
             columns = self._decoded(group, by_rows=True)
             held += columns.nbytes
             if held > self._cache_bytes and len(groups) > 1:
-                # The batch keeps of a row group that may leave the cache what it needs.
+                # Keep only the needed rows, because the cache may evict the group.
                 places = np.flatnonzero(numbers == number)
                 columns = columns.take(offsets[places])
                 offsets[places] = np.arange(len(places))
@@ -235,7 +237,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
         return call_text(self, paths=[*self.paths[:7]], **shown)
 
     def __repr__(self) -> str:
-        # Each state has it: ten thousand paths are hashed once.
+        # Every state contains it, so ten thousand paths are hashed only once.
         self._text = self._text or self._described()
         return self._text
 
@@ -267,7 +269,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
             else:
                 self._cache.move_to_end(group)
             if by_rows and columns.plain:
-                # At once: the processor's caches hold what was just decoded.
+                # Now, while the processor's caches hold the decoded values.
                 columns.table()
             return columns
 
@@ -277,7 +279,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
         try:
             columns = self._files.read(group)
         except CorruptRecord as error:
-            # Each of its rows may be asked for: it fails at once the next time.
+            # Each of its rows may be requested; the next request fails immediately.
             self._damaged[group] = str(error)
             raise
         if self._decoded_before[group]:
@@ -309,7 +311,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
 
 
 def _unlock_in_child() -> None:
-    """Give the sources of a fork locks that no thread of its parent holds."""
+    """Replace the locks of a forked child, which threads of the parent may hold."""
     for source in _in_use:
         source._lock = threading.Lock()
 

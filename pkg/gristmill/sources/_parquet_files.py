@@ -1,4 +1,4 @@
-"""Finds Parquet files, reads their footers and decodes one row group at a time."""
+"""Find Parquet files, read their footers and decode one row group at a time."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from gristmill.sources._urls import file_system_of, is_url
 
 __all__ = ["ParquetFiles", "find_files"]
 
-# Servers that list no folders, whose URLs may have question marks; chains of URLs.
+# Servers that cannot list folders and whose URLs may contain "?"; chains of URLs.
 FILES_ONLY = re.compile(r"https?://|[^/]*::")
 
 FOOTER_THREADS = 16
-# So many files' footers are worth keeping.
+# Footers are cached if a source has at least this many files.
 KEPT_FROM = 32
 KEPT_FILES = 16
 
@@ -94,7 +94,7 @@ def _expand(path: str, storage_options: Mapping[str, Any]) -> list[str]:
 
 @contextlib.contextmanager
 def _explained(path: str, doing: str) -> Iterator[None]:
-    """Turn what pyarrow raises into errors that name the file."""
+    """Convert the errors of pyarrow to errors that name the file."""
     import pyarrow
 
     try:
@@ -107,7 +107,7 @@ def _explained(path: str, doing: str) -> Iterator[None]:
             " is read."
         ) from error
     except (pyarrow.ArrowException, OSError) as error:
-        # The operating system's errors have a number; those of the format do not.
+        # Errors of the operating system have an errno; errors of the format do not.
         if getattr(error, "errno", None) is not None:
             error.add_note(f"while {doing} {path}")
             raise
@@ -118,7 +118,7 @@ def _explained(path: str, doing: str) -> Iterator[None]:
 
 
 class _LocalFile(NamedTuple):
-    """A file of this machine, as it was when it was opened."""
+    """The size and time of a local file when it was opened."""
 
     path: str
     bytes: int
@@ -126,12 +126,12 @@ class _LocalFile(NamedTuple):
 
     @classmethod
     def open(cls, path: str) -> _LocalFile:
-        """The file as it is now."""
+        """Return the file's current state."""
         status = os.stat(path)
         return cls(path, status.st_size, status.st_mtime_ns)
 
     def change(self) -> str:
-        """Say how the file changed since it was opened; empty if it did not."""
+        """Return how the file changed since it was opened, or "" if it did not."""
         now = _LocalFile.open(self.path)
         if now == self:
             return ""
@@ -142,14 +142,14 @@ class _LocalFile(NamedTuple):
 
 
 class ParquetFiles:
-    """The row groups of one or many files, numbered through.
+    """The row groups of one or many files, numbered consecutively.
 
-    Holds no open files, so it can be pickled; one thread at a time may read.
+    Can be pickled, without its open files. Only one thread at a time may read.
 
     Attributes:
         paths: The files, in order.
         columns: Names of the columns that are read.
-        rows: Rows of each row group, int64 of shape (G,).
+        rows: Number of rows of each row group, int64 of shape (G,).
     """
 
     def __init__(
@@ -165,8 +165,8 @@ class ParquetFiles:
         self._storage_options = dict(storage_options)
         self._remote_options = remote_options
         self._read_kwargs = dict(read_kwargs)
-        # The files used last, the last one behind: open, or the footers of files
-        # behind URLs.
+        # The most recently used files, the latest one last: open local files, and the
+        # footers of remote files.
         self._kept: dict[int, Any] = {}
         with ThreadPoolExecutor(min(FOOTER_THREADS, len(self.paths))) as pool:
             self._files = list(pool.map(self._open, self.paths))
@@ -181,7 +181,7 @@ class ParquetFiles:
         self._forms: dict[str, ColumnForm] = {}
 
     def read(self, group: int) -> Columns:
-        """Decode a row group; CorruptRecord where it is damaged or has changed."""
+        """Decode a row group; raise CorruptRecord if it is damaged or has changed."""
         number = bisect.bisect_right(self._first_group, group) - 1
         path, inside = self.paths[number], group - self._first_group[number]
         with _explained(path, f"decoding row group {inside}"):
@@ -210,7 +210,7 @@ class ParquetFiles:
             return self._arrays(table, f"{path}: row group {inside}")
 
     def _arrays(self, table: Any, where: str) -> Columns:
-        """Return the columns of a row group, whose dtypes are those of all groups."""
+        """Return the columns of a row group; all groups have the same dtypes."""
         from gristmill.sources import _arrow_values as values
 
         arrays: dict[str, npt.NDArray[Any]] = {}
@@ -241,7 +241,7 @@ class ParquetFiles:
         self._kept.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is known of files of this machine, as one array: there may be thousands.
+        # The stamps of local files form one array: there may be thousands.
         local = [file[1:] for file in self._files if isinstance(file, _LocalFile)]
         stamps = np.array(local, np.int64).reshape(-1, 2)
         far = [None if isinstance(file, _LocalFile) else file for file in self._files]
@@ -253,14 +253,14 @@ class ParquetFiles:
         paths = (path for path, file in zip(self.paths, far, strict=True) if not file)
         local = map(_LocalFile, paths, *stamps.T.tolist())
         self._files = [file or next(local) for file in far]
-        # Where this is loaded for several workers they share the import.
+        # A parent that unpickles this for several workers imports pyarrow once.
         importlib.import_module("pyarrow.parquet")
         importlib.import_module("gristmill.sources._arrow_values")
 
     @contextlib.contextmanager
     def _opened(self, number: int) -> Iterator[Any]:
-        """Give a file to read from, which is kept for the next time."""
-        # A child that is forked meanwhile has no part of what is in use.
+        """Yield an open file, and keep it for the next read."""
+        # Popped, so that a child forked meanwhile does not share a file in use.
         file, kept = self._files[number], self._kept.pop(number, None)
         if isinstance(file, RemoteFile):
             with self._parse(file, kept) as parsed:
@@ -275,7 +275,7 @@ class ParquetFiles:
 
     def _look_at_all(self, pool: Executor) -> list[Footer]:
         local = [file for file in self._files if isinstance(file, _LocalFile)]
-        # Options may change types, or be secrets.
+        # Do not cache with read_kwargs: they may change types or contain secrets.
         if len(local) < max(KEPT_FROM, len(self._files)) or self._read_kwargs:
             return list(pool.map(self._look_at, self.paths, self._files))
         stamps = [(file.bytes, file.mtime_ns) for file in local]
@@ -295,7 +295,7 @@ class ParquetFiles:
             return _LocalFile.open(path)
 
     def _look_at(self, path: str, file: _LocalFile | RemoteFile) -> Footer:
-        """Read a footer, which is dropped once its counts are known: many are large."""
+        """Read a footer, and drop it after extracting the facts: many are large."""
         with (
             _explained(path, "reading the footer"),
             self._parse(file, None) as parsed,
@@ -318,7 +318,7 @@ class ParquetFiles:
 
         kwargs = {
             "page_checksum_verification": True,
-            # Joins requests, which costs local files a quarter of their time.
+            # Merges requests. It would slow local reads down by a quarter.
             "pre_buffer": isinstance(file, RemoteFile),
             **self._read_kwargs,
         }
@@ -340,7 +340,7 @@ class ParquetFiles:
 
 
 def _joined_facts(name: str, footers: Sequence[Footer]) -> ColumnFacts:
-    """Return the facts of a column of all files."""
+    """Return the facts of a column over all files."""
     found = [footer.facts[name] for footer in footers if name in footer.facts]
     return ColumnFacts(
         any(facts.has_nulls for facts in found), any(facts.has_large for facts in found)

@@ -1,8 +1,8 @@
-"""What is needed of many Parquet files' footers, kept for the next program.
+"""A cache of the footers of many Parquet files, for later programs.
 
-One file of a list of data files, in the cache folder, as docs/formats/footers.md says.
-Only numbers and texts are taken from it. What it says of a data file counts while that
-has the size and the time of its last change in ns.
+Each list of data files has one file in the cache folder; docs/formats/footers.md
+describes the format. Only numbers and texts are read from it. The entry of a data file
+is valid as long as the file's size and modification time in ns are unchanged.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ __all__ = ["Footer", "Stamp", "keep_footers", "kept_footers", "place_of_footers"
 
 FORMAT = 2
 
-# What reading a file that somebody made up may raise.
+# Errors that reading a malicious file may raise.
 FAULTS = (
     *(OSError, ValueError, TypeError, AttributeError, LookupError, OverflowError),
     RecursionError,
 )
 
-# Bytes of a file, and when it was last changed, in ns.
+# Size of a file in bytes, and its modification time in ns.
 Stamp = tuple[int, int]
 
 
 class Footer(NamedTuple):
-    """What is needed of the footer of a file.
+    """The part of a file's footer that a source needs.
 
     Attributes:
-        rows: Rows of each row group, int64 of shape (G,).
+        rows: Number of rows of each row group, int64 of shape (G,).
         types: Types of columns, by name.
         facts: Facts of the columns whose dtype depends on them, by name.
     """
@@ -50,16 +50,16 @@ class Footer(NamedTuple):
 
 
 def place_of_footers(paths: Sequence[str]) -> str:
-    """Return where footers of local files are kept; it need not exist."""
+    """Return the path of the cache of local files' footers; it need not exist."""
     whole = "\0".join(map(os.path.abspath, paths)).encode(errors="surrogateescape")
     name = hashlib.sha256(whole).hexdigest()[:32]
     return os.path.join(cache_dir(), "parquet", f"{name}.json")
 
 
 def kept_footers(place: str, stamps: Sequence[Stamp]) -> list[Footer | None]:
-    """Return the footers that are kept, None for each that is not of its file's stamp.
+    """Return the cached footers, with None for each file whose stamp differs.
 
-    A file that is missing, torn or of another format keeps none.
+    If the cache is missing, torn or of another format, all are None.
     """
     try:
         with open(place, "rb") as file:
@@ -104,7 +104,7 @@ def _parsed(kept: Any, files: int) -> list[tuple[Stamp, Footer]]:
 def keep_footers(
     place: str, stamps: Iterable[Stamp], footers: Sequence[Footer]
 ) -> None:
-    """Keep footers for the next program, whole or not at all."""
+    """Write footers to the cache, atomically."""
     numbers: dict[tuple[tuple[str, str], ...], int] = {}
     files: list[tuple[Any, ...]] = []
     for stamp, (rows, types, facts) in zip(stamps, footers, strict=True):
@@ -128,7 +128,7 @@ def keep_footers(
 
 
 def _writer() -> str:
-    """What gave the types their texts."""
+    """Return the version of pyarrow, which formats the texts of types."""
     import pyarrow
 
     return str(pyarrow.__version__)

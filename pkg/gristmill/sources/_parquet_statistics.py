@@ -1,4 +1,4 @@
-"""Facts of columns by the statistics of a Parquet file; needs the pyarrow package."""
+"""Column facts from the statistics of a Parquet file; needs the pyarrow package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["facts_of_columns"]
 
 
 def facts_of_columns(footer: Any, schema: pa.Schema) -> dict[str, ColumnFacts]:
-    """Return the facts of those columns of a file whose dtype depends on them.
+    """Return the facts of the columns whose dtype depends on them.
 
     A column without statistics may have any value that its type allows.
 
@@ -32,7 +32,7 @@ def facts_of_columns(footer: Any, schema: pa.Schema) -> dict[str, ColumnFacts]:
     place = 0
     for field in schema:
         if not is_nested(field.type) and not has_null_value(field.type):
-            # It is 0 for a column that the file declares as required.
+            # The level is 0 for a column that the file declares as required.
             optional = footer.schema.column(place).max_definition_level > 0
             chunks = (group.column(place).statistics for group in groups)
             facts[field.name] = _facts(chunks, optional, is_wide(field.type))
@@ -41,7 +41,7 @@ def facts_of_columns(footer: Any, schema: pa.Schema) -> dict[str, ColumnFacts]:
 
 
 def _facts(chunks: Iterable[Any], optional: bool, wide: bool) -> ColumnFacts:
-    """Return the facts of one column by the statistics of its chunks.
+    """Return the facts of one column from the statistics of its chunks.
 
     Args:
         chunks: The ``Statistics`` of pyarrow, or None for a chunk that has none.
@@ -60,7 +60,7 @@ def _facts(chunks: Iterable[Any], optional: bool, wide: bool) -> ColumnFacts:
 
 
 def _is_exact(chunk: Any) -> bool:
-    """Return whether all integers of a chunk are known to be exact as float64."""
+    """Return whether the statistics prove that all integers are exact as float64."""
     if chunk is None:
         return False
     if chunk.has_min_max:
@@ -69,7 +69,7 @@ def _is_exact(chunk: Any) -> bool:
 
 
 def _leaves(kind: pa.DataType) -> int:
-    """Return how many columns of a Parquet file hold a column of a type."""
+    """Return the number of Parquet columns that store a column of this type."""
     if isinstance(kind, pa.BaseExtensionType):
         return _leaves(kind.storage_type)
     inner = (kind.field(i).type for i in range(kind.num_fields))

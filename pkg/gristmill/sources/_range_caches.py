@@ -1,4 +1,4 @@
-"""The caches of far files that this process uses: one for each folder."""
+"""The caches of remote files that this process uses: one for each folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gristmill.sources._remote_options import RemoteOptions
 
 __all__ = ["cache_of", "tell_failure"]
 
-# By folder and bytes; None where there can be none.  Children of a fork share them.
+# By folder and bytes; None if the cache cannot be opened. Forked children share them.
 _caches: dict[tuple[bytes, int], _core.RangeCache | None] = {}
 _told: set[str] = set()
 
@@ -18,14 +18,15 @@ _told: set[str] = set()
 def cache_of(options: RemoteOptions) -> _core.RangeCache | None:
     """Return the cache that options name, opened when it is first used.
 
-    None, after a warning, where it cannot be opened.
+    Returns None if there is no `cache_dir`. Warns and returns None if the cache cannot
+    be opened.
     """
     if options.cache_dir is None:
         return None
     key = os.fsencode(options.cache_dir), int(options.cache_bytes)
     if key not in _caches:
         try:
-            # Threads that come here together open the same file.
+            # Threads that race here open the same file.
             _caches[key] = _core.RangeCache(*key)
         except OSError as error:
             _caches[key] = None
@@ -34,7 +35,7 @@ def cache_of(options: RemoteOptions) -> _core.RangeCache | None:
 
 
 def tell_failure(problem: str) -> None:
-    """Warn, once for each problem, that what is read is not kept any more."""
+    """Warn, once for each problem, that data is no longer cached."""
     if problem not in _told:
         _told.add(problem)
         log.warning(

@@ -1,4 +1,4 @@
-"""Finds record files, wherever they are: paths, patterns, shards and URLs."""
+"""Find record files of any kind: paths, patterns, shards and URLs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["count_records", "expand", "find_file", "in_threads", "open_file"]
 
-# Shards of Bagz files have their number before the end of the name.
+# In names of Bagz shards, the shard number comes before the file extension.
 SHARDED = re.compile(r"(.+)@(\d+|\*)(\.bagz?)?", re.DOTALL)
-# Files of this machine that are opened at once: while an index is made it takes some
-# 17 MB. Far ones wait for answers.
+# The number of local files opened at once. Building an index takes about 17 MB. Remote
+# files use more threads, because these mostly wait.
 LOCAL_THREADS = max(16, os.cpu_count() or 1)
 FAR_THREADS = 64
 GLOB_CHARACTERS = re.compile(r"[*?[]")
@@ -41,10 +41,10 @@ def open_file(
 ) -> _core.RecordFile:
     """Open an ArrayRecord file.
 
-    Options and errors are those of `ArrayRecordDataSource`; `cache` keeps decoded
-    chunks of more than one record, of other files too, None for one of 64 MiB. `stamp`
-    is the version of the file that is wanted, as `count_records` told it. An index of
-    many chunks is kept for all processes, see `sidecar_paths`.
+    Options and errors are those of `ArrayRecordDataSource`. `cache` holds decoded
+    chunks of more than one record, and may be shared by files; None creates one of 64
+    MiB. `stamp` is the expected version of the file, from `count_records`. The index of
+    a file with many chunks is saved for all processes, see `sidecar_paths`.
 
     Example:
         >>> open_file("/none/such", storage_options={"anon": True})
@@ -63,11 +63,11 @@ def count_records(
     storage_options: Mapping[str, Any] | None,
     remote_options: RemoteOptions | None,
 ) -> list[tuple[int, int, tuple[int, int]]]:
-    """Count the records of ArrayRecord files, many at the same time.
+    """Count the records of ArrayRecord files concurrently.
 
     Returns:
-        Of each file the number of its records, of its chunks, and its stamp: its bytes
-        and its version.
+        The number of records, the number of chunks, and the stamp (size in bytes and
+        version) of each file.
     """
     if all(map(is_local, names)):
         return _core.count_all_records([*map(local_path, names)], verify)
@@ -82,7 +82,7 @@ def count_records(
 def in_threads(
     function: Callable[[K], S], arguments: Sequence[K], threads: int
 ) -> list[S]:
-    """Return what a function that waits gives for each argument, many at a time."""
+    """Return the results of a blocking function for each argument, using threads."""
     if len(arguments) < 2:
         return [*map(function, arguments)]
     from concurrent.futures import ThreadPoolExecutor  # Slow to import.
@@ -97,7 +97,7 @@ def find_file(
     storage_options: Mapping[str, Any] | None,
     remote_options: RemoteOptions | None,
 ) -> str | RemoteFile:
-    """Return the path of a file of this machine, or what reads one behind a URL."""
+    """Return the path of a local file, or a RemoteFile for a URL."""
     check_name(name, access, storage_options)
     if is_local(name):
         return local_path(name)
@@ -109,7 +109,7 @@ def find_file(
 def check_name(
     name: str, access: str, storage_options: Mapping[str, Any] | None
 ) -> None:
-    """Raise ValueError for options that do not suit a name; the file is not opened."""
+    """Raise ValueError if options do not suit a name; the file is not opened."""
     if access not in ("pread", "mmap"):
         raise ValueError(f"access is {access!r}, but must be 'pread' or 'mmap'")
     if not is_local(name):
@@ -126,8 +126,8 @@ def check_name(
 def expand(paths: Any, storage_options: Mapping[str, Any] | None = None) -> list[str]:
     """Return the files that a path or a sequence of paths stands for.
 
-    What names no file of this machine may be a pattern, or ``base@4`` or ``base@*`` for
-    shards ``base-00000-of-00004`` and so on.
+    If a path is not a local file, it may be a pattern, or ``base@4`` or ``base@*`` for
+    the shards ``base-00000-of-00004`` and so on.
 
     Example:
         >>> expand("train@2")
@@ -160,7 +160,7 @@ def _files_of(path: str, storage_options: Mapping[str, Any] | None) -> list[str]
             return _shards(base, int(count), end)
         return _all_shards(base, end, storage_options)
     if not GLOB_CHARACTERS.search(path):
-        return [path]  # Opening it says what is wrong.
+        return [path]  # Opening it raises the error, if any.
     found = _glob(path, storage_options)
     if not found:
         raise FileNotFoundError(f"No file matches the pattern {path}.")

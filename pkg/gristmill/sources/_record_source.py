@@ -1,4 +1,4 @@
-"""What the sources of record files have in common: they read by a native reader."""
+"""Base class of the sources of record files, which use a native reader."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ ITER_BLOCK = 256
 
 
 class RecordSource(FileSource, Closing, Generic[T]):
-    """Serve the records of several files as one list; see the classes made of it.
+    """Serve the records of several files as one list; the base of several sources.
 
-    An element is the bytes of a record, unless the class has `_to_element`.
+    An element is the bytes of a record, unless the class defines `_to_element`.
 
-    `ranges` are the first record and number of records of each file; `open_part`, which
-    is picklable and does not refer to the source, returns the reader of a file by its
-    number; `opened` are those that are open.
+    `ranges` are the first record and number of records of each file. `open_part`
+    returns the reader of a file by its number; it is picklable and does not refer to
+    the source. `opened` are the readers that are already open.
     """
 
-    # Makes an element of a record's key and its bytes.
+    # Returns an element from a record's key and its bytes.
     _to_element: Callable[[int, bytes], T] | None = None
 
-    # Of the text of `repr`: the class, and what stands between the paths.
+    # Parts of the `repr`: the class name, and the separator of the hashed paths.
     _named: str
     _separator = "\n"
     _text = ""
@@ -58,17 +58,17 @@ class RecordSource(FileSource, Closing, Generic[T]):
 
     @property
     def paths(self) -> list[str]:
-        """The paths of the files, without the parts of them that are read."""
+        """The paths of the files, without their ``[start:end]`` parts."""
         return [*self._paths]
 
     @property
     def reader(self) -> _core.RecordSet:
-        """All records; files are opened when they are read."""
+        """The native reader of all records; it opens files when they are read."""
         return self._reader
 
     @property
     def is_far(self) -> bool:
-        """Whether a file is read by requests over a network."""
+        """True if any file is read over a network."""
         return not all(map(is_local, self._paths))
 
     def __len__(self) -> int:
@@ -89,14 +89,14 @@ class RecordSource(FileSource, Closing, Generic[T]):
         return self.elements(keys, self._reader.read_many(keys))
 
     def elements(self, keys: Int64Array, records: list[Any]) -> list[T]:
-        """Return the elements that `records`, what `reader` has of `keys`, become."""
+        """Return the elements of `records`, which `reader` returned for `keys`."""
         if self._to_element is None:
             return records
         return list(map(self._to_element, keys.tolist(), records))
 
     @property
     def serves_bytes(self) -> bool:
-        """Whether an element is the bytes of a record."""
+        """True if elements are the bytes of records."""
         return self._to_element is None
 
     def __iter__(self) -> Iterator[T]:
@@ -113,8 +113,8 @@ class RecordSource(FileSource, Closing, Generic[T]):
             record_keys: Numbers in [0, len), shape (k,).
 
         Returns:
-            int64, shape (k,).  Where every record has its place in the file's index,
-            no record is read for it.
+            int64, shape (k,).  No record is read if the file's index has the place of
+            every record.
 
         Raises:
             ValueError: A key is out of range.
@@ -122,11 +122,11 @@ class RecordSource(FileSource, Closing, Generic[T]):
         return self._reader.sizes(self._checked(record_keys))
 
     def close(self) -> None:
-        """Close the files.  They are opened again when they are read again."""
+        """Close the files.  Reading opens them again."""
         self._reader.close()
 
     def __repr__(self) -> str:
-        # Of paths alone, as Grain's. Each state has it, so it is kept.
+        # Only of paths, like Grain's. Every state contains it, so it is cached.
         if not self._text:
             import hashlib  # Slow to import.
 
@@ -140,7 +140,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        # Where it is unpickled, files are opened anew.
+        # The files are opened again after unpickling.
         del state["_reader"]
         return state
 
@@ -149,7 +149,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
         self._reader = self._new_reader(np.asarray(self._ranges).tolist())
 
     def _new_reader(self, ranges: Sequence[tuple[int, int]]) -> _core.RecordSet:
-        # Without a reference to the source, which has one to the reader.
+        # The reader must not refer to the source, which refers to the reader.
         threads = FAR_THREADS if self.is_far else LOCAL_THREADS
         opener = functools.partial(in_threads, self._open_part, threads=threads)
         return _core.RecordSet(self._name, ranges, opener)
@@ -158,7 +158,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
         if isinstance(record_keys, np.ndarray) and record_keys.dtype == np.int64:
             keys: npt.NDArray[Any] = record_keys
         else:
-            # As objects: a number beyond int64 is out of range, too.
+            # As objects, because a number beyond int64 is out of range, too.
             keys = np.array([operator.index(key) for key in record_keys], object)
         bad = keys[(keys < 0) | (keys >= self._length)]
         if bad.size:
@@ -173,12 +173,12 @@ class RecordSource(FileSource, Closing, Generic[T]):
 
 
 def is_far(source: Any) -> bool:
-    """Whether records are best asked for long before they are needed."""
+    """Return whether records should be requested long before they are needed."""
     return reads_natively(source) and bool(source.is_far)
 
 
 def reads_natively(source: Any) -> bool:
-    """Whether ``source.reader`` reads just what ``source[key]`` is made of."""
+    """Return whether ``source[key]`` is made only from what ``source.reader`` reads."""
     return (
         isinstance(source, RecordSource)
         and type(source).__getitem__ is RecordSource.__getitem__

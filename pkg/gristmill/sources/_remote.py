@@ -1,4 +1,4 @@
-"""Files behind fsspec URLs, read a range at a time, with retries."""
+"""Remote files that fsspec reads, a range at a time, with retries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["RemoteFile", "RemoteStream"]
 
 T = TypeVar("T")
 
-# What file systems say of a file that changes when its content does.
+# Keys of fsspec's file info whose values change when the file's content does.
 _STAMPS = (
     "ETag",
     "etag",
@@ -53,13 +53,13 @@ _STAMPS = (
 
 
 class RemoteFile:
-    """Read ranges of a file behind a URL.
+    """Read ranges of a remote file.
 
-    Any threads may read at once. A pickled file is opened where it is unpickled,
-    when it is first read, and still knows what it looked like at the start; so does
-    one in a forked child.
+    Any thread may read at any time. A pickled copy opens the file again at its first
+    read, and so does a forked child. Both keep the size and the stamps that the file
+    had when this object was constructed, so that they can detect changes.
 
-    `sleep` waits so many seconds between attempts.
+    `sleep` waits the given number of seconds between attempts.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class RemoteFile:
         self._host = host_of(url)
         self._size, self._stamp = self._retry("its size", self._look, lambda: "")
 
-    # What the native readers ask for; see `RemoteOptions`.
+    # Read by the native readers; see `RemoteOptions`.
     path = property(operator.attrgetter("_url"))
     size = property(operator.attrgetter("_size"))
     options = property(operator.attrgetter("_options"))
@@ -89,31 +89,31 @@ class RemoteFile:
 
     @property
     def version(self) -> int:
-        """A number that is another once the file was written to.
+        """A number that changes when the file is written to.
 
-        It is made of what the storage tells of that; 0 if it tells nothing.
+        It is a hash of the storage's stamps, or 0 if the storage has none.
         """
         return _hashed(repr(sorted(self._stamp.items()))) if self._stamp else 0
 
     @property
     def cache(self) -> _core.RangeCache | None:
-        """Where what is read is kept; None where nothing is.
+        """The cache for this file's bytes, or None if they are not cached.
 
-        A file of which the storage does not tell when it changes is not kept.
+        A file without a stamp is not cached, because a change could not be detected.
         """
         return cache_of(self._options) if self._stamp else None
 
     @property
     def origin(self) -> tuple[int, int, int]:
-        """What the file is called in the cache: its name, version and size."""
+        """The file's key in the cache: hash of the URL, version and size in bytes."""
         return _hashed(self._url), self.version, self._size
 
     @property
     def fetches(self) -> bool:
-        """Whether `fetch` and `get` can be used: the file system is asynchronous.
+        """True if `fetch` and `get` can be used, because the file system is async.
 
-        fsspec makes `cat_file` of such a one's `_cat_file`.  Those that lead to others,
-        such as caches, have their own and know what it is to do.
+        fsspec derives `cat_file` from `_cat_file` in such a file system. Wrappers, such
+        as caching file systems, define their own `cat_file`, which must be called.
         """
         filesystem = self._filesystem()[0]
         is_async = getattr(filesystem, "async_impl", False)
@@ -122,7 +122,7 @@ class RemoteFile:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Where `get` runs."""
+        """The event loop that runs `get`."""
         loop: asyncio.AbstractEventLoop = self._filesystem()[0].loop
         return loop
 
@@ -147,13 +147,13 @@ class RemoteFile:
         return pages[offset - begin : offset - begin + size]
 
     def fetch(self, ranges: Sequence[tuple[RemoteFile, int, int]]) -> Fetch:
-        """Begin to read ranges (file, offset, size) of files like this one."""
+        """Start reading ranges (file, offset, size) of files like this one."""
         return Fetch(ranges)
 
     async def get(self, offset: int, size: int) -> bytes:
-        """Return what comes for [offset, offset + size), by one attempt in `loop`.
+        """Return the answer to one request for [offset, offset + size), in `loop`.
 
-        Whoever calls limits the time.
+        The answer may have another size. There is no time limit; the caller sets one.
         """
         filesystem, path, web = self._filesystem()
         if web is not None:
@@ -161,14 +161,14 @@ class RemoteFile:
         return bytes(await filesystem._cat_file(path, start=offset, end=offset + size))
 
     def read_after(self, offset: int, size: int, failed: Unanswered) -> bytes:
-        """Read what a fetch could not have, or raise what becomes of that."""
+        """Continue a read whose fetch failed: try again, or raise the final error."""
         error = failed.error
         if isinstance(error, WrongSizeError):
             error = self._meaning_of(error.found, size)
         return self._read(offset, size, (error, failed.attempts))
 
     def delay_s(self, error: Exception, attempt: int) -> float:
-        """Return how long to wait after an attempt of a fetch, in seconds."""
+        """Return the time to wait after a failed attempt of a fetch, in seconds."""
         wait = self._delay_s(error, attempt)
         if self._sleep is time.sleep:
             return wait
@@ -176,14 +176,14 @@ class RemoteFile:
         return 0.0
 
     def cache_failed(self, problem: str) -> None:
-        """Say that nothing is kept any more, and why."""
+        """Warn that the cache was disabled, and why."""
         tell_failure(problem)
 
     def change(self) -> str:
-        """Say how the file changed since it was opened; empty if it did not.
+        """Return how the file changed since it was opened, or "" if it did not.
 
-        Sizes, times and tags are compared, as far as the storage has them. Empty,
-        too, if the storage does not answer.
+        Compares size and stamps, as far as the storage has them. Returns "" if the
+        storage does not answer, too.
         """
         try:
             size, stamp = self._look()
@@ -212,9 +212,9 @@ class RemoteFile:
         return f"RemoteFile({self._url!r})"
 
     def _filesystem(self) -> tuple[Any, str, WebFile | None]:
-        """Return this process's file system, what it calls the file, and how to ask."""
+        """Return this process's file system, the path in it, and a WebFile or None."""
         if self._opened is None or self._opened[0] != os.getpid():
-            # Threads that come here together make the same, or as good a one.
+            # Threads that race here create equivalent file systems.
             options = with_connections(self._url, self._storage_options)
             filesystem, path = file_system_of(self._url, options)
             web = WebFile(filesystem, path) if is_web(filesystem) else None
@@ -222,14 +222,14 @@ class RemoteFile:
         return self._opened[1:]
 
     def _limit(self, filesystem: Any) -> dict[str, Any]:
-        """Return what bounds the time of a call, where the file system knows it."""
+        """Return keyword arguments that limit a call's time, if it accepts any."""
         is_async = getattr(filesystem, "async_impl", False)
         return {"timeout": self._options.timeout_s} if is_async else {}
 
     def _look(self) -> tuple[int, dict[str, Any]]:
-        """Ask for the size, and for what tells the content from another."""
+        """Request the size in bytes and the stamps."""
         filesystem, path, _ = self._filesystem()
-        # Listings are kept, and would not tell of a change.
+        # A cached listing would hide a change.
         filesystem.invalidate_cache(path)
         info = filesystem.info(path, **self._limit(filesystem))
         if info.get("type") == "directory":
@@ -241,14 +241,14 @@ class RemoteFile:
     def _read(
         self, offset: int, size: int, failed: tuple[Exception, int] | None = None
     ) -> bytes:
-        """Read a range, after an attempt that failed if there was one."""
+        """Read a range with retries; `failed` is an earlier error and its attempts."""
         if size == 0:
             return b""
         what = f"bytes {offset} to {offset + size - 1}"
         return self._retry(what, lambda: self._fetch(offset, size), self.change, failed)
 
     def _fetch(self, offset: int, size: int) -> bytes:
-        """Read a range by one attempt, when it is its turn."""
+        """Wait for a turn, and read a range in one attempt."""
         requests = self.requests
         begun = requests.turn()
         data, failed = b"", False
@@ -270,7 +270,7 @@ class RemoteFile:
             asyn = importlib.import_module("fsspec.asyn")
             came: bytes = asyn.sync(self.loop, self.get, offset, size, **limit)
             return came
-        # File systems that open files for this would read ahead in vain.
+        # File systems that open the file for this call would read ahead needlessly.
         extra = limit or {"cache_type": "none"}
         return bytes(
             filesystem.cat_file(path, start=offset, end=offset + size, **extra)
@@ -278,11 +278,11 @@ class RemoteFile:
 
     @property
     def _tag(self) -> str | None:
-        """What every answer must have where it is kept; None where none is known."""
+        """The ETag that answers must have if they are cached, or None."""
         return None if self.cache is None else self._stamp.get("ETag")
 
     def _meaning_of(self, found: int, size: int) -> Exception:
-        """What it means that another number of bytes came."""
+        """Return the error for an answer of the wrong size."""
         if found > size:
             return RemoteError(
                 f"{found} bytes came for {size}: the server does not serve ranges."
@@ -298,7 +298,7 @@ class RemoteFile:
         change: Callable[[], str],
         failed: tuple[Exception, int] | None = None,
     ) -> T:
-        """Call until that succeeds, or there is no use; after `failed`, if given."""
+        """Call until it succeeds or fails for good; `failed` is as in `_read`."""
         error, attempt = failed or (None, 0)
         while True:
             if error is not None:
@@ -317,19 +317,19 @@ class RemoteFile:
     def _give_up(
         self, error: Exception, attempt: int, what: str, change: Callable[[], str]
     ) -> None:
-        """Raise what an attempt that failed amounts to, unless another may help."""
+        """Raise the final error, unless another attempt may succeed."""
         transient = is_transient(error)
         if transient and attempt < self._options.attempts:
             return
         attempts = "the first attempt" if attempt == 1 else f"{attempt} attempts"
         text = f"{self._url}: reading {what} failed at {attempts}: {_describe(error)}"
-        # A server that failed so often is not asked once more.
+        # Do not send another request to a server that failed this often.
         changed = "" if transient else change()
         _raise(error, f"{text}; {changed}" if changed else text)
 
 
 class RemoteStream(io.RawIOBase):
-    """A file behind a URL as Python's files are, read from a place on."""
+    """A remote file as a raw, seekable Python stream."""
 
     def __init__(self, file: RemoteFile) -> None:
         self._remote = file
@@ -353,7 +353,7 @@ class RemoteStream(io.RawIOBase):
 
 
 def _hashed(text: str) -> int:
-    """A number in [0, 2**64) of a text."""
+    """Return a hash of a text, in [0, 2**64)."""
     digest = hashlib.sha1(text.encode(), usedforsecurity=False).digest()
     return int.from_bytes(digest[:8])
 
@@ -361,13 +361,13 @@ def _hashed(text: str) -> int:
 def _describe(error: Exception) -> str:
     if isinstance(error, (RemoteError, IsADirectoryError)):
         return str(error)
-    # fsspec's HTTP client says of any failure that the file was not found.
+    # fsspec's HTTP client reports every failure as FileNotFoundError.
     reason = error.__cause__ or error
     return f"{type(reason).__name__}: {reason}"
 
 
 def _raise(error: Exception, text: str) -> NoReturn:
-    """Raise `text` as what the error amounts to, whatever library it is of."""
+    """Raise `text` as the exception type that fits an error of any library."""
     status = status_of(error)
     if status in (401, 403):
         raise PermissionError(text) from error

@@ -1,4 +1,4 @@
-"""The class behind sources.RemoteOptions."""
+"""Implementation of sources.RemoteOptions."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ __all__ = ["RemoteOptions"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RemoteOptions:
-    """Say how files behind URLs are read.
+    """Configure how remote files are read.
 
     Args:
-        attempts: How often a read is tried when the network or the server fails; at
-            least 1. What will not pass by itself, such as a missing file or missing
-            rights, fails at the first attempt.
+        attempts: How often a read is tried if the network or the server fails, at
+            least 1. Permanent errors, such as a missing file or missing rights, are
+            raised at the first attempt.
         first_delay_s: The longest wait after the first attempt, in seconds. It
-            doubles with each one; how much of it is waited is random.
+            doubles with each attempt. The actual wait is a random part of it.
         most_delay_s: The longest wait of all, in seconds.
         timeout_s: How long an attempt may take, in seconds; then it counts as failed.
             File systems of fsspec that are not asynchronous, such as ``hf://``, have
             limits of their own instead.
-        gap_bytes: Records that lie at most this far apart are read together.
-        run_bytes: Bytes of one request for several records, at most.
-        tail_bytes: What is read of the end of a file to find its index. An index
-            that is longer costs one more request.
-        parallel: How many requests to one host may be under way at a time, at least
-            2: by all worker processes of a loader together, each of which has an equal
-            part. How many are, up to that, follows what comes: it grows as long as
-            more comes so, and is halved when requests fail. File systems of fsspec
-            that are not asynchronous have at most 64 in each process.
-        cache_dir: The folder to keep what was read in, on this machine, so that it is
-            read from there the next time: by other processes and programs too, as
-            long as the file behind the URL is the same. It is made if it is missing.
-            None keeps nothing.
-        cache_bytes: How large the cache may become, in bytes; at least 9 MiB. All
-            programs that share a folder should say the same: they share caches of one
-            size, and one of another size is removed when nobody uses it any more.
+        gap_bytes: Records at most this many bytes apart are read together.
+        run_bytes: The maximum size of one request for several records, in bytes.
+        tail_bytes: How many bytes at the end of a file are read to find its index. A
+            longer index costs one more request.
+        parallel: How many requests to one host may be in flight at a time, at least
+            2. This limits all worker processes of a loader together; each has an equal
+            part. The actual number adapts: it grows as long as that increases the
+            throughput, and is halved when requests fail. File systems of fsspec that
+            are not asynchronous have at most 64 in each process.
+        cache_dir: A folder on this machine that caches what was read. Later reads are
+            served from it, also in other processes and programs, as long as the remote
+            file is unchanged. The folder is created if it is missing. None disables the
+            cache.
+        cache_bytes: The maximum size of the cache in bytes; at least 9 MiB. All
+            programs that share a folder should pass the same value. Only caches of the
+            same size are shared, and a cache of another size is removed when no
+            program uses it any more.
 
     Raises:
-        TypeError: A count is no int, or `cache_dir` is no path.
+        TypeError: A count is not an int, or `cache_dir` is not a path.
         ValueError: A value is out of range.
 
     Example:

@@ -1,9 +1,9 @@
-"""Requests for ranges of far files: many under way at once, without a thread for each.
+"""Requests for ranges of remote files: many at once, without a thread for each.
 
-`fetch` begins reads of file systems that are asynchronous, on the event loop that
-fsspec runs in a thread of its own, and gives what comes to whoever waits for it.  All
-requests of a process to one host share a `Flow`, which says how many are under way; the
-others wait for their turn, in the order in which they were asked for.
+`Fetch` starts reads of asynchronous file systems on the event loop that fsspec runs in
+its own thread, and passes the answers to the waiting thread. All requests of a process
+to one host share a `Flow`, which limits how many are in flight. The others wait for
+their turn, first come, first served.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = [
     "requests_of",
 ]
 
-# Whoever waits is woken for so many bytes, or all: changing threads takes time.
+# Wake the waiting thread only after this many bytes: switching threads takes time.
 WAKE_BYTES = 4 << 20
 
 
 class HostRequests:
-    """The requests of this process to one host.  Any threads may call."""
+    """The requests of this process to one host. Any thread may call."""
 
     def __init__(self, most: int) -> None:
         self._flow = Flow(most)
@@ -44,14 +44,14 @@ class HostRequests:
         self._lock = threading.Lock()
 
     def submit(self, turn: _Thread | _Request) -> None:
-        """Start a request when it is its turn: at once, or by who ends another."""
+        """Start a request when its turn comes: now, or when another one ends."""
         with self._lock:
             self._waiting.append(turn)
         while found := self._next():
             found[0].start(found[1])
 
     def end(self, begun: int, nbytes: int, *, failed: bool = False) -> None:
-        """Say that a request was answered, see `Flow.end`, and start others."""
+        """Count an answered request, see `Flow.end`, and start waiting ones."""
         self._count(begun, nbytes, failed)
         while found := self._next():
             found[0].start(found[1])
@@ -59,7 +59,10 @@ class HostRequests:
     def end_and_go_on(
         self, loop: asyncio.AbstractEventLoop, begun: int, nbytes: int, failed: bool
     ) -> tuple[_Request, int] | None:
-        """As `end`, of which the caller is to start the first request of its loop."""
+        """Like `end`, but return the first request of `loop` for the caller to start.
+
+        Returns None if no request of that loop has its turn.
+        """
         self._count(begun, nbytes, failed)
         own = None
         while found := self._next():
@@ -71,12 +74,12 @@ class HostRequests:
         return own
 
     def turn(self) -> int:
-        """Wait in this thread for a turn; returns what `end` wants back."""
+        """Wait in this thread for a turn, and return the value to pass to `end`."""
         thread = _Thread()
         self.submit(thread)
         try:
             return thread.wait()
-        except BaseException:  # The user interrupts.
+        except BaseException:  # For example KeyboardInterrupt.
             with self._lock:
                 thread.wanted = False
                 has_begun = thread not in self._waiting
@@ -117,7 +120,7 @@ class _Thread:
 
 
 class FetchedFile(Protocol):
-    """The part of a far file that requests use."""
+    """The part of a remote file that requests use."""
 
     @property
     def options(self) -> RemoteOptions: ...
@@ -127,17 +130,17 @@ class FetchedFile(Protocol):
     def requests(self) -> HostRequests: ...
 
     async def get(self, offset: int, size: int) -> bytes:
-        """Return a range of bytes, from one request."""
+        """Return a range of bytes, using one request."""
 
     def read_after(self, offset: int, size: int, failed: Unanswered) -> bytes:
-        """Return a range of bytes after all attempts failed, or raise the error."""
+        """Return a range after the attempts of a fetch failed, or raise the error."""
 
     def delay_s(self, error: Exception, attempt: int) -> float:
         """Return the time before the next attempt, in seconds."""
 
 
 class Unanswered(Exception):
-    """A range that did not come, and after how many attempts; its cause says why."""
+    """Error of a range whose attempts all failed."""
 
     def __init__(self, error: Exception, attempts: int) -> None:
         super().__init__(str(error))
@@ -146,7 +149,7 @@ class Unanswered(Exception):
 
 
 class WrongSizeError(Exception):
-    """Another number of bytes came than were asked for."""
+    """Error of an answer with more or fewer bytes than requested."""
 
     def __init__(self, found: int, size: int) -> None:
         super().__init__(f"{found} bytes came for {size}")
@@ -156,18 +159,18 @@ class WrongSizeError(Exception):
 class Fetch:
     """Ranges that are being read: [(file, offset, size), ...].
 
-    `take` and `close` are for one thread.
+    Only one thread may call `take` and `close`.
     """
 
     def __init__(self, ranges: Sequence[tuple[FetchedFile, int, int]]) -> None:
         self._ranges = ranges
         self._came: queue.SimpleQueue[list[tuple[int, Any]]] = queue.SimpleQueue()
-        # Those that nobody was woken for.
+        # Answers that were not yet passed to the waiting thread.
         self._batch: list[tuple[int, Any]] = []
         self._batch_bytes = 0
         self._left = len(ranges)
         self.closed = False
-        # Looked up once for each file: the loop does not run meanwhile.
+        # Looked up once per file, on this thread, to keep the event loop free.
         runs_in = {f: (f.loop, f.requests) for f in {file for file, _, _ in ranges}}
         requests = [
             _Request(self, number, file, offset, size, *runs_in[file])
@@ -177,7 +180,7 @@ class Fetch:
             loop.call_soon_threadsafe(_submit, [r for r in requests if r.loop is loop])
 
     def take(self) -> list[tuple[int, Any]]:
-        """Wait for some; returns the number of each and its bytes, or an exception."""
+        """Wait for answers, and return (number of the range, bytes or exception)s."""
         answers = []
         for number, answer in self._came.get():
             if isinstance(answer, Unanswered):
@@ -190,11 +193,11 @@ class Fetch:
         return answers
 
     def close(self) -> None:
-        """Begin no more of them."""
+        """Start no further requests."""
         self.closed = True
 
     def arrive(self, number: int, answer: Any) -> None:
-        """Take an answer, or an `Unanswered`; the loop's thread calls."""
+        """Accept bytes or an `Unanswered`; called on the loop's thread."""
         self._batch.append((number, answer))
         self._left -= 1
         if isinstance(answer, bytes):
@@ -211,7 +214,7 @@ def _submit(requests: list[_Request]) -> None:
 
 @dataclasses.dataclass(eq=False)
 class _Request:
-    """A range that is wanted; lives in the loop's thread."""
+    """A request for a range; used on the loop's thread."""
 
     fetch: Fetch
     number: int
@@ -236,14 +239,14 @@ class _Request:
             self.loop.call_soon_threadsafe(self._begin, begun)
 
     def _begin(self, begun: int) -> None:
-        # Kept: the loop itself has only a weak reference.
+        # Keep a reference: the loop itself has only a weak one.
         self.task = self.loop.create_task(_make_requests(self, begun))
 
     async def make(self, task: asyncio.Task[None]) -> tuple[bytes, Exception | None]:
-        """What comes, and what went wrong; `task` is the one that runs this."""
+        """Make one attempt in `task`, and return the bytes and the error, if any."""
         self.task = task
         timeout_s = self.file.options.timeout_s
-        # asyncio.timeout() takes five times as long.
+        # asyncio.timeout() is five times slower.
         timer = self.loop.call_later(timeout_s, task.cancel)
         try:
             data = await self.file.get(self.offset, self.size)
@@ -260,7 +263,7 @@ class _Request:
             timer.cancel()
 
     def finish(self, data: bytes, error: Exception | None) -> None:
-        """Hand over what came, or begin again."""
+        """Deliver the answer, or schedule another attempt."""
         if error is None:
             self.fetch.arrive(self.number, data)
         elif is_transient(error) and self.attempt < self.file.options.attempts:
@@ -275,10 +278,11 @@ class _Request:
 
 
 async def _make_requests(request: _Request, begun: int) -> None:
-    """Make a request, and then those whose turns come as others end.
+    """Make a request, and then others whose turns come, in the same task.
 
-    A task for each would have the objects of many answers freed and made in turns,
-    which the garbage collector takes for growth: it would take a fifth of the time.
+    With one task per request, the objects of many answers would be allocated and freed
+    in bursts. The garbage collector mistakes that for growth, and would use a fifth of
+    the time.
     """
     loop, task = request.loop, request.task
     following: tuple[_Request, int] | None = request, begun
@@ -294,8 +298,12 @@ _hosts: dict[tuple[int, str, int], HostRequests] = {}
 
 
 def requests_of(host: str, most: int) -> HostRequests:
-    """The requests of this process to a host, of all processes at most so many."""
+    """Return the requests of this process to a host.
+
+    `most` limits the requests of all worker processes together; each one gets an
+    equal part.
+    """
     key = os.getpid(), host, max(1, most // share.processes())
     found = _hosts.get(key)
-    # Threads that come here together get the same.
+    # Threads that race here get the same object.
     return found or _hosts.setdefault(key, HostRequests(key[2]))

@@ -1,7 +1,7 @@
-"""Among how many processes the requests to a host are shared.
+"""The number of processes that share the requests to a host.
 
-Each makes its part of those that may be under way, so none has to ask another, and one
-that is killed takes nothing with it.
+Each process may have an equal part of the requests in flight. Processes need not
+communicate for this, and one that is killed does not hold anything that others need.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ _processes = 1
 
 
 def share_among(count: int) -> None:
-    """Say that this process is one of `count` that read for the same loader."""
+    """Set the number of processes that read for the same loader, this one included."""
     global _processes
     _processes = max(1, count)
 
 
 def processes() -> int:
-    """How many processes read for the same loader, this one among them."""
+    """Return the number of processes of the loader, including this one."""
     return _processes

@@ -1,4 +1,4 @@
-"""The class behind sources.SharedMemoryDataSource."""
+"""Implementation of sources.SharedMemoryDataSource."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SharedMemoryDataSource(shared_memory.ShareableList[Any]):
     Args:
         elements: int, float, bool, None, or str and bytes of less than 10 MB
             each, to copy to a new block. None attaches to the block `name`.
-        name: Name of the block; None for a new one.
+        name: Name of the block, or None for a new one.
 
     Raises:
         ValueError: Neither is given.
@@ -53,7 +53,7 @@ class SharedMemoryDataSource(shared_memory.ShareableList[Any]):
         return f"InMemoryDataSource(name={self.shm.name}, len={len(self)})"
 
     def close(self) -> None:
-        """Give up this process's view of the block."""
+        """Release this process's view of the block."""
         self.shm.close()
 
     def unlink(self) -> None:

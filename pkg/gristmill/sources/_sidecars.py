@@ -1,4 +1,4 @@
-"""Where the index of a data file is kept for all processes and programs."""
+"""Paths of data files' indices, which all processes and programs share."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gristmill.sources._urls import is_local, local_path
 __all__ = ["cache_dir", "sidecar_paths"]
 
 SUFFIX = ".gristmill-index"
-# Memory with names, which all processes of a machine share until it is shut down.
+# A file system in memory, shared by all processes until the machine is shut down.
 SHARED_MEMORY = "/dev/shm"
 
 
 def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[str]:
-    """Return where the index of a data file may lie, the best place first.
+    """Return the paths that the index of a data file may have, the best one first.
 
     Args:
         path: The data file, or its URL.
-        kind: What it is: ``"array_record"``, ``"tf_record"`` or ``"tar"``.
+        kind: The format: ``"array_record"``, ``"tf_record"`` or ``"tar"``.
         index_dir: If not None, the only folder to consider.
     """
     import hashlib  # Slow to import.
@@ -27,7 +27,7 @@ def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[st
     here = is_local(path)
     whole = os.path.abspath(local_path(path)) if here else path
     folder, name = os.path.split(whole)
-    # Files of one name from several folders may share a folder of indices.
+    # The hash separates files with the same name from different folders.
     digest = hashlib.sha1(folder.encode(), usedforsecurity=False).hexdigest()[:16]
     elsewhere = f"{name}-{digest}{SUFFIX}"
     if index_dir is not None:
@@ -39,7 +39,7 @@ def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[st
 
 
 def cache_dir() -> str:
-    """Return the folder for what may be made again; it need not exist."""
+    """Return the folder for data that can be recomputed; it need not exist."""
     if folder := os.environ.get("GRISTMILL_CACHE_DIR"):
         return folder
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
@@ -47,7 +47,7 @@ def cache_dir() -> str:
 
 
 def _shared_memory() -> list[str]:
-    """The folder of this user there, unless somebody else could write to it."""
+    """Return this user's folder in memory, or [] if other users can write to it."""
     if not os.path.isdir(SHARED_MEMORY):
         return []
     folder = os.path.join(SHARED_MEMORY, f"gristmill-{os.getuid()}")

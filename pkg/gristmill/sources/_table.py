@@ -20,7 +20,7 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 class TableSource(ColumnSource):
     """Serve the rows of an array, or of a dict of equally long arrays.
 
-    A loader that is given such an array or dict makes one of these itself.
+    A loader wraps such an array or dict in this class.
 
     Args:
         columns: An array of shape ``(N, *S)``, or a dict of such with one ``N``.
@@ -166,9 +166,9 @@ class TableSource(ColumnSource):
 
 
 def is_table(source: Any) -> bool:
-    """Return whether a source is an array, or a dict with arrays, of plain rows."""
+    """Return whether a source is a plain array, or a dict that contains arrays."""
     if isinstance(source, np.ndarray):
-        # Rows of other subclasses mean something that their bytes do not say.
+        # Rows of other subclasses may mean more than their bytes, such as masks.
         return type(source) in (np.ndarray, np.memmap)
     return type(source) is dict and any(
         isinstance(column, np.ndarray) for column in source.values()

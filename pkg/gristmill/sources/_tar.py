@@ -1,4 +1,4 @@
-"""The class behind sources.TarDataSource: samples of tar files by number."""
+"""Implementation of sources.TarDataSource: samples of tar files by number."""
 
 from __future__ import annotations
 
@@ -25,40 +25,39 @@ Path = str | os.PathLike[str]
 class TarDataSource(RecordSource[dict[str, Any]]):
     """Serve the samples of tar files (WebDataset shards) by number.
 
-    A sample is what webdataset makes one: files that follow each other and whose names
-    are the same up to the first dot behind the last slash.  What follows that dot, in
-    lower case, is the name of the field.  Folders, links, files without a dot and those
-    named ``__x__``, or in a folder of such a name, are left out.
+    Samples are the same as in webdataset: consecutive files whose names are equal up to
+    the first dot after the last slash.  The rest of the name after that dot, in lower
+    case, is the name of the field.  Folders, links, files without a dot, and files that
+    are named ``__x__`` or are in such a folder are ignored.
 
-    A tar file does not say where its samples are.  When a file is opened for the first
-    time its headers are read in one pass, of a file behind a URL all of it, and the
-    result is kept as ``.NAME.gristmill-index`` beside the file, or, where that folder
-    cannot be written to, in the folder of the environment variable
-    ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``), or in shared memory.
-    It is made anew when the file's size or time of change is another.
+    A tar file has no index.  The first time a file is opened, its headers are read in
+    one pass; a remote file is read completely.  The resulting index is saved as
+    ``.NAME.gristmill-index`` next to the file.  If that folder is not writable, it is
+    saved in the folder of the environment variable ``GRISTMILL_CACHE_DIR`` (by default
+    ``~/.cache/gristmill``), or in shared memory.  The index is rebuilt if the file's
+    size or modification time changes.
 
     Args:
         paths: A path or a list of paths, at least one.  A path may be a URL that fsspec
-            knows, such as ``gs://bucket/path``.  One that names no file may be a
-            pattern (``"train-*.tar"``, in the order of names) or stand for shards
-            (``"train@4"`` is ``train-00000-of-00004`` and so on).
-        access: How files are read: "pread", or "mmap", which is faster where they
-            are in the page cache, but ends the process when a file is truncated
-            while it is read.
-        index_dir: The folder for the indices, made if it is missing.  None for the
+            supports, such as ``gs://bucket/path``.  If there is no such file, the path
+            may be a pattern (``"train-*.tar"``, in the order of names) or stand for
+            shards (``"train@4"`` is ``train-00000-of-00004`` and so on).
+        access: How files are read: "pread", or "mmap", which is faster for files in the
+            page cache, but ends the process if a file is truncated while it is read.
+        index_dir: The folder for the indices, created if it is missing.  None for the
             places named above.
         storage_options: Arguments of the file system of URLs, such as credentials.
-        remote_options: How files behind URLs are read.  None for the defaults.
+        remote_options: How remote files are read.  None for the defaults.
 
-    Record ``i`` is a dict as webdataset gives it: ``"__key__"``, a str, ``"__url__"``,
-    the path of the file, and the bytes of each field, such as ``"jpg"``.  `sizes` are
-    those of samples in the file, with headers.
+    Record ``i`` is a dict as in webdataset: ``"__key__"``, a str, ``"__url__"``, the
+    path of the file, and the bytes of each field, such as ``"jpg"``.  `sizes` returns
+    the sizes of samples in the file, including headers.
 
     Raises:
         ValueError: The list of paths is empty, or an option is unknown.
-        OSError: A file cannot be opened, or no file has the name.
-        CorruptRecord: A file is no tar file, is compressed, truncated or damaged; or,
-            when a sample is read, two of its fields have one name.
+        OSError: A file cannot be opened or does not exist.
+        CorruptRecord: A file is not a tar file, or is compressed, truncated or damaged.
+            Raised by reading a sample, too, if two of its fields have the same name.
 
     Example:
         >>> import io, pathlib, tarfile, tempfile
@@ -99,9 +98,9 @@ class TarDataSource(RecordSource[dict[str, Any]]):
 
 @dataclasses.dataclass(frozen=True)
 class Opener:
-    """Opens the files of a source, by their number.
+    """Opens the files of a source by number.
 
-    `stamps` are the versions of those whose samples were counted.
+    `stamps` are the versions of the files whose samples were counted.
     """
 
     paths: FilePaths

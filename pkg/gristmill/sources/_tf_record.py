@@ -1,4 +1,4 @@
-"""The class behind sources.TFRecordDataSource: TFRecord files by record number."""
+"""Implementation of sources.TFRecordDataSource: TFRecord files by record number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gristmill.sources._urls import is_local, local_path
 
 __all__ = ["TFRecordDataSource"]
 
-# Indexing is mentioned once it has taken this long, and then now and then.
+# Progress of indexing is first reported after this time, and then repeatedly.
 QUIET_S = 1.0
 REPORT_S = 10.0
 
@@ -31,37 +31,36 @@ ReaderT = TypeVar("ReaderT", bound=_core.RecordReader)
 class TFRecordDataSource(RecordSource[bytes]):
     """Serve the records of TFRecord files by number, in the order of the files.
 
-    A TFRecord file does not say where its records are.  When a file is opened for the
-    first time its records are counted in one pass, at the speed of the disk, and the
-    result is kept as ``.NAME.gristmill-index`` beside the file, or, where that folder
-    cannot be written to, in the folder of the environment variable
-    ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``), or in shared memory.
-    It is made anew when the file's size or time of change is another.  Indices of files
-    behind URLs go to that folder, too; making one reads the whole file.
+    A TFRecord file has no index.  The first time a file is opened, its records are
+    counted in one pass, at the speed of the disk.  The resulting index is saved as
+    ``.NAME.gristmill-index`` next to the file.  If that folder is not writable, it is
+    saved in the folder of the environment variable ``GRISTMILL_CACHE_DIR`` (by default
+    ``~/.cache/gristmill``), or in shared memory.  The index is rebuilt if the file's
+    size or modification time changes.  Indices of remote files are saved in the
+    cache folder, too; indexing such a file reads all of it.
 
     Args:
         paths: A path or a list of paths, at least one.  A path may be a URL that fsspec
-            knows, such as ``gs://bucket/path``.  One that names no file may be a
-            pattern (``"train-*.tfrecord"``, in the order of names) or stand for shards
-            (``"train.tfrecord@4"`` is ``train.tfrecord-00000-of-00004`` and so on,
-            ``"train.tfrecord@*"`` any number of them).
+            supports, such as ``gs://bucket/path``.  If there is no such file, the path
+            may be a pattern (``"train-*.tfrecord"``, in the order of names) or stand
+            for shards (``"train.tfrecord@4"`` is ``train.tfrecord-00000-of-00004`` and
+            so on, ``"train.tfrecord@*"`` any number of them).
         verify: Which checksums are compared when a record is read: "all", only that of
-            its length ("headers"), or "none".  The length itself is compared with the
-            index in any case.
-        access: How files are read: "pread", or "mmap", which is faster where they
-            are in the page cache, but ends the process when a file is truncated
-            while it is read.
-        index_dir: The folder for the indices, made if it is missing.  None for the
+            its length ("headers"), or "none".  The length itself is always compared
+            with the index.
+        access: How files are read: "pread", or "mmap", which is faster for files in the
+            page cache, but ends the process if a file is truncated while it is read.
+        index_dir: The folder for the indices, created if it is missing.  None for the
             places named above.
         storage_options: Arguments of the file system of URLs, such as credentials.
-        remote_options: How files behind URLs are read.  None for the defaults.
+        remote_options: How remote files are read.  None for the defaults.
 
     Record ``i`` is ``bytes``.
 
     Raises:
         ValueError: The list of paths is empty, or an option is unknown.
-        OSError: A file cannot be opened, or no file has the name.
-        CorruptRecord: A file is no TFRecord file, is compressed (read it by
+        OSError: A file cannot be opened or does not exist.
+        CorruptRecord: A file is not a TFRecord file, is compressed (read it with
             `read_tf_records`), or is truncated or damaged between its records.
 
     Example:
@@ -95,7 +94,7 @@ class TFRecordDataSource(RecordSource[bytes]):
 
 @dataclasses.dataclass(frozen=True)
 class Opener:
-    """Opens the files of a source, by their number."""
+    """Opens the files of a source by number."""
 
     paths: FilePaths
     verify: str
@@ -127,9 +126,9 @@ def open_all(
     paths: Sequence[str],
     kind: str,
 ) -> list[ReaderT]:
-    """Open files that are read through to find their records, and say how far it is.
+    """Open files that must be read through for indexing, and report the progress.
 
-    `opener` opens one by its number; `kind` is what messages call them.
+    `opener` opens a file by its number; `kind` is the name of the files in messages.
     """
     parts = range(len(paths))
     sizes = [
@@ -144,12 +143,12 @@ def open_all(
             while True:
                 waited = futures.wait(opening, QUIET_S, "FIRST_EXCEPTION")
                 for future in waited.done:
-                    future.result()  # Raises what went wrong.
+                    future.result()  # Raises if opening failed.
                 if not waited.not_done:
                     return [future.result() for future in opening]
                 report.update()
         finally:
-            # After an error or an interrupt nobody needs the others.
+            # After an error or an interrupt the other files are not needed.
             pool.shutdown(wait=False, cancel_futures=True)
             for progress in report.progress:
                 progress.cancel()
@@ -157,7 +156,7 @@ def open_all(
 
 
 class _Report:
-    """Says how far indexing is: where somebody watches in place, else in the log."""
+    """Shows the progress of indexing: in place in a terminal or notebook, else logs."""
 
     def __init__(
         self, sizes: Sequence[int | None], kind: str = "TFRecord files, once"
@@ -176,7 +175,7 @@ class _Report:
     def update(self) -> None:
         done = sum(each.done_bytes for each in self.progress)
         if done == 0:
-            return  # Files are opened, but none is read through.
+            return  # Files are being opened, but none is read through.
         if self._watched:
             self._draw(done // 10**6)
         elif time.monotonic() >= self._next:
@@ -194,7 +193,7 @@ class _Report:
 
     def _draw(self, done_mb: int) -> None:
         if not self._begun:
-            # Not before: rich takes long to import.
+            # Deferred, because rich is slow to import.
             self._bar = Count() if self._total is None else shown()
             what = f"MB indexed of {len(self.progress)} {self._kind}"
             self._bar.begin(what, (self._total or 0) // 10**6)

@@ -1,4 +1,4 @@
-"""The function behind sources.read_tf_records: TFRecord files from start to end."""
+"""Implementation of sources.read_tf_records: TFRecord files from start to end."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ Compression = Literal["auto", "GZIP", "ZLIB", ""] | None
 HEAD_BYTES = 12  # The length of a record and its checksum.
 INPUT_BYTES = 64 << 10
 REMOTE_BYTES = 8 << 20
-# The formats by zlib's window bits.
+# zlib's window bits for each format.
 WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
 
 
 class TFRecordPosition(NamedTuple):
-    """A place in a TFRecord file: between two records.
+    """A position between two records of a TFRecord file.
 
     Attributes:
         record: The number of the next record.
-        offset: Where it begins, in bytes of the file, or of what the file holds if
-            that is compressed.
+        offset: The position of the next record in bytes, in the file or, if it is
+            compressed, in the decompressed content.
 
     Example:
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp(), "empty.tfrecord")
         >>> _ = path.write_bytes(b"")
         >>> with gristmill.sources.read_tf_records(path) as records:
-        ...     records.position  # Saved, it is where to go on.
+        ...     records.position  # Save it to continue here.
         TFRecordPosition(record=0, offset=0)
     """
 
@@ -61,29 +61,29 @@ def read_tf_records(
 ) -> TFRecordStream:
     """Read a TFRecord file from its start to its end.
 
-    Use it for compressed files, which have no random access, and where every record is
-    needed once: no index is made.  Memory is that of the longest record.
+    Use it for compressed files, which have no random access, or if every record is
+    needed once: it makes no index.  Memory use is that of the longest record.
 
     Args:
-        path: The file, or a URL that fsspec knows, such as ``gs://bucket/path``.
-        compression: "GZIP", "ZLIB", or None or "" for none.  "auto" finds out.
-        verify: Which checksums are compared: "all", or only those of lengths by
-            "headers" or "none": a wrong length leaves nothing to go on with.
-        position: Where to begin: the `position` of an earlier stream over the file.
-            A compressed file is decompressed up to there.
+        path: The file, or a URL that fsspec supports, such as ``gs://bucket/path``.
+        compression: "GZIP", "ZLIB", or None or "" for none.  "auto" detects it.
+        verify: Which checksums are compared: "all", or only those of lengths for
+            "headers" and "none", because reading cannot continue after a wrong length.
+        position: Where to start: the `position` of an earlier stream over the file.
+            A compressed file is decompressed up to this position.
         storage_options: Arguments of the file system of a URL, such as credentials.
-        remote_options: How a file behind a URL is read.  None for the defaults.
+        remote_options: How a remote file is read.  None for the defaults.
 
     Returns:
-        An iterator of ``bytes``, a context manager.  Its ``position`` is that of the
-        record that comes next.
+        An iterator over ``bytes``, which is also a context manager.  Its ``position``
+        is that of the next record.
 
     Raises:
         ValueError: `compression` or `verify` is unknown.
         OSError: The file cannot be opened.
-        CorruptRecord: Raised by the iterator: the file is no TFRecord file, is
-            truncated, or a record is damaged.  Where only a record's data are, the
-            iterator can go on with the record after it.
+        CorruptRecord: Raised by the iterator: the file is not a TFRecord file, is
+            truncated, or a record is damaged.  If only the data of a record is damaged,
+            the iterator can continue with the next record.
 
     Example:
         >>> import tempfile, pathlib
@@ -107,7 +107,7 @@ def open_tf_records(
     storage_options: Mapping[str, Any] | None = None,
     remote_options: RemoteOptions | None = None,
 ) -> IO[bytes]:
-    """Open a TFRecord file as bytes, as `read_tf_records` does."""
+    """Open a TFRecord file as bytes, like `read_tf_records`."""
     found = find_file(os.fspath(path), "pread", storage_options, remote_options)
     if isinstance(found, str):
         return io.FileIO(found)  # Not buffered: the parser reads large pieces.
@@ -121,7 +121,7 @@ def records_of(
     verify: str,
     position: TFRecordPosition,
 ) -> tuple[_core.TfRecordStream, str]:
-    """The records of an open file, and how it is compressed: "" where it is not.
+    """Return the records of an open file, and its compression, or "" for none.
 
     REQUIRES: the file is at its start.
     """
@@ -150,9 +150,9 @@ def _seek(file: IO[bytes], path: str, offset: int) -> None:
 
 
 class TFRecordStream(Closing, Iterator[bytes]):
-    """The records of a TFRecord file in order, made by `read_tf_records`.
+    """An iterator over the records of a TFRecord file, made by `read_tf_records`.
 
-    It closes its file when it is closed or collected.
+    It closes its file when it is closed or garbage-collected.
 
     Example:
         >>> import pathlib, tempfile
@@ -182,12 +182,12 @@ class TFRecordStream(Closing, Iterator[bytes]):
 
     @property
     def compression(self) -> str | None:
-        """How the file is compressed: "GZIP", "ZLIB" or None."""
+        """The compression of the file: "GZIP", "ZLIB" or None."""
         return self._compression
 
     @property
     def position(self) -> TFRecordPosition:
-        """The place of the record that comes next; give it to `read_tf_records`."""
+        """The position of the next record, for `read_tf_records`."""
         return TFRecordPosition(self._records.record, self._records.offset)
 
     def __next__(self) -> bytes:
@@ -199,7 +199,7 @@ class TFRecordStream(Closing, Iterator[bytes]):
         self._file.close()
 
     def close(self) -> None:
-        """Close the file; nothing can be read from then on."""
+        """Close the file; nothing can be read afterwards."""
         self._file.close()
 
     def __repr__(self) -> str:
@@ -207,7 +207,7 @@ class TFRecordStream(Closing, Iterator[bytes]):
 
 
 class Inflated:
-    """What a compressed file holds, read by `readinto` in bounded memory."""
+    """The decompressed content of a file, read by `readinto` in bounded memory."""
 
     def __init__(self, file: IO[bytes], path: str, compression: str) -> None:
         self._file = file
@@ -219,7 +219,7 @@ class Inflated:
         self._offset = 0
 
     def readinto(self, room: memoryview) -> int:
-        """Fill the front of `room`; 0 bytes are the end."""
+        """Fill the front of `room`, and return the number of bytes; 0 at the end."""
         try:
             data = self._read(len(room))
         except zlib.error as error:
@@ -229,7 +229,7 @@ class Inflated:
         return len(data)
 
     def skip(self, count: int) -> None:
-        """Read `count` bytes in vain."""
+        """Read and discard `count` bytes."""
         spare = memoryview(bytearray(min(count, io.DEFAULT_BUFFER_SIZE)))
         while count:
             done = self.readinto(spare[: min(count, len(spare))])
@@ -240,7 +240,7 @@ class Inflated:
     def _read(self, most: int) -> bytes:
         while True:
             if self._inflater.eof:
-                # A file may have several streams, one after another.
+                # A file may consist of several compressed streams.
                 self._input = self._inflater.unused_data or self._file.read(INPUT_BYTES)
                 if not self._input:
                     return b""
@@ -262,6 +262,6 @@ class Inflated:
         )
 
 
-# Pickles and tracebacks name the public place.
+# Pickles and tracebacks show the public module.
 TFRecordPosition.__module__ = __name__.rpartition(".")[0]
 read_tf_records.__module__ = __name__.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""The class behind sources.TFDSDataSource."""
+"""Implementation of sources.TFDSDataSource."""
 
 from __future__ import annotations
 
@@ -28,36 +28,35 @@ class TFDSDataSource(FileSource, Closing):
     """Serve the elements of a TFDS dataset, without TFDS or TensorFlow.
 
     Args:
-        directory: Where the dataset's version is prepared as ``array_record``: the
-            folder of ``dataset_info.json`` and ``features.json``, or a URL of one that
-            fsspec knows.
+        directory: The folder of the dataset's version, prepared as ``array_record``,
+            which has ``dataset_info.json`` and ``features.json``. It may be a URL that
+            fsspec supports.
         split: Name of a split, or a part of one: ``"train[100:200]"``,
             ``"train[:80%]"``.
-        features: Names of the features to read, of the outermost ones; None reads
-            all.
+        features: Names of the outermost features to read; None reads all.
         storage_options: Arguments of the URL's file system, such as credentials.
-        remote_options: How files behind a URL are read. None for the defaults.
+        remote_options: How remote files are read. None for the defaults.
 
-    Element ``i`` is the dict that ``tfds.data_source`` gives: Python's numbers and
-    ``bytes`` for scalars, arrays for tensors and images, lists for sequences.  Decoded
-    are tensors (also those encoded as bytes or zlib), scalars, text, class labels,
-    bounding boxes, translations, audio, and images and videos of uint8, or float32 with
-    one channel; dicts of these, sequences of these or of such dicts, and sequences of
-    sequences of scalars.  A video is a list of its frames.  Audio that TFDS decodes
-    lazily is the file's ``bytes``, as in ``tfds.data_source``.
+    Element ``i`` is the dict that ``tfds.data_source`` returns: Python's numbers and
+    ``bytes`` for scalars, arrays for tensors and images, lists for sequences.  These
+    features are supported: tensors (also encoded as bytes or zlib), scalars, text,
+    class labels, bounding boxes, translations, audio, and images and videos of uint8,
+    or of float32 with one channel; dicts of these, sequences of these or of such dicts,
+    and sequences of sequences of scalars.  A video is a list of its frames.  Audio that
+    TFDS decodes lazily is the file's ``bytes``, as in ``tfds.data_source``.
 
     A nested dataset (``tfds.features.Dataset``, such as the steps of an episode) is a
-    sequence of its elements, each decoded when it is read.
+    sequence of its elements.  Each element is decoded when it is read.
 
-    Images and videos of uint16 are decoded by TFDS, if that and OpenCV are installed.
+    Images and videos of uint16 are decoded by TFDS, if TFDS and OpenCV are installed.
 
     Raises:
-        FileNotFoundError: The directory holds no prepared dataset.
-        ValueError: It is of another format, the split or a feature is not in it, the
-            split has no records, a feature is of a kind that cannot be decoded, or
-            there are storage_options and no URL.
-        RemoteError: A file behind a URL cannot be read.
-        ImportError: fsspec, or what it needs for a URL, is not installed.
+        FileNotFoundError: The directory does not contain a prepared dataset.
+        ValueError: The dataset has another file format, the split or a feature does not
+            exist, the split has no records, a feature cannot be decoded, or there are
+            storage_options without a URL.
+        RemoteError: A remote file cannot be read.
+        ImportError: fsspec, or a package that it needs for a URL, is not installed.
         CorruptRecord: A record is damaged. Raised when it is read.
 
     Example:
@@ -101,15 +100,15 @@ class TFDSDataSource(FileSource, Closing):
 
     @property
     def records(self) -> ArrayRecordDataSource:
-        """The records that elements are decoded from."""
+        """The data source of the undecoded records."""
         return self._records
 
     @property
     def decode(self) -> Map:
-        """The step from a record to its element.
+        """The transform that decodes a record to its element.
 
-        ``records`` as a loader's source and this as its first operation give the
-        same elements, and read the files ahead of need.
+        A loader with ``records`` as its source and this as its first operation returns
+        the same elements, and reads the files ahead of need.
         """
         return self._decode
 
@@ -127,7 +126,7 @@ class TFDSDataSource(FileSource, Closing):
         return map(self._decode.map, self._records)
 
     def close(self) -> None:
-        """Close the files.  They are opened again when they are read again."""
+        """Close the files.  Reading opens them again."""
         self._records.close()
 
     def _shown(self) -> str:
@@ -164,7 +163,7 @@ def _read(
 def _chosen(
     outermost: Mapping[str, Any], wanted: Sequence[str] | None, directory: str
 ) -> dict[str, Any]:
-    """The dict of features, less those that are not wanted."""
+    """Return the dict of features, without those that are not wanted."""
     if "featuresDict" not in outermost:
         raise ValueError(
             f"{directory}: elements are no dicts of features. Use tfds.data_source(...)"
@@ -186,7 +185,7 @@ def _chosen(
 
 
 def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[str]:
-    """The records of each file that are in a split."""
+    """Return the part of each file that is in a split, as ``"path[start:end]"``."""
     found = SPLIT.fullmatch(split)
     splits = {one["name"]: one for one in info["splits"]}
     if found is None or found["name"] not in splits:
@@ -195,7 +194,7 @@ def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[str]:
             " of these such as 'train[10:20]' or 'train[:50%]'."
         )
     name = found["name"]
-    # A split without records is written without its lengths.
+    # A split without records is stored without lengths.
     lengths = [int(length) for length in splits[name].get("shardLengths", ())]
     total = sum(lengths)
     first = _bound(split, found["first"], total, default=0)
@@ -227,7 +226,10 @@ def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[str]:
 
 
 def _bound(split: str, text: str | None, total: int, default: int) -> int:
-    """A bound of a part, in records; TFDS rounds percents to the nearest record."""
+    """Return a bound of a part, in records.
+
+    Percents are rounded to the nearest record, as in TFDS.
+    """
     if not text:
         return default
     found = BOUND.fullmatch(text.strip())

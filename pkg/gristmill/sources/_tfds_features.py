@@ -1,9 +1,9 @@
-"""What the features of a TFDS dataset are in its records, and how they are decoded.
+"""Decoding the features of a TFDS dataset from its records.
 
-TFDS writes each element as a ``tf.train.Example`` and says in ``features.json`` what
-its features were.  Here that file becomes a list of leaves, each of which asks
-`ParseExample` for what it is made of and turns that into the value that
-``tfds.data_source`` gives.
+TFDS writes each element as a ``tf.train.Example``, and describes the features in
+``features.json``.  This module converts that file to a list of leaves.  Each leaf
+requests its parts from `ParseExample`, and converts them to the value that
+``tfds.data_source`` returns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DATASET = "tensorflow_datasets.core.features.dataset_feature.Dataset"
 
 
 class DecodeTFDS(Map):
-    """Turn a record of a TFDS dataset into its element, which is made of leaves."""
+    """Decode a record of a TFDS dataset to its element, which consists of leaves."""
 
     def __init__(self, leaves: Sequence[Leaf | NestedLeaf]) -> None:
         parts = [leaf.parts() for leaf in leaves]
@@ -35,7 +35,7 @@ class DecodeTFDS(Map):
         ]
 
     def map(self, element: bytes) -> dict[str, Any]:
-        """Return the element, a dict that is nested as the features are."""
+        """Return the element, a dict that is nested like the features."""
         parsed = self._parse.map(element)
         return nest(
             (leaf.names, leaf.value(parsed, decode)) for leaf, decode in self._leaves
@@ -45,7 +45,7 @@ class DecodeTFDS(Map):
 def leaves_of(
     feature: Mapping[str, Any], names: tuple[str, ...] = (), lengths: Shape = ()
 ) -> Iterator[Leaf | NestedLeaf]:
-    """Yield the leaves of a feature as ``features.json`` has it."""
+    """Yield the leaves of a feature, as described in ``features.json``."""
     if "featuresDict" in feature:
         for name, inner in feature["featuresDict"]["features"].items():
             yield from leaves_of(inner, (*names, name), lengths)
@@ -86,7 +86,7 @@ def _nested_leaf(
 
 
 def _length(feature: Mapping[str, Any]) -> int | None:
-    """How many values a sequence has; None where any number is possible."""
+    """Return the length of a sequence, or None if it may vary."""
     length = int(feature["sequence"].get("length", -1))
     return None if length < 0 else length
 

@@ -1,4 +1,4 @@
-"""How the image files in the records of a TFDS dataset are decoded."""
+"""Decoding of the image files in the records of a TFDS dataset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CHANNELS", "Decode", "image_decoder", "why_not_decoded"]
 
 Decode: TypeAlias = Callable[[bytes], npt.NDArray[Any]]
 CHANNELS = (1, 3, 4)
-# What decodes samples of 16 bits; Pillow does that of gray ones alone.
+# Packages that decode 16-bit samples; Pillow supports those only in gray images.
 PACKAGES = ("tensorflow_datasets", "cv2")
 
 
@@ -39,7 +39,7 @@ def why_not_decoded(dtype: str, channels: int | None) -> str | None:
 
 
 def image_decoder(dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> Decode:
-    """Return what decodes image files to arrays of a dtype and a shape."""
+    """Return a function that decodes image files to arrays of a dtype and a shape."""
     if dtype == np.uint16:
         return functools.partial(_decode_by_tfds, shape)
     if dtype == np.float32:
@@ -48,7 +48,7 @@ def image_decoder(dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> Decode
 
 
 def _decode_to_floats(image: DecodeImage, data: bytes) -> npt.NDArray[Any]:
-    """TFDS writes each float as a pixel of four bytes."""
+    """Decode an image in which TFDS stores each float as a pixel of four bytes."""
     floats: npt.NDArray[Any] = image.map(data).view(np.float32)
     return floats
 

@@ -1,4 +1,4 @@
-"""A feature of a TFDS dataset that holds values, and how a record becomes its value."""
+"""A feature of a TFDS dataset that holds values, and the decoding of its value."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ FLAT, LENGTHS = "ragged_flat_values", "ragged_row_lengths_"
 class Leaf:
     """A feature that holds values and no other features."""
 
-    names: tuple[str, ...]  # Where it is in an element.
-    dtype: np.dtype[Any]  # Of its values; object is bytes.
-    shape: Shape = ()  # Of one value, None where an extent is not known.
-    # "none"; "bytes" or "zlib" for arrays that were written as such; "image" for files.
+    names: tuple[str, ...]  # Path of the feature in an element.
+    dtype: np.dtype[Any]  # Dtype of the values; object for bytes.
+    shape: Shape = ()  # Shape of one value, with None for an unknown extent.
+    # "none"; "bytes" or "zlib" for arrays that are stored as such; "image" for files.
     encoding: str = "none"
-    # Of the sequences that it is in, the outermost first; None where any is possible.
+    # Lengths of the sequences around it, the outermost first; None if it may vary.
     lengths: Shape = ()
 
     @property
     def key(self) -> str:
-        """The name in a record."""
+        """The name of the feature in a record."""
         return "/".join(self.names)
 
     def parts(self) -> dict[str, FixedLen | VarLen | Ragged]:
-        """What a record must be asked for."""
+        """Return the parts to request from a record."""
         key, stored = self.key, self.dtype if self.encoding == "none" else object
         if self.stores_shape:
             shape = VarLen(np.int64)
@@ -55,7 +55,7 @@ class Leaf:
         return {key: FixedLen(self.shape if self.encoding == "none" else (), stored)}
 
     def decoder(self) -> Decode | None:
-        """Return what makes an array of a value's bytes, or None if it is plain."""
+        """Return a function from a value's bytes to an array; None for plain values."""
         if self.encoding == "none":
             return None
         if self.encoding == "image":
@@ -66,8 +66,8 @@ class Leaf:
         """Return the value in a parsed record.
 
         Args:
-            parsed: What `parts` asked for.
-            decode: What `decoder` returned.
+            parsed: The values of `parts`.
+            decode: The result of `decoder`.
 
         Raises:
             CorruptRecord: The record has no such value.
@@ -77,11 +77,11 @@ class Leaf:
 
     @property
     def stores_shape(self) -> bool:
-        """Whether a record has the shape of the value next to the value."""
+        """True if records store the shape of the value next to the value."""
         return self.encoding in ("bytes", "zlib") and self.shape.count(None) > 1
 
     def extents(self) -> tuple[int, ...]:
-        """Return the shape as `numpy.reshape` takes it."""
+        """Return the shape for `numpy.reshape`."""
         return _extents(self.shape)
 
     def _value(self, parsed: Mapping[str, Any], decode: Decode | None) -> Any:
@@ -111,7 +111,7 @@ class Leaf:
     def _array(self, data: bytes, shape: Shape | None = None) -> npt.NDArray[Any]:
         plain = zlib.decompress(data) if self.encoding == "zlib" else data
         extents = self.extents() if shape is None else _extents(shape)
-        # A bytearray, so that the array is the caller's to change.
+        # A bytearray, so that the caller may change the array.
         return np.frombuffer(bytearray(plain), self.dtype).reshape(extents)
 
 
@@ -120,7 +120,7 @@ def _extents(shape: Shape) -> tuple[int, ...]:
 
 
 def _rows(ragged: Any) -> Any:
-    """Rows of different lengths as nested lists of arrays."""
+    """Return rows of different lengths as nested lists of arrays."""
     if not isinstance(ragged, RaggedArray):
         return ragged
     values = _rows(ragged.values)
@@ -129,7 +129,7 @@ def _rows(ragged: Any) -> Any:
 
 @contextlib.contextmanager
 def check_bytes(key: str) -> Iterator[None]:
-    """Raise CorruptRecord with a feature's name if its bytes are damaged."""
+    """Convert errors of damaged bytes to CorruptRecord with the feature's name."""
     try:
         yield
     except (ValueError, zlib.error) as error:

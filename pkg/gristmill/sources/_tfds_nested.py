@@ -24,10 +24,10 @@ class NestedLeaf:
     """A feature that holds a dataset.
 
     Attributes:
-        names: Where it is in an element.
-        leaves: The features of its elements.  What these say of sequences is without
-            the dataset around them.
-        length: How many elements it has; None where any number is possible.
+        names: Path of the feature in an element.
+        leaves: The features of its elements.  Their `lengths` do not include the
+            dataset itself.
+        length: The number of elements, or None if it may vary.
     """
 
     names: Names
@@ -35,7 +35,7 @@ class NestedLeaf:
     length: int | None = None
 
     def parts(self) -> dict[str, Any]:
-        """What a record must be asked for."""
+        """Return the parts to request from a record."""
         return {
             key: VarLen(dtype)
             for leaf in self.leaves
@@ -43,7 +43,7 @@ class NestedLeaf:
         }
 
     def decoder(self) -> list[Decode | None]:
-        """Return what makes arrays of the bytes of each leaf."""
+        """Return a function from bytes to an array, or None, for each leaf."""
         return [leaf.decoder() for leaf in self.leaves]
 
     def value(
@@ -63,8 +63,8 @@ class NestedSource(Sequence[Any]):
 
     Args:
         columns: The values of each feature.
-        depth: How many of their names say where the dataset is.
-        length: How many elements there must be; None for any number.
+        depth: The number of names in the path of the dataset itself.
+        length: The required number of elements, or None for any number.
 
     Raises:
         ValueError: The features do not have equally many values.
@@ -89,7 +89,7 @@ class NestedSource(Sequence[Any]):
             (column.names[self._depth :], column.at(number)) for column in self._columns
         ]
         (names, value), *others = values
-        # Elements that are not dicts have one feature without a name of its own.
+        # Elements that are not dicts have one feature, without a name of its own.
         return value if not (names or others) else nest(values)
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class Column:
         return len(self._splits[0]) - 1 if self._splits else len(self._values)
 
     def at(self, number: int) -> Any:
-        """Return the value in an element."""
+        """Return the value of one element."""
         with check_bytes(self._key):
             if not self._splits:
                 value = self._values[number]
@@ -141,7 +141,7 @@ def _columns_of(leaf: Leaf) -> dict[str, Any]:
 
 
 def _rows(values: Any, splits: list[Any], first: int, last: int) -> Any:
-    """The rows [first, last) of values that are in sequences."""
+    """Return the rows [first, last) of values that are in sequences."""
     if not splits:
         return values[first:last]
     bounds = splits[0][first : last + 1]
@@ -149,7 +149,7 @@ def _rows(values: Any, splits: list[Any], first: int, last: int) -> Any:
 
 
 def nest(values: Iterable[tuple[Names, Any]]) -> dict[str, Any]:
-    """Return the dict of dicts in which each value is where its names say."""
+    """Return nested dicts with each value at the path of its names."""
     made: dict[str, Any] = {}
     for names, value in values:
         place = made

@@ -1,4 +1,4 @@
-"""What fsspec knows of URLs: their file systems, and the files that match a pattern."""
+"""URLs that fsspec reads: their file systems, and the files that match a pattern."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z][A-Za-z0-9+.-]*::")
 
 
 def is_url(path: str) -> bool:
-    """Whether `path` is for fsspec to read: ``gs://...``, ``simplecache::...``."""
+    """Return whether fsspec reads `path`: ``gs://...``, ``simplecache::...``."""
     return _URL.match(path) is not None
 
 
 def is_local(name: str) -> bool:
-    """Whether `name` is a path of this machine, if perhaps as a URL."""
+    """Return whether `name` is a path on this machine, or a ``file://`` URL."""
     return not is_url(name) or name.startswith(_LOCAL_SCHEMES)
 
 
 def local_path(name: str) -> str:
-    """Return the path that a ``file://`` URL is; any other name as it is."""
+    """Return the path of a ``file://`` URL, or any other name unchanged."""
     for scheme in _LOCAL_SCHEMES:
         name = name.removeprefix(scheme)
     return name
 
 
 def host_of(url: str) -> str:
-    """Return the part of a URL that says who is asked: ``https://host``, ``gs://bucket``.
+    """Return the scheme and host of a URL: ``https://host``, ``gs://bucket``.
 
     Example:
         >>> host_of("https://host:80/folder/file?a=https://b/c")
@@ -79,7 +79,7 @@ def glob_url(
             " Pass a list of URLs."
         )
     filesystem, path = file_system_of(pattern, storage_options or {})
-    # What comes before the path in the pattern comes before the paths found.
+    # The text before the path in the pattern also precedes the paths that are found.
     bare = path.lstrip("/") if not pattern.endswith(path) else path
     start = pattern.removesuffix(bare)
     return sorted(

@@ -1,4 +1,4 @@
-"""Ranges of files on web servers, by fsspec's client: as many at once as wanted."""
+"""Ranges of files on web servers, using fsspec's client without a connection limit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SCHEMES = ("http://", "https://")
 
 
 def with_connections(url: str, storage_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a URL's file system, for any number of requests at a time.
+    """Return the options of a URL's file system, with unlimited connections.
 
-    fsspec's client of web servers would have 100 connections, and let others wait.
+    By default fsspec's client of web servers has at most 100 connections.
     """
     options = dict(storage_options)
     if url.startswith(_SCHEMES):
@@ -32,7 +32,7 @@ async def _client(**kwargs: Any) -> Any:
 
 
 def is_web(filesystem: Any) -> bool:
-    """Whether this is fsspec's own file system of web servers."""
+    """Return whether this is fsspec's own file system of web servers."""
     kind = type(filesystem)
     return (
         kind.__name__ == "HTTPFileSystem"
@@ -41,11 +41,11 @@ def is_web(filesystem: Any) -> bool:
 
 
 class WebFile:
-    """A file of a web server, whose ranges come in two thirds of ``_cat_file``'s time.
+    """A file of a web server, read in two thirds of the time of fsspec's `_cat_file`.
 
     Args:
-        filesystem: For which `is_web` is true.
-        url: The file's.
+        filesystem: A file system for which `is_web` returns True.
+        url: The URL of the file.
     """
 
     def __init__(self, filesystem: Any, url: str) -> None:
@@ -54,18 +54,18 @@ class WebFile:
         self._filesystem = filesystem
         self._url = url
         self._encoded = filesystem.encode_url(url)
-        # Who asks limits the time.
+        # The caller limits the time.
         self._options = {"timeout": aiohttp.ClientTimeout(), **filesystem.kwargs}
         self._headers = self._options.pop("headers", {})
 
     async def get(self, begin: int, end: int, tag: str | None = None) -> bytes:
-        """Return the bytes [begin, end), however long that takes.
+        """Return the bytes [begin, end), without a time limit.
 
         Raises:
-            RemoteError: They are of another version of the file than that of `tag`.
+            RemoteError: The answer's ETag differs from `tag`.
         """
         headers = {**self._headers, "Range": f"bytes={begin}-{end - 1}"}
-        # All that comes has room.
+        # The buffer has room for the whole answer.
         options = {"read_bufsize": end - begin, **self._options, "headers": headers}
         session = await self._filesystem.set_session()
         answer = await session.get(self._encoded, **options)
@@ -82,7 +82,7 @@ class WebFile:
 
 
 async def _body(answer: Any, size: int) -> bytes:
-    """Wait for what comes; where that is `size` bytes, only once for all of them."""
+    """Return the body; wait only once if its announced length is `size`."""
     content = answer.content
     plain = "Content-Encoding" not in answer.headers
     if plain and answer.content_length == size and content.exception() is None:

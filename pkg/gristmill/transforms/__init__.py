@@ -1,4 +1,4 @@
-"""What a pipeline does to its elements.  Transforms say what, never how.
+"""Transforms: the operations that a pipeline applies to its elements.
 
 Subclass one of the abstract classes and pass an instance to a loader.  Instances
 are pickled to worker processes and may be called by several threads at once.
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 
-# Transforms of those kinds, each imported when it is used.
+# Transforms whose modules are imported when they are used.
 _HOMES = {
     "transforms._example": "ParseExample",
     "transforms._image": "DecodeImage",
@@ -67,7 +67,7 @@ _HOMES = {
 }
 
 
-# Type checkers must not see it: they would accept every name.
+# Hidden from type checkers, which would accept every name.
 if not TYPE_CHECKING:
     __getattr__ = lazily(__name__, _HOMES)
 

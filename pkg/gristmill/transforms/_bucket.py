@@ -19,28 +19,29 @@ class BucketBatch(AnyTransform):
     padded to the longest element in it.  Buckets that are not full come at the end,
     shortest lengths first.
 
-    In a `DataLoader` it is the first operation that batches.  Flat maps, functions over
-    `Record` objects, and random or index steps after it do not go with it.
+    In a `DataLoader` it must be the first operation that batches.  Flat maps, functions
+    over `Record` objects, and random or index steps must not follow it.
 
     Args:
         element_length_func: Returns the length of an element, an int of at least 0.
-        bucket_boundaries: Ascending ints: each bucket has the lengths from one boundary
-            on that are less than the next.
-        bucket_batch_sizes: Elements of a batch for each bucket.  One more than there
+        bucket_boundaries: Ascending ints. Each bucket has the lengths from one boundary
+            up to, but not including, the next.
+        bucket_batch_sizes: The batch size of each bucket.  There is one more than there
             are boundaries: the last bucket has all lengths from the last boundary on.
-            None with `max_tokens`.
-        max_tokens: The most elements of a batch times the longest length of its bucket,
-            instead of sizes.  All lengths must then be less than the last boundary.
+            None if `max_tokens` is given.
+        max_tokens: The maximum number of elements in a batch times the longest length
+            of its bucket.  Replaces `bucket_batch_sizes`.  All lengths must then be
+            less than the last boundary.
         padding_values: Values of padding, one for each leaf or one for all; None for 0.
         pad_to_bucket_boundary: Whether to pad to the longest length of the bucket, so
             that all batches of a bucket have one length.  All lengths must then be less
             than the last boundary.
-        drop_remainder: Whether to leave out batches that are not full.
-        batch_fn: Makes a batch of a list of elements; None pads and stacks leaves.
+        drop_remainder: Whether to drop batches that are not full.
+        batch_fn: Makes a batch from a list of elements; None pads and stacks leaves.
 
     Raises:
         TypeError: An argument has the wrong type.
-        ValueError: An argument is out of range, or does not go with another.
+        ValueError: An argument is out of range, or conflicts with another.
 
     Example:
         >>> loader = gristmill.DataLoader(

@@ -1,4 +1,4 @@
-"""What transforms share that work on records, or on the values in a field of a dict."""
+"""Base classes of transforms of records, or of values in a field of a dict."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Decoder", "Keyed"]
 
 
 class Keyed:
-    """Works on records themselves, or on the field `key` of records that are dicts."""
+    """Transforms records themselves, or the field `key` of records that are dicts."""
 
-    # What it does to a value, for texts.
+    # What the transform does to a value, for error messages.
     _verb = "take"
 
     def __init__(self, key: str | None = None) -> None:
@@ -24,7 +24,7 @@ class Keyed:
         self._key = key
 
     def _value(self, element: Any) -> Any:
-        """What to work on."""
+        """Return the value to transform."""
         if self._key is None:
             return element
         if not isinstance(element, dict):
@@ -40,11 +40,11 @@ class Keyed:
         return element[self._key]
 
     def _replaced(self, element: Any, value: Any) -> Any:
-        """The value, or a new dict that has it in place of the field's."""
+        """Return the new value, or a new dict that contains it in the field."""
         return value if self._key is None else {**element, self._key: value}
 
     def _wrong(self, value: Any, expected: str) -> TypeError:
-        """Says that a value is of a type that it cannot work on."""
+        """Return the error for a value of an unsupported type."""
         hint = ""
         if isinstance(value, dict) and self._key is None:
             hint = f" To {self._verb} a field of a dict, name it by key=."
@@ -60,15 +60,15 @@ class Decoder(Keyed, Map):
 
     @abc.abstractmethod
     def decode(self, data: memoryview) -> npt.NDArray[Any]:
-        """Return the array that the bytes are of."""
+        """Return the array that is encoded by the bytes."""
 
     def map(self, element: Any) -> Any:
-        """Return the array, or a new dict that has it in place of the bytes.
+        """Return the array, or a new dict with the array in place of the bytes.
 
         Raises:
             CorruptRecord: The bytes cannot be decoded.
-            KeyError: There is no such field.
-            TypeError: There are no bytes to decode.
+            KeyError: The field does not exist.
+            TypeError: The value is not bytes.
         """
         return self._replaced(element, self.decode(self._buffer(element)))
 

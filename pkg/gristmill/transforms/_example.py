@@ -1,6 +1,6 @@
-"""Parses serialized ``tf.train.Example`` records, without TensorFlow or protobuf.
+"""Parse serialized ``tf.train.Example`` records, without TensorFlow or protobuf.
 
-`_features` says what a record becomes, `_core.ExampleParser` does the work.
+`_features` specifies the result, and `_core.ExampleParser` does the work.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from gristmill.transforms._kinds import Map
 
 __all__ = ["ParseExample"]
 
-# What `_core.ExampleParser` calls an output.
+# An output of `_core.ExampleParser`.
 Output: TypeAlias = tuple[
     Any, str, np.dtype[Any], tuple[int, ...], bool, npt.NDArray[Any] | None
 ]
 
-# Rows that no value is in take memory: a damaged record must not ask for all of it.
+# Empty rows take memory; a damaged record must not use all of it.
 _MOST_EMPTY_ROWS = 2**24
 
 
@@ -37,27 +37,27 @@ class ParseExample(Map):
     """Parse serialized ``tf.train.Example`` records to dicts of arrays.
 
     Args:
-        features: What to read, by name: `FixedLen`, `VarLen` or `Ragged`, or the
-            ``tf.io.FixedLenFeature``, ``VarLenFeature``, ``RaggedFeature`` and
-            ``FixedLenSequenceFeature`` of existing code. None reads every feature
-            as an array of one dimension, int64, float32 or of bytes, in the order
-            of their names; those without any kind of list are left out.
-        unknown: What to do about other features of a record: "ignore" them, as
-            TensorFlow does, or "raise".
+        features: The features to read, by name: `FixedLen`, `VarLen` or `Ragged`, or
+            the ``tf.io.FixedLenFeature``, ``VarLenFeature``, ``RaggedFeature`` and
+            ``FixedLenSequenceFeature`` of existing code. None reads every feature as an
+            array of one dimension, int64, float32 or of bytes, in the order of the
+            names; features without any kind of list are left out.
+        unknown: What to do about other features of a record: "ignore" them, like
+            TensorFlow, or "raise".
 
-    A `FixedLen` of shape ``S`` becomes an array of shape ``S``, or a scalar where
-    that is (): of NumPy's types, or `bytes`. A `VarLen` becomes an array of shape
-    ``(n, *S)``, where TensorFlow makes a SparseTensor. A `Ragged` becomes a
-    `RaggedArray`. Arrays of bytes have dtype object. All arrays are the caller's.
+    A `FixedLen` of shape ``S`` becomes an array of shape ``S``, or a NumPy scalar or
+    `bytes` if ``S`` is (). A `VarLen` becomes an array of shape ``(n, *S)``;
+    TensorFlow would make a SparseTensor. A `Ragged` becomes a `RaggedArray`. Arrays of
+    bytes have dtype object. The caller owns all arrays.
 
-    Records are read as protobuf reads them: of features of one name the last
-    counts, and lists that are written in pieces are joined.
+    Records are read like in protobuf: if several features have the same name, the last
+    one counts, and lists that are stored in pieces are joined.
 
     Raises:
         TypeError: `features` is not a dict of features. Raised by the constructor.
         ValueError: An argument is out of range. Raised by the constructor.
-        CorruptRecord: A record is no Example, lacks a feature that has no default,
-            or has other values than asked for. Raised by `map`, which names the
+        CorruptRecord: A record is not an Example, lacks a feature without a default, or
+            has other values than requested. Raised by `map`, with the name of the
             feature.
 
     Example:
@@ -99,13 +99,13 @@ class ParseExample(Map):
         if self._features is not None:
             self._parser = self._new_parser(features)
             self._parse = self._parser.parse
-            # A block of the other order of names is parsed by another parser, so
-            # that its arrays are allocated in that order, too.
+            # Blocks with sorted names use another parser, so that their arrays are
+            # allocated in that order, too.
             self._sorted_parser = self._new_parser(dict(sorted(features.items())))
 
     def _new_parser(self, features: Mapping[str, Any]) -> _core.ExampleParser:
         outputs: list[Output] = []
-        # The parts of ragged features, by the feature they are read from and dtype.
+        # The parts of ragged features, by the feature that has them and its dtype.
         parts: dict[tuple[str, str], Output] = {}
         for name, feature in features.items():
             if isinstance(feature, Ragged):
@@ -126,11 +126,11 @@ class ParseExample(Map):
         """Return the dict of a record's features.
 
         Args:
-            element: The record, `bytes` or another buffer of them.
+            element: The record, as `bytes` or another buffer.
 
         Raises:
-            CorruptRecord: It cannot be parsed as `features` says.
-            TypeError: It is not bytes.
+            CorruptRecord: The record does not match `features`.
+            TypeError: The record is not bytes.
         """
         parsed: dict[Any, Any] = self._parse(element)
         if not self._ragged:
@@ -145,9 +145,9 @@ class ParseExample(Map):
 
     @property
     def decodes_blocks(self) -> bool:
-        """Whether `decode_block` can be called: all features are fixed numbers.
+        """True if `decode_block` can be called: all features are fixed numbers.
 
-        False for a subclass that has a `map` of its own.
+        False for a subclass that overrides `map`.
         """
         return (
             type(self).map is ParseExample.map
@@ -165,20 +165,20 @@ class ParseExample(Map):
         alloc: Alloc | None = None,
         rules: Rules = "plain",
     ) -> dict[str, npt.NDArray[Any]]:
-        """Return what stacking the results of `map` gives, without the GIL.
+        """Return the stacked results of `map`, computed without the GIL.
 
         Args:
             data: The bytes of all records, of shape ``(n,)``.
             offsets: Record ``i`` is ``data[offsets[i]:offsets[i + 1]]``; of shape
                 ``(k + 1,)``.
-            alloc: Makes the arrays of the block. None leaves them to NumPy.
+            alloc: Allocates the arrays of the block; NumPy does if it is None.
             rules: "jax" sorts the names, "plain" keeps the order of `features`.
 
         Returns:
             Arrays of shape ``(k, *S)`` by name.
 
         Raises:
-            CorruptRecord: A record cannot be parsed; `position` says which.
+            CorruptRecord: A record cannot be parsed; `position` is its number.
             TypeError: `decodes_blocks` is False.
         """
         if not self.decodes_blocks:
@@ -200,13 +200,13 @@ class ParseExample(Map):
 
 
 def _parts_of(name: str, feature: Ragged) -> list[tuple[str, np.dtype[Any]]]:
-    """The features that a ragged one is made of, its values first."""
+    """Return the names and dtypes of a ragged feature's parts, its values first."""
     rows = [(key, np.dtype(np.int64)) for key in feature.row_keys]
     return [(feature.value_key or name, feature.dtype), *rows]
 
 
 def _ragged(name: str, feature: Ragged, parsed: dict[Any, Any]) -> Any:
-    """The `RaggedArray` of the parts that were parsed, or an array."""
+    """Return the `RaggedArray` of the parsed parts, or an array."""
     values, *rows = (parsed[key, dtype.str] for key, dtype in _parts_of(name, feature))
     length = len(values)
     for partition in reversed(feature.partitions):
@@ -231,7 +231,7 @@ def _ragged(name: str, feature: Ragged, parsed: dict[Any, Any]) -> Any:
 
 
 def _row_splits(partition: Any, told: Int64Array, length: int) -> Int64Array:
-    """The splits of `length` values into rows; ValueError where told of others."""
+    """Return the row splits of `length` values; raise ValueError if invalid."""
     if isinstance(partition, Ragged.ValueRowIds):
         return _splits_of_ids(told, length)
     zero = np.zeros(1, np.int64)

@@ -1,7 +1,7 @@
-"""Says what a feature of a ``tf.train.Example`` becomes.
+"""Specifications of the features of a ``tf.train.Example``.
 
-TensorFlow's own ``tf.io.FixedLenFeature`` and its kin mean the same; they are known
-by their fields, so that TensorFlow is not needed to read them.
+TensorFlow's own ``tf.io.FixedLenFeature`` and similar classes have the same meaning.
+They are recognized by their fields, so that TensorFlow is not needed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _OBJECT = np.dtype(object)
 
 
 def _dtype_of(dtype: Any) -> np.dtype[Any]:
-    """The NumPy dtype that a specification means; object is that of bytes."""
-    dtype = getattr(dtype, "as_numpy_dtype", dtype)  # TensorFlow's dtypes have one.
+    """Return the NumPy dtype of a specification; object stands for bytes."""
+    dtype = getattr(dtype, "as_numpy_dtype", dtype)  # For TensorFlow's dtypes.
     if dtype is None:
         raise TypeError("dtype is None, which says nothing. Name the type of values.")
     if any(dtype is string or dtype == string for string in _STRINGS):
@@ -55,7 +55,7 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
 
 
 def _nested(items: Any) -> Any:
-    """Lists as tuples, which compare and print whole."""
+    """Return nested lists as tuples, which can be compared and printed."""
     return tuple(map(_nested, items)) if isinstance(items, list) else items
 
 
@@ -65,10 +65,10 @@ class FixedLen:
 
     Args:
         shape: Shape ``S`` of the array; ``()`` gives a scalar.
-        dtype: What the values become: int64 values any integer type or bool,
-            floats any float type, all of at most 64 bits; or `bytes`.
-        default: What records get that lack the feature: an array of shape ``S``, or
-            a scalar that fills it. None makes it an error to lack it.
+        dtype: The type of the result: any integer type or bool for int64 values, any
+            float type for floats, all of at most 64 bits; or `bytes`.
+        default: The value for records that lack the feature: an array of shape ``S``,
+            or a scalar that fills it. With None a missing feature is an error.
 
     Raises:
         TypeError: Features cannot be read as `dtype`.
@@ -131,13 +131,13 @@ def _as_bytes(item: Any) -> bytes:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class VarLen:
-    """A feature with any number of values, or of rows.
+    """A feature with any number of values, or any number of rows.
 
     Args:
         dtype: As for `FixedLen`.
         shape: Shape ``S`` of a row; ``()`` for single values.
 
-    It becomes an array of shape ``(n, *S)``, with ``n`` 0 in a record that lacks it.
+    It becomes an array of shape ``(n, *S)``; ``n`` is 0 if the record lacks it.
 
     Raises:
         TypeError: Features cannot be read as `dtype`.
@@ -167,9 +167,9 @@ class RaggedArray(NamedTuple):
     Row ``i`` is ``values[row_splits[i]:row_splits[i + 1]]``.
 
     Attributes:
-        values: All rows, one after the other: an array of shape ``(n, ...)``, or
-            a `RaggedArray` of ``n`` rows where rows are made of rows.
-        row_splits: Where the rows begin and end, of shape ``(rows + 1,)``.
+        values: All rows, one after the other: an array of shape ``(n, ...)``, or a
+            `RaggedArray` of ``n`` rows if rows consist of rows.
+        row_splits: The bounds of the rows in `values`, of shape ``(rows + 1,)``.
 
     Example:
         >>> rows = RaggedArray(np.array([7, 8, 9]), np.array([0, 2, 3]))
@@ -183,24 +183,24 @@ class RaggedArray(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Ragged:
-    """A feature of rows of different lengths, which other features tell.
+    """A feature of rows of different lengths, which other features define.
 
     Args:
-        dtype: What the values become, as for `FixedLen`.
+        dtype: The type of the values, as for `FixedLen`.
         value_key: The feature that has the values. None is the name that this one
             has in the dict of features.
-        partitions: How the values are divided, the outermost division first:
+        partitions: How the values are divided into rows, the outermost division first:
             ``Ragged.RowLengths(key)``, ``RowSplits(key)``, ``RowStarts(key)`` and
-            ``ValueRowIds(key)`` name the int64 feature that tells the rows;
+            ``ValueRowIds(key)`` name the int64 feature that defines the rows;
             ``UniformRowLength(length)`` makes rows of one length. A feature that
             is not divided becomes an array.
         row_splits_dtype: dtype of `RaggedArray.row_splits`, int64 or int32.
 
-    It becomes a `RaggedArray`, or an array of shape ``(rows, length)`` where only a
+    It becomes a `RaggedArray`, or an array of shape ``(rows, length)`` if only a
     uniform length divides it. Divisions are always checked.
 
     Raises:
-        TypeError: Features cannot be read as `dtype`, or a partition is none.
+        TypeError: Features cannot be read as `dtype`, or a partition has a wrong type.
         ValueError: A uniform row length is less than 1.
 
     Example:
@@ -219,12 +219,12 @@ class Ragged:
         key: str
 
     class RowStarts(NamedTuple):
-        """Row ``i`` begins at value ``starts[i]`` and ends where the next begins."""
+        """Row ``i`` begins at value ``starts[i]`` and ends before the next row."""
 
         key: str
 
     class ValueRowIds(NamedTuple):
-        """Value ``j`` is of row ``ids[j]``; ids ascend."""
+        """Value ``j`` belongs to row ``ids[j]``; ids ascend."""
 
         key: str
 
@@ -257,7 +257,7 @@ class Ragged:
 
     @property
     def row_keys(self) -> list[str]:
-        """The features that tell the rows."""
+        """The names of the features that define the rows."""
         return [part.key for part in self.partitions if hasattr(part, "key")]
 
     def __repr__(self) -> str:
@@ -271,7 +271,7 @@ Feature: TypeAlias = FixedLen | VarLen | Ragged
 
 
 def _partition(given: Any) -> Any:
-    """The same partition as one of ours; TensorFlow's have the same names."""
+    """Convert a partition, which may be TensorFlow's, to one of these classes."""
     kind = getattr(Ragged, type(given).__name__, None)
     if kind is None or not isinstance(given, tuple):
         raise TypeError(
@@ -289,7 +289,7 @@ def _partition(given: Any) -> Any:
 
 
 def as_feature(name: str, given: Any) -> Feature:
-    """Return what `given` says, which may be a ``tf.io.*Feature``."""
+    """Convert a specification, which may be a ``tf.io.*Feature``, to a `Feature`."""
     if isinstance(given, FixedLen | VarLen | Ragged):
         return given
     fields = getattr(given, "_fields", ())
@@ -299,7 +299,7 @@ def as_feature(name: str, given: Any) -> Feature:
         if fields == ("dtype",):
             return VarLen(given.dtype)
         if fields == ("shape", "dtype", "allow_missing", "default_value"):
-            # The default only fills up batches, which single records do not make.
+            # The default only fills batches, and this parser reads single records.
             if not given.allow_missing:
                 raise ValueError("allow_missing is False, but must be True.")
             return VarLen(given.dtype, given.shape)

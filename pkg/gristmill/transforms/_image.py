@@ -1,4 +1,4 @@
-"""Decodes records that are images: JPEG natively, what else there is by Pillow."""
+"""Decode records that are images: JPEG natively, other formats with Pillow."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ __all__ = ["DecodeImage"]
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _DTYPES = (np.dtype(np.uint8), np.dtype(np.float32))
-# What Pillow's modes become where no number of channels is asked for; others do RGB.
+# Results of Pillow's modes if no number of channels is given; other modes become RGB.
 _OWN = {"1": "L", "L": "L", "LA": "LA", "La": "LA"}
 _OWN |= dict.fromkeys(("PA", "RGBA", "RGBa"), "RGBA")
-# Pillow warns of larger images.
+# Pillow warns about larger images.
 MAX_PIXELS = 89_478_485
 
 
 class DecodeImage(Decoder):
-    """Decode the bytes of an image file: JPEG, PNG, WebP, or what else Pillow reads.
+    """Decode the bytes of an image file: JPEG, PNG, WebP, and others that Pillow reads.
 
-    The pixels are Pillow's.  In a loader, or a dataset that is batched, JPEG files are
-    decoded where their batch is made, together with the transforms of
-    `gristmill.images` that follow: of a crop only the rows and columns that it needs.
+    The pixels equal Pillow's.  In a loader or a batched dataset, JPEG files are decoded
+    when their batch is made, together with the transforms of `gristmill.images` that
+    follow; only the rows and columns that a crop needs are decoded.
 
     Args:
         channels: Channels ``C`` of the array: 1 for gray, 3 for RGB, 4 for RGB and
-            alpha. None keeps the file's own: 1, 2 (gray and alpha), 3 or 4; colors
-            of a palette, CMYK and others become RGB, or RGBA where they have alpha.
-        dtype: uint8, or float32 for values in [0, 1]. Samples of 16 bits are
-            reduced to 8 for uint8, and kept for float32 where Pillow has them,
-            which is for gray.
-        key: Which field of a dict to decode; the others stay as they are. None
-            decodes the record itself.
-        size: Height and width that images are resized to, by bilinear
-            interpolation over all pixels that a new one covers. None keeps theirs.
-        draft: Whether JPEG files may be decoded at 1/2, 1/4 or 1/8 of their size,
-            as long as that is not less than `size`: faster, and slightly different
-            pixels. Needs `size`.
-        orient: Whether to turn images as their EXIF orientation says.
-        max_pixels: The most pixels of a file; those of larger ones are not decoded.
-            Pillow's own limit, ``PIL.Image.MAX_IMAGE_PIXELS``, holds as well.
+            alpha. None keeps the file's own: 1, 2 (gray and alpha), 3 or 4; palette
+            colors, CMYK and others become RGB, or RGBA if they have alpha.
+        dtype: uint8, or float32 for values in [0, 1]. 16-bit samples are reduced to 8
+            bits for uint8. For float32 they are kept if Pillow supports them, which is
+            only true for gray images.
+        key: The field of a dict to decode; other fields stay unchanged. None decodes
+            the record itself.
+        size: Height and width to resize images to, by bilinear interpolation over all
+            pixels that a new pixel covers. None keeps the size.
+        draft: Whether JPEG files may be decoded at 1/2, 1/4 or 1/8 of their size, as
+            long as that is not less than `size`. This is faster, and changes the pixels
+            slightly. Needs `size`.
+        orient: Whether to apply the EXIF orientation.
+        max_pixels: The maximum number of pixels of a file. Larger files are not
+            decoded. Pillow's own limit, ``PIL.Image.MAX_IMAGE_PIXELS``, also applies.
 
-    The array has shape ``(H, W, C)``, also where ``C`` is 1, as ``tf.io.decode_image``
-    gives it; torchvision's ``(C, H, W)`` is ``np.moveaxis(image, -1, 0)``. Of files
-    with several frames, it is the first.
+    The array has shape ``(H, W, C)``, also if ``C`` is 1, as in ``tf.io.decode_image``;
+    for torchvision's ``(C, H, W)`` use ``np.moveaxis(image, -1, 0)``. If a file has
+    several frames, the first one is decoded.
 
     Raises:
         ImportError: Pillow is not installed. Raised by the constructor.
         ValueError: An argument is out of range. Raised by the constructor.
-        CorruptRecord: The bytes are no image that Pillow reads, are damaged, or have
-            more than `max_pixels`. Raised by `map`, with the reason. JPEG files with
-            damaged data are refused, of which Pillow alone makes up the pixels.
+        CorruptRecord: The bytes are not an image that Pillow reads, are damaged, or
+            have more than `max_pixels`. Raised by `map`, with the reason. JPEG files
+            with damaged data are refused; Pillow alone would invent the pixels.
 
     Example:
         >>> DecodeImage(channels=3, size=(224, 224))
@@ -109,9 +109,9 @@ class DecodeImage(Decoder):
         return self._scaled(pixels)
 
     def defer(self, element: Any) -> Any:
-        """Return the element with what is still to be done in place of the bytes.
+        """Return the element with a task in place of the bytes.
 
-        Pixels that cannot wait are decoded.
+        Pixels that cannot be deferred are decoded.
         """
         data = self._buffer(element)
         if self._dtype != np.uint8:
@@ -126,14 +126,14 @@ class DecodeImage(Decoder):
         return self._replaced(element, task)
 
     def _task(self, data: memoryview) -> ImageTask | None:
-        """What is to be done to a file; None where Pillow is to do it.
+        """Return the task of decoding a file, or None if Pillow must decode it.
 
-        It adds alpha, and warns of large files.
+        Pillow adds alpha, and warns about large files.
         """
         try:
             format, height, width, own, orientation = _core.image_header(data)
         except CorruptRecord:
-            return None  # Pillow may read it, or says what it is.
+            return None  # Pillow may be able to read it, or raises a clear error.
         channels = self._channels or own
         if format != "jpeg" or channels == 4:
             return None
@@ -154,7 +154,7 @@ class DecodeImage(Decoder):
                 return self._pixels(image)
         except (CorruptRecord, MemoryError):
             raise
-        except Exception as error:  # Decoders raise many, for what may be anything.
+        except Exception as error:  # Decoders raise many types on arbitrary bytes.
             reason = str(error)
             if isinstance(error, pillow.UnidentifiedImageError):
                 reason = "they are of no format that Pillow knows"
@@ -170,7 +170,7 @@ class DecodeImage(Decoder):
     def _pixels(self, image: Any) -> npt.NDArray[Any]:
         self._check_pixels(image.height, image.width)
         if self._size is not None and self._draft:
-            # Turning may exchange the sides later.
+            # The orientation may swap the sides later.
             rows, columns = self._size
             if self._orient:
                 rows = columns = max(self._size)

@@ -1,10 +1,11 @@
-"""What is to be done to a picture, as numbers: any run of image transforms.
+"""A sequence of image transforms, represented by numbers.
 
-Each picture is decoded, turned as its EXIF orientation says, cropped, resized, cut to a
-window that may reach beyond it, flipped, normalized and laid out, in this order.  A
-transform adds its part to an `ImageTask`.  Where it does not fit behind what is there,
-the task is computed, and the next begins with its pixels: so the order of transforms
-is free, and the pixels are those of one transform after the other.
+Each image is decoded, turned by its EXIF orientation, cropped, resized, cut to a window
+that may extend beyond it, flipped, normalized and laid out, in this order.  A transform
+adds its step to an `ImageTask`.  If the step does not fit after the existing ones, the
+task is computed, and the step starts a new task from its pixels. Transforms can
+therefore come in any order, and the pixels are the same as when they are applied one
+after the other.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from gristmill.errors import ShapeMismatch
 
 __all__ = ["FILTERS", "ImageTask", "Scaling", "bfloat16"]
 
-# Names of resampling filters, by the number that the core has for them.
+# Names of resampling filters; the index is the filter's number in the core.
 FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 
 Box: TypeAlias = tuple[int, int, int, int]  # Top, left, height, width.
@@ -32,11 +33,11 @@ Box: TypeAlias = tuple[int, int, int, int]  # Top, left, height, width.
 
 @dataclasses.dataclass(frozen=True)
 class Scaling:
-    """What bytes become as numbers: ``(byte / 255 - mean) / std``.
+    """Conversion of bytes to numbers: ``(byte / 255 - mean) / std``.
 
     Attributes:
-        mean: For each channel, or one for all.
-        std: As many, none of them 0.
+        mean: One value per channel, or one for all.
+        std: As many values as `mean`, none of them 0.
         dtype: float32, float16 or bfloat16.
     """
 
@@ -46,21 +47,21 @@ class Scaling:
 
 
 class ImageTask(Deferred):
-    """A picture that is still to be computed.
+    """An image that is not computed yet.
 
-    Belongs to one transform at a time, which changes it.
+    Belongs to one transform at a time, which may change it.
 
     Attributes:
         data: Bytes of a JPEG file, or an array of shape (H, W, C) and dtype uint8.
         channels: C of the result.
-        orientation: As in EXIF, 1 to 8: how the pixels of the file are to be turned.
+        orientation: The EXIF orientation to apply to the file's pixels, 1 to 8.
         draft: Whether files may be decoded at a fraction of their size.
-        crop: A box of the turned picture.
+        crop: A box of the turned image.
         resized: Height and width that the crop is resized to.
-        filter: By its number; of no meaning where the crop is of that size.
-        window: A box of the resized crop; what lies outside is 0.
-        flip: Whether left and right of the window are exchanged.
-        scaling: None leaves uint8.
+        filter: Number of the filter; unused if the crop already has that size.
+        window: A box of the resized crop; it is 0 outside of the crop.
+        flip: Whether to swap left and right of the window.
+        scaling: The conversion to floats. None keeps uint8.
         chw: Whether the result has shape (C, H, W).
     """
 
@@ -88,7 +89,7 @@ class ImageTask(Deferred):
 
     @classmethod
     def of_array(cls, pixels: npt.NDArray[Any]) -> ImageTask:
-        """What begins with pixels.
+        """Return a task that starts with pixels.
 
         Raises:
             TypeError: They are not of shape (H, W, 1) or (H, W, 3) and uint8.
@@ -109,12 +110,12 @@ class ImageTask(Deferred):
 
     @property
     def height(self) -> int:
-        """Rows of the result."""
+        """Number of rows of the result."""
         return self.window[2]
 
     @property
     def width(self) -> int:
-        """Columns of the result."""
+        """Number of columns of the result."""
         return self.window[3]
 
     @property
@@ -126,7 +127,7 @@ class ImageTask(Deferred):
         return height, width, self.channels
 
     def cropped(self, top: int, left: int, height: int, width: int) -> ImageTask:
-        """Add a cut to a box, which may reach beyond the picture: there it is 0."""
+        """Add a crop to a box, which is 0 where it extends beyond the image."""
         begin_y, begin_x, rows, columns = self.window
         inside = min(top, left) >= 0
         inside = inside and top + height <= rows and left + width <= columns
@@ -141,7 +142,7 @@ class ImageTask(Deferred):
         return self
 
     def resized_to(self, height: int, width: int, filter: int) -> ImageTask:
-        """Add a change of size."""
+        """Add a resize."""
         if self._is_closed or not self._is_plain:
             return self._computed().resized_to(height, width, filter)
         self.filter = filter
@@ -150,17 +151,17 @@ class ImageTask(Deferred):
         return self
 
     def flipped(self, flip: bool) -> ImageTask:
-        """Add an exchange of left and right, if `flip`."""
+        """Add a swap of left and right, if `flip`."""
         if self._is_formatted:
             return self._computed().flipped(flip)
         self.flip ^= flip
         return self
 
     def scaled(self, scaling: Scaling) -> ImageTask:
-        """Add what makes numbers of bytes.
+        """Add a conversion to floats.
 
         Raises:
-            ValueError: There are means for other channels.
+            ValueError: The number of means does not match the channels.
         """
         if self._is_formatted:
             return self._computed().scaled(scaling)
@@ -173,7 +174,7 @@ class ImageTask(Deferred):
         return self
 
     def settled(self) -> ImageTask:
-        """Itself, or its pixels where it would keep many more for its batch."""
+        """Return this task, or one of its result if that needs much less memory."""
         if self._is_formatted or not isinstance(self.data, np.ndarray):
             return self
         few = self.data.size <= 2 * self.height * self.width * self.channels
@@ -185,8 +186,8 @@ class ImageTask(Deferred):
         """Return the batch, of shape (B, *shape).
 
         Raises:
-            CorruptRecord: A picture cannot be decoded.
-            ShapeMismatch: They differ in shape or in how they are to be computed.
+            CorruptRecord: An image cannot be decoded.
+            ShapeMismatch: The images differ in shape, or in settings of the batch.
         """
         style, shape = self._style, self.shape
         for task in column:
@@ -200,7 +201,7 @@ class ImageTask(Deferred):
         return out
 
     def compute(self) -> npt.NDArray[Any]:
-        """Return the picture alone, of shape `shape`.
+        """Return the single image, of shape `shape`.
 
         Raises:
             CorruptRecord: It cannot be decoded.
@@ -242,32 +243,32 @@ class ImageTask(Deferred):
 
     @property
     def _style(self) -> tuple[Any, ...]:
-        """What must be the same for all pictures of a batch."""
+        """The settings that must be equal for all images of a batch."""
         return self.channels, self.filter, self.scaling, self.chw, self.draft
 
     @property
     def _is_whole(self) -> bool:
-        """Whether nothing of the resized crop is cut off, or added to it."""
+        """True if the window is exactly the resized crop."""
         return self.window == (0, 0, *self.resized)
 
     @property
     def _is_plain(self) -> bool:
-        """Whether the window is a box of the picture, of which every pixel counts."""
+        """True if the result is a box of the image, which is not resized."""
         return self._is_whole and self.resized == self.crop[2:] and not self.draft
 
     @property
     def _is_formatted(self) -> bool:
-        """Whether the result is no longer uint8 of shape (H, W, C)."""
+        """True if the result is no longer uint8 of shape (H, W, C)."""
         return self.chw or self.scaling is not None
 
     @property
     def _is_closed(self) -> bool:
-        """Whether crops and changes of size do not fit behind it."""
+        """True if crops and resizes cannot be added."""
         return self.flip or self._is_formatted
 
     @property
     def _is_done(self) -> bool:
-        """Whether the result is the array that it began with."""
+        """True if the result is the original array."""
         if not isinstance(self.data, np.ndarray) or self._is_closed:
             return False
         whole = (0, 0, *self.data.shape[:2])
@@ -279,7 +280,7 @@ class ImageTask(Deferred):
 
 @functools.lru_cache(maxsize=64)
 def _table(scaling: Scaling, channels: int) -> npt.NDArray[Any]:
-    """What each byte becomes, of shape (C, 256): computed as torch does, in float32."""
+    """Return the value of each byte, shape (C, 256), computed in float32 like torch."""
     mean, std = np.array([scaling.mean, scaling.std], np.float32)[:, :, np.newaxis]
     values = (np.arange(256, dtype=np.float32) * np.float32(1 / 255) - mean) / std
     dtype = bfloat16() if scaling.dtype == "bfloat16" else scaling.dtype
@@ -287,10 +288,10 @@ def _table(scaling: Scaling, channels: int) -> npt.NDArray[Any]:
 
 
 def bfloat16() -> np.dtype[Any]:
-    """NumPy's dtype of bfloat16.
+    """Return NumPy's dtype of bfloat16.
 
     Raises:
-        ImportError: The package is not installed that has it.
+        ImportError: The ml_dtypes package is not installed.
     """
     try:
         import ml_dtypes

@@ -11,11 +11,11 @@ import numpy as np
 
 
 class AnyTransform:
-    """What all transforms are, so that type checkers know a list of several kinds."""
+    """The base class of all transforms, for type checkers of mixed lists."""
 
 
 class Map(AnyTransform, abc.ABC):
-    """Turn each element into one other.
+    """Turn each element into another one.
 
     Example:
         >>> class Double(Map):
@@ -27,20 +27,19 @@ class Map(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def map(self, element: Any, /) -> Any:
-        """Return what becomes of one element."""
+        """Return the new element."""
 
 
 class BlockMap(AnyTransform, abc.ABC):
-    """Turn each element into one other, several at a time.
+    """Turn each element into another one, several at a time.
 
-    For functions that take many elements faster than one after another, such as a
-    tokenizer's ``encode_batch``.  How many come together is not promised: what becomes
-    of an element must not depend on the others.  Order, positions, states and errors
-    are those of a `Map`.
+    For functions that process many elements faster together than one by one, such as a
+    tokenizer's ``encode_batch``.  The number of elements in a call may vary, and the
+    result for an element must not depend on the others.  Order, positions, states and
+    errors are the same as for a `Map`.
 
     Attributes:
-        block_size: The most elements that come together, at least 1; 64 unless a
-            subclass or an instance says otherwise.
+        block_size: The maximum number of elements in a call, at least 1; 64 by default.
 
     Example:
         >>> class Lengths(BlockMap):
@@ -55,15 +54,15 @@ class BlockMap(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def block_map(self, elements: list[Any], /) -> Sequence[Any]:
-        """Return what becomes of each of some elements: as many, in their order.
+        """Return one new element for each element, in the same order.
 
-        Where it raises, it is called again with each element alone, so that the error
-        is that of one element.
+        If it raises, it is called again with each element alone, to attribute the
+        error to one element.
         """
 
 
 class RandomMap(AnyTransform, abc.ABC):
-    """Turn each element into one other, with random numbers of its own.
+    """Turn each element into another one, with its own random numbers.
 
     The numbers depend on the sampler's seed and the record's index, never on which
     process computes them or when.
@@ -76,11 +75,11 @@ class RandomMap(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def random_map(self, element: Any, rng: np.random.Generator, /) -> Any:
-        """Return what becomes of one element; draw from `rng` and do not keep it."""
+        """Return the new element; draw from `rng`, and do not keep it."""
 
 
 class MapWithIndex(AnyTransform, abc.ABC):
-    """Turn each element into one other, given its index.
+    """Turn each element into another one, using its index.
 
     Example:
         >>> class Number(MapWithIndex):
@@ -90,11 +89,11 @@ class MapWithIndex(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def map_with_index(self, index: int, element: Any, /) -> Any:
-        """Return what becomes of the element at `index`."""
+        """Return the new element for the element at `index`."""
 
 
 class TfRandomMap(AnyTransform, abc.ABC):
-    """Turn each element into one other, under the method name that TF code uses.
+    """Turn each element into another one, under the method name that TF code uses.
 
     Example:
         >>> class Jitter(TfRandomMap):
@@ -106,7 +105,7 @@ class TfRandomMap(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def np_random_map(self, element: Any, rng: np.random.Generator, /) -> Any:
-        """Return what becomes of one element; draw from `rng` and do not keep it."""
+        """Return the new element; draw from `rng`, and do not keep it."""
 
 
 class Filter(AnyTransform, abc.ABC):
@@ -124,11 +123,12 @@ class Filter(AnyTransform, abc.ABC):
 
 
 class FlatMap(AnyTransform, abc.ABC):
-    """Turn each element into any number of others.
+    """Turn each element into any number of new elements.
 
     Attributes:
-        max_fan_out: The most elements that one may become. Results are numbered
-            ``index * max_fan_out + k``, so keep it close to what really occurs.
+        max_fan_out: The maximum number of new elements per element. Results are
+            numbered ``index * max_fan_out + k``, so keep it close to the actual
+            maximum.
 
     Example:
         >>> class Words(FlatMap):
@@ -141,7 +141,7 @@ class FlatMap(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def flat_map(self, element: Any, /) -> Iterable[Any]:
-        """Return the elements that one becomes, in order."""
+        """Return the new elements, in order."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,8 +151,8 @@ class Batch(AnyTransform):
     Args:
         batch_size: Elements per batch, ``B``, at least 1.
         drop_remainder: Whether a last batch of fewer elements is dropped.
-        batch_fn: Makes a batch of a list of up to ``B`` elements. None stacks:
-            leaves of shape ``S`` and dtype ``D`` become one of ``(B, *S)`` and ``D``.
+        batch_fn: Makes a batch from a list of up to ``B`` elements. None stacks leaves:
+            shape ``S`` and dtype ``D`` become shape ``(B, *S)`` and dtype ``D``.
 
     Example:
         >>> Batch(batch_size=32)
@@ -164,7 +164,7 @@ class Batch(AnyTransform):
     batch_fn: Callable[[list[Any]], Any] | None = None
 
 
-# Typing's spelling, because it is what isinstance and Grain's own users see.
+# typing.Union, because isinstance and Grain's own users see it.
 Transformation: TypeAlias = Union[  # noqa: UP007
     Batch,
     Map,
@@ -181,9 +181,9 @@ Transformations: TypeAlias = Sequence[Transformation]
 
 
 class DatasetSelectionMap(abc.ABC):
-    """Say which of several data sets each index of their mixture reads.
+    """Select the data set that each index of a mixture reads.
 
-    Instances have no state, are picklable and answer the same in every process.
+    Instances are stateless and picklable, and return the same in every process.
 
     Example:
         >>> class TwoToOne(DatasetSelectionMap):
@@ -202,7 +202,7 @@ class DatasetSelectionMap(abc.ABC):
 
     @abc.abstractmethod
     def __getitem__(self, index: int) -> tuple[int, int]:
-        """Return the data set of an index and the index within it.
+        """Return the number of an index's data set, and the index within it.
 
         Indices past the length belong to further epochs and are valid.
         """

@@ -1,4 +1,4 @@
-"""Decodes records that are ``.npy`` files, of every version and byte order."""
+"""Decode records that are ``.npy`` files, of every version and byte order."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from gristmill.transforms._decoding import Decoder
 __all__ = ["DecodeNpy"]
 
 _MAGIC = b"\x93NUMPY"
-# Bytes of the header's length, and its encoding, by version.
+# The size in bytes of the header's length, and the header's encoding, by version.
 _VERSIONS = {(1, 0): (2, "latin1"), (2, 0): (4, "latin1"), (3, 0): (4, "utf8")}
-# NumPy's own limit: to parse the text of a longer header may exhaust the stack.
+# NumPy's own limit, because parsing a longer text may exhaust the stack.
 _LONGEST_HEADER = 10_000
 
 
 class _Layout(NamedTuple):
-    """What the header of a file says."""
+    """The content of a file's header."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -33,29 +33,29 @@ class _Layout(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the data that follow the header."""
+        """The size of the data after the header, in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def stacks(self) -> bool:
-        """Whether a stack of such arrays is their bytes, one after the other."""
+        """True if stacking such arrays only concatenates their bytes."""
         plain = self.dtype.isnative and self.dtype.kind in "biufcmM"
         return plain and not self.fortran
 
 
 class DecodeNpy(Decoder):
-    """Decode the bytes of a ``.npy`` file to the array that `numpy.load` gives.
+    """Decode the bytes of a ``.npy`` file to the array that `numpy.load` returns.
 
     Args:
-        key: Which field of a dict to decode; the others stay as they are. None
-            decodes the record itself.
+        key: The field of a dict to decode; other fields stay unchanged. None decodes
+            the record itself.
 
-    The array has the shape and dtype that the file says, is writable and owns its
-    memory. Files of Python objects are refused: they are pickles, which run code.
+    The array has the shape and dtype of the file, is writable and owns its memory.
+    Files of Python objects are refused, because they are pickles, which run code.
 
     Raises:
-        CorruptRecord: The bytes are no ``.npy`` file, have too few or too many for
-            its shape, or are of objects. Raised by `map`.
+        CorruptRecord: The bytes are not a ``.npy`` file, have the wrong size for its
+            shape, or contain objects. Raised by `map`.
 
     Example:
         >>> import io
@@ -79,7 +79,7 @@ class DecodeNpy(Decoder):
             out: npt.NDArray[Any] = np.ndarray(
                 layout.shape, layout.dtype, order="F" if layout.fortran else "C"
             )
-        except ValueError as error:  # Too many axes, or too long ones beside a 0.
+        except ValueError as error:  # Too many axes, or a huge one next to a 0.
             raise CorruptRecord(
                 f"the .npy file has shape {layout.shape}: {error}"
             ) from None
@@ -90,9 +90,9 @@ class DecodeNpy(Decoder):
 
     @property
     def decodes_blocks(self) -> bool:
-        """Whether `decode_block` can be called: records are decoded themselves.
+        """True if `decode_block` can be called: records themselves are decoded.
 
-        False for a subclass that decodes in a way of its own.
+        False for a subclass that overrides the decoding.
         """
         own = type(self).map, type(self).decode
         return self._key is None and own == (DecodeNpy.map, DecodeNpy.decode)
@@ -104,18 +104,18 @@ class DecodeNpy(Decoder):
         alloc: Alloc | None = None,
         rules: Rules = "plain",
     ) -> npt.NDArray[Any] | None:
-        """Return what stacking the results of `map` gives, or None.
+        """Return the stacked results of `map`, or None.
 
         Args:
             data: The bytes of all records, of shape ``(n,)``.
             offsets: Record ``i`` is ``data[offsets[i]:offsets[i + 1]]``; of shape
                 ``(k + 1,)``.
-            alloc: Makes the array of the block. None leaves it to NumPy.
-            rules: Makes no difference to an array.
+            alloc: Allocates the array of the block; NumPy does if it is None.
+            rules: Has no effect on an array.
 
         Returns:
-            An array of shape ``(k, *S)``. None unless all files have one header, of
-            native numbers in C order, and no fault: then decode them by `map`.
+            An array of shape ``(k, *S)``. None unless all files are valid and have the
+            same header, of native numbers in C order; use `map` for other files.
 
         Raises:
             TypeError: `decodes_blocks` is False.
@@ -148,7 +148,7 @@ class DecodeNpy(Decoder):
 
 
 def _end_of_header(data: memoryview) -> int:
-    """Where the data of a file begin."""
+    """Return the position of a file's data."""
     if bytes(data[: len(_MAGIC)]) != _MAGIC:
         raise CorruptRecord(
             f"a .npy file begins with {_MAGIC!r}, but these {len(data)} bytes do not."
@@ -175,7 +175,7 @@ def _end_of_header(data: memoryview) -> int:
     return end
 
 
-# Records of ever new shapes must not fill the memory.
+# Bounded, because records may have many different shapes.
 @functools.lru_cache(1024)
 def _parse(header: bytes) -> _Layout:
     version = (header[6], header[7])
@@ -191,7 +191,7 @@ def _parse(header: bytes) -> _Layout:
         if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
             raise ValueError(f"shape is {shape}")
         dtype = np.lib.format.descr_to_dtype(fields["descr"])
-    except Exception as error:  # Python and NumPy raise many, for what may be anything.
+    except Exception as error:  # Python and NumPy raise many types on arbitrary text.
         raise CorruptRecord(f"the .npy file has a damaged header: {error}") from None
     if dtype.hasobject:
         raise CorruptRecord(
