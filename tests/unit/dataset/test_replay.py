@@ -259,6 +259,13 @@ def test_two_branches_of_one_source_have_its_number():
     assert sorted(ids["key"].tolist()) == sorted([*range(17)] * 2)
 
 
+@pytest.mark.parametrize("ds", [source(), grain.MapDataset.range(17)])
+def test_parts_of_threads_have_the_number_of_their_source(ds):
+    ds = Iter.multithread_prefetch(ds.to_iter_dataset(), 3, buffer_size=1).batch(17)
+    ids = ds.ids(iter(ds).get_state())
+    assert ids.tolist() == [(0, number) for number in range(17)]
+
+
 def test_a_dataset_of_the_users_counts_as_a_source():
     ds = Shifted(source().shuffle(1)).to_iter_dataset().batch(3)
     assert ds.ids(iter(ds).get_state()).tolist() == [(0, 0), (0, 1), (0, 2)]

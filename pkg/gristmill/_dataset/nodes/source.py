@@ -96,6 +96,9 @@ class RangeMapDataset(BlockMapDataset[int]):
             # Else values are such as only Python's integers hold.
             self._keys = _core.KeyPlan.range(len(self._range), self.start, self.step)
 
+    def __deepcopy__(self, memo: Any) -> RangeMapDataset:
+        return copy.copy(self)  # Copies for threads are the same source.
+
     def __len__(self) -> int:
         return len(self._range)
 

@@ -161,7 +161,9 @@ class Tracing:
                 f"The records of {line_of(dataset)} are not known by index. Read them"
                 " from a MapDataset, or call replay(state) instead."
             )
-        identity = id(getattr(dataset, "_reader", dataset))
+        # Slices and copies of a dataset share these.
+        shared = getattr(dataset, "_reader", getattr(dataset, "_range", dataset))
+        identity = id(shared)
         number = self._numbers.setdefault(identity, len(self._numbers))
         return TracedSourceDataset(dataset, number)
 

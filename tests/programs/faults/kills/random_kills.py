@@ -47,6 +47,11 @@ PATIENCE_S = 0.1
 tally = dict.fromkeys(("launcher", "zygote", "worker"), 0)
 
 
+def is_due():
+    """Return whether a process is to be killed, or the test is at its end."""
+    return count >= target or done.is_set()
+
+
 def kill():
     global target
     rest = 0
@@ -55,7 +60,7 @@ def kill():
             # So far apart that a worker can get to work between two.
             target = count + chance.randrange(1, 9) + rest
             delivered.notify()
-            delivered.wait_for(lambda: count >= target or done.is_set())
+            delivered.wait_for(is_due)
         if done.wait(chance.random() * 0.004):
             return
         # Three deaths of those who start workers, and none started, is an error.
@@ -100,7 +105,7 @@ try:
             count += 1
             delivered.notify()
             if sum(tally.values()) < kills:
-                delivered.wait_for(lambda: count < target, PATIENCE_S)
+                delivered.wait_for(lambda: not is_due(), PATIENCE_S)
     assert next(reference, None) is None and next(iterator, None) is None
 finally:
     done.set()
