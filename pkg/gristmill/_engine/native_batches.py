@@ -104,9 +104,9 @@ def open_batches(
         source: The source of the records.
         calls: The functions that are called with each record before it is batched.
         keys: The keys of the records.
-        rules: How batches are taken apart.
+        rules: The tree rules of batches: "jax" or "plain".
         options: Threads that read ahead.
-        look_ahead: Whether blocks are read before they are asked for.
+        look_ahead: Whether blocks are read ahead of need.
     """
     blocks: RecordBlocks | TableBlocks
     decoder = _decoder_of(source, calls)
