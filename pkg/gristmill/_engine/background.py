@@ -1,6 +1,6 @@
 """Threads that work ahead of need.
 
-They run the user's code, which may take any time, or never return.  So they are
+They run the user's code, which may take a long time, or never return.  So they are
 daemons: neither `Background.close` nor the end of the program waits for a call.
 A thread whose call returns after that ends.
 """

@@ -163,7 +163,7 @@ class BlockQueue:
         return self._blocks.join(first, read(keys[1:], None))
 
     def _read_here(self, keys: Int64Array, alloc: Alloc | None) -> Any:
-        """Read in the caller; choose the threads for the next reads by the time waited."""
+        """Read in the caller; choose who reads next by the time that this waited."""
         block, waits = self._timed(keys, alloc)
         slow, fast = self._threads_where_slow, self._threads_where_fast
         self._use_threads(slow if waits else fast)
@@ -217,8 +217,8 @@ class BlockQueue:
 class BlockReading:
     """Reads blocks of one stream's records.  See `reading.Reading`.
 
-    If a block cannot be read as a whole, it is read in parts, each when it is due.  If a
-    part cannot be read, its records are read one by one.  That stops at a record that
+    If a block cannot be read as a whole, it is read in parts, each when it is due.  If
+    a part cannot be read, its records are read one by one.  That stops at a record that
     fails because of the file or its server, since later ones would fail, too.
     """
 

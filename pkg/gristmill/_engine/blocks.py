@@ -27,8 +27,8 @@ class RecordBlocks:
             first record alone.
         far: Whether reads wait for a network, regardless of what probes measure.
         threads_where_fast: The number of threads that read if reads do not block.
-        slow_record_s, slow_byte_s: If a read waits for longer than these for each record
-            and byte, more threads read.
+        slow_record_s, slow_byte_s: If a read waits for longer than these for each
+            record and byte, more threads read.
     """
 
     by_threads = True

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.random  # Here, or each worker would import it at the first use.
+import numpy.random  # Imported before the fork, so that not each worker imports it.
 import numpy.typing as npt
 
 from gristmill import _core, drop_in
@@ -121,7 +121,7 @@ class Server:
         self._streams.clear()
 
     def stands_at(self, stream: int, position: Position) -> bool:
-        """Return whether the stream's last unit that was computed here ended there."""
+        """Return whether the stream's last unit in this worker ended at `position`."""
         return self._reached.get(stream) == position
 
     def compute(self, unit: _core.Work, is_measured: bool = False) -> int:
@@ -139,7 +139,7 @@ class Server:
             if outputs_of is None:
                 outputs_of = self._outputs_of = self._method_for(unit.kind)
             result = outputs_of(unit, writer.empty)
-        except Exception as error:  # The stream cannot even begin.
+        except Exception as error:  # The stream cannot be opened or moved.
             result = UnitResult([], self._before(unit))
             result.failure = failures.pack_failure(error, self._worker)
             if self._program.tolerant:  # No record of the unit was bad.
