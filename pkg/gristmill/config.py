@@ -146,7 +146,7 @@ class Config:
         """Return a setting, like the attribute of that name.
 
         Raises:
-            UnknownOption: There is no such setting.
+            UnknownOption: The setting does not exist.
         """
         return getattr(self, name)
 
@@ -154,7 +154,7 @@ class Config:
         """Change a setting of this process.
 
         Raises:
-            UnknownOption: There is no such setting.
+            UnknownOption: The setting does not exist.
             ValueError: The value is of the wrong kind.
         """
         self._updates[name] = _option(name).parse(value, "config.update")

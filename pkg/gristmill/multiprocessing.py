@@ -104,7 +104,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
                 f"SharedMemoryArray cannot hold dtype {item}: its items are references"
                 " to objects of one process."
             )
-        # The system has no empty blocks.
+        # A block cannot be empty.
         size = max(1, math.prod(extents) * item.itemsize)
         block = shared_memory.SharedMemory(create=True, size=size)
         return cls.from_shared_memory(block, extents, item)
@@ -160,7 +160,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         if self.shm is not None and self._owns_block():
             return self.from_shared_memory, (self.shm, self.shape, self.dtype)
-        # A name and a shape do not describe a view, so its items are sent.
+        # A name and a shape do not describe a view, so send its items.
         return np.array(self, subok=False).__reduce_ex__(protocol)
 
     @classmethod

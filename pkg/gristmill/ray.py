@@ -216,7 +216,7 @@ class RayWorkers:
 
     @property
     def _lanes_per_actor(self) -> int:
-        # With two, one unit is computed while the next one is on its way.
+        # With two lanes, one unit is computed while the next one is in transit.
         return 2 if self._ahead >= 4 else 1
 
 

@@ -30,7 +30,7 @@ from gristmill.options import ReadOptions
 from gristmill.sources._record_source import RecordSource, reads_natively
 
 MAX_AHEAD_BYTES = 256 << 20
-# The least number of records in a block that is read ahead.
+# Records that are read together if the caller requests fewer.
 MIN_BLOCK = 64
 
 
@@ -141,11 +141,11 @@ class BlockQueue:
             probe.left = left
 
     def forget(self) -> None:
-        """Drop what was read ahead: the stream goes on from somewhere else."""
+        """Drop the blocks that were read ahead, since the stream moves elsewhere."""
         self._waiting.clear()
 
     def close(self) -> None:
-        """Drop what was read ahead, and end the threads."""
+        """Drop the blocks that were read ahead, and end the threads."""
         self.forget()
         self._pool = None
 

@@ -68,7 +68,7 @@ def compile_program(
     policy: ErrorPolicy,
     worker_init_fn: WorkerInitFn | None,
 ) -> LoaderProgram:
-    """Compile a loader's arguments; checks only `worker_init_fn`."""
+    """Compile a loader's arguments; check `worker_init_fn`, but not the others."""
     if worker_init_fn is not None:
         check_callable("worker_init_fn", worker_init_fn)
     readable = sources.as_source(source)

@@ -17,7 +17,7 @@ from gristmill._hot.place import as_failure
 
 # The note on an exception from unpickling, which only the parent can raise.
 RECEIVING = "while unpickling an output of a worker in the loader's process"
-# Causes of causes beyond this many are left out.
+# The most exceptions in a chain of causes that are sent.
 MOST_LINKS = 16
 
 

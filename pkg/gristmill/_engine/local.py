@@ -76,7 +76,7 @@ class LocalRun:
             except GiveUp:
                 output = NoOutput.GIVEN_UP
             except Exception as error:
-                # The failed output has had its turn, so that the others keep theirs.
+                # The failed output counts, so that later outputs keep their places.
                 position.positions[number] = stream.position
                 position.pass_turn()
                 self._account(stream, error)

@@ -145,7 +145,7 @@ class NativeStream:
         return outputs
 
     def finished(self) -> list[Output]:
-        """Return the outputs so far of a `next_run` that another thread is in."""
+        """Return the outputs so far of a `next_run` that runs in another thread."""
         run = self._current_run
         return [] if run is None else outputs_of(*run)
 
@@ -239,7 +239,7 @@ class NativeStream:
             try:
                 block = self._next_block(want - len(elements))
             except StopIteration:
-                # A sampler of the user's ends here.
+                # The user's sampler ends here.
                 self._length = self._consumed
                 break
             except Exception:

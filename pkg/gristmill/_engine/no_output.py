@@ -23,7 +23,7 @@ def warn_of_no_output(program: Program, operations: Sequence[Any]) -> None:
     for op in operations:
         spreads = isinstance(op, (transforms.FlatMap, transforms.BucketBatch))
         if holds_back(op) or (count and spreads):
-            return  # It may give any number.
+            return  # The number of outputs is unknown.
         if isinstance(op, transforms.Batch):
             who, size = value_text(op), int(op.batch_size)
             count, too_few = batches_of(count, who, size, op.drop_remainder)

@@ -43,7 +43,7 @@ class Level:
         batch: The transform that groups the elements after the steps.
         deferred: The same steps, except that the last ones return leaves that the batch
             computes, see `gristmill._base.deferred`.  Empty if no step can.
-        users_own: Whether some step cannot defer its work.
+        users_own: Whether some step does not defer its work, so it may be the user's.
     """
 
     steps: tuple[Step, ...] = ()
@@ -147,7 +147,10 @@ class Program:
 
     @property
     def owned(self) -> bool:
-        """Whether positions depend on the outputs before them.  See `Runnable`."""
+        """Whether one worker computes each stream.  See `Runnable`.
+
+        This is False only if arithmetic alone gives the positions of outputs.
+        """
         if self.operations or self.on_error == "skip" or self.buckets is not None:
             return True
         steps = [step for level in self.levels for step in level.steps]

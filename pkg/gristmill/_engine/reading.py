@@ -80,12 +80,12 @@ def read_together(source: Any, keys: list[Any]) -> Read | None:
     try:
         elements: list[Any] | None = list(source.__getitems__(keys))
     except WrongNumber as error:
-        return Read([], error)  # None of them alone is bad.
+        return Read([], error)  # No single record is bad.
     except Exception:
         elements = None
     if elements is None:
         # Not in the `except` block, where that exception would become the context.
-        return read_each(source, keys)  # It shows which is bad.
+        return read_each(source, keys)  # This finds the bad record.
     return Read(elements, None) if len(elements) == len(keys) else None
 
 
@@ -187,7 +187,7 @@ class Reading:
             self._probe.left = 0
 
     def forget(self) -> None:
-        """Drop what was read ahead: the stream goes on from somewhere else."""
+        """Drop the records that were read ahead, since the stream moves elsewhere."""
         # Copied: `close` may be called while another thread reads.
         for future in [*self._waiting.values()]:
             future.cancel()

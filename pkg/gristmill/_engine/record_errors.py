@@ -140,7 +140,7 @@ class RecordErrors:
                 in this place.
 
         Raises:
-            Exception: `error`, if no record caused it or bad records raise.
+            Exception: `error`, if a record did not cause it, or on_error is "raise".
             TooManyErrors: All other records failed, too.
             GiveUp: The output has met more bad records than its limit.
         """
@@ -304,7 +304,7 @@ class Tally:
 
     def _log(self, records: Sequence[BadRecord]) -> None:
         before, self._met = self._met, self._met + len(records)
-        # The first, the 10th, the 100th...
+        # Log the first, the 10th, the 100th, ...
         if len(str(self._met)) > len(str(before)) or not before:
             last = records[-1]
             log.warning(

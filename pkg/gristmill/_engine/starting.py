@@ -27,7 +27,7 @@ def first_due(scheduler: _core.Scheduler, timeout_s: float) -> _core.NextResult:
             processes = scheduler.processes()
             seconds = time.monotonic() - began
             left = timeout_s - seconds
-            # After a process has started, `next` must see the full timeout.
+            # Once a process runs, a short timeout would count as a stall of a worker.
             if any(alive for _, alive, _ in processes) or 0 <= timeout_s < seconds:
                 break
             workers = "1 worker" if len(processes) == 1 else f"{len(processes)} workers"

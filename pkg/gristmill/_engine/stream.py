@@ -158,6 +158,6 @@ def pack_int64(data: bytes) -> Int64Array:
 
 
 def unpack_int64(packed: Sequence[int] | Int64Array) -> bytes:
-    """Return the bytes that `pack_int64` was given."""
+    """Return the bytes that `pack_int64` has packed."""
     numbers = np.asarray(packed, np.int64)
     return numbers[1:].tobytes()[: int(numbers[0])]

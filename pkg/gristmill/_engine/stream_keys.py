@@ -139,7 +139,7 @@ class StreamKeys:
             try:
                 keys.append(self.key_of(self.metadata(position)))
             except Exception:
-                break  # It is raised when that record is due.
+                break  # The error is raised when that record is due.
         return keys
 
     def metadata(self, position: int) -> RecordMetadata:
@@ -184,7 +184,7 @@ class StreamKeys:
         try:
             keys = program.sampler.record_keys(start, stride, count)
         except StopIteration as error:
-            # The records before the end are among these.
+            # This is not the end, because some of these records may be before it.
             raise as_failure(error, "record_keys of the sampler") from error
         if program.modulus:
             keys %= program.modulus

@@ -53,7 +53,7 @@ class Cached:
 
 
 class CachedStream:
-    """A stream of `Cached`.  See `gristmill._engine.stream.Stream`."""
+    """The stream of a `Cached`.  See `gristmill._engine.stream.Stream`."""
 
     def __init__(self, program: Cached, stream: int) -> None:
         self.position = HERE

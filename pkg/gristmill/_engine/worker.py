@@ -53,7 +53,10 @@ def serve(
     worker: int,
     generation: int,
 ) -> None:
-    """Compute units until the end; close `begun_fd`, if not -1, after the first."""
+    """Compute units until there are no more.
+
+    After the first unit, close `begun_fd`, unless it is -1.
+    """
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
     share_among(end.workers)
@@ -309,9 +312,9 @@ class Server:
     ) -> tuple[int, int] | None:
         """Write a result to the slot; return the number of outputs and the bytes used.
 
-        If the slot is too small, write to `memory` of our own, since outputs may be in
-        the slot, and copy that to a larger slot.  Returns None if the unit was
-        withdrawn, or there is no memory for it.
+        If the slot is too small, write to private `memory`, since outputs may be in the
+        slot, and copy that to a larger slot.  Returns None if the unit was withdrawn,
+        or there is no memory for it.
         """
         failure = None
         if result.failure is not None:
@@ -367,9 +370,9 @@ class Server:
 
 
 def _be_careful(stream: Any) -> None:
-    """Compute the next output alone, record by record: a worker has died."""
+    """Let a stream compute only its next output, since a worker has died."""
     if hasattr(stream, "be_careful"):
-        # A later record may have killed it.
+        # A record of a later output may have killed the worker.
         stream.be_careful()
 
 

@@ -60,7 +60,7 @@ def death_text(due: _core.NextResult, max_restarts: int, program: Runnable) -> s
         )
     code = ""
     if status is not None:
-        # Programs look for these words of Grain's error.
+        # Programs search for this text of Grain's error.
         code = f" with exit code {os.waitstatus_to_exitcode(status)}"
     where = f" on record {due.record}" if due.record >= 0 else ""
     text = (

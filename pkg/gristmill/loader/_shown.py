@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Shown(Generic[T]):
-    """The part of a `DataLoader` that a user looks at."""
+    """A base of `DataLoader` with its `repr` and its reports."""
 
     def __repr__(self) -> str:
         texts = []
