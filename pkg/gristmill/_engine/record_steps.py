@@ -115,8 +115,8 @@ class StepsNode(Node):
     def _end(self) -> Position:
         """Return the position at the end of the stream.
 
-        It keeps the last split count, because Grain does: its nested flat-maps reach
-        their ends one `next` at a time, from the innermost outwards.
+        It keeps the last split count, because Grain does: in Grain, each further `next`
+        lets one more of the nested flat-maps reach its end.
         """
         end = (*self._reached[-1], self._last[-1])
         for level in reversed(range(1, self._flat_maps)):
