@@ -1,8 +1,8 @@
-"""Gristmill: a data loader for machine learning, a drop-in for Grain.
+"""Gristmill: a data loader for machine learning, a drop-in replacement for Grain.
 
-``import gristmill as grain`` runs an existing Grain script: same order, same random
-draws, same checkpoints.  ``gristmill.python`` has Grain's older names, and every one
-of them is here as well.
+``import gristmill as grain`` runs an existing Grain script with the same order, random
+draws and checkpoints.  ``gristmill.python`` has Grain's older names; all of them are
+here, too.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     FlatMapTransform = FlatMap
 
 __version__ = "0.2.0"
-"""The version, as the package's metadata has it."""
+"""The version of the package."""
 
 __version_info__ = tuple(map(int, __version__.split(".")))  # noqa: RUF048
 """The version's three numbers."""
 
-# Names that are here from the start.
+# Names that are imported at once.
 _HERE = "__version__ __version_info__ config monitoring"
-# Where names are looked up when they are first used: a worker needs few of them.
+# The modules of names that are imported at their first use, since workers need few.
 _HOMES = {
     "_dataset.model.iter_dataset": "IterDataset",
     "_dataset.model.map_dataset": "MapDataset",
@@ -80,7 +80,7 @@ _MODULES = (
     "bad_records beam checkpoint constants drop_in errors experimental images jax"
     " multiprocessing python samplers sharding sources torch transforms"
 )
-# Those that exist only where a package is installed.
+# Names that exist only if a package is installed.
 _OPTIONAL = {
     "PyGrainCheckpointRestore": listing.ORBAX,
     "PyGrainCheckpointSave": listing.ORBAX,
@@ -90,7 +90,7 @@ _OPTIONAL = {
 }
 
 
-# Type checkers must not see it: they would accept every name.
+# Hide it from type checkers, which would accept every name.
 if not TYPE_CHECKING:
     __getattr__ = listing.lazily(__name__, _HOMES, _MODULES)
     __all__ = sorted(

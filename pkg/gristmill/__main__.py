@@ -2,7 +2,7 @@
 
 import sys
 
-if __name__ == "__main__":  # And not in the worker processes of a conversion.
+if __name__ == "__main__":  # Not in the worker processes of a conversion.
     from gristmill._cli import main
 
     sys.exit(main())

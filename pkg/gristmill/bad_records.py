@@ -1,8 +1,8 @@
-"""Records that fail, and what a loader may do about them.
+"""Bad records, and how a loader handles them.
 
-A record is bad where it cannot be read, or where a step that sees it alone raises.
-With ``on_error="skip"`` a loader leaves it out, as a filter would; with
-``"substitute"`` another record of its stream takes its place.
+A record is bad if it cannot be read, or if a step that sees it alone raises.  With
+``on_error="skip"`` a loader leaves it out, like a filter.  With ``"substitute"``,
+another record of its stream takes its place.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from gristmill._base.listing import listed
 __all__ = ["BadRecord", "BadRecords", "ErrorPolicy"]
 
 OnError: TypeAlias = Literal["raise", "skip", "substitute"]
-# Characters of an exception's text that are kept.
+# The most characters of an exception's text that are kept.
 MOST_TEXT = 2000
 
 
 @dataclasses.dataclass(frozen=True)
 class ErrorPolicy:
-    """What is done about bad records.  See `DataLoader`.
+    """The handling of bad records.  See `DataLoader`.
 
     Args:
         on_error: "raise" their exceptions, "skip" or "substitute" them.
-        max_errors: Bad records that an iterator passes over; None for any number.
-        quarantine: A file to which a line of JSON is added for each, or None.
+        max_errors: The most bad records that an iterator passes over; None for any
+            number.
+        quarantine: A file to which each bad record adds a line of JSON, or None.
 
     Raises:
         ValueError: An argument is out of range, or has no meaning with "raise".
-        TypeError: `max_errors` is no integer, or `quarantine` no path.
-        OSError: The file cannot be added to.
+        TypeError: `max_errors` is not an integer, or `quarantine` is not a path.
+        OSError: The file cannot be opened for appending.
 
     Example:
         >>> ErrorPolicy("skip", max_errors=100)
@@ -66,7 +67,7 @@ class ErrorPolicy:
                     "out for no limit."
                 )
         if self.quarantine is not None:
-            # Absolute, because the program may go to another folder meanwhile.
+            # Absolute, because the program may change its working directory.
             path = os.path.abspath(os.fspath(self.quarantine))
             object.__setattr__(self, "quarantine", path)
             try:
@@ -84,14 +85,14 @@ class BadRecord:
     """One record that failed.
 
     Attributes:
-        key: What the source was asked for: an int or a str, else its ``repr``.
-        index: Number of the record, or of what a flat-map made of it, in the
+        key: The key passed to the source: an int or a str, else its ``repr``.
+        index: The number of the record, or of its split from a flat-map, in the
             sampler's order.
-        stream: The stream that it is in, from 0.
-        operation: Name of the step that raised, or "read".
-        error: Type of the exception.
-        message: Its text and that of its cause; a long one is cut.
-        substitute: Key of the record that took its place, or None.
+        stream: The number of its stream, from 0.
+        operation: The name of the step that raised, or "read".
+        error: The type of the exception.
+        message: The texts of the exception and its cause; long ones are cut.
+        substitute: The key of the record that took its place, or None.
 
     Example:
         >>> numbers = gristmill.MapDataset.source([1, 0]).map(lambda x: 1 // x)
@@ -121,8 +122,8 @@ class BadRecords:
     """The bad records that an iterator has passed over.
 
     Attributes:
-        count: How many, those before a restored state included.
-        last: The last of those that this iterator met, oldest first, 10 at most.
+        count: Their number, including those before a restored state.
+        last: The last bad records of this iterator, oldest first, at most 10.
 
     Example:
         >>> numbers = gristmill.MapDataset.source([0, 1, 0]).map(lambda x: 1 // x)
@@ -143,7 +144,7 @@ class BadRecords:
 
 
 def describe_key(key: Any) -> int | str | None:
-    """A record key as JSON can say it."""
+    """Return a record key as a type that JSON can represent."""
     if key is None or isinstance(key, str):
         return key
     try:
@@ -153,7 +154,7 @@ def describe_key(key: Any) -> int | str | None:
 
 
 def describe_error(error: BaseException) -> tuple[str, str]:
-    """The name of an exception's type, and its text with that of its cause."""
+    """Return the name of an exception's type, and its text with that of its cause."""
     text = _text(error)
     if error.__cause__ is not None:
         text = f"{text} (from {_name(error.__cause__)}: {_text(error.__cause__)})"

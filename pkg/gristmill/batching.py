@@ -1,7 +1,7 @@
-"""Elements to batch: leaves of shape S become one of shape (B, *S).
+"""Makes batches of elements: leaves of shape S become one leaf of shape (B, *S).
 
-The rules of what a leaf is, the dtypes that leaves of different types make, and
-the words when they do not fit are Grain's.
+The definition of leaves, the dtypes that result from leaves of different types, and the
+error texts are Grain's.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ _ADVICE = (
     " combine them another way."
 )
 
-# Python's own numbers, with the dtype that NumPy gives them.
+# Python's number types, and the dtypes that NumPy gives them.
 _SCALARS = {
     bool: np.dtype(np.bool_),
     int: np.dtype(np.int64),
     float: np.dtype(np.float64),
 }
 
-# Larger batches have left the caches when they are read: those of `alloc` wait, one
-# beside the other, for another process.
+# Batches larger than this are no longer in the caches when they are read.  Several
+# batches made by `alloc` wait for another process, so their limit is smaller.
 _OWN_CACHED_BYTES = 16 << 20
 _ALLOC_CACHED_BYTES = 4 << 20
 
-# Kinds of dtype whose items need nothing but their dtype to be understood.
+# Kinds of dtype whose items are fully described by the dtype.
 _NUMBERS = "biufc"
 
 
 @functools.cache
 def tree_rules() -> Rules:
-    """Return "jax" where jax can be imported, else "plain".  Imports nothing."""
+    """Return "jax" if jax can be imported, else "plain".  Imports nothing."""
     return "plain" if importlib.util.find_spec("jax") is None else "jax"
 
 
@@ -66,17 +66,18 @@ def make_batch(
 
     Args:
         elements: ``B`` elements of one structure, at least 1.
-        rules: What the containers of an element are; None for jax's where jax is
-            installed.
-        alloc: Makes the arrays of the batch. None leaves them to NumPy. Leaves
-            of dtype object are never made by it.
-        stack_single: Whether one element alone is stacked, too: that gives it the
-            machine's byte order, as old `BatchOperation` does. Otherwise it only
-            gets a first axis.
-        threads: The most that compute leaves which wait for their batch.
+        rules: The definition of an element's containers, "jax" or "plain".  None for
+            "jax" if jax is installed, else "plain".
+        alloc: Makes the arrays of the batch, except for those of dtype object.  None
+            leaves all to NumPy.
+        stack_single: Whether to stack a single element, too, which converts it to the
+            machine's byte order, like the old `BatchOperation`.  Otherwise it only gets
+            a first axis.
+        threads: The most threads that compute deferred leaves.
 
     Returns:
-        An element with leaves of shape ``(B, *S)`` where the elements have ``S``.
+        An element with leaves of shape ``(B, *S)``, if those of the elements have shape
+        ``S``.
 
     Raises:
         ShapeMismatch: Two elements differ in structure or shape.
@@ -106,22 +107,22 @@ def make_batch(
 def padded_batch(
     elements: Sequence[Any], *, length: int | None = None, padding_values: Any = None
 ) -> Any:
-    """Stack the leaves of elements, filled up behind their ends to one shape.
+    """Stack the leaves of elements, padded at the end to one shape.
 
     Args:
         elements: ``B`` elements of one structure, at least 1.
-        length: What the first axis of each leaf that has one is filled up to; None for
-            the longest of the batch, as all other axes are.
-        padding_values: What is filled in: a value for all leaves, or an element with
-            one for each; None for zeros, and for empty texts.
+        length: The length to which the first axis of each leaf is padded.  None pads it
+            to the longest of the batch, like all other axes.
+        padding_values: The values to pad with: one for all leaves, or an element with a
+            value for each leaf; None for zeros and empty strings.
 
     Returns:
-        An element with leaves of shape ``(B, *S)``, where ``S`` is the greatest extent
-        of each axis; of the dtype that `make_batch` gives.
+        An element with leaves of shape ``(B, *S)``.  ``S`` has the greatest extent of
+        each axis, and the dtype is that of `make_batch`.
 
     Raises:
-        ShapeMismatch: Two elements differ in structure, or leaves in how many axes they
-            have.
+        ShapeMismatch: Two elements differ in structure, or two leaves in their number
+            of axes.
         ValueError: There are no elements, a leaf is longer than `length`, or its dtype
             has no such padding value.
 
@@ -150,7 +151,7 @@ def padded_batch(
 
 
 def _fillings(values: Any, treedef: tree.TreeDef, rules: Rules) -> list[Any]:
-    """The padding value of each leaf of a structure."""
+    """Return the padding value of each leaf of a structure."""
     found, structure = tree.flatten(values, rules)
     if values is None or structure == tree.LEAF_DEF:
         return [values] * treedef.num_leaves
@@ -186,7 +187,7 @@ def _padded(
 
 
 def _as_dtype(filling: Any, dtype: np.dtype[Any]) -> Any:
-    """A padding value as a dtype; ValueError where it would be another one."""
+    """Return a padding value as a dtype; raise ValueError if the value would change."""
     made = np.asarray(filling).astype(dtype)
     if dtype.kind in "biu" and made != filling:
         raise ValueError(
@@ -214,7 +215,7 @@ def _stack(
         dtype = _number_dtype(first)
     if dtype is not None:
         out = make((len(column),), dtype)
-        # An int beyond int64 is left to NumPy, which has more types.
+        # NumPy stacks ints beyond int64, since it has more types.
         if _core.stack_scalars(column, out) < 0:
             return out
     return _place(np.stack(column), alloc)
@@ -233,16 +234,15 @@ def _stack_one(
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
-    """Whether stacking items of this dtype only copies their bytes.
+    """Return whether stacking items of this dtype only copies their bytes.
 
-    NumPy changes the byte order and the layout of others to its own, and objects
-    are references.
+    NumPy changes the byte order and the layout of others, and objects are references.
     """
     return dtype.isnative and not dtype.hasobject and dtype.names is None
 
 
 def structures_differ(first: Any, second: Any) -> bool:
-    """Whether two elements differ in their containers, leaves aside."""
+    """Return whether two elements differ in their containers, ignoring leaves."""
     rules = tree_rules()
     _, one = tree.flatten(first, rules)
     _, other = tree.flatten(second, rules)
@@ -250,7 +250,7 @@ def structures_differ(first: Any, second: Any) -> bool:
 
 
 def _number_dtype(leaf: Any) -> np.dtype[Any] | None:
-    """Return the dtype of one of NumPy's numbers, None for anything else."""
+    """Return the dtype of a NumPy number, or None for any other leaf."""
     if isinstance(leaf, np.generic) and leaf.dtype.kind in _NUMBERS:
         return leaf.dtype
     return None
@@ -265,7 +265,7 @@ def _place(batch: npt.NDArray[Any], alloc: Alloc | None) -> npt.NDArray[Any]:
 
 
 def _mismatch(values: list[Any], rules: Rules, reason: str) -> ShapeMismatch:
-    """Return Grain's words and then which elements differ, where, and what to do."""
+    """Return an error with Grain's text, the elements that differ, and the remedy."""
     return ShapeMismatch(
         "Expected all input elements to have the same structure but got:\n"
         f"{pprint.pformat(spec_like(values, rules))}\n{reason}. {_ADVICE}"
@@ -273,7 +273,7 @@ def _mismatch(values: list[Any], rules: Rules, reason: str) -> ShapeMismatch:
 
 
 def _odd_shape(values: list[Any]) -> str | None:
-    """Say which element has a leaf of another shape than the first element's."""
+    """Describe the first leaf whose shape differs from that in the first element."""
     for position in range(1, len(values)):
         found = _shape_difference(values[0], values[position], "element")
         if found is not None:
@@ -304,7 +304,7 @@ def _shape_difference(
 
 
 def spec_like(value: Any, rules: Rules) -> Any:
-    """Return the element with each leaf replaced by Grain's words for it."""
+    """Return the element with each leaf replaced by Grain's description of it."""
     if isinstance(value, (list, tuple)) and all(
         isinstance(item, type(value[0])) for item in value
     ):

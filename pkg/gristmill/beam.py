@@ -1,4 +1,4 @@
-"""Conversion to ArrayRecord as an Apache Beam pipeline, on any of Beam's runners.
+"""Converts files to ArrayRecord in an Apache Beam pipeline, on any of Beam's runners.
 
 Needs Apache Beam and the writer of ArrayRecord:
 
@@ -13,10 +13,11 @@ Transforms for a pipeline of your own:
             | gristmill.beam.WriteArrayRecord("gs://bucket/out/train", num_shards=64)
         )
 
-And whole pipelines, with the names and arguments of ``array_record.beam.pipelines``.
-Paths are those of Beam's file systems; files elsewhere than on a disk are written to a
-temporary file first.  Files are read back and compared before they get their names, and
-a bundle that is tried again, or twice at once, leaves one file.
+There are also whole pipelines, with the names and arguments of
+``array_record.beam.pipelines``.  Paths are those of Beam's file systems.  A file that
+is not on a local disk is written to a temporary file first.  Files are read back and
+compared before they are renamed to their final names.  If a bundle is retried, or runs
+twice at once, one file remains.
 """
 
 from __future__ import annotations
@@ -56,18 +57,18 @@ SUFFIX = ".arrayrecord"
 
 
 class ReadTFRecords(beam.PTransform):  # type: ignore[misc]
-    """Read the records of TFRecord files; applied to a pipeline.
+    """Reads the records of TFRecord files; applied to a pipeline.
 
-    Args:
-        file_pattern: A path or a pattern of files, plain or compressed by gzip or
-            zlib, which is told by their first bytes.
-
-    Gives a PCollection of ``bytes``, in no order.  Every record's checksum is
+    The result is a PCollection of ``bytes``, in no order.  Every record's checksum is
     compared.
 
+    Args:
+        file_pattern: A path or a pattern of files, plain or compressed by gzip or zlib.
+            The first bytes determine the compression.
+
     Raises:
-        BeamIOError: No file matches. Raised when the pipeline runs.
-        CorruptRecord: A record is damaged. Raised when the pipeline runs.
+        BeamIOError: No file matches.  Raised when the pipeline runs.
+        CorruptRecord: A record is damaged.  Raised when the pipeline runs.
 
     Example:
         >>> import apache_beam as beam
@@ -81,7 +82,7 @@ class ReadTFRecords(beam.PTransform):  # type: ignore[misc]
         self._file_pattern = file_pattern
 
     def expand(self, pipeline: Any) -> Any:
-        """Return the records, of a pipeline's root."""
+        """Return the records, given a pipeline."""
         return (
             _paths(pipeline, self._file_pattern)
             | "Spread" >> beam.Reshuffle()
@@ -90,21 +91,22 @@ class ReadTFRecords(beam.PTransform):  # type: ignore[misc]
 
 
 class WriteArrayRecord(beam.PTransform):  # type: ignore[misc]
-    """Write ``bytes`` to ArrayRecord files; applied to a PCollection.
+    """Writes ``bytes`` to ArrayRecord files; applied to a PCollection.
+
+    The result is a PCollection of the paths of the files.
 
     Args:
-        file_path_prefix: How the files' names begin, with their folder.
-        file_name_suffix: How they end.
-        num_shards: How many files; 0 leaves it to the runner, which is faster.
-        shard_name_template: What is between, with runs of S for the number of the
-            file and runs of N for how many there are. None is "-SSSSS-of-NNNNN".
+        file_path_prefix: The folder of the files, and the beginning of their names.
+        file_name_suffix: The end of their names.
+        num_shards: The number of files; 0 leaves it to the runner, which is faster.
+        shard_name_template: The part of the names between prefix and suffix.  Runs of S
+            stand for the number of the file, and runs of N for the number of files.
+            None is "-SSSSS-of-NNNNN".
         group_size: Records compressed together; 1 is best for random access.
         compression: "none", "zstd[:LEVEL]", "brotli[:LEVEL]" or "snappy".
 
-    Gives a PCollection of the paths of the files.
-
     Raises:
-        ValueError: An argument is none of the above.
+        ValueError: An argument is invalid.
 
     Example:
         >>> import os, tempfile
@@ -141,12 +143,12 @@ class WriteArrayRecord(beam.PTransform):  # type: ignore[misc]
         self._sink.writer_options = writer_options(group_size, compression)
 
     def expand(self, records: Any) -> Any:
-        """Return the paths of the files that hold a PCollection's records."""
+        """Return the paths of the files, given a PCollection of records."""
         return records | beam.io.Write(self._sink)
 
 
 class _Sink(filebasedsink.FileBasedSink):  # type: ignore[misc]
-    """Beam's sink, which names, renames and forgets files, with our writer."""
+    """Beam's sink, which names, renames and removes files, with Gristmill's writer."""
 
     writer_options = ""
 
@@ -161,7 +163,7 @@ class _Sink(filebasedsink.FileBasedSink):  # type: ignore[misc]
 
 
 def _paths(pipeline: Any, file_pattern: str) -> Any:
-    """The paths of the files that match a pattern, at least one."""
+    """Return the paths of the files that match a pattern, at least one."""
     disallow = fileio.EmptyMatchTreatment.DISALLOW
     return (
         pipeline
@@ -171,14 +173,14 @@ def _paths(pipeline: Any, file_pattern: str) -> Any:
 
 
 def _one_to_one(file_pattern: str, name: Any, options: str, of_pipeline: Any) -> Any:
-    """A pipeline that makes each TFRecord file one with its records in their order.
+    """Return a pipeline that converts each TFRecord file to one file, in order.
 
     Args:
         file_pattern: The TFRecord files.
-        name: Returns the path of a file, given the TFRecord file's, its number in
-            the sorted list of all, and how many these are.
+        name: Returns the path of a file, given the path of the TFRecord file, its
+            number in the sorted list, and the number of files.
         options: Options of the writer.
-        of_pipeline: Those of the pipeline.
+        of_pipeline: Options of the pipeline.
     """
     pipeline = beam.Pipeline(options=of_pipeline)
     (
@@ -192,7 +194,7 @@ def _one_to_one(file_pattern: str, name: Any, options: str, of_pipeline: Any) ->
 
 
 def _pairs(paths: Iterable[str], name: Any) -> list[tuple[str, str]]:
-    """Return which file becomes which."""
+    """Return pairs of the path of a file and the path of its converted file."""
     found = sorted(paths)
     pairs = [(path, name(path, i, len(found))) for i, path in enumerate(found)]
     sources = {final: path for path, final in reversed(pairs)}
@@ -216,16 +218,16 @@ def convert_tf_to_arrayrecord_disk(
     """Return a pipeline that converts TFRecord files to any number of files.
 
     Args:
-        num_shards: How many files; 0 leaves it to the runner.
-        args: ``{"input": pattern, "output": prefix}``. None takes ``--input`` and
+        num_shards: The number of files; 0 leaves it to the runner.
+        args: ``{"input": pattern, "output": prefix}``.  None takes ``--input`` and
             ``--output`` of the command line.
-        pipeline_options: Beam's PipelineOptions, or a dict of these. None takes the
+        pipeline_options: Beam's PipelineOptions, or a dict of these.  None takes the
             rest of the command line.
         group_size: See `WriteArrayRecord`.
         compression: See `WriteArrayRecord`.
 
     Returns:
-        A Pipeline, to be run by its ``run()``. It writes
+        A Pipeline; call its ``run()``.  It writes
         ``{output}-00000-of-0000N.arrayrecord``, with the records in no order.
 
     Raises:
@@ -264,18 +266,18 @@ def convert_tf_to_arrayrecord_disk_match_shards(
 ) -> Any:
     """Return a pipeline that converts each TFRecord file to one file.
 
-    File k, in the order of their paths, becomes shard k with its records in the same
-    order: nothing is shuffled between workers, and each run gives the same files.
+    File k, in the order of the paths, becomes shard k with its records in the same
+    order.  No records are shuffled between workers, and each run writes the same files.
 
     Args:
         args: See `convert_tf_to_arrayrecord_disk`.
-        pipeline_options: See there.
+        pipeline_options: See `convert_tf_to_arrayrecord_disk`.
         group_size: See `WriteArrayRecord`.
         compression: See `WriteArrayRecord`.
 
     Returns:
-        A Pipeline, to be run by its ``run()``. It writes
-        ``{output}-00000-of-0000N.arrayrecord``, one of each of N inputs.
+        A Pipeline; call its ``run()``.  It writes
+        ``{output}-00000-of-0000N.arrayrecord``, one for each of N inputs.
 
     Raises:
         ValueError: An argument is missing or wrong.
@@ -306,26 +308,26 @@ def convert_tf_to_arrayrecord_gcs(
     group_size: int = 1,
     compression: str = "zstd:3",
 ) -> Any:
-    """Return a pipeline that converts each TFRecord file to one of nearly its name.
+    """Return a pipeline that converts each TFRecord file, and keeps its name's stem.
 
     The output is a folder on any of Beam's file systems, such as ``gs://bucket/out``.
 
     Args:
-        overwrite_extension: Whether the suffix replaces that of the name, or is put
-            behind it.
-        file_path_suffix: How the files' names end.
-        args: ``{"input": pattern, "output": folder}``. None takes ``--input`` and
+        overwrite_extension: Whether the suffix replaces that of the name; else it is
+            appended.
+        file_path_suffix: The end of the files' names.
+        args: ``{"input": pattern, "output": folder}``.  None takes ``--input`` and
             ``--output`` of the command line.
         pipeline_options: See `convert_tf_to_arrayrecord_disk`.
         group_size: See `WriteArrayRecord`.
         compression: See `WriteArrayRecord`.
 
     Returns:
-        A Pipeline, to be run by its ``run()``.
+        A Pipeline; call its ``run()``.
 
     Raises:
-        ValueError: An argument is missing or wrong. Two files of one name in
-            different folders are refused when the pipeline runs.
+        ValueError: An argument is missing or wrong.  Raised when the pipeline runs if
+            two files in different folders have the same name.
 
     Example:
         >>> args = {"input": "gs://bucket/data/*", "output": "gs://bucket/out"}
@@ -343,7 +345,7 @@ def convert_tf_to_arrayrecord_gcs(
 def _arguments(
     args: Mapping[str, Any] | None, options: Any
 ) -> tuple[Mapping[str, Any], Any]:
-    """Return input and output, and Beam's options, of arguments or command line."""
+    """Return input and output, and Beam's options; None takes the command line."""
     if args is None or options is None:
         parser = argparse.ArgumentParser(allow_abbrev=False)
         parser.add_argument("--input", help="pattern of the TFRecord files")

@@ -1,7 +1,7 @@
-"""Saves the position of an iterator beside a model's checkpoint, through Orbax.
+"""Saves the position of an iterator next to a model's checkpoint, with Orbax.
 
-Orbax is imported when `CheckpointSave` or `CheckpointRestore` is first asked for;
-where it is not installed those two names do not exist.
+Orbax is imported at the first use of `CheckpointSave` or `CheckpointRestore`.  If it is
+not installed, these two names do not exist.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from gristmill._base.listing import ORBAX, listed
 from gristmill.sharding import jax_process
 
 if TYPE_CHECKING:
-    # `_argument_classes` makes them.  They pass as Orbax's class, which is not read.
+    # `_argument_classes` makes these classes.  Any stands for Orbax's base class, which
+    # type checkers do not read.
     class CheckpointSave(Any):  # type: ignore[misc]
         """Ask Orbax to save the position of the iterator `item`."""
 
@@ -58,22 +59,22 @@ _RESTORES = """
         1
 """
 
-# Those that exist only where a package is installed.
+# Names that exist only if a package is installed.
 _OPTIONAL = {"CheckpointRestore": ORBAX, "CheckpointSave": ORBAX}
 
-# Orbax writes this name into a checkpoint; Grain's, so that either library reads
-# what the other one wrote.
+# The type that Orbax writes into a checkpoint.  It is Grain's, so that both libraries
+# can read each other's checkpoints.
 _GRAIN_TYPE = "grain._src.python.checkpoint.handler.CheckpointHandler"
 _OWN_TYPE = "gristmill.checkpoint.CheckpointHandler"
 
 
 class CheckpointHandler:
-    """Save and restore an iterator for Orbax, one file for each jax process.
+    """Saves and restores an iterator for Orbax, in one file for each jax process.
 
-    The file has the bytes of ``iterator.get_state()``, or JSON of it where the
-    state is a dict.  Of an `experimental.ElasticIterator` whose datasets are shared
-    out, there is one file more for each dataset, so that another number of processes
-    can restore it.
+    The file has the bytes of ``iterator.get_state()``, or its JSON if the state is a
+    dict.  An `experimental.ElasticIterator` whose datasets are shared among processes
+    has another file for each dataset, so that another number of processes can restore
+    it.
 
     Example:
         >>> manager.save(                                       # doctest: +SKIP
@@ -83,7 +84,7 @@ class CheckpointHandler:
     _type_name: ClassVar[str] = _GRAIN_TYPE
 
     def __init__(self) -> None:
-        # A manager that is made with a handler looks up what that one is asked by.
+        # A manager that gets a handler looks up the handler's argument classes.
         if "orbax.checkpoint" in sys.modules:
             _argument_classes()
 
@@ -127,22 +128,22 @@ class CheckpointHandler:
         return iterator
 
     def structure(self, directory: Any) -> None:
-        """Return None: a position has no structure that Orbax could use."""
+        """Return None, because a position has no structure for Orbax."""
 
     def metadata(self, directory: Any) -> None:
-        """Return None: a position has no metadata."""
+        """Return None, because a position has no metadata."""
 
     def finalize(self, directory: Any) -> None:
-        """Do nothing; `save` leaves nothing unfinished."""
+        """Do nothing, because `save` has finished."""
 
     def close(self) -> None:
-        """Do nothing; there is nothing to close."""
+        """Do nothing, because there is nothing to close."""
 
     @classmethod
     def typestr(cls) -> str:
-        """Return the name under which checkpoints know this handler.
+        """Return the handler's name in checkpoints.
 
-        That is Grain's; a subclass is known by its own.
+        It is Grain's name, or that of the subclass.
         """
         if cls is CheckpointHandler:
             return cls._type_name
@@ -167,17 +168,17 @@ class Checkpointable(abc.ABC):
 
     @abc.abstractmethod
     def get_state(self) -> Any:
-        """The position, as bytes or as an object that JSON can hold."""
+        """Return the position as bytes, or as an object that JSON can represent."""
 
     @abc.abstractmethod
     def set_state(self, state: Any) -> None:
         """Continue at a position that `get_state` returned."""
 
     async def save(self, directory: Any) -> Awaitable[None]:
-        """Take the state of now, and write it once Orbax has made the folder.
+        """Take the current state, and write it after Orbax has made the folder.
 
         Args:
-            directory: Has ``await_creation()``, which returns the folder.
+            directory: An object whose ``await_creation()`` returns the folder.
         """
         return _write_later(directory, _text_of(self.get_state()))
 
@@ -185,13 +186,13 @@ class Checkpointable(abc.ABC):
         """Restore the state from a folder, in the background.
 
         Raises:
-            ValueError: The folder has no file of this process; when awaited.
+            ValueError: The folder has no file of this process.  Raised when awaited.
         """
         return _restore_later(directory, self)
 
 
 async def _write_later(directory: Any, text: str) -> None:
-    import asyncio  # Slow to import; whoever awaits this has it already.
+    import asyncio  # Slow to import, but a caller that awaits this has imported it.
 
     file = _file_in(await directory.await_creation())
     await asyncio.to_thread(file.write_text, text)
@@ -220,7 +221,7 @@ def _text_of(state: Any) -> str:
 
 
 def _set_text(iterator: Any, text: str) -> None:
-    # An iterator takes what it gives: bytes, or the object itself.
+    # `set_state` takes the type that `get_state` returns.
     as_bytes = isinstance(iterator.get_state(), bytes)
     iterator.set_state(text.encode() if as_bytes else json.loads(text))
 
@@ -245,14 +246,14 @@ def _file_in(directory: Any) -> Any:
 
 
 def _argument_classes() -> dict[str, Any]:
-    """The module's names, after Orbax was told of the two classes that are for it."""
+    """Return the module's names, after registering the argument classes with Orbax."""
     if "CheckpointSave" in globals():
         return globals()
     import orbax.checkpoint as ocp
 
     made = {}
-    # Orbax refuses a second handler of one name, and real Grain may be imported
-    # before or after us; only what is written into checkpoints needs Grain's name.
+    # Orbax rejects a second handler of the same name, and Grain may be imported before
+    # or after this.  Only checkpoints need Grain's name.
     CheckpointHandler._type_name = _OWN_TYPE
     try:
         for name, verb, example in (
@@ -265,7 +266,7 @@ def _argument_classes() -> dict[str, Any]:
             made[name] = dataclasses.make_dataclass(
                 name, [("item", Any)], bases=bases, namespace=names
             )
-            made[name].__module__ = __name__  # Where pickle looks for it.
+            made[name].__module__ = __name__  # For pickle.
             register = ocp.args.register_with_handler
             register(CheckpointHandler, **{f"for_{verb}": True})(made[name])
     finally:
@@ -274,7 +275,7 @@ def _argument_classes() -> dict[str, Any]:
     return globals()
 
 
-# Type checkers must not see it: they would accept every name.
+# Hide it from type checkers, which would accept every name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

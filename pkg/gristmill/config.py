@@ -1,8 +1,9 @@
 """Settings of the whole process, under Grain's names.
 
-A setting is, in this order: what `config.update` set; what the absl flag
-``--grain_<name>`` was given, if the program has absl and has parsed it; the
-environment variable ``GRISTMILL_<NAME>``; its default.  absl is never imported.
+The value of a setting is the first of these that exists: the value of `config.update`;
+that of the absl flag ``--grain_<name>``, if the program uses absl and has parsed the
+flag; that of the environment variable ``GRISTMILL_<NAME>``; its default.  absl is never
+imported.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["OPTIONS", "Config", "Option", "UnknownOption", "config"]
 
 
 class UnknownOption(AttributeError, ValueError):
-    """Say that there is no such setting; Grain raises ValueError here.
+    """Raised if a setting does not exist, for which Grain raises ValueError.
 
     Example:
         >>> try:
@@ -31,13 +32,13 @@ class UnknownOption(AttributeError, ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """Describe one setting.
+    """The description of a setting.
 
     Args:
-        name: Without the prefix that flags and environment variables have.
-        default: Its value where nobody sets it.
+        name: The name, without the prefix of flags and environment variables.
+        default: The value if it is not set.
         kind: bool, int or str.
-        choices: The values a str may have; empty for any.
+        choices: The allowed values of a str; empty for any.
         help: One sentence for ``--help``.
 
     Example:
@@ -53,10 +54,10 @@ class Option:
     help: str = "Accepted for compatibility with Grain; has no effect."
 
     def parse(self, value: Any, origin: str) -> Any:
-        """Return `value` as this setting's kind.
+        """Return `value`, converted to this setting's kind.
 
         Raises:
-            ValueError: It has another kind or is not among the choices.
+            ValueError: It cannot be converted, or is not among the choices.
         """
         if value is None and self.default is None:
             return None
@@ -110,11 +111,11 @@ OPTIONS: dict[str, Option] = {
         Option("tf_prefetch_buffer_size", -1, int),
     )
 }
-"""Every setting, by its name."""
+"""All settings, by name."""
 
 
 class Config:
-    """Read and change settings.
+    """The settings; each is an attribute, which `update` changes.
 
     Example:
         >>> config.update("py_debug_mode", True)
@@ -126,7 +127,7 @@ class Config:
     _updates: dict[str, Any]
 
     def __init__(self) -> None:
-        # Setting attributes is what users may not do; see __setattr__.
+        # __setattr__ raises, because users must not set attributes.
         object.__setattr__(self, "_updates", {})
 
     def __getattr__(self, name: str) -> Any:
@@ -142,18 +143,18 @@ class Config:
         return option.default
 
     def get_or_default(self, name: str) -> Any:
-        """Return a setting; the same as the attribute of that name.
+        """Return a setting, like the attribute of that name.
 
         Raises:
-            UnknownOption: There is no such setting.
+            UnknownOption: The setting does not exist.
         """
         return getattr(self, name)
 
     def update(self, name: str, value: Any) -> None:
-        """Set a setting for the rest of the process.
+        """Change a setting of this process.
 
         Raises:
-            UnknownOption: There is no such setting.
+            UnknownOption: The setting does not exist.
             ValueError: The value is of the wrong kind.
         """
         self._updates[name] = _option(name).parse(value, "config.update")

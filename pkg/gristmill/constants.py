@@ -1,4 +1,4 @@
-"""Names of the features that describe a record beside its data."""
+"""Names of the features that describe a record, in addition to its data."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ EPOCH: Final = "_epoch"
 """The number of the pass over the data, from 0."""
 
 INDEX: Final = "_index"
-"""The record's place in the order of reading, from 0."""
+"""The record's position in the order of reading, from 0."""
 
 RECORD: Final = "_record"
-"""The record's data, as the source gave them."""
+"""The record's data, as the source returned them."""
 
 RECORD_KEY: Final = "_record_key"
 """The record's number in its source, from 0."""
 
 SEED: Final = "_seed"
-"""The seed of what random transforms draw for the record."""
+"""The seed of the random numbers that transforms draw for the record."""
 
 META_FEATURES: Final = frozenset(
     {DATASET_INDEX, EPOCH, INDEX, RECORD, RECORD_KEY, SEED}
 )
-"""The other names of this module."""
+"""The set of all names above."""
 
 
 def __dir__() -> list[str]:

@@ -3,10 +3,11 @@
     python -m gristmill.drop_in script.py [arguments...]
     python -m gristmill.drop_in -m package.module [arguments...]
 
-In the script ``import grain`` and its submodules give Gristmill's, and so do those of
-``grain._src`` that have a counterpart here; importing others is an error.  Where absl
-is installed, Grain's ``--grain_*`` flags are defined, so that ``app.run`` knows them.
-A program may also call `install` itself, before its first ``import grain``.
+In the script, ``import grain`` and imports of its submodules return Gristmill's
+modules.  So do imports of modules of ``grain._src`` that have a counterpart here;
+others are an error.  If absl is installed, Grain's ``--grain_*`` flags are defined, so
+that ``app.run`` accepts them.  A program may also call `install` itself, before its
+first ``import grain``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from gristmill._base.listing import listed
 
 __all__ = ["install", "main"]
 
-# Set for the worker processes, which call `install_if_asked` before they unpickle
-# anything: what they unpickle may import grain.
+# Set for the worker processes, which call `install_if_asked` before they unpickle any
+# object, because that may import grain.
 _VARIABLE = "GRISTMILL_DROP_IN"
 
 _SUBMODULES = (
@@ -44,7 +45,7 @@ def install() -> None:
     """Make ``import grain`` mean Gristmill in this process and its workers.
 
     Raises:
-        RuntimeError: The real Grain is imported already.
+        RuntimeError: The real Grain was imported before.
 
     Example:
         >>> install()
@@ -64,7 +65,7 @@ def install() -> None:
     for name in _SUBMODULES:
         sys.modules[f"grain.{name}"] = importlib.import_module(f"gristmill.{name}")
     grain_names.install()
-    # Grain imports absl, and with it come the flags.
+    # Grain imports absl, which defines the flags.
     if importlib.util.find_spec("absl") is not None:
         importlib.import_module("absl.flags")
     os.environ[_VARIABLE] = "1"

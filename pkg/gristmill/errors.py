@@ -1,7 +1,7 @@
-"""Every exception that Gristmill defines.
+"""Defines Gristmill's exceptions.
 
-Each one is also the built-in exception that Grain raises in the same place, so
-code written for Grain catches it unchanged:
+Each one is also a subclass of the built-in exception that Grain raises in its place, so
+code written for Grain catches it without changes:
 
     GristmillError
     ├── ShapeMismatch (ValueError)     elements of one batch cannot be stacked
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class GristmillError(Exception):
-    """Base of the exceptions that Gristmill defines.
+    """The base class of Gristmill's exceptions.
 
     Example:
         >>> try:
@@ -42,7 +42,7 @@ class GristmillError(Exception):
 
 
 class ShapeMismatch(GristmillError, ValueError):
-    """Say that elements of one batch differ in structure or shape.
+    """Raised if elements of one batch differ in structure or shape.
 
     Example:
         >>> loader = gristmill.load([np.zeros(2), np.zeros(3)], batch_size=2)
@@ -55,7 +55,7 @@ class ShapeMismatch(GristmillError, ValueError):
 
 
 class WorkerDied(GristmillError, RuntimeError):
-    """Say that a worker process ended; the text names how, and the record.
+    """Raised if a worker process died.  The text has the cause and the record.
 
     Example:
         >>> def batches_of(loader):
@@ -69,7 +69,7 @@ class WorkerDied(GristmillError, RuntimeError):
 
 
 class ArenaFull(GristmillError, MemoryError):
-    """Say that shared memory is at its limit; the text has need and have.
+    """Raised if shared memory is full.  The text has the bytes needed and available.
 
     Example:
         >>> def batches_of(loader):
@@ -83,10 +83,10 @@ class ArenaFull(GristmillError, MemoryError):
 
 
 class CorruptRecord(GristmillError, ValueError):
-    """Say that a record, or the file it is in, is not as it should be.
+    """Raised if a record, or its file, is damaged.
 
     Attributes:
-        position: Which of a block of records it is, where a block was read.
+        position: The index of the record in its block, if a block was read; else None.
 
     Example:
         >>> import pathlib, tempfile
@@ -103,7 +103,7 @@ class CorruptRecord(GristmillError, ValueError):
 
 
 class TooManyErrors(GristmillError, RuntimeError):
-    """Say that more records failed than may be skipped or substituted.
+    """Raised if more records failed than `max_errors` allows to skip or substitute.
 
     Example:
         >>> numbers = gristmill.MapDataset.source([1, 0]).map(lambda x: 1 // x)
@@ -120,7 +120,7 @@ class TooManyErrors(GristmillError, RuntimeError):
 
 
 class RemoteError(GristmillError, OSError):
-    """Say that a file behind a URL could not be read; the cause has the reason.
+    """Raised if the file at a URL could not be read.  Its cause has the reason.
 
     Example:
         >>> def record_of(source, key):
@@ -134,7 +134,7 @@ class RemoteError(GristmillError, OSError):
 
 
 class StateMismatch(GristmillError, ValueError):
-    """Say that a saved state was made by a different pipeline.
+    """Raised if a saved state belongs to a different pipeline.
 
     Example:
         >>> state = iter(gristmill.load(range(3))).get_state()

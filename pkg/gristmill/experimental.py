@@ -1,4 +1,4 @@
-"""Names that Grain keeps in its experimental namespace."""
+"""The names of Grain's experimental namespace."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ __all__ = [
     "set_next_index",
 ]
 
-# What pickles call it.
+# The module name in pickles.
 RngPool.__module__ = __name__
 
 

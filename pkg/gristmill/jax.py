@@ -1,4 +1,4 @@
-"""Batches on JAX devices, ahead of need.  Imports jax."""
+"""Places batches on JAX devices ahead of need.  Imports jax."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["DevicePrefetch", "prefetch_to_device"]
 
 
 class DevicePrefetch(Ahead[T]):
-    """Puts batches on devices before they are asked for.
+    """Places batches on devices before the caller requests them.
 
-    `get_state` is the position after the last batch that was given out, not after
-    those that wait on the device: save this iterator, and not the one below.  An
-    exception is raised in its turn, after the batches before it.
+    `get_state` returns the position after the last batch returned, not after the
+    batches that wait on the device.  Save the state of this iterator, not of
+    `iterator`.  An exception is raised in its turn, after the batches before it.
 
     Args:
-        iterator: Gives trees with array leaves.
-        sharding: Where leaves go, as in `prefetch_to_device`.
-        depth: Batches on the device at a time, the one given out included, at
+        iterator: An iterator over trees with array leaves.
+        sharding: The places of leaves, see `prefetch_to_device`.
+        depth: Batches on the device at a time, including the one returned last; at
             least 1.
 
     Example:
@@ -42,7 +42,7 @@ class DevicePrefetch(Ahead[T]):
         self._sharding = jax.tree.map(_resolved, sharding, is_leaf=_is_place)
 
     def _place(self, batch: Any) -> Any:
-        # A place stands for everything below it in the batch.
+        # A place applies to all leaves below it in the batch.
         return jax.tree.map(
             lambda place, part: jax.tree.map(lambda leaf: _put(leaf, place), part),
             self._sharding,
@@ -51,7 +51,7 @@ class DevicePrefetch(Ahead[T]):
         )
 
 
-# Any alone is Never, too: what nothing is known of comes here.
+# Any matches Never, so elements of unknown type select this overload.
 @overload
 def prefetch_to_device(
     iterator: Iterable[Never], sharding: Any = None, depth: int = 2
@@ -85,27 +85,27 @@ def prefetch_to_device(
 def prefetch_to_device(
     iterator: Iterable[Any], sharding: Any = None, depth: int = 2
 ) -> DevicePrefetch[Any]:
-    """Iterate over batches as `jax.Array` leaves, placed before they are asked for.
+    """Iterate over batches with `jax.Array` leaves, placed ahead of need.
 
-    On the CPU, with no `sharding`, an array that JAX can represent shares the
-    memory of the batch: it is not copied, and the memory stays alive with it.  Arrays
-    of other libraries, such as torch's tensors, come in by DLPack.
+    On the CPU and without `sharding`, an array that JAX can represent shares the memory
+    of the batch: it is not copied, and it keeps the memory alive.  Arrays of other
+    libraries, such as torch's tensors, are converted with DLPack.
 
     Args:
         iterator: A `DataLoaderIterator` or any iterator or iterable of trees.
-        sharding: Where leaves go.  With a `jax.sharding.Sharding` each process gives
-            its own part of the global batch, which
-            `jax.make_array_from_process_local_data` makes an array of; so it does
-            with a `PartitionSpec`, which is for the mesh set by `jax.set_mesh`. A
-            `jax.Device` takes leaves whole; None stands for the default device.
-            A tree of these, such as a dict with an entry for each key of a batch,
-            places each part in its own way; it may end above the leaves.
-        depth: Batches on the device at a time, the one given out included, at
+        sharding: The places of leaves.  With a `jax.sharding.Sharding`, each process
+            has its own part of the global batch, and
+            `jax.make_array_from_process_local_data` makes the array.  A
+            `PartitionSpec` does the same for the mesh set by `jax.set_mesh`.  A
+            `jax.Device` gets whole leaves, and None is the default device.  A tree of
+            these places each part separately, such as a dict with an entry for each key
+            of a batch; it may end above the leaves.
+        depth: Batches on the device at a time, including the one returned last; at
             least 1.
 
     Raises:
-        ValueError: `depth` is less than 1; a `PartitionSpec` is given but no mesh is
-            set; when a batch is asked for, the tree of `sharding` does not fit it.
+        ValueError: `depth` is less than 1, or a `PartitionSpec` is given but no mesh is
+            set.  Raised by `next` if the tree of `sharding` does not fit a batch.
 
     Example:
         >>> import numpy as np
@@ -118,13 +118,13 @@ def prefetch_to_device(
 
 
 def _is_place(part: Any) -> bool:
-    """Whether part of a tree of shardings says where leaves go."""
+    """Return whether a part of a tree of shardings is a place for leaves."""
     kinds = (jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.Device)
     return part is None or isinstance(part, kinds)
 
 
 def _resolved(place: Any) -> Any:
-    """The place, with a mesh where it had none."""
+    """Return a place, with a mesh if it is a `PartitionSpec`."""
     if not isinstance(place, jax.sharding.PartitionSpec):
         return place
     mesh = jax.sharding.get_mesh()
@@ -147,7 +147,7 @@ def _put(leaf: Any, place: Any) -> Any:
 
 
 def _shareable(leaf: Any) -> bool:
-    """Whether JAX may view this array in place, on its default device."""
+    """Return whether JAX can view an array without a copy, on its default device."""
     chosen = jax.config.jax_default_device is not None
     if not isinstance(leaf, np.ndarray) or chosen or jax.default_backend() != "cpu":
         return False

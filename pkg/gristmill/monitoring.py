@@ -8,13 +8,14 @@
 | ``grain_python_dataset_source_read_time_ns`` | histogram | ``source``, its class |
 | ``grain_python_data_loader_iterator_get_next`` | histogram | |
 
-They are recorded once `start` was called.  With
-``ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY=true`` in the environment ``import gristmill``
-does that, and serves them on port 9431, or on that of ``PYGRAIN_PROMETHEUS_PORT``;
-those of worker processes are added up.  They need the package prometheus_client.
+They are recorded after `start` was called.  If
+``ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY=true`` is in the environment, ``import gristmill``
+calls `start` and serves the metrics on port 9431, or on ``PYGRAIN_PROMETHEUS_PORT``.
+The metrics of worker processes are added up.  They need the package prometheus_client.
 
-Only programs on the same machine reach them, at 127.0.0.1, unless
-``GRISTMILL_PROMETHEUS_HOST`` is the address to listen on, such as 0.0.0.0 for all.
+By default, the server listens on 127.0.0.1, which only programs on the same machine can
+reach.  Set ``GRISTMILL_PROMETHEUS_HOST`` to listen on another address, such as 0.0.0.0
+for all.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from gristmill._base.sizes import size_of
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
 
 DEFAULT_HOST = "127.0.0.1"
-"""The address that metrics are served at where nothing says another."""
+"""The default address of the metrics server."""
 
 DEFAULT_PORT = 9431
-"""The port that metrics are served on where nothing says another."""
+"""The default port of the metrics server."""
 
 _ENABLE = "ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY"
 _HOST = "GRISTMILL_PROMETHEUS_HOST"
 _PORT = "PYGRAIN_PROMETHEUS_PORT"
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-# Set for the processes that this one starts: who serves their metrics.
+# Set for child processes: the id of the process that serves their metrics.
 _SERVED_BY = "GRISTMILL_PROMETHEUS_SERVED_BY"
 _HOUR_NS = 3_600_000_000_000
 
@@ -51,9 +52,9 @@ _metrics: dict[str, Any] = {}
 
 
 class _Collector:
-    """Gives the metrics to the registry, in which it reserves no names.
+    """Provides the metrics to the registry without reserving their names.
 
-    Grain's own metrics have the same ones, and a program may import both, in any order.
+    Grain's metrics have the same names, and a program may import both in any order.
     """
 
     def describe(self) -> list[Any]:
@@ -69,16 +70,16 @@ _collector = _Collector()
 
 
 def _leave_out_grains() -> None:
-    """Take those metrics of Grain out of the registry that have names of these."""
+    """Remove Grain's metrics, which have the same names, from the registry."""
     grain = sys.modules.get("grain._src.core.prometheus_monitoring")
     registry = _client().REGISTRY
     for metric in list(getattr(grain, "_prometheus_metrics", {}).values()):
-        with contextlib.suppress(KeyError):  # It is out already.
+        with contextlib.suppress(KeyError):  # It was removed before.
             registry.unregister(metric)
 
 
 def is_on() -> bool:
-    """Whether metrics are recorded.
+    """Return whether metrics are recorded.
 
     Example:
         >>> is_on()
@@ -143,17 +144,18 @@ def serve(port: int | None = None, host: str | None = None) -> int | None:
     """Record metrics, and serve them over HTTP from a thread.
 
     Args:
-        port: Where; None for that of ``PYGRAIN_PROMETHEUS_PORT``, else 9431.
+        port: The port; None for ``PYGRAIN_PROMETHEUS_PORT``, else 9431.
         host: The address to listen on; None for ``GRISTMILL_PROMETHEUS_HOST``, else
-            127.0.0.1, which only programs on this machine reach.  "0.0.0.0" is all.
+            127.0.0.1, which only programs on this machine can reach.  "0.0.0.0" listens
+            on all addresses.
 
     Returns:
-        The port; None where another process serves there already, or it is taken.
+        The port, or None if it is taken, for example by another process's metrics.
 
     Raises:
         ImportError: prometheus_client is not installed.
-        OSError: This machine has no such address.
-        ValueError: The environment's port is no number.
+        OSError: This machine does not have the address.
+        ValueError: The port in the environment is not a number.
 
     Example:
         >>> serve(port=9432)  # doctest: +SKIP
@@ -186,10 +188,10 @@ def serve(port: int | None = None, host: str | None = None) -> int | None:
 
 
 def setup_telemetry() -> None:
-    """Serve metrics if the environment asks for it; ``import gristmill`` calls this.
+    """Serve metrics if the environment enables it; ``import gristmill`` calls this.
 
-    A process that was started by one that serves only records: the folder that both
-    share has its metrics.
+    A child of a process that serves metrics only records its own, in a folder that both
+    share.
 
     Example:
         >>> setup_telemetry()
@@ -212,29 +214,29 @@ def setup_telemetry() -> None:
 
 
 def record_next(durations_ns: Iterable[int]) -> None:
-    """Take calls of ``next`` on a dataset's last iterator into account."""
+    """Record calls of ``next`` on a dataset's last iterator."""
     for duration in durations_ns:
         _metrics["next_ns"].observe(duration)
 
 
 def record_get_next(durations_ns: Iterable[int]) -> None:
-    """Take calls of ``next`` on the iterator of a `DataLoader` into account."""
+    """Record calls of ``next`` on the iterator of a `DataLoader`."""
     for duration in durations_ns:
         _metrics["get_next"].observe(duration)
 
 
 def record_ready(elements: int) -> None:
-    """Tell how many elements were ready when one was asked for."""
+    """Record the number of elements that were ready when one was requested."""
     _metrics["ready"].observe(elements)
 
 
 def record_read(source: str, elements: Sequence[Any], took_ns: int) -> None:
-    """Take elements that a source gave into account.
+    """Record elements that a source returned.
 
     Args:
-        source: The source's class.
+        source: The name of the source's class.
         elements: The elements.
-        took_ns: How long all took.
+        took_ns: The time to read all of them, in ns.
     """
     _metrics["bytes_read"].labels(source).inc(sum(map(size_of, elements)))
     histogram = _metrics["read_ns"].labels(source)
@@ -263,12 +265,12 @@ def _port() -> int:
 
 
 def _powers(base: int, end: int) -> list[float]:
-    """The powers of `base` below `end`, from 1 on."""
+    """Return the powers of `base` below `end`, from 1 on."""
     return [float(base**i) for i in range(64) if base**i < end]
 
 
 def _remove(folder: str, owner: int) -> None:
-    # A fork has the same list of what to do at exit.
+    # A fork inherits the exit handlers.
     if os.getpid() == owner:
         import shutil
 

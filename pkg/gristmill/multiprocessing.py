@@ -33,12 +33,12 @@ __all__ = [
 
 @dataclasses.dataclass(slots=True, frozen=True)
 class SharedMemoryArrayMetadata:
-    """Say where a `SharedMemoryArray` lies and what it looks like.
+    """The location, shape and dtype of a `SharedMemoryArray`.
 
     Args:
-        name: Name of the block of shared memory.
-        shape: Shape of the array.
-        dtype: Type of its items.
+        name: The name of the block of shared memory.
+        shape: The shape of the array.
+        dtype: The type of its items.
 
     Example:
         >>> array = SharedMemoryArray((2, 3), np.float32)
@@ -55,24 +55,24 @@ class SharedMemoryArrayMetadata:
     dtype: npt.DTypeLike
 
     def close_and_unlink_shm(self) -> None:
-        """Remove the block; arrays that still view it stay readable."""
+        """Remove the block; arrays that view it stay readable."""
         block = _attach(self.name)
         block.close()
         block.unlink()
 
 
 class SharedMemoryArray(np.ndarray[Any, Any]):
-    """Hold an array in a named block of shared memory.
+    """An array in a named block of shared memory.
 
-    Pickling it passes the name, so the process that unpickles it sees the same
-    memory.  The last user calls `unlink_on_del`, or the block outlives them all.
+    Pickling it sends the name, so the process that unpickles it uses the same memory.
+    The last user must call `unlink_on_del`, or else the block outlives all processes.
 
     Args:
-        shape: Shape of the array, an int or several.
-        dtype: Type of its items; not object.
+        shape: The shape of the array, an int or several.
+        dtype: The type of its items; not object.
 
     Raises:
-        ValueError: The dtype holds references to objects, or the shape is negative.
+        ValueError: The dtype has references to objects, or the shape is negative.
 
     Example:
         >>> array = SharedMemoryArray((2, 3), np.float32)
@@ -104,7 +104,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
                 f"SharedMemoryArray cannot hold dtype {item}: its items are references"
                 " to objects of one process."
             )
-        # The system has no empty blocks.
+        # A block cannot be empty.
         size = max(1, math.prod(extents) * item.itemsize)
         block = shared_memory.SharedMemory(create=True, size=size)
         return cls.from_shared_memory(block, extents, item)
@@ -119,24 +119,24 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
     def __array_wrap__(
         self, array: Any, context: Any = None, return_scalar: bool = False
     ) -> Any:
-        # What is computed from shared memory does not lie in it.
+        # Results computed from shared memory are not in shared memory.
         if array is self:
             return array
         return array[()] if return_scalar else array.view(np.ndarray)
 
     @classmethod
     def from_metadata(cls, metadata: SharedMemoryArrayMetadata) -> SharedMemoryArray:
-        """Return the array that `metadata` was taken from, in any process."""
+        """Return the array that has `metadata`, in any process."""
         return cls.from_shared_memory(
             _attach(metadata.name), metadata.shape, metadata.dtype
         )
 
     @property
     def metadata(self) -> SharedMemoryArrayMetadata:
-        """What another process needs to see this array.
+        """The description with which another process can open this array.
 
         Raises:
-            ValueError: This is a view of a part of it, or a copy.
+            ValueError: This is a view of a part of the array, or a copy.
         """
         if self.shm is None or not self._owns_block():
             raise ValueError(
@@ -151,7 +151,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
     def from_shared_memory(
         cls, shm: SharedMemory, shape: Any, dtype: npt.DTypeLike
     ) -> SharedMemoryArray:
-        """Return an array over a block; the array closes it when it goes."""
+        """Return an array over a block; the array closes the block when it is freed."""
         array = super().__new__(cls, shape, dtype, buffer=shm.buf)
         array.shm = shm
         array._unlink_on_del = False
@@ -160,19 +160,19 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         if self.shm is not None and self._owns_block():
             return self.from_shared_memory, (self.shm, self.shape, self.dtype)
-        # A name and a shape do not describe a view, so its items are sent.
+        # A name and a shape do not describe a view, so send its items.
         return np.array(self, subok=False).__reduce_ex__(protocol)
 
     @classmethod
     def enable_async_del(
         cls, num_threads: int = 1, max_outstanding_requests: int = 50
     ) -> None:
-        """Close blocks in threads of their own from now on.
+        """Close blocks in background threads from now on.
 
         Args:
-            num_threads: Threads that close, at least 1.
-            max_outstanding_requests: Blocks that may wait to be closed. Beyond it
-                the thread that drops an array closes its block.
+            num_threads: The number of threads, at least 1.
+            max_outstanding_requests: The most blocks that may wait to be closed.  If
+                more wait, the thread that frees an array closes its block.
         """
         from multiprocessing.pool import ThreadPool
 
@@ -190,7 +190,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
 
     @classmethod
     def close_shm_async(cls, shm: SharedMemory, unlink: bool) -> None:
-        """Close a block, and remove it if asked; runs in a closing thread."""
+        """Close a block, and remove it if `unlink`; runs in a background thread."""
         try:
             _close(shm, unlink)
         finally:
@@ -198,12 +198,12 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
             cls._outstanding_del_requests.release()
 
     def unlink_on_del(self) -> None:
-        """Remove the block when this array goes."""
+        """Remove the block when this array is freed."""
         self._unlink_on_del = True
 
     def _owns_block(self) -> bool:
-        # NumPy gives views the array they were made from as base, so this one is
-        # the last to go and may close the block.
+        # The base of a view is this array, so this array is freed last and may close
+        # the block.
         return isinstance(self.base, mmap.mmap)
 
     def __del__(self) -> None:
@@ -229,7 +229,7 @@ def _attach(name: str) -> SharedMemory:
 def _close(block: SharedMemory, unlink: bool) -> None:
     block.close()
     if unlink:
-        # Another process may have removed the name first, which is what we want.
+        # Another process may have removed the name already.
         with contextlib.suppress(FileNotFoundError):
             block.unlink()
 

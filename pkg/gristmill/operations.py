@@ -1,7 +1,7 @@
-"""Grain's old operations: callables from an iterator of records to another.
+"""Grain's old operations: callables that map an iterator of records to another one.
 
-Transforms do the same faster and remember their position in a saved state; these
-exist for pipelines written before them.
+They exist for old pipelines.  Transforms do the same, are faster, and their positions
+are part of saved states.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OUT = TypeVar("_OUT")
 
 
 class Operation(Protocol):
-    """What a loader takes among its operations beside transforms.
+    """A callable that a loader accepts as an operation, besides transforms.
 
     Example:
         >>> def without_last(records):
@@ -47,11 +47,11 @@ class Operation(Protocol):
     def __call__(
         self, input_iterator: Iterator[Record[Any]], /
     ) -> Iterator[Record[Any]]:
-        """Return the records that come out, given those that go in."""
+        """Return an iterator of output records, given one of input records."""
 
 
 class OneByOne(abc.ABC):
-    """An operation that makes at most one record of one.
+    """An operation that returns at most one record for each record.
 
     Attributes:
         replacement: The transform that does the same.
@@ -60,7 +60,7 @@ class OneByOne(abc.ABC):
     replacement: ClassVar[str]
 
     def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
-        """Return the records that come out, given those that go in."""
+        """Yield the output records, given the input records."""
         self.warn()
         for record in input_iterator:
             made = self.made_of(record)
@@ -68,17 +68,17 @@ class OneByOne(abc.ABC):
                 yield made
 
     def warn(self) -> None:
-        """Log what to use instead."""
+        """Log a warning that names the replacement."""
         _warn_of(type(self).__name__, self.replacement)
 
     @abc.abstractmethod
     def made_of(self, record: Record[Any]) -> Record[Any] | None:
-        """What becomes of one record, None where it is dropped."""
+        """Return the output for one record, or None to drop it."""
 
 
 @dataclasses.dataclass
 class MapOperation(OneByOne, Generic[_IN, _OUT]):
-    """Turn each element into one other by a function.
+    """Replaces each element by the result of a function.
 
     Args:
         map_function: Takes and returns an element.
@@ -96,14 +96,14 @@ class MapOperation(OneByOne, Generic[_IN, _OUT]):
     replacement: ClassVar[str] = "MapTransform"
 
     def made_of(self, record: Record[_IN]) -> Record[_OUT]:
-        """What becomes of one record."""
+        """Return the output for one record."""
         data = _called("map function", self.map_function, record.data)
         return Record(record.metadata.remove_record_key(), data)
 
 
 @dataclasses.dataclass
 class RandomMapOperation(OneByOne, Generic[_IN, _OUT]):
-    """Turn each element into one other by a function that draws random numbers.
+    """Replaces each element by the result of a function that draws random numbers.
 
     Args:
         random_map_function: Takes an element and a generator, returns an element.
@@ -124,8 +124,8 @@ class RandomMapOperation(OneByOne, Generic[_IN, _OUT]):
     replacement: ClassVar[str] = "RandomMapTransform"
 
     def made_of(self, record: Record[_IN]) -> Record[_OUT]:
-        """What becomes of one record."""
-        # Without a seed the function gets None, as in Grain.
+        """Return the output for one record."""
+        # Like in Grain, the function gets None if there is no seed.
         given = record.data, record.metadata.rng
         data = _called("random map function", self.random_map_function, *given)
         return Record(record.metadata.remove_record_key(), data)
@@ -133,7 +133,7 @@ class RandomMapOperation(OneByOne, Generic[_IN, _OUT]):
 
 @dataclasses.dataclass
 class FilterOperation(OneByOne, Generic[_IN]):
-    """Keep the elements for which a function returns true.
+    """Keeps the elements for which a function returns true.
 
     Args:
         condition_function: Takes an element.
@@ -151,7 +151,7 @@ class FilterOperation(OneByOne, Generic[_IN]):
     replacement: ClassVar[str] = "FilterTransform"
 
     def made_of(self, record: Record[_IN]) -> Record[_IN] | None:
-        """The record, or None where it is dropped."""
+        """Return the record, or None to drop it."""
         if not _called("condition function", self.condition_function, record.data):
             return None
         return Record(record.metadata.remove_record_key(), record.data)
@@ -159,12 +159,12 @@ class FilterOperation(OneByOne, Generic[_IN]):
 
 @dataclasses.dataclass
 class BatchOperation(Generic[_IN, _OUT]):
-    """Combine consecutive elements into batches.
+    """Combines consecutive elements into batches.
 
     Args:
         batch_size: Elements per batch, at least 1.
-        drop_remainder: Whether a last batch of fewer elements is dropped.
-        batch_fn: Makes a batch of a list of elements; None stacks their leaves.
+        drop_remainder: Whether to drop a last batch of fewer elements.
+        batch_fn: Makes a batch from a list of elements; None stacks their leaves.
 
     Raises:
         ValueError: `batch_size` is not positive.
@@ -192,7 +192,7 @@ class BatchOperation(Generic[_IN, _OUT]):
             self.batch_fn = self._default_batch_fn
 
     def __call__(self, input_iterator: Iterator[Record[_IN]]) -> Iterator[Record[_OUT]]:
-        """Return the records that come out, given those that go in."""
+        """Yield one record for each batch of input records."""
         if self._display_deprecation_message:
             _warn_of("BatchOperation", "Batch")
         assert self.batch_fn is not None
@@ -208,7 +208,7 @@ class BatchOperation(Generic[_IN, _OUT]):
             yield Record(last.remove_record_key(), self.batch_fn(waiting))
 
     def disable_deprecation_message(self) -> None:
-        """Log nothing when this operation is used."""
+        """Do not log a deprecation warning when this operation is used."""
         self._display_deprecation_message = False
 
     def _default_batch_fn(self, elements: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Options for how records are read and by how many processes."""
+"""Options for reading ahead, and for worker processes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ __all__ = ["MultiprocessingOptions", "ReadOptions"]
 
 @dataclasses.dataclass(slots=True)
 class ReadOptions:
-    """Say how one process reads its records ahead.
+    """Options for reading ahead in one process.
 
     Args:
-        num_threads: Threads that read where reading waits, for a disk or a network;
-            at least 0. 0 always reads where the record is needed. Without workers as
-            many compute what transforms leave to their batch, as those of images do:
-            up to one for each core, and one where this is 0.
-        prefetch_buffer_size: Elements read ahead by all threads of a process
-            together, at least 0. 0 turns reading ahead off. Records of files behind
-            URLs are read further ahead where it takes that for long requests, up to
-            256 MB.
+        num_threads: Threads that read if reads wait for a disk or a network; at least
+            0.  0 reads each record when it is needed.  Without workers, the same number
+            of threads compute leaves that transforms defer to the batch, such as
+            decoded images: at most one for each core, and one if this is 0.
+        prefetch_buffer_size: Elements read ahead by all threads of a process together,
+            at least 0.  0 disables reading ahead.  Records of files at URLs are read
+            further ahead, up to 256 MB, if long requests need that.
 
     Raises:
         ValueError: A number is negative.
@@ -56,16 +55,17 @@ class ReadOptions:
 
 @dataclasses.dataclass(slots=True)
 class MultiprocessingOptions:
-    """Say how many worker processes compute elements.
+    """Options for worker processes.
 
     Args:
-        num_workers: Worker processes, at least 0. 0 computes in this process.
-        per_worker_buffer_size: Finished elements (batches, where the pipeline
-            batches) that each worker may be ahead by.
-        enable_profiling: What the `DataLoader` was given.
+        num_workers: The number of worker processes, at least 0.  0 computes in this
+            process.
+        per_worker_buffer_size: Finished elements, or batches if the pipeline has
+            batches, that each worker may compute ahead.
+        enable_profiling: The argument of the `DataLoader`.
 
     Raises:
-        ValueError: A number is negative. Grain accepts that and gives an empty
+        ValueError: A number is negative.  Grain accepts that and returns an empty
             stream.
         TypeError: A number is not an int.
 

@@ -1,4 +1,4 @@
-"""Grain's older namespace: every name is the object of the same thing elsewhere."""
+"""Grain's older namespace; its names are aliases of objects in other modules."""
 
 from __future__ import annotations
 
@@ -101,21 +101,21 @@ __all__ = [
     "load",
 ]
 
-# Grain has this module twice as well; `import gristmill.python.experimental` finds
-# it here, because this module is not a package.
+# This makes `import gristmill.python.experimental` work, since this module is not a
+# package.  Grain has both modules, too.
 sys.modules[f"{__name__}.experimental"] = experimental
 
-# Names whose modules import something heavy or optional.
+# Names whose modules import slow or optional packages.
 _HOMES = {
     "checkpoint": "PyGrainCheckpointRestore=CheckpointRestore"
     " PyGrainCheckpointSave=CheckpointSave",
     "sources": "ArrayRecordDataSource InMemoryDataSource=SharedMemoryDataSource",
 }
-# Those that exist only where a package is installed.
+# Names that exist only if a package is installed.
 _OPTIONAL = {"PyGrainCheckpointRestore": ORBAX, "PyGrainCheckpointSave": ORBAX}
 
 
-# Type checkers must not see it: they would accept every name.
+# Hide it from type checkers, which would accept every name.
 if not TYPE_CHECKING:
     __getattr__ = lazily(__name__, _HOMES)
 

@@ -1,6 +1,6 @@
-"""Workers on a Ray cluster: the pipelines, order, draws and states of one machine.
+"""Workers on a Ray cluster, with the same order, random draws and states as locally.
 
-`RayWorkers` says where workers run; a loader or a chain takes it by ``workers=``.
+Pass a `RayWorkers` to a loader or a chain as ``workers=``.
 
 Needs Ray: ``pip install "gristmill[ray]"``.
 
@@ -25,58 +25,62 @@ if TYPE_CHECKING:
 
 __all__ = ["RayWorkers"]
 
-# These say how lost actors are replaced, or found, which is Gristmill's to do.
+# Options about replacing lost actors and finding named ones, which Gristmill does.
 _OWN = frozenset(
     "get_if_exists lifetime max_concurrency max_restarts max_task_retries"
     " namespace".split()
 )
 
 
-# Calls that are kept for slower jobs unless a user says how many.
+# The default of `window`: calls whose outputs are kept for slower jobs.
 WINDOW = 64
 
 
 class RayWorkers:
-    """Workers are actors of a Ray cluster, each a process of its own.
+    """Workers that are actors of a Ray cluster; each is a process.
 
-    A loader with them gives what it gives on one machine with the same ``worker_count``
-    or ``streams``: that number says the order, `actors` only who computes.  States are
-    the same, too, so that a run may go on with any number of actors or with none.
+    A loader with these workers returns the same outputs as on one machine with the same
+    ``worker_count`` or ``streams``.  That number defines the order, and `actors` only
+    the number of processes.  States are the same, too, so a run can continue with any
+    number of actors, or without actors.
 
-    The program is connected to the cluster by ``ray.init()`` if it is not already.  A
-    lost actor, or node, costs what it had in work, which others compute; another actor
-    is started for it as soon as the cluster has room.
+    If the program is not connected to a cluster, ``ray.init()`` is called.  If an actor
+    or a node is lost, other actors compute its unfinished outputs again, and another
+    actor is started as soon as the cluster has room.
 
-    Programs with the same `name` have their actors in common: ranks of a job, of which
-    one that needs more gets more.  Jobs with the same `share` read one stream, of which
-    each batch is computed once.  Both are known to the whole cluster, outlive the
-    program that was the first, and end some seconds after the last.
+    Programs with the same `name` share their actors.  The programs may be the ranks of
+    a job; one that needs more computation gets more.  Jobs with the same `share` read
+    one stream, and each of its batches is computed once.  Both names are visible in the
+    whole cluster.  Shared actors outlive the program that started them, and end some
+    seconds after the last program.
 
     Args:
-        actors: How many; None for as many as the cluster has CPUs for when the first
-            iterator begins.
-        ahead: Calls whose outputs may be computed or in work for each actor, beyond
-            what the program has taken; at least 2.
-        batches_per_call: How many batches one call of an actor computes, each of the
-            next ones of its stream.  A call takes a few milliseconds beside the work,
-            so several make batches of some kilobytes faster; large ones want 1.
-            Elements that are no batches are computed 16 times as many at once; behind a
-            filter, a flat map or packing it is one output a call.
-        name: The actors' name, if other programs are to use them, too; they pass the
-            same `options`, and there are as many actors as the one wants that wants
-            most.  By default that of `share`.
-        share: The stream's name, if other jobs are to read it, too, each all of it.
-            They pass the same pipeline, `batches_per_call` and `window`.
-        window: Calls by which a job may lag behind others that share its stream, whose
-            outputs lie in the object store for it.  One that lags more is ended by
-            `gristmill.WorkerDied`; the others go on.
-        **options: What Ray's ``ActorClass.options`` takes: ``num_cpus`` (by default
+        actors: The number of actors; None for as many as the cluster has CPUs for when
+            the first iterator begins.
+        ahead: Calls for each actor whose outputs may be finished or being computed,
+            beyond the outputs that the program has taken; at least 2.
+        batches_per_call: The number of batches that one call of an actor computes, the
+            next ones of its stream.  A call takes a few milliseconds in addition to the
+            work, so several batches in a call are faster for batches of some kilobytes;
+            use 1 for large ones.  Without batches, a call computes 16 times as many
+            elements.  After a filter, a flat map or packing, a call computes one
+            output.
+        name: The name of the actors, to share them with other programs.  All must pass
+            the same `options`.  The number of actors is the largest that any of them
+            asks for.  By default it is the name in `share`.
+        share: The name of the stream, to share it with other jobs; each reads all of
+            it.  All must pass the same pipeline, `batches_per_call` and `window`.
+        window: Calls by which a job may lag the others that share its stream.  Their
+            outputs are kept in the object store for it.  A job that lags more ends with
+            `gristmill.WorkerDied`; the others continue.
+        **options: Arguments of Ray's ``ActorClass.options``: ``num_cpus`` (by default
             1), ``num_gpus``, ``memory``, ``resources``, ``runtime_env``,
             ``label_selector``, ``scheduling_strategy`` (by default "SPREAD") and more.
 
     Raises:
         ImportError: Ray is not installed.
-        TypeError: An argument has the wrong type, or is not for users to say.
+        TypeError: An argument has the wrong type, or is an option of Ray that
+            Gristmill sets itself.
         ValueError: An argument is out of range.
 
     Example:
@@ -136,7 +140,7 @@ class RayWorkers:
         self._options = {"num_cpus": 1, "scheduling_strategy": "SPREAD", **options}
 
     def processes(self) -> int:
-        """How many actors there are to be."""
+        """Return the number of actors to run."""
         if self._actors is not None:
             return self._actors
         ray = _import_ray()
@@ -146,21 +150,21 @@ class RayWorkers:
         return max(1, int(there // max(1.0, float(self._options["num_cpus"] or 1))))
 
     def count(self) -> int:
-        """How many lanes a scheduler has for the actors: see `gristmill._ray.lanes`."""
+        """Return a scheduler's number of lanes, see `gristmill._ray.lanes`."""
         return self._lanes_per_actor * self.processes()
 
     @property
     def buffer(self) -> int:
-        """Units that each lane may be ahead, beyond the two in hand."""
+        """Units that each lane may compute ahead, besides the two that it holds."""
         return self._ahead // self._lanes_per_actor - 2
 
     @property
     def units_at_once(self) -> int:
-        """How many ranges of records one call computes."""
+        """The number of record ranges that one call computes."""
         return self._batches_per_call
 
     def resized(self, processes: int) -> RayWorkers:
-        """The same with another number of actors."""
+        """Return the same workers with another number of actors."""
         return RayWorkers(
             processes,
             ahead=self._ahead,
@@ -174,7 +178,7 @@ class RayWorkers:
     def workers(
         self, scheduler: _core.Scheduler, program: Runnable, before: Workers | None
     ) -> Workers:
-        """Those of a scheduler, see `gristmill._engine.workers.Place`."""
+        """Return a scheduler's workers, see `gristmill._engine.workers.Place`."""
         from gristmill._ray.lanes import RayLanes
 
         if isinstance(before, RayLanes):
@@ -190,7 +194,7 @@ class RayWorkers:
         return f"RayWorkers({self._actors}, {own}{given})"
 
     def _pool(self, program: Runnable) -> Pool:
-        """What asks the actors."""
+        """Return the pool that calls the actors."""
         from gristmill._ray.actor_pool import ActorPool
         from gristmill._ray.hub_pool import HubPool
 
@@ -204,7 +208,7 @@ class RayWorkers:
             self._options,
             name=self._name or self._share or "",
             share=self._share or "",
-            # All jobs have asked for so many before they take one.
+            # Jobs request up to `ahead` calls for each actor before they take one.
             window=window + self._ahead * count,
             parts={"batches_per_call": self._batches_per_call, "window": window},
             version=gristmill.__version__,
@@ -212,7 +216,7 @@ class RayWorkers:
 
     @property
     def _lanes_per_actor(self) -> int:
-        # With two, one unit is computed while the next one is on its way.
+        # With two lanes, one unit is computed while the next one is in transit.
         return 2 if self._ahead >= 4 else 1
 
 

@@ -1,4 +1,4 @@
-"""A record on its way through a pipeline: its data and where it came from."""
+"""A record in a pipeline: its data, and metadata about its origin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Record", "RecordMetadata"]
 
 
 class _Seeded:
-    """Holds the key of a generator that nobody has asked for yet."""
+    """Holds the key of a generator that was not made yet."""
 
     __slots__ = ("_philox_key",)
 
@@ -23,17 +23,17 @@ class _Seeded:
 
 @dataclasses.dataclass(slots=True)
 class RecordMetadata(_Seeded):
-    """Say which record this is and which random numbers belong to it.
+    """The identity of a record, and the generator of its random numbers.
 
     Args:
-        index: Position in the sampler's order, over all shards and epochs.
-        record_key: What the source is asked for. None once the record has been
+        index: The position in the sampler's order, over all shards and epochs.
+        record_key: The key that is passed to the source.  None after the record was
             changed or combined with others.
-        rng: Generator of this record's random numbers, or None without a seed.
+        rng: The generator of this record's random numbers, or None without a seed.
 
-    Metadata that a seeded sampler returns makes its generator when `rng` is first
-    read: building one costs thirty times what the rest of the metadata does, and
-    most records are never asked for it.
+    Metadata from a seeded sampler makes its generator when `rng` is first read.  A
+    generator costs thirty times as much as the rest of the metadata, and most records
+    do not use it.
 
     Example:
         >>> RecordMetadata(index=0, record_key=4)
@@ -56,9 +56,8 @@ class RecordMetadata(_Seeded):
             f"rng={self.rng})"
         )
 
-    # Python calls __getattr__ only for a slot that holds nothing, so this costs
-    # metadata with a generator nothing.  Type checkers must not see it: they would
-    # accept every attribute name.
+    # Python calls __getattr__ only for an empty slot, so metadata with a generator is
+    # not slower.  Hide it from type checkers, which would accept every attribute name.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
@@ -88,10 +87,10 @@ def seeded_metadata(index: int, record_key: int, philox_key: int) -> RecordMetad
 
 @dataclasses.dataclass(slots=True)
 class Record(Generic[V]):
-    """Pair the data of a record with its metadata.
+    """The data and the metadata of a record.
 
     Args:
-        metadata: Which record this is.
+        metadata: The identity of the record.
         data: The element itself.
 
     Example:

@@ -1,4 +1,4 @@
-"""Which part of the data this process reads."""
+"""Selects the part of the data that a process reads."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class ShardOptions:
-    """Say which of how many shards to read.
+    """The shard of the data that a process reads.
 
     Args:
         shard_index: The shard that this process reads, in [0, shard_count).
-        shard_count: Shards in all, at least 1.
-        drop_remainder: Whether all shards get equally many records and what is
-            left over is not read. Otherwise the first shards get one more.
+        shard_count: The total number of shards, at least 1.
+        drop_remainder: Whether all shards have the same number of records, and the rest
+            is not read.  Otherwise the first shards have one more.
 
     Raises:
         ValueError: A number is out of range.
@@ -61,7 +61,7 @@ class ShardOptions:
 
 
 class NoSharding(ShardOptions):
-    """Read all data in every process.
+    """A shard of all data, in every process.
 
     Example:
         >>> NoSharding()
@@ -73,10 +73,10 @@ class NoSharding(ShardOptions):
 
 
 class ShardByJaxProcess(ShardOptions):
-    """Give each jax process one shard; one shard in all where jax is missing.
+    """One shard for each jax process; all data if jax is not installed.
 
     Args:
-        drop_remainder: As in `ShardOptions`.
+        drop_remainder: See `ShardOptions`.
 
     Example:
         >>> ShardByJaxProcess(drop_remainder=True)  # In a program of one process.
@@ -89,16 +89,16 @@ class ShardByJaxProcess(ShardOptions):
 
 
 class ShardByTorchProcess(ShardOptions):
-    """Give each process of torch.distributed one shard.
+    """One shard for each process of torch.distributed.
 
-    Before ``init_process_group`` the environment variables RANK and WORLD_SIZE,
-    which torchrun sets, decide; without them there is one shard in all.
+    Before ``init_process_group``, the shard is that of the environment variables RANK
+    and WORLD_SIZE, which torchrun sets.  Without them, it is all data.
 
     Args:
-        drop_remainder: As in `ShardOptions`.
+        drop_remainder: See `ShardOptions`.
 
     Raises:
-        ValueError: Only one of RANK and WORLD_SIZE is set, or one is no integer.
+        ValueError: Only one of RANK and WORLD_SIZE is set, or one is not an integer.
 
     Example:
         >>> rank = ShardByTorchProcess()
@@ -113,17 +113,18 @@ class ShardByTorchProcess(ShardOptions):
 
 
 class Remainder(enum.Enum):
-    """Say what becomes of the records that do not fill a batch of every rank.
+    """How to handle records at the end of an epoch that do not fill a batch per rank.
 
-    Ranks take records in turn, and each has equally many full batches in an epoch.
-    That follows from three numbers alone, so ranks need not talk to agree on it.
-    Whatever takes a `Remainder` takes its value, such as ``"drop"``, as well.
+    Ranks take records in turn, and all have the same number of full batches in an
+    epoch.  It follows from three numbers, so ranks do not have to communicate.
+    Functions that take a `Remainder` also take its value, such as ``"drop"``.
 
     Attributes:
         DROP: The last records of an epoch's order are left out.
         PAD: Records from the beginning of the epoch's order fill the last batches, and
-            a mask says that they are no data.
-        WRAP: The same records without a mask: they count twice.
+            a mask marks them as padding.
+        WRAP: The same records fill the last batches without a mask, so they count
+            twice.
 
     Example:
         >>> [Remainder(how).batches_per_rank(10, 2, 4) for how in ("drop", "pad")]
@@ -142,12 +143,12 @@ class Remainder(enum.Enum):
     def elements_per_rank(
         self, num_examples: int, ranks: int, batch_size: int = 1
     ) -> int:
-        """Return how many elements each rank has in an epoch, a multiple of the batch.
+        """Return the elements of each rank in an epoch, a multiple of the batch size.
 
         Args:
-            num_examples: Records in all, at least 0.
-            ranks: Processes that share them, at least 1.
-            batch_size: Elements of a batch of one rank, at least 1.
+            num_examples: The total number of records, at least 0.
+            ranks: The number of processes that share them, at least 1.
+            batch_size: Elements in a batch of one rank, at least 1.
 
         Raises:
             ValueError: A number is out of range.
@@ -158,12 +159,12 @@ class Remainder(enum.Enum):
     def batches_per_rank(
         self, num_examples: int, ranks: int, batch_size: int = 1
     ) -> int:
-        """Return how many batches each rank has in an epoch.
+        """Return the number of batches of each rank in an epoch.
 
         Args:
-            num_examples: Records in all, at least 0.
-            ranks: Processes that share them, at least 1.
-            batch_size: Elements of a batch of one rank, at least 1.
+            num_examples: The total number of records, at least 0.
+            ranks: The number of processes that share them, at least 1.
+            batch_size: Elements in a batch of one rank, at least 1.
 
         Raises:
             ValueError: A number is out of range.
@@ -180,7 +181,7 @@ class Remainder(enum.Enum):
         return whole + (rest > 0 and self is not Remainder.DROP)
 
 
-# What may be passed as one.
+# The types that functions accept as a `Remainder`.
 AnyRemainder: TypeAlias = Remainder | Literal["drop", "pad", "wrap"]
 
 
@@ -190,8 +191,8 @@ def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
     Shards are contiguous, in order, and differ in length by at most one.
 
     Args:
-        num_examples: Records in all.
-        options: Which shard, and whether the remainder is dropped.
+        num_examples: The total number of records.
+        options: The shard, and whether to drop the remainder.
     """
     # NumPy's integers, which options may hold, would overflow.
     index, count = int(options.shard_index), int(options.shard_count)
@@ -211,7 +212,7 @@ def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
 
 
 def jax_process() -> tuple[int, int]:
-    """Return the index of this jax process and their number; (0, 1) without jax."""
+    """Return this jax process's index and the number of processes, else (0, 1)."""
     try:
         import jax
     except ImportError:
@@ -221,7 +222,7 @@ def jax_process() -> tuple[int, int]:
 
 def torch_process() -> tuple[int, int]:
     """Return the rank of this process and the world size; (0, 1) without either."""
-    # A process group exists only where the program has imported torch.distributed.
+    # A process group exists only if the program has imported torch.distributed.
     distributed = sys.modules.get("torch.distributed")
     if (
         distributed is not None

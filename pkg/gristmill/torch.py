@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader on Gristmill's engine; batches as tensors.  Imports torch."""
+"""PyTorch's DataLoader on Gristmill's engine; tensor batches.  Imports torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-# What pickles and tracebacks call them.
+# The module name in pickles and tracebacks.
 for _public in (
     AsIterable,
     BucketBatchSampler,

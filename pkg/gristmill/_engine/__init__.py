@@ -1,6 +1,6 @@
-"""Runs the programs of loaders: in this process, or in workers by the core.
+"""Runs the programs of loaders: in this process, or in the core's worker processes.
 
-A program is compiled once, cut into streams, and run by the same code in every process.
-It imports `_workers`, `_hot`, `_core` and public modules, and knows no dataset and no
+A program is compiled once and cut into streams, and all processes run the same code.
+This package imports `_workers`, `_hot`, `_core` and public modules, but not datasets or
 torch.  Begin with `program.py` and `worker.py`.
 """

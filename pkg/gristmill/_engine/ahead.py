@@ -1,4 +1,4 @@
-"""Iterators that hold batches ready on a device before they are asked for."""
+"""Iterators that place batches on a device before the caller requests them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gristmill.checkpoint import Checkpointable
 
 
 class Ahead(Checkpointable, Iterator[T]):
-    """Places batches on a device before they are asked for.
+    """Places batches on a device before the caller requests them.
 
-    `get_state` is the position after the last batch that was given out, not after
-    those that wait on the device: save this iterator, and not the one below.  An
-    exception is raised in its turn, after the batches before it.
+    `get_state` returns the position after the last batch returned, not after the
+    batches that wait on the device.  Save the state of this iterator, not of `batches`.
+    An exception is raised in its turn, after the batches before it.
 
     Args:
-        batches: Any iterator or iterable; its state goes along where it has one.
-        depth: Batches on the device at a time, the one given out included, at
+        batches: Any iterator or iterable, with or without a state.
+        depth: Batches on the device at a time, including the one returned last; at
             least 1.
 
     Raises:
@@ -35,23 +35,23 @@ class Ahead(Checkpointable, Iterator[T]):
             raise ValueError(f"depth must be at least 1, got {depth}.")
         self._iterator: Any = iter(batches)
         self._depth = depth
-        # Batches on the device, the state after each, and what was raised instead.
+        # Batches on the device, the state after each, and the exception instead of it.
         self._queue: deque[tuple[Any, Any, Exception | None]] = deque()
-        # Why there are no states, if there are none.
+        # The exception that `get_state` raises if the iterator has no state.
         self._stateless: TypeError | None = None
         self._state = self._state_now()
 
     @abc.abstractmethod
     def _place(self, batch: Any) -> Any:
-        """Begin to bring a batch to the device; `_hand_out` takes what this returns."""
+        """Begin to copy a batch to the device; return an object for `_hand_out`."""
 
     def _hand_out(self, placed: Any) -> Any:
-        """The batch for the caller."""
+        """Return the batch for the caller."""
         return placed
 
     def __next__(self) -> T:
         try:
-            # Nothing is read past a failure until the caller has had it.
+            # Do not read past a failure before it was raised.
             failure = self._queue[-1][2] if self._queue else None
             while len(self._queue) < self._depth and failure is None:
                 placed = None
@@ -82,10 +82,10 @@ class Ahead(Checkpointable, Iterator[T]):
         return call_text(self, self._iterator, depth=self._depth)
 
     def get_state(self) -> Any:
-        """The iterator's state after the last batch that was given out.
+        """Return the iterator's state after the last batch returned.
 
         Raises:
-            TypeError: The iterator below has no state.
+            TypeError: The iterator of `batches` has no state.
         """
         if self._stateless is not None:
             raise self._stateless
@@ -98,12 +98,12 @@ class Ahead(Checkpointable, Iterator[T]):
         self._state = state
 
     def start_prefetch(self) -> None:
-        """Let the iterator start computing in the background, where it can."""
+        """Let the iterator compute in the background, if it can."""
         if hasattr(self._iterator, "start_prefetch"):
             self._iterator.start_prefetch()
 
     def close(self) -> None:
-        """Drop the batches on the device, and close the iterator where it can be."""
+        """Drop the batches on the device, and close the iterator if it has `close`."""
         if self._stateless is None:
             self.set_state(self._state)
         self._queue.clear()

@@ -1,4 +1,4 @@
-"""Checks a loader's arguments, and makes of them what the engine takes."""
+"""Checks a loader's arguments, and converts them to the engine's types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gristmill._hot.block_call import BlockCall
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import check_numbered
 
-# The engine's limit for the integers of a position, except the first one.
+# The most integers in a position, not counting the first one.
 MOST_WAITING = (1 << 16) - 1
 STALL_ACTIONS = ("warn", "restart")
 # The scheduler's own limit: an output's attempts are counted in few bits.
@@ -60,7 +60,7 @@ def check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
 
 
 def check_restarts(max_restarts: int) -> None:
-    """Refuse how often a unit that killed its worker cannot be tried again."""
+    """Check the number of retries of a unit whose worker died."""
     _check_least("max_restarts", max_restarts, 0, "0 gives up when a worker dies.")
     if max_restarts > MOST_RESTARTS:
         raise ValueError(
@@ -88,7 +88,7 @@ def check_readers(sampler: Any, read_options: Any) -> None:
 
 
 def _is_plain(sampler: Any) -> bool:
-    """Whether this is a sequence of something else than a sampler's metadata."""
+    """Return whether a sampler is a sequence of objects without a `record_key`."""
     if not isinstance(sampler, (collections.abc.Sequence, np.ndarray)):
         return False
     return not len(sampler) or not hasattr(sampler[0], "record_key")
@@ -96,7 +96,7 @@ def _is_plain(sampler: Any) -> bool:
 
 @functools.cache
 def warn_of_lengths(sampler: str, records: int, length: int) -> None:
-    """Log, once for each pair of numbers, that a sampler is for another source."""
+    """Log that a sampler and the source differ in length, once for each pair."""
     what, purpose = (
         f"only records of the first {records} are read",
         f"slice it: MapDataset.source(source)[:{records}]",
@@ -118,10 +118,10 @@ def warn_of_lengths(sampler: str, records: int, length: int) -> None:
 
 
 def check_records(sampler: Any, source: Any) -> None:
-    """Refuse a source that has none of a sampler's records; warn where it has others.
+    """Check that a source fits a sampler; warn if their lengths differ.
 
     Raises:
-        TypeError: Its records have no numbers.
+        TypeError: The source's records have no numbers.
     """
     if not isinstance(sampler, SAMPLERS):
         return
@@ -137,10 +137,12 @@ def check_ranks(
     operations: Sequence[Any],
     streams: int,
 ) -> None:
-    """Refuse shards that a sampler did not deal out to; warn of batches cut otherwise.
+    """Check that the loader's shards are the ranks of a `DistributedSampler`.
+
+    Warns if the batches of the loader do not divide those of the sampler.
 
     Raises:
-        ValueError: The loader has another number of shards than the sampler has ranks.
+        ValueError: The number of shards differs from the sampler's number of ranks.
     """
     if not isinstance(sampler, samplers.DistributedSampler):
         return
@@ -170,7 +172,7 @@ def stall_timeout(seconds: float | None) -> float:
     if seconds is None:
         return -1.0
     check_number("stall_timeout", seconds)
-    # Written so that NaN fails, too.
+    # This form rejects NaN, too.
     if not seconds > 0:
         raise ValueError(
             f"stall_timeout must be more than 0 seconds, or None, got {seconds}."
@@ -217,7 +219,7 @@ def checked_shard_options(
 
 
 def _check_callable(op: Any, where: str) -> None:
-    """Refuse what cannot make an iterator of records of another."""
+    """Raise TypeError if `op` cannot map an iterator of records to another one."""
     if not callable(op):
         raise TypeError(
             f"{where} is {kind(op)!r}, which is neither a transformation "
@@ -272,7 +274,7 @@ def checked_operations(
 
 
 def _check_buckets(operations: Sequence[Any], name: str) -> None:
-    """Refuse operations that do not go with a `BucketBatch`."""
+    """Raise ValueError if operations cannot be combined with a `BucketBatch`."""
     numbers = [n for n, op in enumerate(operations) if isinstance(op, BATCHES)]
     buckets = [n for n in numbers if isinstance(operations[n], transforms.BucketBatch)]
     if not buckets:

@@ -1,8 +1,8 @@
-"""Threads that work ahead of need, and that closing does not wait for.
+"""Threads that work ahead of need.
 
-They run the user's code, which may take any time, or never return.  So they are
+They run the user's code, which may take a long time, or never return.  So they are
 daemons: neither `Background.close` nor the end of the program waits for a call.
-A thread whose call returns after that does nothing more.
+A thread whose call returns after that ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Background:
     """Runs calls in up to `threads` threads, in the order in which they are submitted.
 
     Threads start when they are needed.  Any thread may call the methods.  In a fork of
-    the process that made it, it is `lost`: it has no threads.
+    the process, the object is `lost`, because the fork does not have the threads.
     """
 
     def __init__(self, threads: int, name: str) -> None:
@@ -47,11 +47,11 @@ class Background:
 
     @property
     def lost(self) -> bool:
-        """True in a fork, which does not have the threads."""
+        """Whether this process is a fork, which does not have the threads."""
         return self._owner != os.getpid()
 
     def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Run a call in a thread; after `close` it is cancelled."""
+        """Run a call in a thread, or cancel it if `close` was called."""
         from concurrent.futures import Future  # Slow to import.
 
         future: Future[Any] = Future()
@@ -75,10 +75,10 @@ class Background:
         thread.start()
 
     def close(self) -> None:
-        """Cancel what has not begun, and let the threads end; returns at once.
+        """Cancel the calls that have not begun, and let the threads end.
 
-        Loops of ours that call the user's code end after the current call, by raising
-        `cancellation.Cancelled` in their thread.
+        Does not wait.  Gristmill's loops that call the user's code end after the
+        current call: they raise `cancellation.Cancelled` in their thread.
         """
         if self.lost:
             return
@@ -96,7 +96,7 @@ class Background:
                 shared.tasks.put(None)
 
     def join(self, timeout_s: float) -> None:
-        """Wait until the threads have ended, but no longer than this."""
+        """Wait until the threads have ended, for at most `timeout_s` seconds."""
         if self.lost or sys.is_finalizing():
             return
         deadline = time.monotonic() + timeout_s
@@ -105,7 +105,7 @@ class Background:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # Modules may have lost their names, and the threads are gone.
+        # During finalization, module globals may be None, and the threads have ended.
         if not is_finalizing():
             self.close()
 
@@ -118,7 +118,7 @@ class _Shared:
         # Reentrant: the garbage collector may close a `Background` anywhere.
         self.lock = threading.RLock()
         self.closed = False
-        # Threads that wait for a task, less the tasks that wait for them.
+        # The number of threads that wait for a task, minus the number of tasks queued.
         self.idle = 0
         # The threads that run a call, by `threading.get_ident`.
         self.busy: set[int] = set()
@@ -131,7 +131,7 @@ def _work(shared: _Shared) -> None:
             shared.busy.add(thread)
         if not shared.closed:
             _run(*task)
-        del task  # Nothing is kept until the next one.
+        del task  # Do not keep its objects alive until the next task.
         with shared.lock:
             shared.busy.discard(thread)
             cancellation.revive(thread)

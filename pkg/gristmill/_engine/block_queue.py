@@ -1,9 +1,9 @@
-"""Reads blocks of records by threads, and ahead of need; hands them out one by one.
+"""Reads blocks of records with threads, ahead of need.
 
-Native readers need no GIL, so threads read the next blocks while the caller's Python
-code works on this one.  Files are read and decompressed by as many threads as there are
-cores, and a table in memory by the caller; if records prove to wait for something,
-`ReadOptions.num_threads` threads read.
+Native readers release the GIL, so threads read the next blocks while the caller's
+Python code works on this one.  As many threads as there are cores read and decompress
+files.  The caller reads a table in memory.  If reads block, `ReadOptions.num_threads`
+threads read.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from gristmill.options import ReadOptions
 from gristmill.sources._record_source import RecordSource, reads_natively
 
 MAX_AHEAD_BYTES = 256 << 20
-# Records that are read together where the caller asks for fewer.
+# Records that are read together if the caller requests fewer.
 MIN_BLOCK = 64
 
 
 class BlockQueue:
     """Blocks of one stream's records that are read or being read.
 
-    Where `options` have 0 threads or look-ahead the caller reads; without `look_ahead`
-    nothing is read before it is asked for.  Not thread-safe.
+    If `options` have 0 threads or a prefetch buffer of 0, the caller reads.  If
+    `look_ahead` is False, nothing is read ahead of need.  Not thread-safe.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class BlockQueue:
         fast = min(threads, blocks.threads_where_fast)
         self._threads_where_fast = fast if self._ahead else 0
         self._threads = self._threads_where_fast
-        # The first block decides how long a slow one waits.
+        # The size of the first block decides how long a slow read waits.
         self._probe = SlowProbe(math.inf, 1, BLOCKS_BETWEEN_PROBES)
         self._record_bytes = 1.0
         self._far = FarAhead(keys, self._ahead) if blocks.far and self._ahead else None
@@ -68,10 +68,10 @@ class BlockQueue:
         )
 
     def take(self, position: int, keys: Int64Array, alloc: Alloc | None = None) -> Any:
-        """The records of the block that waits at `position`, else those of `keys`.
+        """Return the block that waits at `position`, or else read that of `keys`.
 
         Raises:
-            Exception: What a read raised.  The block is gone.
+            Exception: A read raised it.  The block is dropped.
         """
         if self._waiting and self._waiting[0][0] != position:
             self.forget()
@@ -90,7 +90,7 @@ class BlockQueue:
         return block
 
     def next_count(self, position: int) -> int:
-        """Records in the block that waits at `position`; 0 if none does."""
+        """Return the number of records in the block that waits at `position`, or 0."""
         if self._waiting and self._waiting[0][0] == position:
             return len(self._waiting[0][1])
         return 0
@@ -98,8 +98,8 @@ class BlockQueue:
     def look_ahead(self, position: int, block: int) -> None:
         """Begin to read blocks, as far ahead of `position` as the options allow.
 
-        They are of `block` records, or of fewer where the options allow no more and
-        a block may be a part.
+        A block has `block` records, or fewer if the options do not allow more and
+        blocks may be cut.
         """
         if not (self._ahead and self._threads):
             return
@@ -130,7 +130,7 @@ class BlockQueue:
             position += len(keys)
 
     def start(self, position: int, block: int) -> None:
-        """As `look_ahead`, though nothing has been read yet."""
+        """Begin to read blocks like `look_ahead`, before the first read."""
         if self._far is not None and isinstance(self._blocks, RecordBlocks):
             keys = self._keys.block(position, min(block, self._keys.length - position))
             self._far.record_bytes = self._blocks.mean_bytes(keys)
@@ -141,16 +141,16 @@ class BlockQueue:
             probe.left = left
 
     def forget(self) -> None:
-        """Drop what was read ahead: the stream goes on from somewhere else."""
+        """Drop the blocks that were read ahead, since the stream moves elsewhere."""
         self._waiting.clear()
 
     def close(self) -> None:
-        """Drop what was read ahead, and end the threads."""
+        """Drop the blocks that were read ahead, and end the threads."""
         self.forget()
         self._pool = None
 
     def _read_probed(self, keys: Int64Array, alloc: Alloc | None) -> Any:
-        """Read a block, and find out whether that waits."""
+        """Read a block, and determine whether reads block."""
         waits = self._probe.waits
         if not self._blocks.can_join or waits is None:
             return self._read_here(keys, alloc)
@@ -163,7 +163,7 @@ class BlockQueue:
         return self._blocks.join(first, read(keys[1:], None))
 
     def _read_here(self, keys: Int64Array, alloc: Alloc | None) -> Any:
-        """Read in the caller, and decide by the time waited who reads next."""
+        """Read in the caller; choose who reads next by the time that this waited."""
         block, waits = self._timed(keys, alloc)
         slow, fast = self._threads_where_slow, self._threads_where_fast
         self._use_threads(slow if waits else fast)
@@ -171,9 +171,9 @@ class BlockQueue:
         return block
 
     def _try_threads(self, keys: Int64Array, alloc: Alloc | None) -> Any:
-        """Read by as many threads as help if that waits, and find out whether it does.
+        """Read with as many threads as help if reads block, and check whether they do.
 
-        If that remains unknown, the caller reads the next block, which shows it.
+        If that remains unknown, the caller reads the next block to find out.
         """
         self._use_threads(self._threads_where_slow)
         trial = Trial()
@@ -191,7 +191,7 @@ class BlockQueue:
         return block, waited_s > self._probe.slow_s and self._threads_where_slow > 0
 
     def _update_slow_s(self, block: Any, keys: Int64Array) -> None:
-        """Compute how long a slow read of a block waits at least."""
+        """Set the least time that a slow read of this block waits."""
         nbytes, count = self._blocks.nbytes(block), len(keys)
         self._record_bytes = max(1.0, nbytes / max(1, count))
         self._probe.slow_s = (
@@ -217,9 +217,9 @@ class BlockQueue:
 class BlockReading:
     """Reads blocks of one stream's records.  See `reading.Reading`.
 
-    A block that cannot be read as a whole is read in parts when they are due, and a
-    part that cannot be read record by record: up to the first that fails for want of
-    the file, or of its server, since those behind would fail for the same reason.
+    If a block cannot be read as a whole, it is read in parts, each when it is due.  If
+    a part cannot be read, its records are read one by one.  That stops at a record that
+    fails because of the file or its server, since later ones would fail, too.
     """
 
     def __init__(
@@ -228,12 +228,11 @@ class BlockReading:
         self._source = source
         self._queue = queue
         self._keys = keys
-        # What is left of the block read last, which begins at this position; failed
-        # reads are None in it.
+        # The rest of the last block, and its position.  Failed reads are None in it.
         self._ready: list[Any] = []
         self._ready_at = 0
         self._failures: dict[int, Exception] = {}
-        # The keys behind `_ready` of a block that cannot be read as a whole.
+        # The keys after `_ready` of a block that cannot be read as a whole.
         self._unread: Int64Array = NO_KEYS
 
     def read(self, position: int, keys: Any) -> Read:
@@ -250,7 +249,7 @@ class BlockReading:
             self._drop_until(at)
             failure = self._failures.pop(at, None)
             if failure is not None:
-                # Read anew if it is asked for again: an exception is raised once.
+                # Read it again if it is requested again: an exception is raised once.
                 self._drop_until(at + 1)
                 return Read(elements, failure)
             failed = (number for number in self._failures if number > at)
@@ -261,7 +260,7 @@ class BlockReading:
         return Read(elements, None)
 
     def offer(self, position: int, records: list[bytes]) -> None:
-        """Have the records from `position` on, which need not be read again."""
+        """Take records from `position` on that were read already."""
         self._drop()
         self._ready = [*records]
         self._ready_at = position
@@ -287,7 +286,7 @@ class BlockReading:
         self._ready_at = position
 
     def _load(self, position: int, keys: Int64Array) -> None:
-        """Make the block that waits at `position` ready, else those of `keys`."""
+        """Load the block that waits at `position`, or else that of `keys`."""
         behind = self._ready_at + len(self._ready)
         unread = self._unread[max(0, position - behind) :]
         self._drop()
@@ -313,7 +312,7 @@ class BlockReading:
         self._read_singly(position, part)
 
     def _read_singly(self, position: int, keys: Int64Array) -> None:
-        """Read the records of a part of a block, of which some record is bad."""
+        """Read the records of a part with a bad record one by one."""
         for number, key in enumerate(keys.tolist()):
             element = None
             try:
@@ -331,7 +330,7 @@ class BlockReading:
 def open_reading(
     program: Program, keys: StreamKeys, look_ahead: bool
 ) -> Reading | BlockReading:
-    """How the records of a program's stream are read."""
+    """Return the object that reads the records of a program's stream."""
     source, options = program.source, program.read_options
     if not (program.in_blocks and reads_natively(source)):
         return Reading(source, options, keys.source_keys, keys.length, look_ahead)

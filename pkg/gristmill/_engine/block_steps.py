@@ -1,8 +1,8 @@
-"""Runs steps of which some take several elements at a time.
+"""Runs steps over blocks of records if some steps take several elements at a time.
 
-A block of records goes through all steps up to a `BlockCall`, then through that
-together, and so on.  What comes of it is what the steps make of one record after
-another, in the form of `hot_run.run_block`.
+The records go one by one through the steps before a `BlockCall`, then together through
+the `BlockCall`, and so on.  The result equals that of running all steps over one record
+after another.  It has the form of the result of `hot_run.run_block`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from gristmill._hot import run as hot_run
 from gristmill._hot import steps as step_kinds
 from gristmill._hot.block_call import BlockCall, WrongNumber
 
-# The elements, the places of their records in the block or None for all of them, the
-# records they took, and what the last of these raised.
+# The elements, the places of their records in the block (None if no record was
+# dropped), the number of records consumed, and the exception of the last of these.
 Ran = tuple[list[Any], list[int] | None, int, Exception | None]
-# Records, what was read of them (None if the loop of the steps read them), and what
-# became of that.  These are plain tuples, which are unpacked and never indexed: each
-# output makes some, and a named tuple takes ten times as long to make and to unpack.
+# Records, their elements as read (None if `run_block` read them itself), and the result
+# of the steps.  These are plain tuples, because each output makes some, and a named
+# tuple takes ten times as long to make and to unpack.  Unpack them; do not index.
 RanBlock = tuple[Records, Read | None, Ran]
 
 
@@ -38,7 +38,7 @@ class BlockSteps:
         self._draws = draws
         self._at = at
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
-        # Other steps in a row, and the call behind each but the last of these.
+        # The runs of other steps, and the call after each run except for the last.
         self._parts: list[tuple[Step, ...]] = []
         self._calls: list[tuple[BlockCall, str]] = []
         first = 0
@@ -54,7 +54,7 @@ class BlockSteps:
         self._shares_generators = sum(random) > 1
 
     def enough(self, count: int) -> int:
-        """The records to take together where so many are wanted."""
+        """Return `count` rounded up to a multiple of the largest block size."""
         return -(-count // self._size) * self._size
 
     def run(
@@ -64,11 +64,10 @@ class BlockSteps:
         indices: Int64Array,
         again: Callable[[], list[Any]],
     ) -> Ran:
-        """What becomes of the records of a block.
+        """Return the result of the steps for the records of a block.
 
-        Where a call fails, they go through the steps one after another, since only
-        that says which is bad.  `again` returns the elements as they were, and makes
-        new generators.
+        If a call fails, the records go through the steps one by one, to find the bad
+        one.  `again` returns the original elements, and makes new generators.
         """
         try:
             return self._together(elements, keys, indices)
@@ -117,7 +116,7 @@ class BlockSteps:
             raise _CallFailed(error, name, len(elements)) from None
 
     def _draws_for(self, indices: Int64Array) -> Any:
-        """Generators of the records of one block, each for all of its steps."""
+        """Return generators for a block's records; all steps of a record share one."""
         draws = self._draws
         if not self._shares_generators or isinstance(draws, SamplerDraws | None):
             return draws
@@ -133,7 +132,7 @@ class _CallFailed(Exception):
 
 
 def block_steps(steps: tuple[Step, ...], draws: Any, at: int) -> BlockSteps | None:
-    """How steps are run over blocks; None where each sees one element alone."""
+    """Return the object that runs steps over blocks; None if no step takes blocks."""
     if any(isinstance(call, BlockCall) for _, call, _ in steps):
         return BlockSteps(steps, draws, at)
     return None
@@ -162,7 +161,7 @@ def cut(block: RanBlock, want: int) -> tuple[RanBlock, RanBlock | None]:
 
 
 def behind(records: Records, count: int) -> Records:
-    """Records without the first `count`."""
+    """Return some records without the first `count`."""
     keys, indices, names = records
     return keys[count:], indices[count:], None if names is None else names[count:]
 
@@ -175,10 +174,12 @@ def run_steps(
     index: Int64Array,
     element: list[Any],
 ) -> list[Any]:
-    """Return what one element becomes by some steps, in a list, empty if it is dropped.
+    """Return the result of some steps for one element, in a list.
+
+    The list is empty if a step drops the element.
 
     Raises:
-        Exception: What a step raised, with a note.
+        Exception: A step raised it; it has a note.
     """
     done, _, _, error = hot_run.run_block(None, key, index, steps, draws, at, element)
     if error is not None:

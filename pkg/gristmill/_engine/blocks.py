@@ -18,16 +18,17 @@ Finish = Callable[[], Any]
 
 
 class RecordBlocks:
-    """Records of files: a list of bytes each, or what `read_many` packs.
+    """Reads records of files: a block is a list of bytes, or packed by `read_many`.
 
     Attributes:
         by_threads: Whether threads can read.
-        whole: Whether a block has to be all that is asked for.
-        can_join: Whether two blocks can be made one.  Then a probe begins with the
+        whole: Whether blocks must not be cut.
+        can_join: Whether two blocks can be joined.  If so, a probe begins with the
             first record alone.
-        far: Whether reads wait for a network, whatever a look at them says.
-        threads_where_fast: How many read where nothing is waited for.
-        slow_record_s, slow_byte_s: Where a read waits for longer, more threads do.
+        far: Whether reads wait for a network, regardless of what probes measure.
+        threads_where_fast: The number of threads that read if reads do not block.
+        slow_record_s, slow_byte_s: If a read waits for longer than these for each
+            record and byte, more threads read.
     """
 
     by_threads = True
@@ -36,7 +37,7 @@ class RecordBlocks:
     # Decoding is faster than this by an order of magnitude, disks are slower by one.
     slow_record_s = 30e-6
     slow_byte_s = 5e-9
-    # More would drive each other's decoders from the caches.
+    # More threads would evict each other's data from the caches.
     threads_where_fast = os.cpu_count() or 1
 
     def __init__(self, source: RecordSource[Any], packed: bool = False) -> None:
@@ -48,7 +49,7 @@ class RecordBlocks:
         return self._reader.read_many(keys, packed=self.whole)
 
     def begin(self, keys: Int64Array, alloc: Alloc | None, pool: _core.Pool) -> Finish:
-        # More parts than threads even out what they take.
+        # More parts than threads even out the load.
         parts = 2 * pool.threads
         return _core.PendingRead(
             pool, self._reader, keys, packed=self.whole, parts=parts
@@ -58,21 +59,21 @@ class RecordBlocks:
         return block[0].nbytes if self.whole else sum(map(len, block))
 
     def join(self, first: Any, second: Any) -> Any:
-        """The records of two blocks, in one."""
+        """Return the records of two blocks as one block."""
         if not self.whole:
             return first + second
         data = np.concatenate([first[0], second[0]])
         return data, np.concatenate([first[1], second[1][1:] + first[1][-1]])
 
     def mean_bytes(self, keys: Int64Array) -> float:
-        """The mean size of some records; 0 where that is not known beforehand."""
+        """Return the mean size of some records; 0 if it is not known before a read."""
         if not self._reader.knows_sizes or not len(keys):
             return 0.0
         return max(1.0, float(self._reader.sizes(keys).mean()))
 
 
 class TableBlocks:
-    """Batches of a table's rows.  See `RecordBlocks`."""
+    """Makes batches of a table's rows.  See `RecordBlocks`."""
 
     whole = True
     can_join = False
@@ -101,7 +102,7 @@ class TableBlocks:
         return finish
 
     def join(self, first: Any, second: Any) -> Any:
-        """See `can_join`."""
+        """Raise NotImplementedError, because `can_join` is False."""
         raise NotImplementedError
 
     def nbytes(self, batch: Any) -> int:

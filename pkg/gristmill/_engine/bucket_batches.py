@@ -9,10 +9,10 @@ from gristmill.transforms._bucket import BucketBatch
 
 
 class BucketBatches:
-    """Chooses buckets and makes batches as a `transforms.BucketBatch` says.
+    """Chooses buckets and makes batches for a `transforms.BucketBatch`.
 
     Attributes:
-        sizes: Elements of a batch, for each bucket.
+        sizes: The batch size of each bucket.
     """
 
     def __init__(self, spec: BucketBatch) -> None:

@@ -38,8 +38,8 @@ class Waiting:
 class BucketStream(NativeStream):
     """Computes a chain whose first batch is a `BucketBatch`.  See `Stream`.
 
-    Its position is the number of records consumed, and the positions of the elements
-    that wait, ascending.  After a seek the records of these are read again, one by one.
+    Its position is the number of records consumed, then the positions of the waiting
+    elements, ascending.  After a seek, the records of these are read again, one by one.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class BucketStream(NativeStream):
         self._waiting: list[list[Waiting]] = [[] for _ in self._buckets.sizes]
         # The positions of all elements that wait, ascending.
         self._waiting_positions: dict[int, None] = {}
-        # The buckets that elements were added to for the output in work.
+        # The bucket of each element that was added for the output being computed.
         self._added: list[int] = []
-        # The positions of elements that wait, which were not read again yet.
+        # The positions of waiting elements that were not read again yet.
         self._unread: Position = ()
 
     def seek(self, position: Position) -> None:
@@ -98,7 +98,7 @@ class BucketStream(NativeStream):
             if len(self._waiting[bucket]) == self._buckets.sizes[bucket]:
                 return self._batch_of(bucket)
         if self._consumed < self._length:
-            raise StopIteration  # Many records are bad, and there is no element yet.
+            raise StopIteration  # There are many bad records, and no element yet.
         for bucket, some in enumerate(self._waiting):
             if some and not self._spec.drop_remainder:
                 return self._batch_of(bucket)
@@ -113,7 +113,7 @@ class BucketStream(NativeStream):
         return Waiting(self._consumed - 1, self._key_of(parts), elements[0])
 
     def _key_of(self, parts: int) -> Int64Array:
-        """Remove the parts of the output's keys after the first ones; join them."""
+        """Remove and join the parts of the output's keys after the first `parts`."""
         key = np.concatenate(self._key_parts[parts:])
         del self._key_parts[parts:]
         return key
@@ -125,7 +125,7 @@ class BucketStream(NativeStream):
             raise self._noted(error, f"measured record {one.key[0]}") from None
 
     def _batch_of(self, bucket: int) -> Any:
-        """Return the batch of all elements that wait in a bucket."""
+        """Return the batch of all waiting elements of a bucket."""
         some = self._waiting[bucket]
         self._key_parts += [one.key for one in some]
         try:
@@ -148,7 +148,7 @@ class BucketStream(NativeStream):
         return failure
 
     def _read_again(self) -> None:
-        """Read the elements that wait at the position."""
+        """Read the waiting elements of the position again."""
         consumed, sizes = self._consumed, self._buckets.sizes
         waiting: list[list[Waiting]] = [[] for _ in sizes]
         self.record_errors.replay()
@@ -173,7 +173,7 @@ class BucketStream(NativeStream):
         """Return the element of one record; move to the position after it.
 
         Raises:
-            StateMismatch: The record does not give an element.
+            StateMismatch: The steps drop the record.
         """
         self._consumed = position + 1
         parts = len(self._key_parts)

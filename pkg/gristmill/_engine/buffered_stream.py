@@ -17,7 +17,7 @@ class BufferedStream:
     """Returns the outputs of a stream whose `computes_runs` is true.  See `Stream`.
 
     It computes as many outputs at a time as take about a millisecond, and keeps those
-    that were not asked for yet.
+    that were not requested yet.
     """
 
     def __init__(self, stream: Any) -> None:

@@ -12,7 +12,7 @@ from gristmill.sources._columns import ColumnSource
 
 
 class ColumnBatches:
-    """Makes batches as `native_batches.NativeBatches` does, from a source's columns.
+    """Makes batches from a source's columns.  Same interface as `NativeBatches`.
 
     Attributes:
         is_table: Whether the source is a table in memory.
@@ -48,9 +48,10 @@ class ColumnBatches:
 def batch_of_columns(
     source: ColumnSource, keys: Int64Array, alloc: Alloc | None, rules: Rules
 ) -> tuple[Any] | None:
-    """Return the batch that stacking some records would give, alone in a tuple.
+    """Return the batch of some records as a tuple with one element.
 
-    Returns None if that raises: reading the records one by one shows which is bad.
+    Returns None if that fails, so that the caller can read the records one by one and
+    find the bad one.
     """
     try:
         columns = source.columns_at(keys, alloc)

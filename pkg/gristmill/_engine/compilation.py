@@ -33,17 +33,20 @@ from gristmill.options import ReadOptions
 from gristmill.sharding import ShardOptions
 
 PROGRAM_MODULES.append(__name__)
-# Operations that give an unknown number of elements.
+# Operations that return an unknown number of elements.
 _UNCOUNTED = (transforms.Filter, transforms.FlatMap, transforms.BucketBatch)
-# Indices that leave room in 64 bits for those of one more epoch.
+# The limit for an epoch's first index: the indices of the epoch must fit into 64 bits.
 MOST_INDICES = 1 << 62
 
 
 class LoaderProgram(Program):
-    """A program that knows what computes its streams."""
+    """A program that opens its own streams."""
 
     def open_stream(self, stream: int, at: int = 0) -> Stream:
-        """See `Runnable`.  A worker reads ahead only in streams that are its own."""
+        """Return a stream.  See `Runnable`.
+
+        A worker reads ahead only if its streams are owned.
+        """
         kind: type[RecordStream | NativeStream] = NativeStream
         if self.operations:
             kind = RecordStream
@@ -65,7 +68,7 @@ def compile_program(
     policy: ErrorPolicy,
     worker_init_fn: WorkerInitFn | None,
 ) -> LoaderProgram:
-    """Compile arguments of a loader, all of which but the last are checked."""
+    """Compile a loader's arguments; check `worker_init_fn`, but not the others."""
     if worker_init_fn is not None:
         check_callable("worker_init_fn", worker_init_fn)
     readable = sources.as_source(source)
@@ -96,7 +99,7 @@ def compile_program(
 
 
 def in_epoch(program: LoaderProgram, epoch: int) -> LoaderProgram:
-    """Return a program of epoch 0 as it is in another epoch.
+    """Return the program for another epoch, given that for epoch 0.
 
     Raises:
         TypeError: The sampler has no epochs.
@@ -126,7 +129,7 @@ def in_epoch(program: LoaderProgram, epoch: int) -> LoaderProgram:
 
 
 def changes_with_epoch(program: LoaderProgram, operations: Sequence[Any]) -> bool:
-    """Whether a loader gives one epoch, and another one has other data."""
+    """Return whether a loader runs for one epoch, and its data depends on the epoch."""
     sampler = program.sampler
     if not isinstance(sampler, SAMPLERS):
         return hasattr(sampler, "set_epoch")
@@ -138,7 +141,7 @@ def changes_with_epoch(program: LoaderProgram, operations: Sequence[Any]) -> boo
 
 
 def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
-    """Whether nothing but keys is needed of each record's metadata."""
+    """Return whether only the keys of the records' metadata are needed."""
     if not samplers.reads_in_blocks(sampler):
         return False
     own = isinstance(sampler, SAMPLERS)
@@ -176,7 +179,10 @@ def _levels(operations: Sequence[Any]) -> tuple[Level, ...]:
 
 
 def _shard_length(sampler: Any, shard: ShardOptions) -> int:
-    """Elements of this shard; without drop_remainder the first shards get one more."""
+    """Return the number of elements of a shard.
+
+    Without drop_remainder, the first shards get one more.
+    """
     total = _sampler_length(sampler)
     whole, rest = divmod(total, shard.shard_count)
     if not shard.drop_remainder and shard.shard_index < rest:
@@ -185,7 +191,7 @@ def _shard_length(sampler: Any, shard: ShardOptions) -> int:
 
 
 def _sampler_length(sampler: Any) -> int:
-    """``len(sampler)``, or a binary search for the first IndexError without it."""
+    """Return ``len(sampler)``, or else find the first IndexError by binary search."""
     if hasattr(sampler, "__len__"):
         return len(sampler)
     low, high = 0, 2**63 - 1
@@ -209,9 +215,9 @@ def _modulus(source: Any, sampler: Any) -> int:
 
 
 def differs_from_grain(sampler: Any) -> bool:
-    """Whether Grain's shuffle loses a record here, so that ours is another order.
+    """Return whether Grain's shuffle loses a record here, so that our order differs.
 
-    That is so where the sampler's own part of the data has 4**k + 1 records, k >= 8.
+    That is so if the sampler's part of the data has 4**k + 1 records, k >= 8.
     """
     if not isinstance(sampler, samplers.IndexSampler) or not sampler.shuffle:
         return False
@@ -220,7 +226,7 @@ def differs_from_grain(sampler: Any) -> bool:
 
 
 def outputs(program: Program, operations: Sequence[Any]) -> int:
-    """The outputs of all streams of a program that was compiled from `operations`.
+    """Return the number of outputs of a program that was compiled from `operations`.
 
     Raises:
         TypeError: The number is not known before iterating, or there is no end.
@@ -239,8 +245,8 @@ def outputs(program: Program, operations: Sequence[Any]) -> int:
 
 
 def _unknown(program: Program, operations: Sequence[Any]) -> str | None:
-    """Why the number of outputs is not known; None where it is."""
-    # A sampler without an end has the largest length there is.
+    """Return the reason why the number of outputs is unknown; None if it is known."""
+    # A sampler without an end has the largest possible length.
     if program.length >= sys.maxsize // program.shard.shard_count:
         return "its sampler has no end. Pass num_epochs= for one."
     if program.on_error == "skip":

@@ -52,7 +52,7 @@ class DeferringStream(NativeStream):
             self._pending = None  # Its elements were made without deferring.
 
     def _go_back(self, consumed: int) -> None:
-        """Forget what was made of the records from a position on."""
+        """Go back to a position, and drop the elements after it."""
         self._consumed = consumed
         self._rest = self._pending = None
         self._reading.forget()

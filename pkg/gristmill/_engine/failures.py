@@ -1,7 +1,7 @@
-"""Carries an exception of the user's code from a worker to the parent.
+"""Sends an exception of the user's code from a worker to the parent.
 
-Its type, arguments, notes and frames arrive: the traceback in the parent ends in
-the user's own function, as if it had run there.
+Its type, arguments, notes and frames are sent, so the traceback in the parent ends in
+the user's own function, as if that had run in the parent.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 from gristmill._engine.tracebacks import entries_of, find_own, shows_own
 from gristmill._hot.place import as_failure
 
-# The note on an exception that only the parent can raise, since the worker was able to
-# pickle what it sent.
+# The note on an exception from unpickling, which only the parent can raise.
 RECEIVING = "while unpickling an output of a worker in the loader's process"
-# Causes of causes beyond this many are left out.
+# The most exceptions in a chain of causes that are sent.
 MOST_LINKS = 16
 
 
@@ -35,7 +34,7 @@ class Frame(NamedTuple):
 
 
 def pack_failure(error: BaseException, worker: int) -> bytes:
-    """Everything of `error` that can travel, and of what caused it."""
+    """Pack the parts of an exception and its causes that can be sent."""
     packed: list[tuple[bytes | None, str, list[Frame], list[str], bool]] = []
     link: BaseException | None = as_failure(error, f"code in worker {worker}")
     while link is not None and len(packed) < MOST_LINKS:
@@ -49,7 +48,7 @@ def pack_failure(error: BaseException, worker: int) -> bytes:
 
 
 def unpack_failure(data: bytes) -> BaseException:
-    """The exception again, with its notes, its frames and what caused it."""
+    """Return the packed exception with its notes, frames and causes."""
     error: BaseException | None = None
     for pickled, text, frames, notes, has_cause in reversed(pickle.loads(data)):
         behind, error = error, _rebuilt(pickled, text)
@@ -83,13 +82,13 @@ def _text(error: BaseException) -> str:
 
 
 def _portable(error: BaseException) -> bytes | None:
-    """A pickle of the exception that is known to load as the same, or None."""
+    """Return a pickle that loads as an equal exception, or None if there is none."""
     from gristmill._base import open_files  # Slow to import.
 
     kind, arguments = type(error), error.args
     attributes = {k: v for k, v in vars(error).items() if k != "__notes__"}
-    # Its own way first: some keep more than their arguments and attributes.  It
-    # calls `__init__`, which may want other arguments or make others of them.
+    # Try the exception's own pickling first, since some have more state than arguments
+    # and attributes.  It calls `__init__`, which may fail or change the arguments.
     for plan in (
         error,
         _Remade(kind, arguments, attributes),
@@ -106,7 +105,7 @@ def _portable(error: BaseException) -> bytes | None:
 
 
 class _Remade:
-    """Is unpickled as an exception of this class, with these parts."""
+    """Unpickles as an exception with a given class, arguments and attributes."""
 
     def __init__(self, *parts: Any) -> None:
         self._parts = parts
@@ -118,7 +117,7 @@ class _Remade:
 def _remake(
     kind: type[BaseException], arguments: tuple[Any, ...], attributes: dict[str, Any]
 ) -> BaseException:
-    """An exception without its `__init__`, which may want other arguments."""
+    """Make an exception without calling `__init__`, which may have other arguments."""
     error = kind.__new__(kind, *arguments)
     error.args = arguments
     error.__dict__.update(attributes)
@@ -136,10 +135,10 @@ def _rebuilt(pickled: bytes | None, text: str) -> BaseException:
 
 
 def _traceback(frames: list[Frame]) -> types.TracebackType | None:
-    """A traceback that shows `frames`, outermost first.
+    """Return a traceback that shows `frames`, outermost first.
 
-    Gristmill's own are left out unless the setting `py_traceback_filtering` shows them,
-    or one of them raised.
+    Gristmill's own frames are left out, unless the setting `py_traceback_filtering`
+    shows them, or the frame raised the exception.
     """
     chain: types.TracebackType | None = None
     for frame in reversed(frames):
@@ -156,9 +155,9 @@ def _traceback(frames: list[Frame]) -> types.TracebackType | None:
 
 
 def _raising(frame: Frame) -> types.CodeType:
-    """Code that raises at the place of a frame, since tracebacks need real frames."""
+    """Return code that raises at a frame's place; tracebacks need real frames."""
     tree = ast.parse("raise RuntimeError")
-    # Code made at columns -1 has none, so that nothing is marked below its line.
+    # Column -1 means no columns, so tracebacks do not mark a part of the line.
     last_line, column, last_column = frame.line, -1, -1
     if frame.last_line and frame.column is not None and frame.last_column is not None:
         end = frame.last_line, frame.last_column

@@ -1,9 +1,9 @@
-"""How far ahead of need records of far files are read, and how many together.
+"""Plans how far ahead records of far files are read, and how many are read together.
 
-What a request costs is the way to the store and back, so enough of them have to be
-under way, and neighbours should come by one.  Both follow from bytes rather than from
-numbers of records.  The records of a sampler's window are read together: whatever order
-they come in, they lie in a few runs.
+The cost of a request is the round trip to the store.  So enough requests have to be in
+flight, and one request should read adjacent records.  Both limits are in bytes, not in
+records.  The records of a sampler's window are read together, because they lie in a few
+contiguous runs, in any order.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from gristmill._engine.stream_keys import KeyBlocks
 
 __all__ = ["FarAhead"]
 
-# Read ahead at least, and at most with the block that is being used.
+# The least that is read ahead, and the most, including the block being used.
 AHEAD_BYTES = 64 << 20
 MOST_BYTES = 256 << 20
-# Of records that are read together, so that neighbours make long requests.
+# The size of records that are read together, so that adjacent ones make long requests.
 BLOCK_BYTES = 4 << 20
 
 
 class FarAhead:
-    """Plans what is read of one stream.
+    """Plans the reads of one stream.
 
     Attributes:
-        record_bytes: The mean size of a record; 0 while nobody knows.
+        record_bytes: The mean size of a record; 0 while it is unknown.
     """
 
     def __init__(self, keys: KeyBlocks, ahead: int) -> None:
@@ -32,13 +32,13 @@ class FarAhead:
         self._ahead = ahead
 
     def end(self, position: int) -> int:
-        """The position up to which is read when `position` is needed next."""
+        """Return the position up to which to read if `position` is needed next."""
         if not self.record_bytes:
             return position + self._ahead
         most = max(1, int(MOST_BYTES / self.record_bytes))
         least = max(self._ahead, int(AHEAD_BYTES / self.record_bytes))
         end = position + min(least, most)
-        # Whole windows, and the one behind that which is needed next.
+        # Whole windows: the current one and the one after it.
         first = self._window(position)
         second = self._window(position + first) if first else 0
         if first + second <= 2 * most // 3:
@@ -46,7 +46,7 @@ class FarAhead:
         return end
 
     def count(self, position: int, block: int) -> int:
-        """How many records to read together, from a position on."""
+        """Return the number of records to read together, from a position on."""
         if not self.record_bytes:
             return block
         return self._window(position) or max(
@@ -54,6 +54,6 @@ class FarAhead:
         )
 
     def _window(self, position: int) -> int:
-        """Records from a position to the end of its window; 0 if there are too many."""
+        """Return the number of records to the end of a window; 0 if too many."""
         left = self._keys.window_left(position)
         return left if left * self.record_bytes <= MOST_BYTES / 3 else 0

@@ -17,10 +17,11 @@ from gristmill._hot.place import as_failure
 
 
 class LocalRun:
-    """Computes each output when it is asked for, and delivers all streams in turn.
+    """Computes each output on request, from all streams in turn.
 
-    `position` is kept up to date.  With `ahead` the next output is computed by a thread
-    while the caller uses the last one: its stream is that thread's until then.
+    `position` is the one after the last output.  If `ahead` is true, a thread computes
+    the next output while the caller uses the last one.  The thread owns the stream of
+    that output until it is taken.
     """
 
     workers = 0
@@ -33,24 +34,24 @@ class LocalRun:
         ahead: bool = False,
     ) -> None:
         self.position = position
-        # Of the records that the last output was made of, shape (k,).
+        # The keys of the records of the last output, shape (k,).
         self.keys: Int64Array = NO_KEYS
         self._program = program
         self._tally = tally
-        # The output due, in a tuple, where it was held back for its bad records.
+        # The output due, in a tuple, if it was held back because of its bad records.
         self._held: tuple[Any] | None = None
         self._streams: dict[int, Stream] = {}
         self._times = StageTimes()
-        # Of the stream that is due; None where nothing is computed ahead.
+        # Computes the output that is due ahead of need; None if nothing is.
         self._next_output = NextOutput() if ahead else None
 
     def next(self) -> Any:
-        """The next output.
+        """Return the next output.
 
         Raises:
             StopIteration: All streams have ended.
-            Exception: What the user's code raised; the output counts as given.
-            TooManyErrors: More records failed than may; the output is due again.
+            Exception: The user's code raised it; the output counts as delivered.
+            TooManyErrors: More records failed than the limit; the output is due again.
         """
         if self._next_output is not None:
             self._leave_fork()
@@ -75,7 +76,7 @@ class LocalRun:
             except GiveUp:
                 output = NoOutput.GIVEN_UP
             except Exception as error:
-                # The failed output has had its turn, so that the others keep theirs.
+                # The failed output counts, so that later outputs keep their places.
                 position.positions[number] = stream.position
                 position.pass_turn()
                 self._account(stream, error)
@@ -87,7 +88,7 @@ class LocalRun:
                 self._account(stream, instead)
                 self._held = None
             position.positions[number] = stream.position
-            # As `pass_turn`, without a call.
+            # The body of `pass_turn`, without the cost of a call.
             position.next_stream = (number + 1) % len(position.positions)
             if instead is None:
                 self.keys = stream.keys
@@ -96,7 +97,7 @@ class LocalRun:
                 return output
 
     def usage(self) -> NearUsage:
-        """What the stages were measured to take."""
+        """Return the measured times of the stages."""
         return NearUsage((), each(self._times.by_clock), self._program.stages)
 
     def start_prefetch(self) -> None:
@@ -106,10 +107,10 @@ class LocalRun:
         self._begin_next()
 
     def restart(self, position: RunPosition) -> None:
-        """Go on from another position with as many streams."""
+        """Continue from another position with the same number of streams."""
         self._leave_fork()
         if self._next_output is not None and self._next_output.begun:
-            # It may go on for any time with the streams that it has.
+            # The thread may use its streams for any length of time.
             self._close_streams()
         self.keys = NO_KEYS
         self._held = None
@@ -148,7 +149,7 @@ class LocalRun:
         return stream
 
     def _end(self, number: int, stream: Stream) -> None:
-        """Note that a stream has ended, whose turn it was."""
+        """Record the end of the stream whose turn it was."""
         position = self.position
         position.ended[number] = True
         if _reports_end(position):
@@ -156,7 +157,7 @@ class LocalRun:
         position.pass_turn()
 
     def _taken(self, stream: Stream) -> Any:
-        """Return the next output of a stream; measure it if that is due."""
+        """Return the next output of a stream; measure its stages if that is due."""
         if self._held is not None:
             self._times.left += 1  # Nothing is computed.
             return self._held[0]
@@ -179,7 +180,7 @@ class LocalRun:
         return ahead.take() if ahead is not None and ahead.begun else stream.next()
 
     def _begin_next(self) -> None:
-        """Let the stream that is due compute ahead, unless it does."""
+        """Begin to compute the next output ahead, unless that has begun."""
         ahead, position = self._next_output, self.position
         if ahead is None or ahead.begun or all(position.ended):
             return
@@ -189,13 +190,13 @@ class LocalRun:
         ahead.begin((self._streams.get(number) or self._open(number)).next)
 
     def _leave_fork(self) -> None:
-        """In a fork, begin anew from where the position is."""
+        """If this process is a fork, open all streams again at the current position."""
         if self._next_output is not None and self._next_output.lost:
             self._next_output = NextOutput()
             self._streams = {}
 
     def _account(self, stream: Stream, instead: Exception | NoOutput | None) -> None:
-        """Tell of the bad records before an output, or what came instead of one."""
+        """Count the bad records before an output, or before its replacement."""
         passed = stream.record_errors.passed
         if self._tally is not None and passed is not None:
             self._tally.account(passed, instead)
@@ -203,9 +204,9 @@ class LocalRun:
 
 
 def _reports_end(position: RunPosition) -> bool:
-    """Whether a stream that has ended is reported to stand where its reading ended.
+    """Return whether an ended stream's state is the position at which reading ended.
 
-    Grain's single stream without workers does that; with several, one that has ended
-    keeps its last output's position.
+    That is so for Grain's single stream without workers.  With several streams, an
+    ended stream keeps the position after its last output.
     """
     return position.worker_count == 0 and position.streams == 1

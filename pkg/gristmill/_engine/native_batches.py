@@ -1,8 +1,8 @@
 """Makes batches of a source's records without a Python object for each record.
 
-The rows of a table are gathered, and so are the columns of other sources that hold
-columns.  Records of files are decoded if the only step before the batch can decode a
-block of them: they go from the file to the batch, which is the slot in a worker.
+The rows of a table are gathered, and so are the columns of other sources that have
+columns.  If the only step before the batch can decode a block of records, records of
+files are decoded directly into the batch, which lies in the worker's slot.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class NativeBatches:
     ) -> tuple[Any, Int64Array] | list[bytes]:
         """Return the batch of `count` records from `position` on, and their keys.
 
-        Returns the records as a list if they must be taken one by one, because of their
-        form or because one of them cannot be decoded.  The list is empty if one of them
-        cannot be read.
+        Returns a list of undecoded records if the block decoder declines them or fails,
+        so that the caller can decode them one by one and find the bad one.  The list is
+        empty if a record cannot be read.
         """
         if self._queue.next_count(position) not in (0, count):
             self._queue.forget()
@@ -82,11 +82,11 @@ class NativeBatches:
         self._queue.start(position, count)
 
     def forget(self) -> None:
-        """Drop what was read ahead: the stream goes on from somewhere else."""
+        """Drop the blocks that were read ahead, since the stream moves elsewhere."""
         self._queue.forget()
 
     def close(self) -> None:
-        """Drop what was read ahead, and end the threads."""
+        """Drop the blocks that were read ahead, and end the threads."""
         self._queue.close()
 
 
@@ -104,9 +104,9 @@ def open_batches(
         source: The source of the records.
         calls: The functions that are called with each record before it is batched.
         keys: The keys of the records.
-        rules: How batches are taken apart.
+        rules: The tree rules of batches: "jax" or "plain".
         options: Threads that read ahead.
-        look_ahead: Whether blocks are read before they are asked for.
+        look_ahead: Whether blocks are read ahead of need.
     """
     blocks: RecordBlocks | TableBlocks
     decoder = _decoder_of(source, calls)

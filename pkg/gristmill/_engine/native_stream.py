@@ -37,9 +37,9 @@ from gristmill.sources import TableSource
 class NativeStream:
     """A chain of one-to-one steps, filters and batches.  See `Stream`.
 
-    Its position is the number of records that it has consumed.  An output takes exactly
-    the records that it needs.  Elements that a block map has made ahead of need are
-    kept for the next outputs; another process makes them again.
+    Its position is the number of records that it has consumed.  An output consumes
+    exactly the records that it needs.  Elements that a block map has made ahead of need
+    are kept for the next outputs; another process has to make them again.
     """
 
     def __init__(
@@ -60,7 +60,8 @@ class NativeStream:
         self._length = self._keys.length
         self._draws = self._keys.draws
         self._batches = self._open_batches(look_ahead)
-        # Has keys of its own, because it reads other blocks ahead of need.
+        # It gets its own StreamKeys, because it prefetches other blocks than the one
+        # being computed.
         ahead = look_ahead and self._batches is None
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._read_natively = isinstance(program.source, TableSource)
@@ -76,13 +77,13 @@ class NativeStream:
         self._reads_on = filters and program.in_blocks
         explicit = self._tolerant or self._together is not None
         self._reads_together = explicit and hot_run.reads_together(type(program.source))
-        # The rest of a block after a record that failed, as it was read, and the rest
-        # of one that has too many elements; each with its position.
+        # The rest of a block after a record that failed, as read, and the rest of a
+        # block that gave too many elements.  Each has its position.
         self._rest: tuple[int, Records, Read | None] | None = None
         self._pending: tuple[int, RanBlock] | None = None
         # During `next_run`: its first record, the keys, and the elements so far.
         self._current_run: tuple[int, Int64Array, list[Any]] | None = None
-        # Whether elements are alone in each step until there is an output.
+        # Whether each step sees one element at a time until the next output.
         self._careful = False
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
         self._key_parts: list[Int64Array] = []
@@ -144,7 +145,7 @@ class NativeStream:
         return outputs
 
     def finished(self) -> list[Output]:
-        """Return the outputs so far of a `next_run` that another thread is in."""
+        """Return the outputs so far of a `next_run` that runs in another thread."""
         run = self._current_run
         return [] if run is None else outputs_of(*run)
 
@@ -214,7 +215,7 @@ class NativeStream:
             raise failure from error
 
     def _elements(self, level: int, want: int) -> list[Any]:
-        """Up to `want` elements that have passed the steps of `level`."""
+        """Return up to `want` elements that have passed the steps of `level`."""
         if level == 0:
             return self._records(want)
         steps = self._levels[level].steps
@@ -227,7 +228,7 @@ class NativeStream:
             if not steps:
                 elements.append(batch)
                 continue
-            # Of the records read last perhaps none has passed the filters.
+            # The last part is empty if no record of its block has passed the filters.
             last_key = next(part[-1:] for part in self._key_parts[::-1] if len(part))
             elements += run_steps(steps, None, self._at, last_key, last_key, [batch])
         return elements
@@ -238,7 +239,7 @@ class NativeStream:
             try:
                 block = self._next_block(want - len(elements))
             except StopIteration:
-                # A sampler of the user's ends here.
+                # The user's sampler ends here.
                 self._length = self._consumed
                 break
             except Exception:
@@ -253,7 +254,7 @@ class NativeStream:
                 continue
             self._key_parts.append(keys[slice(len(done)) if kept is None else kept])
             if isinstance(error, StopIteration):
-                # The source ends before this record, until somebody seeks.
+                # The source ends before this record, until the next seek.
                 self._consumed -= 1
                 self._length = self._consumed
                 break
@@ -307,7 +308,7 @@ class NativeStream:
         return block
 
     def _read(self, records: Records) -> Read | None:
-        """Read a block, or leave that to the loop where it is fast."""
+        """Read a block, or return None to let `run_block` read if that is faster."""
         keys, _, names = records
         read = None
         if not self._read_natively:
@@ -315,7 +316,7 @@ class NativeStream:
         if read is None and names is not None:
             read = read_each(self._program.source, names)
         if read is None and self._reads_together:
-            # Here, so that nothing is read again behind a bad record.
+            # Read here, so that the records after a bad one are not read again.
             self._told.value = int(keys[0])
             read = read_together(self._program.source, keys.tolist())
         elif read is None and self._together is not None:
@@ -357,36 +358,44 @@ class NativeStream:
         return done, kept, count + 1, failure
 
     def _is_unchanged(self, elements: list[Any]) -> bool:
-        """Whether there are elements that no step can have seen and changed."""
+        """Return whether there are elements, and no step can have changed them."""
         if self._together is None:
             return bool(elements)
         fixed = all(type(element) is bytes for element in elements)
         return bool(elements) and fixed and self._program.in_blocks
 
     def _again(self, records: Records, elements: list[Any]) -> list[Any]:
-        """The elements of records that steps may have changed, and new generators."""
+        """Return the original elements of records, and renew their generators.
+
+        Reads the records again if steps may have changed `elements`.
+        """
         keys, indices, names = records
         for place, index in enumerate(indices.tolist()):
             self._keys.renew_generator(self._consumed + place, index)
         if self._is_unchanged(elements):
             return elements
         known = keys.tolist() if names is None else names
-        # A read that fails now was fine before: the steps see what that gave.
+        # If a record cannot be read again, keep its element from the first read.
         read, _ = read_each(self._program.source, known[: len(elements)])
         return read + elements[len(read) :]
 
     def _in_place_of(
         self, error: Exception, records: Records, number: int
     ) -> Sequence[Any]:
-        """What takes the place of one of `records`, which was consumed last.
+        """Return the elements that replace the last record consumed.
+
+        Args:
+            error: The record's exception.
+            records: A block with the record.
+            number: The index of the record in the block.
 
         Raises:
-            Exception: `error`, unless it is passed over.
+            Exception: `error`, unless bad records are passed over.
         """
         position, index = self._consumed - 1, records[1][number : number + 1]
 
         def become(name: Any) -> Sequence[Any]:
-            """What another record becomes, with the index and the generator of this."""
+            """Run the steps over another record, with this index and generator."""
             self._keys.renew_generator(position, int(index[0]))
             elements, failure = read_each(self._program.source, [name])
             if failure is not None:

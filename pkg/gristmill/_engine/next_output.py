@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class NextOutput:
-    """One call at a time, in a thread of its own.
+    """Runs one call at a time, in its own thread.
 
     The thread owns the objects that the call uses until `take` has returned.
     """
@@ -28,7 +28,7 @@ class NextOutput:
 
     @property
     def lost(self) -> bool:
-        """Whether this is a fork, without the thread and with what that left."""
+        """Whether this process is a fork, which does not have the thread."""
         return self._thread.lost
 
     def begin(self, compute: Callable[[], Any]) -> None:
@@ -36,9 +36,9 @@ class NextOutput:
         self._future = self._thread.submit(compute)
 
     def take(self) -> Any:
-        """Wait for the call, and return or raise what it did.
+        """Wait for the call; return its result or raise its exception.
 
-        Interrupted, it leaves the call to the next one that asks.
+        If this is interrupted, the next `take` returns the result.
         """
         future = self._future
         assert future is not None
@@ -47,13 +47,13 @@ class NextOutput:
         finally:
             if future.done():
                 self._future = None
-            del future  # What it raises refers to this frame.
+            del future  # Its exception refers to this frame.
 
     def close(self, leave: Callable[[], None]) -> None:
         """End the thread; does not wait for the call.
 
-        `leave` is called when the call no longer uses what it works with: at once, or
-        later, by the thread.
+        `leave` is called when the call no longer uses its objects: at once, or later in
+        the thread.
         """
         future, self._future = self._future, None
         if future is None or self.lost:

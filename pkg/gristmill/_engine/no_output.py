@@ -1,4 +1,4 @@
-"""Warns of loaders that give nothing, since a loop over nothing looks like success."""
+"""Warns about loaders without outputs, because an empty loop looks like success."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gristmill._engine.program import Program, holds_back
 
 
 def warn_of_no_output(program: Program, operations: Sequence[Any]) -> None:
-    """Warn if a loader gives nothing, whatever its functions do.
+    """Warn if a loader cannot have outputs, whatever its functions return.
 
     Args:
-        program: What the loader was compiled to.
-        operations: What it was compiled from.
+        program: The compiled loader.
+        operations: The operations from which it was compiled.
     """
     count = most = program.stream_length(0)  # No stream has more.
     dropping = None
     for op in operations:
         spreads = isinstance(op, (transforms.FlatMap, transforms.BucketBatch))
         if holds_back(op) or (count and spreads):
-            return  # It may give any number.
+            return  # The number of outputs is unknown.
         if isinstance(op, transforms.Batch):
             who, size = value_text(op), int(op.batch_size)
             count, too_few = batches_of(count, who, size, op.drop_remainder)
@@ -49,7 +49,7 @@ def warn_of_no_output(program: Program, operations: Sequence[Any]) -> None:
 def batches_of(
     count: int, who: str, size: int, drop_remainder: bool
 ) -> tuple[int, str | None]:
-    """Return how many batches `who` makes of elements, and why there are none.
+    """Return the number of batches of `count` elements, and the reason if it is 0.
 
     The reason is None if there are batches, or no elements.
     """

@@ -1,14 +1,14 @@
-"""Sends a program to the workers: one sealed, anonymous file for all of them.
+"""Sends a program to the workers in one sealed, anonymous file.
 
-The program is pickled (by cloudpickle, so lambdas, closures and classes from
-``__main__`` work) with its large buffers out of band, and every worker maps the
-same file: N workers hold one copy of an in-memory array.  A long list is written
-element by element and read back one element at a time, so that its Python objects
-exist only while they are used.
+The program is pickled by cloudpickle, so lambdas, closures and classes from
+``__main__`` work.  Its large buffers are stored out of band, and all workers map the
+same file, so N workers share one copy of an in-memory array.  A long list is written
+element by element and read one element at a time, so its Python objects exist only
+while they are used.
 
-An array that views a mapped file, by ``np.load(path, mmap_mode="r")`` or
-``np.memmap``, is a table that may be larger than memory: it is sent by the file's
-name, and a worker maps the same bytes of the same file.
+An array that views a mapped file, from ``np.load(path, mmap_mode="r")`` or
+``np.memmap``, may be larger than memory.  Only the file's name is sent, and a worker
+maps the same bytes of the same file.
 
 File layout: the snapshot of a long list if there is one, buffers on 64-byte
 boundaries, the pickle, a pickled table of (offset, bytes), and last the table's
@@ -36,7 +36,7 @@ from gristmill._engine.stream import Runnable
 
 OUT_OF_BAND_BYTES = 4096
 LONG_LIST = 4096
-# Objects that elements share are large from this many bytes per element on.
+# A list is not split if its elements share objects of this many bytes per element.
 SHARED_BYTES = 1024
 # The sample of a long list: ROW elements at each of ROWS evenly spaced places.
 ROW = 8
@@ -46,18 +46,19 @@ SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 
 Array = npt.NDArray[Any]
 
-# The process that has loaded a program, and the descriptors that were opened then.
+# The process that has loaded the program, and the descriptors that it opened for that.
 _loaded_in = 0
 _opened: set[int] = set()
 
-# In its other mode, "c", changes belong to one process: those are sent as bytes.
+# Arrays mapped in mode "c" have private changes, so they are sent as bytes.
 SHARED_MODES = ("r", "r+", "w+")
 
 
 class Snapshot:
-    """A list in serialized form: ``snapshot[i]`` makes element i anew.
+    """A list in serialized form: ``snapshot[i]`` unpickles element i.
 
-    Element i lies in the program's `file` from ``bounds[i]`` to ``bounds[i + 1]``.
+    Element i occupies the bytes ``bounds[i]`` to ``bounds[i + 1]`` of the program's
+    `file`.
     """
 
     file: memoryview
@@ -79,17 +80,17 @@ class _Pickler(open_files.Pickler):
 
 
 def pack(program: Any) -> int:
-    """Write a `Runnable`, or what pickles as one, to a sealed file.
+    """Write a `Runnable`, or an object that pickles as one, to a sealed file.
 
-    Returns its descriptor.
+    Returns the file's descriptor, which the caller closes.
 
     Raises:
-        Exception: Whatever pickling raised, with a note that names the part of the
+        Exception: An error from pickling, with a note that names the part of the
             pipeline that cannot be pickled.
     """
     made = os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        # Never where others print, if those streams are closed.
+        # Avoid the descriptors of the standard streams, if these are closed.
         fd = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, 3)
     finally:
         os.close(made)
@@ -104,14 +105,14 @@ def pack(program: Any) -> int:
 
 
 def unpack(fd: int) -> Runnable:
-    """The program of a sealed file; the files that it opens are remembered."""
+    """Return the program in a sealed file, and remember the files that it opens."""
     with remembering_files():
         return _unpacked(fd)
 
 
 @contextlib.contextmanager
 def remembering_files() -> Iterator[None]:
-    """Remember the files that are opened in here, for `own_positions` of forks."""
+    """Remember the files that the body opens, for `own_positions` in forks."""
     global _loaded_in
     before = _descriptors()
     yield
@@ -120,8 +121,8 @@ def remembering_files() -> Iterator[None]:
 
 
 def _unpacked(fd: int) -> Runnable:
-    """The program of a sealed file.  Its arrays view a private mapping of it."""
-    import mmap  # Not by the parent, unless its data is mapped.
+    """Return the program in a sealed file; its arrays view a private mapping of it."""
+    import mmap  # The parent needs it only if its data is mapped.
 
     size = os.fstat(fd).st_size
     view = memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE))
@@ -165,7 +166,7 @@ def _write(writer: BinaryIO, program: Any) -> None:
 
 
 def _place(writer: BinaryIO, data: memoryview) -> tuple[int, int]:
-    """Append on a 64-byte boundary; returns (offset, bytes)."""
+    """Append data on a 64-byte boundary; return (offset, bytes)."""
     writer.write(b"\0" * (-writer.tell() % 64))
     begin = writer.tell()
     writer.write(data)
@@ -188,7 +189,7 @@ def _is_split(elements: Sequence[Any]) -> bool:
 
 
 def _write_elements(writer: BinaryIO, elements: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Append elements pickled one by one; returns their bounds in the file."""
+    """Append elements pickled one by one; return their bounds in the file."""
     bounds = np.full(len(elements) + 1, writer.tell(), np.int64)
     for i, element in enumerate(elements):
         try:
@@ -202,7 +203,7 @@ def _write_elements(writer: BinaryIO, elements: Sequence[Any]) -> npt.NDArray[np
 
 
 def reduce_mapped(array: Array) -> tuple[Any, ...] | None:
-    """How to pickle an array that views a mapped file; None for all others."""
+    """Return the pickle plan of an array that views a mapped file; else None."""
     owner = _owner(array)
     plain = array.size and min(array.strides, default=0) >= 0
     if owner is None or not plain or array.dtype.hasobject:
@@ -229,10 +230,10 @@ def open_mapped(
     dtype: np.dtype[Any],
     strides: tuple[int, ...],
 ) -> Array:
-    """The array again.  Where it was writeable, writes stay in this process.
+    """Map an array again.  If it was writeable, writes stay in this process.
 
     Raises:
-        OSError: The file is gone.
+        OSError: The file does not exist.
         ValueError: Another file has its name, or its size has changed.
     """
     path, version, offset, writeable = place
@@ -251,7 +252,7 @@ def open_mapped(
 
 
 def _owner(array: Array) -> np.memmap[Any, Any] | None:
-    """The array that was mapped, where `array` is a view of one."""
+    """Return the mapped array of which `array` is a view, or None."""
     view: Any = array
     while isinstance(view, np.ndarray):
         base: Any = view.base
@@ -270,19 +271,20 @@ def _version(path: str) -> tuple[int, ...]:
 
 
 def own_positions() -> None:
-    """Open files that the program has opened again, in a fork of the process.
+    """Reopen the program's files, in a fork of the process that loaded it.
 
-    A program is loaded once, and workers are forks of that process: they share what a
-    file is open by, and one that reads moves all.  A file is a regular one, as for
-    `seek`; what is only written to, such as a log, stays shared.
+    Workers are forks of the process that loaded the program, so they share its open
+    file descriptions, and a read in one of them would move the position of all.  Only
+    regular files are reopened.  A file that is open only for writing, such as a log,
+    stays shared.
 
     Raises:
-        OSError: One cannot be opened again.
+        OSError: A file cannot be opened again.
     """
     if os.getpid() == _loaded_in:
         return
     for fd in _opened:
-        with contextlib.suppress(FileNotFoundError):  # It is closed by now.
+        with contextlib.suppress(FileNotFoundError):  # It was closed.
             if stat.S_ISREG(os.stat(f"/proc/self/fd/{fd}").st_mode):
                 _open_again(fd)
 
@@ -291,7 +293,7 @@ def _open_again(fd: int) -> None:
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     if flags & os.O_ACCMODE == os.O_WRONLY:
         return
-    # Memory that shm_open(3) opened follows no links, and this path is one.
+    # shm_open(3) sets O_NOFOLLOW, and this path is a link.
     again = os.open(f"/proc/self/fd/{fd}", flags & ~os.O_NOFOLLOW)
     try:
         os.lseek(again, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
@@ -302,5 +304,5 @@ def _open_again(fd: int) -> None:
 
 def _descriptors() -> set[int]:
     names = os.listdir("/proc/self/fd")
-    # One of them was open to list them, and its number is the next file's.
+    # Skip the descriptor of the listing itself, whose number the next file gets.
     return {int(name) for name in names if os.path.lexists(f"/proc/self/fd/{name}")}

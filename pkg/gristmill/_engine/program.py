@@ -1,9 +1,9 @@
-"""What a pipeline compiles to: plain data that every process understands.
+"""Defines `Program`, the compiled form of a pipeline, as plain data.
 
-A `Program` is made once, in the user's process, from the arguments of a loader.
-It says which record comes at each position (`sampler`), where records are read
-(`source`) and what is done with them (`levels`).  It is pickled to the workers
-and run by a `Stream`, the same code in every process.
+A `Program` is made once, in the user's process, from the arguments of a loader.  It
+contains the `sampler`, which chooses the record at each position, the `source` of the
+records, and the `levels` of steps and batches.  It is pickled to the workers, and each
+process runs it with the same `Stream` code.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Level:
     """One-to-one steps and filters, then at most one batch.
 
     Attributes:
-        steps: What is done to each element.
-        batch: What groups elements behind that.
-        deferred: The same steps, of which the last leave leaves to the batch: see
-            `gristmill._base.deferred`.  Empty where none can.
-        users_own: Whether a step is not one of these.
+        steps: The steps that each element goes through.
+        batch: The transform that groups the elements after the steps.
+        deferred: The same steps, except that the last ones return leaves that the batch
+            computes, see `gristmill._base.deferred`.  Empty if no step can.
+        users_own: Whether some step does not defer its work, so it may be the user's.
     """
 
     steps: tuple[Step, ...] = ()
@@ -61,23 +61,23 @@ class Program:
 
     Attributes:
         source: Read by ``source[key]``; a `sources.TableSource` is read natively.
-        sampler: Gives record keys, in blocks where it can.
+        sampler: Returns record keys, in blocks if it can.
         first_index: Global index of the first element of all shards: 0 in epoch 0.
         shard: The loader's own shard options.
         length: Elements of this shard, all epochs together.
-        modulus: Keys are taken modulo this, the length of the source; 0 where no
-            key can reach it, or where it has no length.
-        levels: Run by the native stream; empty where `operations` needs records.
+        modulus: Keys are taken modulo this, the length of the source.  0 if no key can
+            reach it, or if the source has no length.
+        levels: Run by the native stream; empty if `operations` needs records.
         operations: The user's operations, run over `Record` objects when the
             chain has a step that only makes sense on them (flat-map, legacy
             callables, random steps after a batch).  Empty otherwise.
         in_blocks: Whether keys come in blocks, and generators from `seed`, rather
             than both from the sampler's metadata of each record.
-        seed: Seed of the records' generators; None where they have none.
-        rules: How batches are taken apart: "jax" or "plain".
+        seed: Seed of the records' generators; None if they have none.
+        rules: The tree rules of batches: "jax" or "plain".
         streams: Interleaved logical streams that define the order.
-        read_options: Threads that read ahead where reading waits.
-        on_error: What becomes of bad records: "raise", "skip" or "substitute".
+        read_options: Threads that read ahead if reads block.
+        on_error: How bad records are handled: "raise", "skip" or "substitute".
         max_errors: Bad records that an iterator passes over; None for any number.
         worker_init_fn: Called with (worker, workers) in each worker before all else.
     """
@@ -104,7 +104,7 @@ class Program:
 
     @property
     def stages(self) -> Mapping[str, tuple[str, str]]:
-        """See `Runnable`: reading, and what groups elements behind the steps."""
+        """Reading, and the grouping of elements after the steps.  See `Runnable`."""
         behind = [level.batch for level in self.levels if level.batch is not None]
         behind += [op for op in self.operations if is_group(op)]
         rest = "order", "what comes at which position"
@@ -117,20 +117,20 @@ class Program:
 
     @property
     def flat_maps(self) -> int:
-        """How many flat-map steps there are."""
+        """The number of flat-map steps."""
         return sum(isinstance(op, transforms.FlatMap) for op in self.operations)
 
     @property
     def opaque(self) -> bool:
-        """Whether a step keeps records back that no position can describe."""
+        """Whether a step holds back records that no position can describe."""
         return any(holds_back(op) for op in self.operations)
 
     @property
     def position_capacity(self) -> int:
-        """Integers in a stream's position: records read, then see `RecordStream`."""
+        """Integers in a stream's position: the records read, and see `RecordStream`."""
         here = 1 + self.flat_maps
         if self.buckets is not None:
-            # Each bucket but the one that is full may lack one element.
+            # All buckets except for the full one may lack one element.
             here += sum(self.buckets.buckets().sizes)
         return 2 * here + 1 if self.opaque else here
 
@@ -147,15 +147,18 @@ class Program:
 
     @property
     def owned(self) -> bool:
-        """See `Runnable`: unless positions of outputs follow from arithmetic alone."""
+        """Whether one worker computes each stream.  See `Runnable`.
+
+        This is False only if arithmetic alone gives the positions of outputs.
+        """
         if self.operations or self.on_error == "skip" or self.buckets is not None:
             return True
         steps = [step for level in self.levels for step in level.steps]
         filters = any(opcode == step_kinds.FILTER for opcode, _, _ in steps)
-        # What becomes of a block is kept for the outputs that follow.
+        # The elements of a block are kept for the next outputs.
         blocks = any(isinstance(call, BlockCall) for _, call, _ in steps)
-        # Such a sampler's streams have records that are cheaper to read together, and
-        # who reads ahead, as far sources need it, has to know what comes next.
+        # The records of an interleaved sampler's stream are cheaper to read together.
+        # Far sources need read-ahead, so a worker has to own the next records, too.
         interleaved = hasattr(self.sampler, "interleaved")
         return filters or blocks or interleaved or is_far(self.source)
 
@@ -163,7 +166,8 @@ class Program:
     def computes_ahead(self) -> bool:
         """Whether a thread may compute an output while the caller uses the last one.
 
-        So it is where nobody else's code runs, and most of the work needs no GIL.
+        This is True if only Gristmill's code runs, and most of the work releases the
+        GIL.
         """
         options = self.read_options
         if not options.num_threads or not options.prefetch_buffer_size:
@@ -183,9 +187,9 @@ class Program:
 
     @property
     def errors_per_output(self) -> int | None:
-        """Bad records of one output after which it is given up; None for never.
+        """The most bad records of one output before it is given up; None for no limit.
 
-        An output of a fixed number of records comes to an end by itself.
+        An output of a fixed number of records does not need a limit.
         """
         return self.max_errors if self.owned else None
 
@@ -197,7 +201,7 @@ class Program:
 
     @property
     def many_outputs(self) -> bool:
-        """See `Runnable`."""
+        """Whether a unit has several outputs.  See `Runnable`."""
         return self._output_records == 1
 
     @property
@@ -209,12 +213,12 @@ class Program:
         return product
 
     def greet(self, worker: int, workers: int) -> None:
-        """Have the user prepare a worker."""
+        """Call the user's `worker_init_fn`, if there is one."""
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker, workers)
 
     def unpicklable_note(self) -> str:
-        """See `Runnable`."""
+        """Return the text of an error if pickling failed.  See `Runnable`."""
         parts = [("data_source", self.source), ("sampler", self.sampler)]
         parts += [(f"operation {type(op).__name__}", op) for op in self.operations]
         for level in self.levels:
@@ -232,29 +236,29 @@ class Program:
         )
 
     def stream_length(self, stream: int) -> int:
-        """Records of one stream: it takes local elements stream, stream+S, ..."""
+        """Return the number of records of a stream: elements stream, stream+S, ..."""
         return max(0, -(-(self.length - stream) // self.streams))
 
 
 def is_legacy(operation: Any) -> bool:
-    """Whether this is a callable over an iterator of records."""
+    """Return whether an operation is a callable over an iterator of records."""
     return not isinstance(operation, KNOWN)
 
 
 def is_group(operation: Any) -> bool:
-    """Whether this makes elements of several records."""
+    """Return whether an operation makes elements from several records."""
     return isinstance(operation, BATCHES) or holds_back(operation)
 
 
 def holds_back(operation: Any) -> bool:
-    """Whether a legacy operation may keep records that no position describes."""
+    """Return whether an operation may hold back records that no position describes."""
     return is_legacy(operation) and type(operation) not in ONE_TO_ONE
 
 
 ONE_TO_ONE = (legacy.MapOperation, legacy.FilterOperation, legacy.RandomMapOperation)
 RANDOM = (transforms.RandomMap, transforms.TfRandomMap)
 BATCHES = (transforms.Batch, transforms.BucketBatch)
-# What needs more of a record than its element.
+# Operations that need more of a record than its element.
 PERSONAL = (*RANDOM, transforms.MapWithIndex)
 KNOWN = (
     *PERSONAL,
@@ -273,7 +277,7 @@ SAMPLERS = (
 
 
 def as_step(op: Any) -> Step:
-    """A transform of one element to one or none as the loops take it."""
+    """Return a map or filter transform as a step of `_hot.run.run_block`."""
     name = type(op).__name__
     if isinstance(op, transforms.Map):
         return step_kinds.MAP, op.map, name
@@ -289,7 +293,7 @@ def as_step(op: Any) -> Step:
 
 
 def is_own_source(source: Any) -> bool:
-    """Whether reading a source runs nobody else's code, which may want one thread."""
+    """Return whether a source runs only Gristmill's code, which is thread-safe."""
     kind = type(source)
     return kind in (list, tuple) or kind.__module__.startswith(OUR_SOURCES)
 
@@ -297,7 +301,7 @@ def is_own_source(source: Any) -> bool:
 def level_of(
     operations: Sequence[Any], batch: transforms.Batch | transforms.BucketBatch | None
 ) -> Level:
-    """Operations of one element to one or none, and the batch behind them."""
+    """Return the level of some map or filter transforms and the batch after them."""
     steps = [as_step(op) for op in operations]
     deferred: list[Step] = []
     for (opcode, _, name), op in zip(
@@ -314,7 +318,7 @@ def level_of(
 
 
 def as_number(key: Any) -> int:
-    """A record key as an int64; -1 stands for a key that is none, such as a name."""
+    """Return a record key as an int64; -1 for a key that is not one, like a name."""
     try:
         number = operator.index(key)
     except TypeError:

@@ -1,16 +1,16 @@
-"""Reads records by threads if reading waits.
+"""Reads records with threads if reads block.
 
-A source that answers at once, or that computes, is read in the caller's own loop:
-threads would only share its processor.  A source that waits (network, disk) is read by
-`ReadOptions.num_threads` threads, up to `ReadOptions.prefetch_buffer_size` records
-ahead of need.
+If the source returns at once, or computes, the caller reads: threads would only share
+its processor.  If the source waits for a network or a disk, `ReadOptions.num_threads`
+threads read up to `ReadOptions.prefetch_buffer_size` records ahead of need.
 
-The caller's own reads show, now and again, which of the two it is: reads of single
-records, or of blocks if the source has ``__getitems__``.  As soon as one of them
-waits, even before it has returned, threads read on: on trial, see `slow_probe`.
+From time to time, reads in the caller are measured to tell these cases apart: reads of
+single records, or of blocks if the source has ``__getitems__``.  As soon as one of them
+blocks, even before it has returned, threads read the next records on trial, see
+`slow_probe`.
 
-A source whose attribute `by_threads` is False is always read by the caller.  The order
-of records never depends on it.
+The caller always reads a source whose attribute `by_threads` is False.  The order of
+records does not depend on the threads.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from gristmill.options import ReadOptions
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-# What waits for longer is read by threads.
+# If a read waits for longer, threads read.
 SLOW_READ_S = 100e-6
-# A read that has waited for so long without returning has proved to wait.
+# A read that has not returned after this time counts as blocking.
 LONG_READ_S = 1e-3
 # Records, or blocks of them.
 PROBED_READS = 5
@@ -61,7 +61,7 @@ _Records: TypeAlias = tuple[int, list[Any]]
 
 
 def read_each(source: Any, keys: Iterable[Any]) -> Read:
-    """The elements up to the first failed read, and its exception."""
+    """Return the elements up to the first failed read, and its exception."""
     elements: list[Any] = []
     try:
         for key in keys:
@@ -73,26 +73,35 @@ def read_each(source: Any, keys: Iterable[Any]) -> Read:
 
 
 def read_together(source: Any, keys: list[Any]) -> Read | None:
-    """As `read_each`, at once where that works; None where the number is wrong."""
+    """Read records together; if that fails, like `read_each` to find the bad one.
+
+    Returns None if the source returns a wrong number of elements.
+    """
     try:
         elements: list[Any] | None = list(source.__getitems__(keys))
     except WrongNumber as error:
-        return Read([], error)  # None of them alone is bad.
+        return Read([], error)  # No single record is bad.
     except Exception:
         elements = None
     if elements is None:
-        # Not above, where the exception would be the context of the one raised here.
-        return read_each(source, keys)  # It shows which is bad.
+        # Not in the `except` block, where that exception would become the context.
+        return read_each(source, keys)  # This finds the bad record.
     return Read(elements, None) if len(elements) == len(keys) else None
 
 
 class Reading:
     """Reads blocks of one stream's records.
 
-    `keys_of` is called with (position, count) and returns the source's keys there;
-    nothing past `length` is read.  0 threads or look-ahead of `options` never use
-    threads.  The caller reads at least `least` records at once, if there are as many.
-    One thread calls, though `source` is read from many.
+    Only one thread may call the methods, but several threads read `source`.
+
+    Args:
+        source: The source.
+        options: No threads read if one of its numbers is 0.
+        keys_of: Called with (position, count); returns the source's keys there.
+        length: The number of records of the stream.
+        look_ahead: Whether to read ahead of need.
+        least: The least number of records that the caller reads together, if there are
+            as many.
     """
 
     def __init__(
@@ -122,7 +131,7 @@ class Reading:
             self._probe.waits, self._probe.left = True, sys.maxsize
         # Records that may be read ahead during a trial.
         self._trial_ahead = self._threads
-        # Records after those of the current read, while that is watched.
+        # The records after those of the current read, while a watch waits for it.
         self._following: _Records | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -133,9 +142,9 @@ class Reading:
     def read(self, position: int, keys: Keys) -> Read | None:
         """Read the records at `position`, position + 1, ... or decline.
 
-        Returns None if the caller should read for itself: the source does not wait.
-        Otherwise the elements up to the first failed read, and its exception; or those
-        that were read first, at least one, if the others are slow.
+        Returns None if the source does not block, so the caller should read.  Otherwise
+        returns the elements up to the first failed read, and its exception.  If later
+        reads are slow, returns only the first elements, at least one.
         """
         if not self._allowed:
             return None
@@ -152,14 +161,14 @@ class Reading:
 
     @property
     def capacity(self) -> int:
-        """How many records may be read ahead; 0 while the caller reads for itself."""
+        """The most records that may be read ahead; 0 while the caller reads."""
         probe = self._probe
         if self._waiting or probe.waits or probe.trial is not None:
             return self._ahead
         return 0
 
     def ready(self, position: int) -> int:
-        """How many records were read ahead, from `position` on without a gap."""
+        """Return the number of records read ahead, from `position` on without a gap."""
         count = 0
         while True:
             future = self._waiting.get(position + count)
@@ -168,17 +177,17 @@ class Reading:
             count += 1
 
     def start(self, position: int) -> None:
-        """Begin to read ahead from `position`, whatever the source is."""
+        """Begin to read ahead from `position`, even if the source may not block."""
         if self._allowed and self._ahead:
             self._look_ahead(position)
 
     def probe_soon(self) -> None:
-        """Look again at the next read whether it waits: something has changed."""
+        """Measure the next read again, because something has changed."""
         if not self._probe.waits:
             self._probe.left = 0
 
     def forget(self) -> None:
-        """Drop what was read ahead: the stream goes on from somewhere else."""
+        """Drop the records that were read ahead, since the stream moves elsewhere."""
         # Copied: `close` may be called while another thread reads.
         for future in [*self._waiting.values()]:
             future.cancel()
@@ -186,18 +195,19 @@ class Reading:
         self._reached = 0
 
     def close(self) -> None:
-        """Read no more.  Any thread may call this; it does not wait for a read."""
+        """Stop reading.  Any thread may call this; it does not wait for a read."""
         self._closed = True
         self.forget()
         if self._pool is not None:
             self._pool.close()
 
     def _look(self, position: int, keys: list[Any]) -> Read | None:
-        """Read in the caller; once a read has waited, let threads read the rest."""
+        """Read in the caller; after a read that waited, let threads read the rest."""
         probe = self._probe
         self._trial_ahead = self._threads
         elements: list[Any] = []
-        # Records of a unit that others share should not wait for each other.
+        # Without look-ahead, other workers compute units of this stream, too, and the
+        # records of a unit should not wait for each other.
         together = self._in_blocks and self._looks_ahead
         most = len(keys) if together else self._least
         decided = False
@@ -231,7 +241,7 @@ class Reading:
     def _watched_read(
         self, position: int, keys: list[Any], count: int
     ) -> tuple[Read, float | None] | None:
-        """Read the first `count` records; see `SlowProbe.timed` for the time."""
+        """Read the first `count` records, and measure it like `SlowProbe.timed`."""
         following: _Records | None = None
         if self._probe.waits is not None:
             following = position + count, keys[count:]
@@ -250,7 +260,7 @@ class Reading:
         return None if found is None else (found, waited_s)
 
     def _go_on(self, following: _Records | None, _: float) -> None:
-        """Have threads read on while the caller waits; called by another thread."""
+        """Let threads read the next records; called in a thread while a read waits."""
         with self._lock:
             if following is None or following is not self._following:
                 return  # The read has returned.
@@ -267,9 +277,9 @@ class Reading:
     def _read_by_threads(
         self, position: int, keys: list[Any], elements: list[Any]
     ) -> Read:
-        """Add the records at `position`, ... to those that were read before them."""
+        """Read the records at `position`, ...; append them to `elements`."""
         if self._pool is not None and self._pool.lost:
-            # A fork has the futures of its parent's threads, which it has not.
+            # A fork has its parent's futures, but not the threads.
             self._waiting.clear()
             self._pool = None
         futures = []

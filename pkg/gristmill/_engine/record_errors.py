@@ -1,7 +1,8 @@
-"""Records that fail: what one stream does about them, and the account of all streams.
+"""Handles bad records: `RecordErrors` in one stream, and the `Tally` of all streams.
 
-A stream collects them while it computes an output.  They travel with that output,
-or with the error or the end that came instead, and count once it is delivered.
+A stream collects bad records while it computes an output.  They are sent with that
+output, or with the error or the end of the stream that replaces it.  They count when
+it is delivered.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from gristmill.errors import StateMismatch, TooManyErrors, WorkerDied
 
 T = TypeVar("T")
 
-# These say something about the engine or the machine, not about a record.
+# Errors of the engine or the machine, not of a record.
 NEVER_FORGIVEN = (
     MemoryError,
     StateMismatch,
     TooManyErrors,
     WorkerDied,
 )
-# Records tried in the place of a bad one: its neighbours, then ever farther ones,
-# so that a bad stretch of a file neither ends a stream nor makes it repeat the one
-# good record behind it, and then others from all over the stream.
+# Records tried in the place of a bad one: first its neighbors, then records at doubling
+# distances, and then random records of the stream.  So a bad stretch of a file does not
+# end the stream, and does not repeat the one good record after the stretch.
 NEIGHBOURS = 8
 LAST_DOUBLING = 28
 MOST_TRIED = 1024
-# Of the keys of those, so many are named.
+# The most keys of tried records that an error names.
 MOST_NAMED = 16
 
 # Bad records without an element after which a stream passes its turn.
@@ -52,16 +53,16 @@ ADVICE = (
     "Repair the data, or pass a larger max_errors and go on from the last get_state(),"
     " after which nothing is lost."
 )
-# Of those that an iterator met, so many are shown.
+# The number of an iterator's last bad records that are shown.
 LAST_KEPT = 10
 
 
 class NoOutput(enum.Enum):
-    """What a stream's turn gave instead of an output or an exception."""
+    """The reason why a stream's turn gave neither an output nor an exception."""
 
-    # Bad records alone.
+    # The stream met only bad records.
     NOTHING = enum.auto()
-    # More of them than one output may meet: it is due again.
+    # The output met more bad records than its limit.  It is due again.
     GIVEN_UP = enum.auto()
 
 
@@ -70,22 +71,22 @@ Passed = tuple[Sequence[BadRecord], BaseException]
 
 
 class GiveUp(BaseException):
-    """Ends the making of an output that has met more bad records than may be.
+    """Raised to abandon an output that met too many bad records.
 
-    As an interrupt does: its stream stays where it was before the output, which is
-    due again.
+    Like KeyboardInterrupt, it leaves the stream before that output, so the next call
+    computes the output again.
     """
 
 
 class RecordErrors:
-    """The bad records of one stream since its last output, and what it does about them.
+    """Collects and resolves the bad records of one stream since its last output.
 
-    An output that meets more of them than `limit` is given up.
+    An output that meets more bad records than `limit` is given up.
 
     Attributes:
-        records: In the stream's order.
-        last: The exception of the last one.
-        alone: Whether the output in work has no element yet.
+        records: The bad records, in the stream's order.
+        last: The exception of the last bad record.
+        alone: Whether the output being computed has no element yet.
     """
 
     def __init__(
@@ -97,28 +98,29 @@ class RecordErrors:
         self._stream = stream
         self._on_error = on_error
         self._limit = limit
-        # The limit of the output in work, and that of one which was given up.
+        # The limit of the output being computed, and the limit for computing an output
+        # again that was given up.
         self._limit_of_output: int | None = None
         self._raised_limit: int | None = None
 
     @property
     def many(self) -> bool:
-        """Whether they should be told before there is an element."""
+        """Whether to report the bad records before there is an element."""
         return self.alone and len(self.records) >= MANY
 
     @property
     def passed(self) -> Passed | None:
-        """What to tell the account; None where there are none."""
+        """The bad records for `Tally.account`, or None if there are none."""
         return None if self.last is None else (self.records, self.last)
 
     def begin(self) -> None:
-        """Forget all: an output is begun, or one that was given up once more."""
+        """Clear the records before an output, or before another try of the same one."""
         self.records, self.last, self.alone = [], None, True
         raised, self._raised_limit = self._raised_limit, None
         self._limit_of_output = self._limit if raised is None else raised
 
     def replay(self) -> None:
-        """Know no limit until `begin`: what was given before is made again."""
+        """Lift the limit until `begin`, to compute delivered outputs again."""
         self._limit_of_output = None
 
     def resolve(
@@ -128,14 +130,19 @@ class RecordErrors:
         others: Iterable[Any] = (),
         become: Callable[[Any], Sequence[T]] = lambda other: (),
     ) -> Sequence[T]:
-        """What takes the place of a record that failed.
+        """Return the elements that replace a record that failed.
 
-        `others` are the keys of those to try, and what they `become` in its place.
+        Args:
+            error: The record's exception.
+            key: The record's key.
+            others: The keys of records to try in its place.
+            become: Called with one of these keys; returns the elements of that record
+                in this place.
 
         Raises:
-            Exception: `error`, where it is no record's fault or is to be raised.
-            TooManyErrors: No other record takes its place.
-            GiveUp: They are too many for one output.
+            Exception: `error`, if a record did not cause it, or on_error is "raise".
+            TooManyErrors: All other records failed, too.
+            GiveUp: The output has met more bad records than its limit.
         """
         place = place_of(error)
         forgiven = self._on_error != "raise" and not isinstance(error, NEVER_FORGIVEN)
@@ -190,16 +197,17 @@ class RecordErrors:
 
 
 def stand_ins(position: int, length: int) -> Iterator[int]:
-    """Positions of a stream to try in place of one, best first.
+    """Yield positions of a stream to try in place of one, best first.
 
-    Its neighbours, those at doubling distances, and then any: up to `MOST_TRIED` in
-    all, which is every other one of a stream of no more.
+    They are its neighbors, positions at doubling distances, and then random ones, up to
+    `MOST_TRIED` in all.  In a stream of at most `MOST_TRIED` records, they are all
+    other positions.
     """
     doublings = (1 << power for power in range(4, LAST_DOUBLING))
     near = [n for n in (*range(1, NEIGHBOURS + 1), *doublings) if n < length]
     for offset in near:
         yield (position + offset) % length
-    # In an order of its own for each: bad records side by side find different ones.
+    # The order depends on the position, so adjacent bad records get different ones.
     order = random.Random(position)
     known, left = {0, *near}, MOST_TRIED - len(near)
     if length <= MOST_TRIED:
@@ -216,7 +224,7 @@ def stand_ins(position: int, length: int) -> Iterator[int]:
 
 
 def _none_stands_in(key: Any, tried: list[Any]) -> TooManyErrors:
-    """What to raise where all of `stand_ins`, with these keys, failed as well."""
+    """Return the exception for a bad record whose stand-ins all failed, too."""
     others = "there is no other in its stream"
     if tried:
         named = ", ".join(map(repr, tried[:MOST_NAMED]))
@@ -230,11 +238,18 @@ def _none_stands_in(key: Any, tried: list[Any]) -> TooManyErrors:
 
 
 class Tally:
-    """Counts bad records, logs them, and says when there are too many.
+    """Counts and logs bad records, and raises an error if there are too many.
 
-    It is told of them in the order in which outputs are delivered.  `count` are those
-    that were passed over, those before a restored state included; `data_source` is what
-    the log calls the source.
+    `account` is called in the order in which outputs are delivered.
+
+    Args:
+        policy: The limit and the quarantine file.
+        data_source: The name of the source in the quarantine file.
+        advice: The last sentence of the error.
+
+    Attributes:
+        count: The number of bad records passed over, including those before a restored
+            state.
     """
 
     def __init__(
@@ -246,25 +261,30 @@ class Tally:
         self._data_source = data_source
         self._met = 0
         self._last: collections.deque[BadRecord] = collections.deque(maxlen=LAST_KEPT)
-        # Bad records in all, where the output due was held back for them.
+        # The number of bad records when the output due was held back; 0 if it was not.
         self._held_back = 0
 
     @property
     def bad_records(self) -> BadRecords:
-        """The count and the last few."""
+        """The number of bad records, and the last few of them."""
         return BadRecords(self.count, tuple(self._last))
 
     def restart(self, count: int) -> None:
-        """Go on from the count of a restored state."""
+        """Continue with the count of a restored state."""
         self.count = count
         self._held_back = 0
 
     def account(self, passed: Passed, instead: BaseException | NoOutput | None) -> None:
-        """Take those before an output, or before what came instead of one.
+        """Count the bad records before an output, or before its replacement.
+
+        Args:
+            passed: The bad records.
+            instead: The exception or the `NoOutput` that replaces the output, if any.
 
         Raises:
-            TooManyErrors: Their number passes the limit, or is larger than when an
-                output was given up before.  The output is due again, and taken then.
+            TooManyErrors: The total exceeds the limit, or an output was given up with a
+                larger total than before.  The output is due again, and the next call
+                accepts it.
         """
         limit, total = self._policy.max_errors, self.count + len(passed[0])
         if instead is NoOutput.GIVEN_UP:
@@ -284,7 +304,7 @@ class Tally:
 
     def _log(self, records: Sequence[BadRecord]) -> None:
         before, self._met = self._met, self._met + len(records)
-        # The first, the 10th, the 100th...
+        # Log the first, the 10th, the 100th, ...
         if len(str(self._met)) > len(str(before)) or not before:
             last = records[-1]
             log.warning(

@@ -1,4 +1,4 @@
-"""What a chain over `Record` objects is made of, but for steps: see `record_steps`."""
+"""Nodes of a chain over `Record` objects, except for steps: see `record_steps`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ ADVICE = (
 class Node:
     """A part of the chain: an iterator with a position.
 
-    `state()` is the position after the last record given out; `seek` goes there.
-    `keys` says what that record is made of.  Splits of one record share one list,
-    so that a batch of them counts it once.
+    `state()` returns the position after the last record returned; `seek` goes there.
+    `keys` are the keys of the records that it was made from.  Splits of one record
+    share one list, so a batch of splits counts the record once.
     """
 
     def __init__(self, parent: Node) -> None:
@@ -49,11 +49,11 @@ class Node:
 
     @property
     def keys(self) -> Sequence[int]:
-        """Keys of the records that the last one given out is made of."""
+        """The keys of the records from which the last record returned was made."""
         return self._parent.keys
 
     def state(self) -> Position:
-        """Integers: records read, then one for each flat-map."""
+        """Return the number of records read, then one integer for each flat-map."""
         return self._parent.state()
 
     def seek(self, position: Position) -> None:
@@ -62,10 +62,11 @@ class Node:
 
 
 class ReadNode(Node):
-    """Reads the records of one stream, and tells which one at address `at`.
+    """Reads the records of one stream, and writes the current key to address `at`.
 
-    `key` is what the source was asked for last; `end` is the position at which there is
-    no record, as far as is known.
+    Attributes:
+        key: The key of the last read.
+        end: The position at which the stream ends, as far as is known.
     """
 
     key: Any = None
@@ -101,7 +102,7 @@ class ReadNode(Node):
                 failure.add_note(Place(None, key, metadata.index))
                 raise failure
         except StopIteration:
-            # The source or the sampler ends here, until somebody seeks.
+            # The source or the sampler ends here, until the next seek.
             self._read -= 1
             self.end = self._read
             raise
@@ -117,10 +118,10 @@ class ReadNode(Node):
 
 
 class BatchNode(Node):
-    """Groups records; the batch has the metadata of its last one.
+    """Groups records into batches; a batch has the metadata of its last record.
 
-    A batch of splits, which share a generator, has one of its own, because which of the
-    batches that end in a record drew from it is more than a position can say.
+    Splits of a record share a generator.  A batch of splits gets its own generator,
+    because a position does not contain which batches have drawn from the shared one.
     """
 
     keys: Sequence[int] = ()
@@ -166,8 +167,10 @@ class LegacyNode(Node):
     """A callable from an iterator of records to an iterator of records.
 
     Args:
-        number: Its place among the operations, which errors name.
-        wanted: Attributes that its records must have for what comes next.
+        parent: The node of the input records.
+        operation: The callable.
+        number: The index of the operation in the list of operations, for errors.
+        wanted: Attributes of its output records that the next operations use.
     """
 
     keys: Sequence[int] = ()
@@ -204,19 +207,19 @@ class LegacyNode(Node):
             raise
         except Exception as error:
             if error is not self._records.failure:
-                # Who has given records knows what it gets.
+                # An operation that has returned a record needs no advice.
                 advice = "" if self.keys else f" {ADVICE}"
                 error.add_note(f"{self._name} iterated over Records.{advice}")
             self._records.failure = None  # It refers to this frame.
             raise
         if type(record) is not Record:
             self._check(record)
-        # What it makes of records that it held back counts to the last one read.
+        # If no record was read for this output, it counts for the last record read.
         self.keys = _joined(self._records.sources) or self.keys[-1:]
         return record
 
     def _check(self, record: Any) -> None:
-        """Refuse an output that lacks what is used of a `Record`."""
+        """Raise TypeError if an output lacks a wanted attribute of a `Record`."""
         if not all(hasattr(record, name) for name in self._wanted):
             raise TypeError(
                 f"{self._name} must give Records, got {kind(record)}. A Record has its"
@@ -228,7 +231,7 @@ class RecordIterator(Node):
     """Passes records on to a legacy operation, and remembers their keys.
 
     Attributes:
-        failure: What the last record raised; the operation is not to blame for it.
+        failure: The exception of the parent, which the operation did not cause.
     """
 
     failure: Exception | None = None
@@ -250,12 +253,12 @@ class RecordIterator(Node):
 
 
 def _joined(sources: list[Sequence[int]]) -> list[int]:
-    """The keys of records, once for the splits of one, which share them."""
+    """Return the keys of some records, once for all splits of one record."""
     each = (next(same) for _, same in itertools.groupby(sources, id))
     return list(itertools.chain.from_iterable(each))
 
 
 def place_in(operation: Any, metadata: RecordMetadata, keys: Sequence[int]) -> Place:
-    """What is noted on an exception of an operation."""
+    """Return the note for an exception of an operation."""
     key = keys[-1] if keys else None
     return Place(type(operation).__name__, key, metadata.index)

@@ -18,9 +18,10 @@ from gristmill._hot import steps as step_kinds
 from gristmill._hot.place import as_failure, without_seed
 from gristmill.records import Record, RecordMetadata
 
-# The position after it, and what a record became there: another or an exception.
+# A position, and the result of the steps just before it: a record or an exception.
 Result = tuple[Position, Record[Any] | Exception]
-# What one step makes of a record: another, or splits; None where it is left out.
+# The output of one step: a record, the splits of a flat-map, or None if the step drops
+# the record.
 Made = Record[Any] | list[Record[Any]] | None
 
 DRAWING = (*RANDOM, legacy.RandomMapOperation)
@@ -29,9 +30,10 @@ DRAWING = (*RANDOM, legacy.RandomMapOperation)
 class StepsNode(Node):
     """Maps, filters and flat-maps; each flat-map adds one integer to the position.
 
-    That is the position before the record in hand, and its splits given out.  A record
-    in hand is split again after a seek.  Steps behind are applied again to splits that
-    were given out only where they draw from the generator that splits share.
+    While a record is being split, the position is the one before that record, and the
+    number of its splits already returned.  After a seek, the record is split again.
+    The later steps run again on the splits already returned only if they draw from the
+    random generator, which all splits of a record share.
     """
 
     def __init__(self, parent: Node, steps: Sequence[Any]) -> None:
@@ -41,19 +43,19 @@ class StepsNode(Node):
         kinds = [isinstance(step, transforms.FlatMap) for step in steps]
         self._flat_maps = sum(kinds)
         behind = steps[kinds.index(True) :] if self._flat_maps else ()
-        # Whether all steps are applied again to what was given out.
+        # Whether a seek runs all steps again on the splits already returned.
         self._replays = any(isinstance(step, DRAWING) for step in behind)
         for step in steps:
             if isinstance(step, legacy.OneByOne):
                 step.warn()
-        # For each flat-map: the position after the last record that it got, and how
-        # many splits of that it gave out.
+        # For each flat-map: the position after its last input record, and the number of
+        # splits of that record already returned.
         self._reached: list[Position] = []
         self._given: list[int] = []
-        # The position of the last one: before the record that it got last, and the
-        # splits of that which it gave out.
+        # The position of the last flat-map: the one before its last input record, and
+        # the number of splits of that record already returned.
         self._last: Position = ()
-        # Splits up to this position were given out before, and are left out.
+        # Splits up to this position were returned before, and are skipped.
         self._given_before: Position = ()
         self._state: Position = ()
         self._results: Iterator[Result] = iter(())
@@ -89,7 +91,7 @@ class StepsNode(Node):
         self._state, self._given_before = position, ()
 
     def _stand(self, position: Position) -> None:
-        """Stand at a position where no record is in hand."""
+        """Set the position to one at which no record is being split."""
         outer = len(position) - self._flat_maps
         self._reached = [position[: outer + level] for level in range(self._flat_maps)]
         self._given = list(position[outer:])
@@ -97,7 +99,7 @@ class StepsNode(Node):
         self._results = iter(())
 
     def _next_result(self) -> Record[Any] | Exception:
-        """What comes next, with the position after it."""
+        """Return the next result, and set the state to the position after it."""
         while True:
             found = next(self._results, None)
             if found is not None:
@@ -111,10 +113,10 @@ class StepsNode(Node):
                 raise
 
     def _end(self) -> Position:
-        """The position where no record follows: it keeps the last count, as Grain's.
+        """Return the position at the end of the stream.
 
-        There a flat-map knows the position of the one before from when it asked it
-        last, so that with each further `next` one more of them stands at its end.
+        It keeps the last split count, because Grain does: in Grain, each further `next`
+        lets one more of the nested flat-maps reach its end.
         """
         end = (*self._reached[-1], self._last[-1])
         for level in reversed(range(1, self._flat_maps)):
@@ -122,7 +124,7 @@ class StepsNode(Node):
         return end
 
     def _taken(self) -> Iterator[Result]:
-        """What the next record becomes."""
+        """Return the results of the steps for the next record."""
         try:
             record = next(self._parent)
         except StopIteration:
@@ -134,10 +136,14 @@ class StepsNode(Node):
     def _become(
         self, first: int, record: Record[Any], level: int, after: Position
     ) -> Iterator[Result]:
-        """What a record becomes by the steps from number `first` on.
+        """Yield the results for a record of the steps from number `first` on.
 
-        It has passed `level` flat-maps; `after` it is the position of the first of
-        them, and of what is before.
+        Args:
+            first: The number of the first step to apply.
+            record: The input record.
+            level: The number of flat-maps that the record has passed.
+            after: The position after the record: the parent's, and that of the first
+                `level` flat-maps.
         """
         for number in range(first, len(self._steps)):
             began = hot_run.begin()
@@ -164,7 +170,7 @@ class StepsNode(Node):
     def _become_splits(
         self, first: int, splits: list[Record[Any]], level: int, after: Position
     ) -> Iterator[Result]:
-        """As `_become`, for the splits that a flat-map made of one record."""
+        """Yield the results of `_become` for each split of one record."""
         before, self._reached[level] = self._reached[level], after
         self._given[level] = 0
         last = level + 1 == self._flat_maps
@@ -181,7 +187,7 @@ class StepsNode(Node):
                 self._reached[level + 1] = place
 
     def _failed(self, error: Exception, level: int, after: Position) -> Result:
-        """The result where a record failed: what is behind it has begun nothing."""
+        """Return the result for a record that failed; reset the flat-maps after it."""
         for deeper in range(level, self._flat_maps):
             self._reached[deeper] = after + (0,) * (deeper - level)
             self._given[deeper] = 0
@@ -190,11 +196,12 @@ class StepsNode(Node):
 
 
 class TolerantStepsNode(StepsNode):
-    """Steps over the records of a stream, of which bad ones are passed over.
+    """Steps over the records of a stream that skip or substitute bad records.
 
-    One that is skipped is left out, each split by itself.  With "substitute" all that
-    a record becomes is what another becomes with the index and the generator of this.
-    Where `passes`, it stops for a while where bad ones are many and nothing else is.
+    With "skip", each bad split is dropped separately.  With "substitute", all results
+    of the bad record are replaced by the results of another record, which gets the
+    index and the random generator of the bad one.  If `passes` is true, iteration
+    raises StopIteration temporarily after many bad records without an element.
     """
 
     def __init__(
@@ -211,7 +218,7 @@ class TolerantStepsNode(StepsNode):
         self._errors = errors
         self._passes = passes
         self._substitutes = program.on_error == "substitute"
-        # A record may have been replaced because of a split that was given out.
+        # A split already returned may be the reason why its record was replaced.
         self._replays = self._replays or self._substitutes
 
     def __next__(self) -> Record[Any]:
@@ -227,7 +234,7 @@ class TolerantStepsNode(StepsNode):
         end = super()._end()
         if not self._substitutes:
             return end
-        # Bad records that became nothing are behind it, and are not met again.
+        # The position is after the bad records without results: do not read them again.
         [position] = self._reader.state()
         if position < self._reader.end:
             return position, *[0] * self._flat_maps
@@ -246,7 +253,7 @@ class TolerantStepsNode(StepsNode):
             return iter(results)
 
         def become(key: Any) -> list[Result]:
-            """What another record becomes here."""
+            """Return the results of the steps for another record in this place."""
             self._reached, self._last = reached.copy(), last
             self._reader.keys = [as_number(key)]
             metadata = self._reader.positions.metadata(position)
@@ -266,7 +273,7 @@ def _failure_in(results: Sequence[Result]) -> Exception | None:
 
 
 def _function_of(step: Any) -> Callable[[Record[Any]], Made]:
-    """What makes of a record what it becomes by a step."""
+    """Return the function that applies a step to a record."""
     if isinstance(step, legacy.OneByOne):
         return step.made_of
     if isinstance(step, transforms.FlatMap):
@@ -277,7 +284,7 @@ def _function_of(step: Any) -> Callable[[Record[Any]], Made]:
     if opcode == step_kinds.MAP_WITH_INDEX:
         return lambda one: Record(one.metadata, call(one.metadata.index, one.data))
     if opcode == step_kinds.RANDOM_MAP:
-        # Without a seed there is no generator, and Grain passes None all the same.
+        # Without a seed there is no generator.  Like Grain, pass None.
         return lambda one: Record(one.metadata, call(one.data, one.metadata.rng))
     return lambda one: Record(one.metadata, call(one.data))
 

@@ -1,8 +1,8 @@
 """Runs a chain over `Record` objects, for steps that only make sense on them.
 
-Flat-maps, legacy operations (callables over an iterator of records) and random
-steps after a batch see a record's metadata and its own generator, so here every
-element travels with them.  Every other chain runs in `NativeStream`.
+Flat-maps, legacy operations (callables over an iterator of records) and random steps
+after a batch use a record's metadata and its generator, so these are kept with every
+element here.  All other chains run in `NativeStream`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from gristmill._engine.stream_keys import StreamKeys
 class RecordStream:
     """A chain over records.  See `stream.Stream`.
 
-    Its position is the number of records read, then for each flat-map the splits
-    given out of the record in hand.  With a legacy operation more follows: the
-    position at which the operations were made afresh, and the outputs since. What
-    such an operation holds back is made again from there.
+    Its position is the number of records read, then for each flat-map the number of
+    splits already returned of the current record.  If a legacy operation holds back
+    records, the position at which the operations were created follows, and then the
+    number of outputs since.  A seek runs the operations again from there.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RecordStream:
     def next(self, alloc: Alloc | None = None) -> Any:
         chain = self._chain
         if chain is None:
-            # What is passed over on the way here counts to outputs before this one.
+            # Bad records on the way to this position count for earlier outputs.
             self.record_errors.replay()
             chain = self._resume()
         self.record_errors.begin()
@@ -82,7 +82,7 @@ class RecordStream:
         self._reading.start(self.position[0])
 
     def close(self) -> None:
-        """Stop reading ahead; let go of the chain and what it holds back."""
+        """Stop reading ahead; drop the chain and the records that it holds back."""
         self._reading.close()
         self._chain = None
 
@@ -106,9 +106,11 @@ class RecordStream:
         return chain
 
     def _build(self) -> Node:
-        """The chain: steps up to each batch, or legacy operation that holds back.
+        """Return the last node of a new chain.
 
-        Only the first of these see one record alone, and may be tolerant.
+        Steps are cut at each batch, and at each legacy operation that holds back
+        records.  Only the steps before the first cut can be tolerant, because they see
+        single records.
         """
         program, errors = self._program, self.record_errors
         operations = program.operations
@@ -116,7 +118,8 @@ class RecordStream:
         steps, rest = _up_to_a_group(operations)
         chain: Node = reader
         if program.tolerant:
-            # Those could not go on, or say where, after their parent has stopped.
+            # Operations that hold back records, and later flat-maps, cannot continue
+            # after their parent has raised StopIteration.
             passes = not any(
                 holds_back(op) or isinstance(op, transforms.FlatMap) for op in rest
             )
@@ -139,7 +142,7 @@ class RecordStream:
 
 
 def _up_to_a_group(operations: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The first operations, which see one record at a time, and the others."""
+    """Return the operations before the first group, and the other operations."""
     for number, op in enumerate(operations):
         if is_group(op):
             return operations[:number], operations[number:]
@@ -150,7 +153,7 @@ def _wanted_by(behind: Sequence[Any]) -> Sequence[str]:
     """Return the attributes of records that operations after a legacy one use."""
     steps = list(itertools.takewhile(lambda op: not holds_back(op), behind))
     if behind and not steps:
-        return ()  # The next one takes whatever comes.
+        return ()  # The next operation takes any objects.
     filters = all(isinstance(op, transforms.Filter) for op in steps)
     return ("data",) if filters else ("data", "metadata")
 

@@ -37,10 +37,10 @@ SLOW_S = 5.0
 class RemoteOptions:
     """Options of workers.
 
-    `buffer` is the number of units that each worker may be ahead, beyond the two in
-    hand.  A `memory_limit` of 0 is 80 % of the memory; a negative `stall_timeout` never
-    warns.  A `place`, if any, runs the workers, and then defines their number and
-    buffer.
+    `buffer` is the number of units that each worker may compute ahead, besides the two
+    that it holds.  A `memory_limit` of 0 is 80 % of the memory.  A negative
+    `stall_timeout` never warns.  A `place`, if any, runs the workers, and defines their
+    number and buffer.
     """
 
     workers: int
@@ -163,8 +163,8 @@ class RemoteRun:
     def set_workers(self, count: int) -> None:
         """Change the number of workers; the outputs and their order stay the same.
 
-        The present workers go on until the new ones have started.  The new ones
-        compute again what the others have computed ahead.
+        The current workers continue until the new ones have started.  The new ones
+        compute the outputs again that the current ones have computed ahead.
 
         Args:
             count: At least 1.

@@ -1,4 +1,4 @@
-"""Decides whether threads read: they save time only if reading waits."""
+"""Decides whether threads read, which saves time only if reads block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUSY_SHARE = 0.5
 
 
 def timed(read: Callable[[], R]) -> tuple[R, float, float]:
-    """Call `read`; return its result, its duration and how long it waited, in s."""
+    """Call `read`; return its result, its duration and the time it waited, in s."""
     began = waiting.clocks()
     result = read()
     ended = waiting.clocks()
@@ -117,10 +117,11 @@ class SlowProbe:
         self._measured_s: collections.deque[float] = collections.deque(maxlen=reads)
 
     def timed(self, read: Callable[[], R], count: int) -> tuple[R, float | None]:
-        """Call `read`; return its result and how long it waited, in seconds.
+        """Call `read`; return its result and the time it waited, in seconds.
 
-        The time is for each of `count` records, or None if it is unknown: after a
-        quick read only the duration is measured, since `timed` takes some microseconds.
+        The time is for each of `count` records, or None if it is unknown.  After a
+        quick read, only the duration is measured, since `timed` takes some
+        microseconds.
         """
         waited_s = None
         if self._took_long:
@@ -140,7 +141,7 @@ class SlowProbe:
         measured_s.append(seconds)
         if len(measured_s) < self._reads:
             return False
-        # The median: one read may wait for its turn, another may open a file.
+        # Use the median: one read may wait for its turn, another may open a file.
         self.waits = sorted(measured_s)[self._reads // 2] > self.slow_s
         return True
 
@@ -178,7 +179,7 @@ class SlowProbe:
             self.decide(trial.waits(self.slow_s))
 
     def decide(self, waits: bool | None) -> None:
-        """End the probe.  The next one is at once if `waits` is None."""
+        """End the probe.  The next read is probed if `waits` is None."""
         self.trial = None
         self.waits = waits
         self.left = 0 if waits is None else self.interval

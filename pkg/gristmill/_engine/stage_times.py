@@ -1,8 +1,8 @@
-"""Measures what the stages of some outputs take, so few that it costs next to nothing.
+"""Measures the time of each stage for a sample of the outputs.
 
-Two calls in a row are measured, the first by the clock and the second by that of the
-processor; then none for about `REST_NS`.  Stages are told by name to `_hot.run.end`,
-and by `_hot.run.run_block`, in whatever process they run.
+Two calls in a row are measured, the first in wall time and the second in CPU time.
+Then no call is measured for about `REST_NS`, so that the cost is negligible.  In each
+process, `_hot.run.end` and `_hot.run.run_block` add up the times by stage name.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ MOST_REST = 8192
 # The first calls open files and fill caches.
 FIRST = 2
 CLOCKS = (time.CLOCK_MONOTONIC, time.CLOCK_THREAD_CPUTIME_ID)
-# Stages that are no steps of the user's; no class has such a name.
+# Stages other than the user's steps.  No class can have such a name.
 READ = hot_run.READING
 COLLATE = ":collate"
 PIN = ":pin"
-# What is left of an output.
+# The time of an output that no other stage accounts for.
 REST = ":rest"
 SEND = ":send"
 RECEIVE = ":receive"
-# What is told of a worker fits into its text.
+# These limits make the JSON of `StageTimes.text` fit into the worker's text.
 TOLD = 20
 NAME_CHARS = 48
 
 
 def sleeps() -> int:
-    """How often this thread has waited for something."""
+    """Return the number of times that this thread has blocked."""
     count: int = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     return count
 
 
 class StageTime(NamedTuple):
-    """A stage's own time of one output, in s, and the part in which it computed."""
+    """A stage's own time for one output, in s, and the fraction spent on the CPU."""
 
     seconds: float
     cpu_share: float
@@ -51,7 +51,7 @@ class StageTime(NamedTuple):
 
 @dataclasses.dataclass
 class Measured:
-    """What the stages took of some outputs, by one clock, in ns."""
+    """The time of each stage over a number of outputs, by one clock, in ns."""
 
     outputs: int = 0
     spent: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -60,10 +60,10 @@ class Measured:
 class StageTimes:
     """Measures some of the calls that compute outputs.
 
-    Whoever makes the calls counts `left` down, and measures the one at which it is 0.
+    The caller decrements `left` before each call, and measures the call if it is 0.
 
     Attributes:
-        left: Calls up to the next one that is to be measured, that one included.
+        left: Number of calls up to and including the next one to measure.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class StageTimes:
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[Measured]:
-        """Measure what is done inside; its outputs are for the caller to count."""
+        """Measure the body of the `with` statement; the caller counts the outputs."""
         measured = self.by_clock[self._turn]
         spent: dict[str, int] = {}
         slept, cpu_ns = sleeps(), time.thread_time_ns()
@@ -87,7 +87,7 @@ class StageTimes:
             took = max(time.perf_counter_ns() - began, 1)
             part = 1.0
             if self._turn == 0 and sleeps() == slept:
-                # It never waited: the rest of the time other programs were at work.
+                # The thread never blocked, so other programs used the rest of the time.
                 part = min((time.thread_time_ns() - cpu_ns) / took, 1.0)
             for name, ns in spent.items():
                 measured.spent[name] = measured.spent.get(name, 0) + int(ns * part)
@@ -95,12 +95,12 @@ class StageTimes:
             if self._turn:
                 self._least_ns, self.left = took, 1
             else:
-                # Measuring takes time itself, by the second clock most of all.
+                # Use the shorter call: measuring adds time, mostly with the CPU clock.
                 least = min(self._least_ns, took)
                 self.left = min(max(REST_NS // least, 1), MOST_REST)
 
     def measured(self, stage: str, compute: Callable[..., T], *arguments: Any) -> T:
-        """What a call gives that makes an output; measured, as a stage of its own."""
+        """Return the output that `compute` makes; measure the call as `stage`."""
         with self.measuring() as measured:
             began = hot_run.begin()
             made = compute(*arguments)
@@ -108,7 +108,7 @@ class StageTimes:
             return made
 
     def text(self) -> str:
-        """What was measured, for `told`."""
+        """Return the measurements as JSON, which `told` parses."""
         wall, cpu = self.by_clock
         names = sorted(wall.spent, key=wall.spent.__getitem__, reverse=True)[:TOLD]
         rows = [
@@ -119,7 +119,7 @@ class StageTimes:
 
 
 def told(texts: Iterable[bytes]) -> tuple[Measured, Measured]:
-    """What workers measured together, of their texts; empty ones tell nothing."""
+    """Return the sums of the workers' measurements; skip texts that are not JSON."""
     wall, cpu = Measured(), Measured()
     for text in texts:
         try:
@@ -135,7 +135,7 @@ def told(texts: Iterable[bytes]) -> tuple[Measured, Measured]:
 
 
 def each(by_clock: tuple[Measured, Measured]) -> dict[str, StageTime]:
-    """What an output takes of each stage."""
+    """Return the mean time of each stage for one output."""
     wall, cpu = by_clock
     found: dict[str, StageTime] = {}
     for name, spent in wall.spent.items():

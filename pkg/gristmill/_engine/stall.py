@@ -1,9 +1,9 @@
-"""Finds out what a worker that keeps the consumer waiting is doing.
+"""Gets the Python stacks of a worker that keeps the consumer waiting.
 
-Each worker has faulthandler write the stacks of its threads to an anonymous file
-of its own when it gets a certain signal.  The parent finds that file by its name
-among the worker's descriptors, sends the signal and reads it: no descriptor has to
-be passed, and a worker stuck in C code answers, too.
+In each worker, faulthandler writes the stacks of all threads to the worker's own
+anonymous file when the worker gets `STACK_SIGNAL`.  The parent finds that file by its
+name among the worker's descriptors, sends the signal and reads the file.  So no
+descriptor has to be passed, and a worker stuck in C code responds, too.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ STEP_MS = 10
 
 
 def answer_to_signal(arena_inode: int, worker: int) -> None:
-    """In a worker: write all threads' stacks to a file whenever asked to."""
+    """Write all threads' stacks to a file at each `STACK_SIGNAL`, in a worker."""
     fd = os.memfd_create(_name(arena_inode, worker), os.MFD_CLOEXEC)
     faulthandler.register(STACK_SIGNAL, fd, all_threads=True)
 
 
 def stack_of(arena_inode: int, worker: int) -> str:
-    """In the parent: the Python stacks of a worker, or why there are none."""
+    """Return a worker's Python stacks, or a text that explains why there are none."""
     wanted = f"/memfd:{_name(arena_inode, worker)} "
     for pid in _descendants(os.getpid()):
         for link in glob.iglob(f"/proc/{pid}/fd/*"):

@@ -1,4 +1,4 @@
-"""Says that workers start, where somebody watches and it takes long."""
+"""Shows on a terminal or in a notebook that workers start, if that takes long."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ STEP_S = 0.2
 
 
 def first_due(scheduler: _core.Scheduler, timeout_s: float) -> _core.NextResult:
-    """What `scheduler.next(timeout_s)` finds, the first time.
+    """Return the first result of `scheduler.next(timeout_s)`.
 
-    Until a process is there, a line on a terminal or in a notebook says for how long
-    that has taken.
+    Until a worker process runs, a line on a terminal or in a notebook shows the time
+    so far.
     """
     if 0 <= timeout_s <= QUIET_S or not progress.watched():
         return scheduler.next(timeout_s)
@@ -27,7 +27,7 @@ def first_due(scheduler: _core.Scheduler, timeout_s: float) -> _core.NextResult:
             processes = scheduler.processes()
             seconds = time.monotonic() - began
             left = timeout_s - seconds
-            # From then on a time-out counts against a worker that begins.
+            # Once a process runs, a short timeout would count as a stall of a worker.
             if any(alive for _, alive, _ in processes) or 0 <= timeout_s < seconds:
                 break
             workers = "1 worker" if len(processes) == 1 else f"{len(processes)} workers"

@@ -1,9 +1,8 @@
-"""The text of a checkpoint: Grain's own JSON, read and written.
+"""Reads and writes checkpoints as Grain's own JSON.
 
-Two formats exist in Grain and both are kept byte for byte.  A DataLoader without
-flat-maps has "version 2"; one with a flat-map has the nested state of Grain's
-Dataset iterators.  What neither has room for stands under one last key,
-"gristmill", which Grain ignores.
+Grain has two formats, and both are kept byte for byte.  A DataLoader without flat-maps
+has "version 2".  One with a flat-map has the nested state of Grain's Dataset iterators.
+Additional values are stored under a last key, "gristmill", which Grain ignores.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from gristmill._engine.stream import Position
 from gristmill.errors import StateMismatch
 
 FORMAT = 1
-# Of states of later epochs, which releases without epochs must refuse.
+# The format of states of epochs after 0, which releases without epochs must refuse.
 EPOCH_FORMAT = 2
-# What reading a state that is none may raise.
+# Exceptions that reading an invalid state may raise.
 SPOILT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -30,12 +29,12 @@ class RunPosition:
     """The position of an iterator, which takes its outputs from streams in turn.
 
     Attributes:
-        worker_count: As the checkpoint says it; fixed when the run began.
-        next_stream: The one that gives the next output.
+        worker_count: The worker count in the checkpoint; fixed when the run began.
+        next_stream: The number of the stream of the next output.
         positions: The position of each stream after its last delivered output.
-        ended: Which streams gave all they have.
-        errors: Bad records that were passed over on the way here.
-        epoch: Of the loader, see its `set_epoch`.
+        ended: For each stream, whether it has ended.
+        errors: The number of bad records passed over so far.
+        epoch: The loader's epoch, see its `set_epoch`.
     """
 
     worker_count: int
@@ -47,20 +46,20 @@ class RunPosition:
 
     @property
     def streams(self) -> int:
-        """How many streams there are."""
+        """The number of streams."""
         return len(self.positions)
 
     def pass_turn(self) -> None:
-        """Make the stream behind the next one the next one."""
+        """Advance `next_stream` by one."""
         self.next_stream = (self.next_stream + 1) % len(self.positions)
 
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """What a checkpoint says about the pipeline that it belongs to.
+    """The description of a pipeline that its checkpoints contain.
 
     Attributes:
-        program: With any number of streams.
+        program: The program; its number of streams does not matter.
         sampler: ``repr`` of the sampler.
         data_source: ``repr`` of the source, or its type for data in memory.
         widened: Whether the shuffle differs from Grain's, which loses a record here.
@@ -76,22 +75,22 @@ class Pipeline:
     ) -> Position:
         """Return a stream's position with the start of its replay, if it is opaque.
 
-        That is a position and the number of outputs since; by default this position
-        and 0.
+        The start of a replay is a position, and the number of outputs since then.  By
+        default it is this position and 0.
         """
         if not self.program.opaque:
             return position
         return position + (tuple(replay) if replay else (*position, 0))
 
     def start(self, worker_count: int, streams: int, epoch: int = 0) -> RunPosition:
-        """The position before the first output."""
+        """Return the position before the first output."""
         zero = self.with_replay((0,) * (1 + self.program.flat_maps))
         begun = [zero] * streams, [False] * streams
         return RunPosition(worker_count, 0, *begun, epoch=epoch)
 
 
 def encode(pipeline: Pipeline, position: RunPosition) -> bytes:
-    """The checkpoint's bytes."""
+    """Return a position as the bytes of a checkpoint."""
     form = _nested if pipeline.program.flat_maps else _version_2
     state = form(pipeline, position)
     more = _more(pipeline, position)
@@ -102,12 +101,12 @@ def encode(pipeline: Pipeline, position: RunPosition) -> bytes:
 
 
 def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> RunPosition:
-    """The position that a checkpoint describes.
+    """Return the position that a checkpoint describes.
 
-    Without `validate` it may name another sampler or data source.
+    If `validate` is False, the checkpoint may name another sampler or data source.
 
     Raises:
-        StateMismatch: The checkpoint is of another pipeline, or is none.
+        StateMismatch: It belongs to another pipeline, or is not a checkpoint.
         IndexError: It points past the end of the data.
     """
     state = _parse(text)
@@ -154,7 +153,7 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> RunPositio
 
 
 def _count(more: dict[str, Any], name: str) -> int:
-    """A number that a checkpoint has if it is not 0."""
+    """Return a number of a checkpoint; 0 if it is absent."""
     count = more.get(name, 0)
     if type(count) is not int or count < 0:
         raise StateMismatch(
@@ -165,10 +164,10 @@ def _count(more: dict[str, Any], name: str) -> int:
 
 
 def check_streams(position: RunPosition, wanted: int | None) -> None:
-    """Refuse a position in another number of streams than a loader was made with.
+    """Check that a position has the number of streams that a loader wants.
 
     Raises:
-        StateMismatch: It is; None takes any number.
+        StateMismatch: The number differs, and `wanted` is not None.
     """
     if wanted is not None and wanted != position.streams:
         raise StateMismatch(
@@ -262,7 +261,7 @@ def _unnest(state: dict[str, Any], flat_maps: int) -> Position:
 
 
 def _more(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
-    """What Grain's formats cannot say; empty where they can say all."""
+    """Return the values for which Grain's formats have no room, if any."""
     more: dict[str, Any] = {}
     if position.streams != max(position.worker_count, 1):
         more["streams"] = position.streams
@@ -289,10 +288,10 @@ def _more(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
 
 
 def _check_form(pipeline: Pipeline, position: RunPosition) -> None:
-    """Refuse what is no position of these operations.
+    """Check that a position fits the pipeline's operations.
 
     Raises:
-        TypeError: A number is none.
+        TypeError: A value is not an integer.
         ValueError: There are too many numbers or too few, or one is out of range.
     """
     streams, length = position.streams, len(pipeline.start(0, 1).positions[0])
@@ -305,7 +304,7 @@ def _check_form(pipeline: Pipeline, position: RunPosition) -> None:
             _check_waiting(here, pipeline.program.position_capacity)
         return
     for stream_position in position.positions:
-        # The first one is checked against the length of the data.
+        # `_check` compares the first number with the length of the data.
         numbers = [operator.index(number) for number in stream_position][1:]
         if len(stream_position) != length or not all(0 <= n < 2**63 for n in numbers):
             raise ValueError(
@@ -314,7 +313,11 @@ def _check_form(pipeline: Pipeline, position: RunPosition) -> None:
 
 
 def _check_waiting(stream_position: Position, capacity: int) -> None:
-    """Refuse a position whose elements that wait are not of records before it."""
+    """Check that all waiting elements of a position are of records before it.
+
+    Raises:
+        ValueError: An element is of a later record, or the numbers do not ascend.
+    """
     consumed, *waiting = map(operator.index, stream_position)
     ascending = all(a < b for a, b in itertools.pairwise([-1, *waiting, consumed]))
     if not ascending or len(stream_position) > capacity:

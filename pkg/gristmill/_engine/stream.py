@@ -1,6 +1,7 @@
-"""What workers run, a loader's program or a dataset's pipeline, and its streams.
+"""Protocols for the pipelines that workers run, and for the streams of these.
 
-A stream computes its outputs one after another, in any process.
+A pipeline is a loader's program or a dataset's chain.  A stream computes its outputs in
+order, in any process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.record_errors import RecordErrors
 
 Position = tuple[int, ...]
-# An element, the keys of its records, and the stream's position behind it.
+# An element, the keys of its records, and the stream's position after it.
 Output = tuple[Any, Int64Array, Position]
 NO_KEYS: Int64Array = np.empty(0, np.int64)
 # Modules that make a `Runnable`.  Each adds itself, and launchers that start later
@@ -23,21 +24,23 @@ PROGRAM_MODULES: list[str] = []
 
 
 class Stream(Protocol):
-    """What computes a stream.
+    """Computes the outputs of a stream.
 
-    One that may compute more than its next output needs has ``be_careful()``, which
-    keeps it from that.  One whose ``computes_runs`` is true computes several outputs
-    together: it has ``next_run(want)``, which gives as many as it can, and
-    ``finished()``, which gives another thread those that are done meanwhile.  One that
-    computes records before they are asked for has ``confine(count)``, called after each
-    `seek` to a range of `count` records: it computes none after these.  One whose
-    outputs are what its caller asks for has only ``answer(request, alloc)``, see
-    `_core.Scheduler.ask`, and ``leave_slot()``, which lets go of the memory that
-    `alloc` gave when the output is written.
+    A stream may have these optional methods:
+
+    - ``be_careful()``: compute only the next output, if the stream may compute more
+      than that.
+    - ``next_run(want)`` and ``finished()``, if ``computes_runs`` is true: compute up to
+      `want` outputs together; return the outputs of that call so far to another thread.
+    - ``confine(count)``, if the stream computes records ahead of need: do not compute
+      records after the next `count`.  It is called after each `seek` to a range.
+    - ``answer(request, alloc)`` and ``leave_slot()``, if the outputs answer requests,
+      see `_core.Scheduler.ask`: compute an answer; release the memory from `alloc`
+      after the answer was written.  Such a stream has no other methods.
 
     Attributes:
-        position: Position after the last output; what a checkpoint stores.
-        keys: Record keys that the last output was made of, shape (k,).
+        position: The position after the last output, which a checkpoint stores.
+        keys: The keys of the last output's records, shape (k,).
         record_errors: Bad records passed over since the output before the last.
     """
 
@@ -49,14 +52,15 @@ class Stream(Protocol):
         """Make the next output the one after `position`."""
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        """The next output; its arrays come from `alloc` where they can.
+        """Return the next output; its arrays come from `alloc` if possible.
 
         Raises:
-            StopIteration: The stream has ended, or met many bad records and nothing
-                else: then there are record errors, and it goes on behind them.
-            GiveUp: It met more bad records than one output may.
-            Exception: What the user's code raised; the records of this output up
-                to the failing one count as consumed, and `position` says so.
+            StopIteration: The stream has ended, or it met many bad records and nothing
+                else.  In the second case there are record errors, and the next call
+                continues after them.
+            GiveUp: It met more bad records than the limit of one output.
+            Exception: The user's code raised it.  `position` is after the record that
+                failed.
         """
 
     def start_prefetch(self) -> None:
@@ -71,15 +75,15 @@ class Runnable(Protocol):
 
     Attributes:
         streams: Interleaved streams that define the order.
-        owned: Whether each stream is computed by one worker, from the beginning on.
+        owned: Whether one worker computes each stream, from the beginning on.
         tolerant: Whether bad records are passed over.
         position_capacity: Most integers in a stream's position.
-        unit_records: Records of a stream that a worker computes at a time; only
-            where streams are not owned.
-        many_outputs: Whether they are several outputs.
-        in_this_process: How a user asks for a run without workers.
-        replay_hint: How a user computes one output in their own process.
-        stages: Kind and name, for people, of stages that are no step of the user's, by
+        unit_records: Records of a stream that a worker computes at a time, if streams
+            are not owned.
+        many_outputs: Whether a unit has several outputs.
+        in_this_process: The argument with which a user runs it without workers.
+        replay_hint: The call with which a user computes one output in this process.
+        stages: Readable kinds and names of the stages that are not the user's steps, by
             their names in `stage_times`.
     """
 
@@ -103,25 +107,26 @@ class Runnable(Protocol):
     def stages(self) -> Mapping[str, tuple[str, str]]: ...
 
     def stream_length(self, stream: int) -> int:
-        """Records of one stream; -1 where that is not known."""
+        """Return the number of records of a stream; -1 if it is not known."""
 
     def open_stream(self, stream: int, at: int = 0) -> Stream:
-        """The stream number `stream`, at its beginning.
+        """Return the stream number `stream`, at its beginning.
 
         Args:
             stream: From 0 to ``streams - 1``.
-            at: In a worker, the address of an int64 that is told the record in work.
+            at: In a worker, the address of an int64 to which the stream writes the key
+                of each record before it computes the record; else 0.
         """
 
     def greet(self, worker: int, workers: int) -> None:
-        """Called once in each worker, before anything is computed there."""
+        """Prepare a worker; called once in each, before it computes anything."""
 
     def unpicklable_note(self) -> str:
-        """Which part of it cannot be sent to workers, and what to do."""
+        """Return a text that names the part that cannot be pickled, and the remedy."""
 
 
 def first_unpicklable(parts: Iterable[tuple[str, Any]]) -> str | None:
-    """The name of the first of some named parts that cannot be sent to workers."""
+    """Return the name of the first part that cannot be pickled; None if all can."""
     from gristmill._base import open_files  # Slow to import.
 
     for name, part in parts:
@@ -147,12 +152,12 @@ def outputs_of(first: int, keys: Int64Array, elements: list[Any]) -> list[Output
 
 
 def pack_int64(data: bytes) -> Int64Array:
-    """Pack bytes as int64, shape (1 + n,): how many they are, and the bytes."""
+    """Pack bytes as int64, shape (1 + n,): the number of bytes, then the bytes."""
     packed = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
     return np.concatenate([[len(data)], packed])
 
 
 def unpack_int64(packed: Sequence[int] | Int64Array) -> bytes:
-    """Return the bytes that `pack_int64` was given."""
+    """Return the bytes that `pack_int64` has packed."""
     numbers = np.asarray(packed, np.int64)
     return numbers[1:].tobytes()[: int(numbers[0])]

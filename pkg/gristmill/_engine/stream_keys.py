@@ -1,4 +1,4 @@
-"""Which records stand at the positions of one stream."""
+"""Computes the keys and indices of the records at the positions of one stream."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from gristmill.records import RecordMetadata
 KEY_BLOCK = 4096
 
 
-# The type is a text, since numpy.random is slow to import.
+# The type is a string, because numpy.random is slow to import.
 class SamplerDraws(dict[int, "np.random.Generator | None"]):
     """Generators of a sampler that makes its own, by global index."""
 
     at = dict.get
 
 
-# Consecutive records of a stream: what the source is asked for, int64 and -1 for what
-# that cannot say; their global indices, int64; and the keys as the sampler gave them,
-# where int64 cannot say them.
+# Consecutive records of a stream: the keys for the source (int64, -1 for a key that is
+# not an int64), the global indices (int64), and the sampler's original keys if any of
+# them is not an int64, else None.
 Records = tuple[Int64Array, Int64Array, list[Any] | None]
 
 
@@ -54,9 +54,9 @@ class StreamKeys:
     """The keys, indices and generators of the records of one stream.
 
     Attributes:
-        length: Records of the stream.
-        draws: Generators by global index, those of the records given out last where
-            the sampler makes its own; None where there is no seed.
+        length: The number of records of the stream.
+        draws: Generators by global index; None if there is no seed.  If the sampler
+            makes the generators, only those of the records returned last.
     """
 
     def __init__(self, program: Program, stream: int) -> None:
@@ -72,14 +72,14 @@ class StreamKeys:
         self._cached = NO_KEYS, NO_KEYS
 
     def records(self, first: int, count: int) -> Records:
-        """The records at `count` positions from `first` on.
+        """Return the records at `count` positions from `first` on.
 
-        They may be fewer if the sampler is asked for one at a time: they end before an
-        index that is among them already, since generators are found by index, and
-        before one for which the sampler fails.
+        There may be fewer if the sampler returns one record at a time.  They end before
+        an index that is among them already, because generators are found by index, and
+        before a position for which the sampler fails.
 
         Raises:
-            Exception: What a sampler of the user's raised for the first of them.
+            Exception: A sampler of the user's raised it for the first position.
         """
         if not self._in_blocks:
             return self._by_metadata(first, count)
@@ -101,7 +101,7 @@ class StreamKeys:
         return keys[begin:], indices[begin:], None
 
     def block(self, first: int, count: int) -> Int64Array:
-        """The keys of `records`, where they come in blocks."""
+        """Return the keys of `records`.  REQUIRES: keys come in blocks."""
         keys, begin = self._cached[0], first - self._cached_at
         if not 0 <= begin <= len(keys) - count:
             self._fill(first, count)
@@ -115,9 +115,9 @@ class StreamKeys:
         self._cached_at = first
 
     def window_left(self, position: int) -> int:
-        """How many records from a position on share a window of the sampler.
+        """Return the number of records from a position on in the sampler's window.
 
-        0 where it has no windows, or at the end.
+        Returns 0 if the sampler has no windows, or at the end.
         """
         sampler = self._program.sampler
         if position >= self.length or not hasattr(sampler, "window_left"):
@@ -127,9 +127,9 @@ class StreamKeys:
         return min(left, self.length - position)
 
     def source_keys(self, first: int, count: int) -> list[Any]:
-        """Return what the source is asked for at `count` positions from `first` on.
+        """Return the keys for the source at `count` positions from `first` on.
 
-        They end before one for which a sampler of the user's fails.
+        They end before a position for which a sampler of the user's fails.
         """
         if self._in_blocks:
             listed: list[Any] = self._block(first, count)[0].tolist()
@@ -139,11 +139,11 @@ class StreamKeys:
             try:
                 keys.append(self.key_of(self.metadata(position)))
             except Exception:
-                break  # It is raised when that record is due.
+                break  # The error is raised when that record is due.
         return keys
 
     def metadata(self, position: int) -> RecordMetadata:
-        """The sampler's own metadata of one record."""
+        """Return the sampler's metadata of one record."""
         index = self._index(position)
         try:
             found: RecordMetadata = self._program.sampler[index]
@@ -153,7 +153,7 @@ class StreamKeys:
         return found
 
     def key_of(self, metadata: RecordMetadata) -> Any:
-        """What the source is asked for: numbers wrap, names are as they are."""
+        """Return the key for the source: a number wraps around, a name does not."""
         key: Any = metadata.record_key
         if not self._program.modulus or isinstance(key, (str, bytes)):
             return key
@@ -163,17 +163,17 @@ class StreamKeys:
             return key
 
     def stand_ins(self, position: int) -> Iterator[Any]:
-        """Keys of the records to try in the place of one, best first."""
+        """Yield the keys of records to try in the place of one, best first."""
         for other in stand_ins(position, self.length):
             yield from self.source_keys(other, 1)
 
     def renew_generator(self, position: int, index: int) -> None:
-        """Forget what the record at `position`, of a global index, has drawn."""
+        """Undo the draws of the record at `position`, which has a global index."""
         if not self._in_blocks:
             self._sampler_draws[index] = self.metadata(position).rng
 
     def _index(self, position: int) -> int:
-        """The global index of a record."""
+        """Return the global index of a record."""
         program, shard = self._program, self._program.shard
         local = self._stream + position * program.streams
         return program.first_index + local * shard.shard_count + shard.shard_index
@@ -184,7 +184,7 @@ class StreamKeys:
         try:
             keys = program.sampler.record_keys(start, stride, count)
         except StopIteration as error:
-            # The records before the end are among these.
+            # This is not the end, because some of these records may be before it.
             raise as_failure(error, "record_keys of the sampler") from error
         if program.modulus:
             keys %= program.modulus
@@ -217,7 +217,7 @@ class StreamKeys:
 
 
 def first_of(records: Records, count: int) -> Records:
-    """The first `count` of some records."""
+    """Return the first `count` of some records."""
     keys, indices, names = records
     if count == len(keys):
         return records
@@ -225,6 +225,6 @@ def first_of(records: Records, count: int) -> Records:
 
 
 def name_of(records: Records, number: int) -> Any:
-    """The key of one of some records, as the sampler gave it."""
+    """Return the original key of one of some records, as the sampler returned it."""
     keys, _, names = records
     return keys[number] if names is None else names[number]

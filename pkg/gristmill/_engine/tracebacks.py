@@ -19,26 +19,26 @@ WHOLE = (
 )
 
 
-# Where Cython says that a compiled function is.
+# The folders of compiled functions in tracebacks.
 COMPILED = ("gristmill/_hot/", "gristmill/_core/")
-# The end of the file whose frames wait for threads of Gristmill's.
+# The end of the path of the file whose frames wait for Gristmill's threads.
 FUTURES = "/concurrent/futures/_base.py"
 
 
 class FullTraceback(Exception):
-    """Keeps the traceback that was cut, as the cause of the exception it is of."""
+    """The cause of an exception whose traceback was cut; has the whole traceback."""
 
 
 def cut(error: BaseException, noted: bool = True) -> None:
-    """Cut the traceback of an exception, as the setting `py_traceback_filtering` says.
+    """Cut Gristmill's frames from a traceback; see setting `py_traceback_filtering`.
 
-    It was caught in a frame of Gristmill's.  The frame that raised it stays, even if
-    it is Gristmill's.  With `noted`, a note says that frames were cut.
+    The exception was caught in a frame of Gristmill's.  The frame that raised it stays,
+    even if it is Gristmill's.  If `noted` is true, a note is added if frames were cut.
     """
     mode = config.py_traceback_filtering
     if mode == "auto":
-        # This process may be IPython's, or a notebook's, or one that only imports it;
-        # IPython leaves frames out by itself that ask for it.
+        # IPython itself leaves out frames with `__tracebackhide__`.  A program may also
+        # import IPython without running in it.
         found = sys.modules.get("IPython")
         asked = found is not None and found.get_ipython() is not None
         mode = "tracebackhide" if asked else "quiet_remove_frames"
@@ -52,7 +52,7 @@ def cut(error: BaseException, noted: bool = True) -> None:
             entry.tb_frame.f_locals["__tracebackhide__"] = True
         return
     error.__traceback__ = _without(own, entries)
-    # The first one is where it was caught, which is not worth a note.
+    # The first entry is the frame that caught it, which is not worth a note.
     if not own - {*entries[:1]}:
         return
     if mode == "remove_frames":
@@ -61,18 +61,18 @@ def cut(error: BaseException, noted: bool = True) -> None:
             full.__cause__, full.__context__ = error.__cause__, error.__context__
             error.__cause__ = full
     elif noted and NOTE not in getattr(error, "__notes__", ()):
-        # First, since the last note says most of what happened.
+        # Insert it first, since the last note describes best what happened.
         error.__notes__ = [NOTE, *getattr(error, "__notes__", ())]
 
 
 def shown(whole: types.TracebackType | None) -> types.TracebackType | None:
-    """Return the traceback of which a worker makes a text."""
+    """Return the traceback that a worker prints."""
     entries = list(entries_of(whole))
     return whole if shows_own() else _without(_own(entries), entries)
 
 
 def shows_own() -> bool:
-    """Return whether the setting shows Gristmill's own frames somewhere."""
+    """Return whether the setting keeps Gristmill's own frames in some traceback."""
     return config.py_traceback_filtering in ("off", "remove_frames")
 
 

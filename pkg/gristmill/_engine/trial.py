@@ -1,4 +1,4 @@
-"""What a pipeline is tried by: a run of it beside the one that somebody uses."""
+"""Runs trials of a pipeline next to the user's iterator."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ HERE: Position = (0,)
 
 
 class NotTriedError(Exception):
-    """A pipeline cannot be tried; the text says why, as the end of a sentence."""
+    """Raised if a pipeline cannot be tried.  Its text is the end of a sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cached:
-    """Gives a few outputs again and again.  See `gristmill._engine.stream.Runnable`."""
+    """Repeats a few outputs forever.  See `gristmill._engine.stream.Runnable`."""
 
     outputs: tuple[Any, ...]
     streams: int
@@ -44,16 +44,16 @@ class Cached:
         return f"The {name} cannot be pickled."
 
     def stream_length(self, stream: int) -> int:
-        """See `Runnable`: there is no end."""
+        """Return -1, because there is no end.  See `Runnable`."""
         return -1
 
     def open_stream(self, stream: int, at: int = 0) -> CachedStream:
-        """What gives them; `at` is not used."""
+        """Return a stream of the outputs; `at` is not used."""
         return CachedStream(self, stream)
 
 
 class CachedStream:
-    """A stream of `Cached`.  See `gristmill._engine.stream.Stream`."""
+    """The stream of a `Cached`.  See `gristmill._engine.stream.Stream`."""
 
     def __init__(self, program: Cached, stream: int) -> None:
         self.position = HERE
@@ -62,7 +62,7 @@ class CachedStream:
         self._outputs = itertools.cycle(program.outputs)
 
     def seek(self, position: Position) -> None:
-        """Stay: all positions are one."""
+        """Do nothing: all positions are the same."""
 
     def next(self, alloc: Alloc | None = None) -> Any:
         return next(self._outputs)
@@ -75,7 +75,7 @@ class CachedStream:
 
 
 def cached_run(outputs: tuple[Any, ...], workers: int) -> RemoteRun:
-    """What gives some outputs again and again, from so many workers."""
+    """Return a run in which `workers` workers repeat some outputs forever."""
     position = RunPosition(0, 0, [HERE] * workers, [False] * workers)
     options = RemoteOptions(
         workers=workers,

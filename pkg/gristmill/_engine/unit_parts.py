@@ -1,8 +1,9 @@
-"""Hands over the outputs of a unit that are done, while others take their time.
+"""Hands over the finished outputs of a unit before the whole unit is finished.
 
-A unit has several small outputs, so that what is done once for each unit costs little.
-If one of them is slow, or never ends, the consumer should not wait for those before it:
-a thread of the core looks from time to time whether it does, and hands them over.
+A unit has several small outputs, so that the cost for each unit is small.  If one
+output is slow, or never ends, the consumer should not wait for the outputs before it.
+From time to time a thread of the core checks whether the consumer waits.  If so, it
+hands over the outputs that are finished.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any, Protocol
 from gristmill import _core
 from gristmill._engine.stream import Output
 
-# Time that outputs wait for the others of their unit.  Later, when the unit has turned
-# out to be slow, a share of its time.
+# Time that outputs wait for the others of their unit.  In a slow unit, it is a share of
+# the unit's time.
 HAND_OVER_S = 5e-3
 LATER_SHARE = 0.05
 LATER_MOST_S = 20e-3
@@ -25,8 +26,8 @@ class Outputs(Protocol):
     """Outputs of a unit.
 
     Attributes:
-        outputs: Those that were not handed over, the oldest first.
-        handed: How many were before them.
+        outputs: The outputs that were not handed over, the oldest first.
+        handed: The number of outputs that were handed over before.
     """
 
     outputs: list[Output]
@@ -39,8 +40,8 @@ class UnitParts:
     Args:
         end: The worker's end of the shared memory.
         write: Writes the first of some outputs, at least one, to the slot of a unit.
-            Returns how many it wrote and the bytes used, or None if the unit is lost.
-            Raises an error if an output cannot be written.
+            Returns the number of outputs written and of bytes used, or None if the unit
+            is lost.  Raises an error if an output cannot be written.
     """
 
     def __init__(
@@ -51,16 +52,16 @@ class UnitParts:
         self._end = end
         self._write = write
         self._watch = _core.Watch(self._hand_over)
-        # Guards the others.
+        # Guards the attributes below.
         self._lock = threading.Lock()
         # None while nothing is computed, and when the unit is lost.
         self._unit: _core.Work | None = None
         self._result: Outputs | None = None
-        # Computes several outputs in one call; the number of outputs of the current
-        # call that were offered.
+        # The object that computes several outputs in one call, and the number of
+        # outputs of the current call that were offered.
         self._running: Any = None
         self._of_run = 0
-        # Outputs that the parent was offered, until it has answered.
+        # The outputs that were offered to the parent, until it has answered.
         self._offered: list[Output] = []
 
     def begin(self, unit: _core.Work, result: Outputs, running: Any) -> None:
@@ -68,9 +69,9 @@ class UnitParts:
 
         Args:
             unit: The unit.
-            result: Taken from here when they are handed over.
-            running: Has ``finished()``, which returns the outputs that are done of a
-                call that computes several; None if there is no such call.
+            result: Outputs are removed from here when they are handed over.
+            running: Has ``finished()``, which returns the finished outputs of a call
+                that computes several; None if there is no such call.
         """
         with self._lock:
             self._unit, self._result, self._running = unit, result, running
@@ -85,10 +86,10 @@ class UnitParts:
             self._of_run = 0
 
     def end(self, unit: _core.Work) -> _core.Work | None:
-        """End a unit, if it was begun; returns it as it is now.
+        """End a unit, if it was begun; return the rest of it.
 
-        It begins after the outputs that were handed over.  None if the rest is not
-        wanted.
+        The rest begins after the outputs that were handed over.  Returns None if the
+        rest is not wanted.
         """
         if self._result is None:
             return unit
@@ -101,9 +102,9 @@ class UnitParts:
         return now
 
     def _hand_over(self, passed_s: float) -> float | None:
-        """Offer what is done; called by another thread, `passed_s` after `begin`.
+        """Offer the finished outputs; called in a thread, `passed_s` after `begin`.
 
-        Returns the time until it is to be called again, in s; None: not any more.
+        Returns the time until the next call, in s; None for no further call.
         """
         again_s = max(HAND_OVER_S, min(LATER_SHARE * passed_s, LATER_MOST_S))
         with self._lock:
@@ -121,7 +122,7 @@ class UnitParts:
         return again_s
 
     def _offer(self, unit: _core.Work, result: Outputs) -> bool:
-        """Offer what is done, if anything is; returns whether that works."""
+        """Offer the finished outputs, if any; return whether that succeeded."""
         whole = len(result.outputs)
         done = result.outputs[:]
         if self._running is not None:
@@ -148,7 +149,7 @@ class UnitParts:
         return True
 
     def _take_answer(self, result: Outputs) -> bool:
-        """Wait for the answer to an offer; returns whether the parent took it."""
+        """Wait for the answer to an offer; return whether the parent took it."""
         offered, self._offered = self._offered, []
         before, self._unit = self._unit, self._end.resume()
         if before is None or self._unit is None:

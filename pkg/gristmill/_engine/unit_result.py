@@ -12,13 +12,13 @@ class UnitResult:
     """Outputs of one unit, and the exception or the end of the stream after them.
 
     Attributes:
-        outputs: Outputs that were not handed over yet.
+        outputs: The outputs that were not handed over yet.
         position: The position after them.
         failure: The packed exception after them; None if there is none.
         ended: Whether the stream ends after them.
-        moved: Whether the position after the outputs is not the end of the unit.  If
-            so, the next unit begins at that position.
-        handed: Number of outputs before these that were handed over.
+        moved: Whether the position after the outputs differs from the end of the unit.
+            If so, the next unit begins at that position.
+        handed: The number of earlier outputs that were handed over.
         is_part: Whether the worker still computes other outputs of the unit.
         leave: Called after all outputs are written, before the slot is handed over.
     """

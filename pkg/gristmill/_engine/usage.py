@@ -1,4 +1,4 @@
-"""What workers, and the stages of a pipeline, were measured to do."""
+"""Types for measurements of workers and of the stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from gristmill._engine.stage_times import StageTime
 
 
 class FarWorker(NamedTuple):
-    """A worker on another machine, from when it was first asked.
+    """A worker on another machine, from its first call on.  All times are in s.
 
     Attributes:
-        pid: Its process.
+        pid: The id of its process.
         node: The address of its machine.
-        alive_s: How long that is, in s, by its own clock.
-        busy_s: How long of that it computed, for whoever asked.
-        calls: How often it was asked.
-        outputs: What it made for us.
-        bytes: Their size.
-        asked_s: How long calls took, in s, from the question to the answer's last byte.
-        computing_s: How long of that it computed.
-        moving_s: How long of that answers were on their way that lay ready there.
+        alive_s: Time since its first call, by its own clock.
+        busy_s: Time that it computed, for all programs.
+        calls: The number of this program's calls.
+        outputs: The number of outputs that it made for this program.
+        bytes: The size of these outputs.
+        asked_s: Time of the calls, from the request to the last byte of the answer.
+        computing_s: Time that it computed these answers.
+        moving_s: Time from when an answer was ready to its arrival.
     """
 
     pid: int
@@ -37,12 +37,12 @@ class FarWorker(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What workers on other machines do for one iterator.
+    """Measurements of the workers on other machines that compute for one iterator.
 
     Attributes:
-        workers: Each that lives and has answered.
-        received: Outputs that were handed to the consumer.
-        receiving_s: How long this process took to make them of what had come, in s.
+        workers: The living workers that have answered.
+        received: The number of outputs that the consumer received.
+        receiving_s: Time that this process took to decode these outputs, in s.
     """
 
     workers: tuple[FarWorker, ...]
@@ -51,14 +51,14 @@ class Usage(NamedTuple):
 
 
 class NearWorker(NamedTuple):
-    """A worker process of this machine, with those that had its number before.
+    """A worker process of this machine, and its predecessors with the same number.
 
     Attributes:
-        pid: Its process.
-        busy_s: How long it has computed and written outputs, in s.
-        idle_s: How long it has waited for something to compute, in s.
-        outputs: What it made.
-        bytes: Their size.
+        pid: The id of its process.
+        busy_s: Time that it computed and wrote outputs, in s.
+        idle_s: Time that it waited for a unit, in s.
+        outputs: The number of outputs that it made.
+        bytes: The size of these outputs.
     """
 
     pid: int
@@ -69,12 +69,12 @@ class NearWorker(NamedTuple):
 
 
 class NearUsage(NamedTuple):
-    """What this process and workers of this machine do for one iterator.
+    """Measurements of this process, and of workers of this machine, for one iterator.
 
     Attributes:
-        workers: Empty where this process computes.
-        stages: What an output takes of each stage, by the names of `stage_times`.
-        names: Kind and name, for people, of those that are no step of the user's.
+        workers: The workers; empty if this process computes.
+        stages: The time of each stage for one output, by the names of `stage_times`.
+        names: Readable kinds and names of the stages that are not the user's steps.
     """
 
     workers: tuple[NearWorker, ...]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.random  # Here, or each worker would import it at the first use.
+import numpy.random  # Imported before the fork, so that not each worker imports it.
 import numpy.typing as npt
 
 from gristmill import _core, drop_in
@@ -53,7 +53,10 @@ def serve(
     worker: int,
     generation: int,
 ) -> None:
-    """Compute units until the end; close `begun_fd`, if not -1, after the first."""
+    """Compute units until there are no more.
+
+    After the first unit, close `begun_fd`, unless it is -1.
+    """
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
     share_among(end.workers)
@@ -121,7 +124,7 @@ class Server:
         self._streams.clear()
 
     def stands_at(self, stream: int, position: Position) -> bool:
-        """Return whether the stream's last unit that was computed here ended there."""
+        """Return whether the stream's last unit in this worker ended at `position`."""
         return self._reached.get(stream) == position
 
     def compute(self, unit: _core.Work, is_measured: bool = False) -> int:
@@ -139,7 +142,7 @@ class Server:
             if outputs_of is None:
                 outputs_of = self._outputs_of = self._method_for(unit.kind)
             result = outputs_of(unit, writer.empty)
-        except Exception as error:  # The stream cannot even begin.
+        except Exception as error:  # The stream cannot be opened or moved.
             result = UnitResult([], self._before(unit))
             result.failure = failures.pack_failure(error, self._worker)
             if self._program.tolerant:  # No record of the unit was bad.
@@ -309,9 +312,9 @@ class Server:
     ) -> tuple[int, int] | None:
         """Write a result to the slot; return the number of outputs and the bytes used.
 
-        If the slot is too small, write to `memory` of our own, since outputs may be in
-        the slot, and copy that to a larger slot.  Returns None if the unit was
-        withdrawn, or there is no memory for it.
+        If the slot is too small, write to private `memory`, since outputs may be in the
+        slot, and copy that to a larger slot.  Returns None if the unit was withdrawn,
+        or there is no memory for it.
         """
         failure = None
         if result.failure is not None:
@@ -367,9 +370,9 @@ class Server:
 
 
 def _be_careful(stream: Any) -> None:
-    """Compute the next output alone, record by record: a worker has died."""
+    """Let a stream compute only its next output, since a worker has died."""
     if hasattr(stream, "be_careful"):
-        # A later record may have killed it.
+        # A record of a later output may have killed the worker.
         stream.be_careful()
 
 

@@ -41,14 +41,14 @@ def gone(owner: int) -> RuntimeError:
 
 
 def occupation(due: _core.NextResult) -> str:
-    """Describe what a worker does while the consumer waits for it."""
+    """Describe the activity of a worker while the consumer waits for it."""
     if due.idle:
         return "has not begun the next one"
     return f"works on record {due.record}" if due.record >= 0 else "works on a unit"
 
 
 def death_text(due: _core.NextResult, max_restarts: int, program: Runnable) -> str:
-    """Describe how a worker died, on which record, and what the user can do."""
+    """Describe a worker's death: the cause, the record and the remedy."""
     said, status = due.text.strip(), due.wait_status
     if status is not None and status < 0:  # Unknown.
         status = None
@@ -60,7 +60,7 @@ def death_text(due: _core.NextResult, max_restarts: int, program: Runnable) -> s
         )
     code = ""
     if status is not None:
-        # Programs look for these words of Grain's error.
+        # Programs search for this text of Grain's error.
         code = f" with exit code {os.waitstatus_to_exitcode(status)}"
     where = f" on record {due.record}" if due.record >= 0 else ""
     text = (

@@ -1,8 +1,9 @@
-"""Who computes the units of a scheduler: what all kinds of workers do, and processes.
+"""The workers that compute a scheduler's units: the protocols, and local processes.
 
-A `Place` says where workers run; it brings `Workers` for each scheduler.  The scheduler
-names them by number, leases units to them and is told by them, or by the supervisor,
-who started and who ended: so all of order, positions and restarts is its business.
+A `Place` is a backend that runs workers.  It creates one `Workers` object for each
+scheduler.  The scheduler identifies workers by number and leases units to them.  The
+workers, or the supervisor, notify it when a worker starts or ends.  The scheduler alone
+manages order, positions and restarts.
 """
 
 from __future__ import annotations
@@ -32,69 +33,73 @@ class Workers(Protocol):
     """The workers of one scheduler."""
 
     def start(self) -> None:
-        """Bring the workers, without waiting for them.
+        """Start the workers, without waiting for them.
 
         Raises:
-            Exception: Whatever pickling the program raised.
+            Exception: An error from pickling the program.
         """
 
     def ready(self) -> bool:
-        """Whether all have started that are to, or as many as there is room for."""
+        """Return whether all workers, or as many as there is room for, have started."""
 
     def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
-        """The element of an output that is due, and its keys; large arrays are views.
+        """Return the element of the output that is due, and its keys.
 
-        Of an output that is an error it is what the worker sent in its place.
+        Large arrays are views.  If the output is an error, the element is the failure
+        that the worker sent.
         """
 
     def doing(self, worker: int) -> str:
-        """What a worker does now, for people."""
+        """Return a readable description of the worker's current activity."""
 
     def told(self, worker: int) -> str:
-        """What is known of the end of a worker beyond its wait status; may be empty."""
+        """Return details of a worker's death besides its wait status; may be empty."""
 
     def kill(self, worker: int) -> None:
-        """End a worker that does not answer; another takes its number."""
+        """Kill a worker that does not respond; a new one takes its number."""
 
     def usage(self) -> Usage | NearUsage | None:
-        """What they were measured to do; None where nobody measures."""
+        """Return the workers' measurements, or None if they are not measured."""
 
     def close(self) -> None:
-        """End all.  Arrays that were delivered stay valid."""
+        """End all workers.  Arrays that were delivered stay valid."""
 
 
 class Place(Protocol):
-    """Where workers run."""
+    """A backend that runs workers."""
 
     def processes(self) -> int:
-        """How many processes compute there."""
+        """Return the number of processes that compute in this place."""
 
     def count(self) -> int:
-        """How many workers a scheduler is to have there, at most."""
+        """Return the largest number of workers for one scheduler."""
 
     @property
     def buffer(self) -> int:
-        """Units that each may be ahead, beyond the two in hand."""
+        """Units that each worker may compute ahead, besides the two that it holds."""
 
     @property
     def units_at_once(self) -> int:
-        """How many ranges of records make one unit there."""
+        """The number of record ranges in one unit."""
 
     def resized(self, processes: int) -> Place:
-        """The same place with another number of processes."""
+        """Return the same place with another number of processes."""
 
     def workers(
         self, scheduler: _core.Scheduler, program: Runnable, before: Workers | None
     ) -> Workers:
-        """Those of a scheduler; they compute the streams of `program`.
+        """Return a scheduler's workers, which compute the streams of `program`.
 
-        Where they follow others of this place, those are `before`, which may hand over
-        what they have.
+        Args:
+            scheduler: The scheduler whose units they compute.
+            program: The program that they run.
+            before: The workers of this place that they replace, or None.  Resources may
+                be taken over from these.
         """
 
 
 def check_place(workers: object) -> None:
-    """Refuse what a loader's or a chain's `workers` cannot be."""
+    """Raise TypeError if a loader's or a chain's `workers` has the wrong type."""
     if workers is not None and not hasattr(workers, "workers"):
         raise TypeError(
             f"workers must be a gristmill.ray.RayWorkers or None, got {kind(workers)}."
@@ -104,7 +109,7 @@ def check_place(workers: object) -> None:
 
 
 def check_workers(count: int) -> None:
-    """Refuse what `set_workers` cannot be asked for."""
+    """Check the argument of `set_workers`."""
     check_integer("count", count, " It is how many workers there are to be.")
     if count < 1:
         raise ValueError(
@@ -114,7 +119,7 @@ def check_workers(count: int) -> None:
 
 
 class LauncherWorkers:
-    """Processes that the launcher's zygote forks, watched by the supervisor."""
+    """Processes that the launcher's zygote forks and the supervisor watches."""
 
     def __init__(
         self,
@@ -126,15 +131,15 @@ class LauncherWorkers:
     ) -> None:
         self._scheduler = scheduler
         self._program = program
-        # What they find imported beside the engine.
+        # Modules that are imported before the fork, in addition to the engine.
         self._imported = imported
-        # Name of the processes; {} is the worker's number.
+        # The name of the processes, where {} stands for the worker's number.
         self._name = name
-        # Descriptors that they get, known when the program has been pickled.
+        # File descriptors that they inherit.  Complete after the program was pickled.
         self._inherited = inherited
 
     def start(self) -> None:
-        # Imported here because `import gristmill` should take no time for workers.
+        # Imported here to keep `import gristmill` fast.
         from gristmill._engine.stream import PROGRAM_MODULES
         from gristmill._workers import main_module, parent
 
@@ -179,7 +184,7 @@ class LauncherWorkers:
 def received(
     scheduler: _core.Scheduler, due: _core.NextResult
 ) -> tuple[Any, Int64Array]:
-    """What the slot of an output that is due holds, see `Workers.received`."""
+    """Decode the slot of the output that is due.  See `Workers.received`."""
     element, keys, _ = slot_reader.decode(
         due.address,
         due.bytes,
@@ -191,9 +196,11 @@ def received(
 
 
 def usage_of(scheduler: _core.Scheduler, program: Any) -> NearUsage:
-    """What the processes of a scheduler have measured of themselves.
+    """Return the measurements of a scheduler's processes.
 
-    `program` is what they run, as far as it has ``stages``.
+    Args:
+        scheduler: The scheduler.
+        program: The program that they run.  Only its ``stages`` is used.
     """
     workers, texts = [], []
     for (pid, *_), (busy_ns, idle_ns, outputs, size, text) in zip(

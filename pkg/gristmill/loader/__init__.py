@@ -58,38 +58,39 @@ class DataLoader(Epochs, Shown[T]):
         operations: Transformations, run in this order on every record.
         worker_count: Processes that compute.  0 computes in this process, None
             takes the number of CPU cores.
-        worker_buffer_size: Outputs that each worker may be ahead, beyond the two
+        worker_buffer_size: Outputs that each worker may compute ahead, besides the two
             that it works on.
         shard_options: The part of the data that this loader reads; by default the
             sampler's.
-        read_options: Threads that read ahead from a source that is slow to answer.
-        enable_profiling: Log, at the end of the data, how long the caller waited.
+        read_options: Threads that read ahead from a slow source.
+        enable_profiling: Whether to log, at the end of the data, the time that the
+            caller waited.
         streams: Interleaved streams that define the order, by default
             ``max(worker_count, 1)``.  Set it to get the same elements with any
             ``worker_count``.
         max_restarts: Number of times to retry an element that killed its worker.
         stall_timeout: Seconds without an output after which a warning names the
-            worker, its record and what it is doing.  None never warns.
-        stall_action: "warn", or "restart" to kill the worker then and start another.
+            worker, its record and its Python stack.  None never warns.
+        stall_action: "warn", or "restart" to also kill the worker and start another.
         memory_limit: Bytes of shared memory that outputs may take, kept ones
             included; by default 80 % of the available memory.
         on_error: What to do about a bad record: one that cannot be read, or for which
             a step before the first batch raises.  "raise" raises the exception.
             "skip" leaves the record out, as a filter would: one worker computes each
-            stream, and one that skips 1000 and finds nothing else passes its turn.
-            "substitute" takes another record of the stream, with its index and random
-            numbers: the next good one of the 8 after it, else one 16, 32, 64, ...
-            after it, else any, up to 1024 in all; if they all fail, it raises
-            TooManyErrors.  States count skipped and substituted records.
+            stream, and a stream that skips 1000 records in a row passes its turn.
+            "substitute" replaces it by another record of the stream, which gets its
+            index and random numbers: the first good one of the 8 after it, else one 16,
+            32, 64, ... after it, else any, up to 1024 in all.  If they all fail, it
+            raises TooManyErrors.  States count skipped and substituted records.
         max_errors: Bad records that an iterator accepts, None for any number.  One
             more raises TooManyErrors before the output that it belongs to, or instead
-            of it if that output alone has too many.  The next call goes on.
+            of it if that output alone has too many.  The next call continues.
         quarantine: Path of a log.  Each bad record adds a line of JSON when its output
             is delivered, and another one if that is repeated from an older state.
-        workers: Where workers run, a `gristmill.ray.RayWorkers`; by default they are
-            `worker_count` processes of this machine.  The order is the same:
-            `worker_count` and `streams` define it.
-        worker_init_fn: Called with (worker, workers) first in each worker.
+        workers: A `gristmill.ray.RayWorkers` that runs the workers.  By default,
+            `worker_count` processes of this machine are the workers.  The order is the
+            same, since `worker_count` and `streams` define it.
+        worker_init_fn: Called with (worker, workers) in each worker before all else.
 
     Raises:
         ValueError: An argument is out of range.
@@ -174,7 +175,7 @@ class DataLoader(Epochs, Shown[T]):
 
     @property
     def _local_num_workers(self) -> int:
-        # This and the next are private names of Grain that other packages read.
+        # Other packages read this and the next property, private names of Grain.
         return max(self._multiprocessing_options.num_workers, 1)
 
     @property
@@ -188,7 +189,7 @@ class DataLoader(Epochs, Shown[T]):
         return compilation.outputs(self._program, self._operations)
 
     def __bool__(self) -> bool:
-        # As Grain's.  Without this method `len`, which may raise, would decide.
+        # Like Grain.  Without this method, `bool` would call `len`, which may raise.
         return True
 
     def set_epoch(self, epoch: int) -> None:
@@ -223,10 +224,10 @@ class DataLoader(Epochs, Shown[T]):
         A debugger can follow it, and no iterator advances.
 
         Args:
-            state: What ``get_state()`` returned.
+            state: A state that ``get_state()`` returned.
 
         Raises:
-            StopIteration: The state is the end.
+            StopIteration: The state is at the end.
         """
         position = self._restore(state)
         # Only the iterator counts bad records.
@@ -279,7 +280,7 @@ def load(
 ) -> DataLoader[dict[str, npt.NDArray[Any]]]: ...
 
 
-# Any alone is Never, too: a source of which nothing is known comes here.
+# Any matches Never, so a source of unknown type selects this overload.
 @overload
 def load(
     source: RandomAccessDataSource[Never], **how: Unpack[Batching]
@@ -357,7 +358,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
 
     Args:
         source: See `DataLoader`.
-        num_epochs: Times to go through the data; None goes on forever.
+        num_epochs: Times to go through the data; None for no end.
         shuffle: Whether each epoch has its own random order.
         seed: The seed of the order and of random transformations.
         shard_options: The part of the data to read; all of it by default.

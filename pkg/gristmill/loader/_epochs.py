@@ -1,4 +1,4 @@
-"""The epochs of a `DataLoader`: each has an order and random draws of its own."""
+"""The epochs of a `DataLoader`: each has its own order and random draws."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REPEATED = (
 
 
 class Epochs:
-    """A base of `DataLoader`: which epoch the next iterator gives."""
+    """A base of `DataLoader` that keeps the epoch of the next iterators."""
 
     _program: compilation.LoaderProgram
     _epoch = 0
@@ -25,7 +25,7 @@ class Epochs:
     _passes: Passes | None = None
 
     def _choose(self, epoch: int) -> None:
-        """Let the next iterators give this epoch; see `DataLoader.set_epoch`."""
+        """Set the epoch of the next iterators; see `DataLoader.set_epoch`."""
         epoch = checked_epoch(epoch)
         compilation.in_epoch(self._program, epoch)  # It checks the epoch.
         self._epoch = epoch
@@ -38,7 +38,7 @@ class Epochs:
             self._passes = Passes(_REPEATED)
 
     def _counted(self, iterator: Made) -> Made:
-        """Note that an iterator is at the beginning of an epoch, and return it."""
+        """Return an iterator, after registering it as at the start of an epoch."""
         if self._passes is not None:
             iterator._watch.opening = Opening(self._passes)
         return iterator

@@ -55,17 +55,18 @@ class IteratedLoader(Protocol):
 class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T]):
     """Iterates over a `DataLoader`; its position can be saved and restored.
 
-    Not thread-safe.  Batches, and all that comes from workers, are the caller's to
-    keep and to change; without either, an element is what the source returned.
+    Not thread-safe.  The caller owns batches, and all outputs of workers, and may
+    change them.  Without batches and workers, an element is the object that the source
+    returned.
 
     Args:
         data_loader: The loader.
-        state: Where to begin: a state's JSON object, or None for the beginning.
+        state: The start: a state's JSON object, or None for the beginning.
         validate_state: Whether a state must name this sampler and data source.  It
             must always be a position of these operations.
 
     Raises:
-        StateMismatch: The state is of another pipeline.
+        StateMismatch: The state belongs to another pipeline.
 
     Example:
         >>> iterator = iter(gristmill.load(range(10), batch_size=2))
@@ -76,7 +77,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         True
     """
 
-    # Whether it does not begin at the beginning.
+    # Whether iteration started from a state.
     _from_state = False
 
     def __init__(
@@ -95,7 +96,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._run = data_loader._run(start, self._tally)
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
-        # What is to be logged at the end is the time of all calls.
+        # With profiling, the time of all calls is logged at the end, so time each call.
         rests = not data_loader.multiprocessing_options.enable_profiling
         self._watch = Watch(self, monitoring.record_get_next, rests=rests)
 
@@ -125,17 +126,17 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         return output
 
     def get_state(self) -> bytes:
-        """The position, as JSON text: a few integers, whatever was computed ahead."""
+        """Return the position as JSON text: a few integers, and no computed outputs."""
         return states.encode(self._data_loader._pipeline, self._run.position)
 
     def set_state(self, state: bytes) -> None:
         """Continue after the output at which `get_state` returned `state`.
 
-        Nothing is replayed.  The worker count may differ from the one that the
-        state was saved with: the order of elements stays the state's.
+        No outputs are computed again.  The worker count may differ from the one when
+        the state was saved; the order of elements is that of the state.
 
         Raises:
-            StateMismatch: The state is of another pipeline.
+            StateMismatch: The state belongs to another pipeline.
             IndexError: The state points past the end of the data.
         """
         position = self._data_loader._restore(state, self._validate_state)
@@ -153,14 +154,16 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._run.start_prefetch()
 
     def set_workers(self, count: int) -> None:
-        """Let `count` workers compute what comes next.
+        """Change the number of workers that compute the next outputs.
 
-        Elements, order and states stay what they are: the loader's streams say them.
-        The workers that there are go on until the others have started, so that nobody
-        waits; what they have computed ahead by then is computed again.
+        Elements, order and states stay the same, since the loader's streams define
+        them.  The current workers continue until the new ones have started, so `next`
+        does not wait for these.  The new workers compute outputs again that the current
+        ones have computed ahead.
 
         Args:
-            count: Processes, or of a `gristmill.ray.RayWorkers` actors; at least 1.
+            count: The number of processes, or of actors with a
+                `gristmill.ray.RayWorkers`; at least 1.
 
         Raises:
             ValueError: It is less than 1, or the loader computes in this process.
@@ -175,30 +178,31 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._run.set_workers(int(count))
 
     def ids(self) -> npt.NDArray[np.int64]:
-        """Record keys that the last output was made of, int64, shape (k,)."""
+        """Return the keys of the last output's records, int64 of shape (k,)."""
         return self._run.keys.copy()
 
     @property
     def errors(self) -> BadRecords:
-        """Records that were skipped or substituted: how many, and the last ones."""
+        """The records that were skipped or substituted: their number, and the last."""
         return self._tally.bad_records
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
-        """What limits how fast outputs come, and what would help.
+        """Return a report of what limits the speed, and which changes would help.
 
-        Calls of ``next`` are timed, and of some outputs each stage: reading, each
-        operation by name, batching, and moving outputs from workers.
+        It is based on the times of calls of ``next`` and, for some outputs, of each
+        stage: reading, each operation by name, batching, and moving outputs from
+        workers.
 
         Args:
-            verify: Whether to try changes, for up to five times `seconds`: on
-                fresh iterators, the pipeline as it is, with outputs from a cache, with
-                one more worker, and with each change that `Report.untried` names
-                otherwise.  This iterator stays where it is.
-            seconds: How long each of these runs takes, in s.
+            verify: Whether to try changes, for up to five times `seconds`.  New
+                iterators run the pipeline unchanged, with outputs from a cache, with
+                one more worker, and with each change that `Report.untried` would name.
+                This iterator keeps its position.
+            seconds: The time for each of these runs, in s.
 
         Returns:
-            A `Report`; its `checks` are what was tried, and its
-            `advice` what helped.
+            A `Report`.  Its `checks` are the changes that were tried, and its `advice`
+            names those that helped.
 
         Raises:
             ValueError: `seconds` is not positive.
@@ -222,9 +226,9 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         return LoaderTrial(self._data_loader, self)
 
     def close(self) -> None:
-        """End the workers now rather than when the iterator is collected.
+        """End the workers now, not when the iterator is garbage-collected.
 
-        The position stays: `next` goes on from it, and starts them again.
+        The position is kept: `next` starts workers again and continues from it.
         """
         self._run.close()
 
@@ -240,7 +244,7 @@ class LoaderTrial:
 
     Args:
         data_loader: The loader.
-        iterator: The user's, of which only the state is asked; None for the beginning.
+        iterator: The user's iterator, whose state is the start; None for the beginning.
     """
 
     def __init__(
@@ -252,10 +256,10 @@ class LoaderTrial:
             self.workers = iterator._run.workers
             self._state = json.loads(iterator.get_state())
         if data_loader._remote.place is not None:
-            self.workers = 0  # None of this machine.
+            self.workers = 0  # No worker runs on this machine.
         made = copy.copy(data_loader)
         policy = made._error_policy
-        # Of what goes wrong here nobody is told.
+        # Bad records of a trial are not written to the quarantine file.
         made._error_policy = ErrorPolicy(policy.on_error, policy.max_errors, None)
         self._loader = made
 

@@ -1,4 +1,4 @@
-"""Types of the arguments of `load` that overloads pass by name."""
+"""Types of the keyword arguments in overloads of `load`."""
 
 from __future__ import annotations
 

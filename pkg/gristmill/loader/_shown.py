@@ -1,4 +1,4 @@
-"""What a `DataLoader` shows of itself: its arguments, and what limits it."""
+"""The `repr` and the reports of a `DataLoader`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Shown(Generic[T]):
-    """The part of a `DataLoader` that a user looks at."""
+    """A base of `DataLoader` with its `repr` and its reports."""
 
     def __repr__(self) -> str:
         texts = []
@@ -32,19 +32,19 @@ class Shown(Generic[T]):
         consume: Callable[[T], Any] | None = None,
         verify: bool = False,
     ) -> Report:
-        """Iterate for a short time, and find out what limits how fast.
+        """Iterate for a short time, and return a report of what limits the speed.
 
-        The first output, with which workers start, does not count.
+        The first output does not count, because workers start with it.
 
         Args:
-            seconds: About how long, in s; at most until the data ends.
-            consume: Called with each output, as the loop that will use them; by
-                default they are dropped.
+            seconds: The approximate time, in s.  It ends earlier if the data ends.
+            consume: Called with each output, like the loop that will use them; by
+                default outputs are dropped.
             verify: Whether to try changes, which takes up to five times `seconds`
                 more: see `DataLoaderIterator.report`.
 
         Returns:
-            A `Report`; where it is to `verify`, its `checks` are what was tried.
+            A `Report`.  With `verify`, its `checks` are the changes that were tried.
 
         Raises:
             ValueError: `seconds` is not positive.
@@ -64,8 +64,8 @@ class Shown(Generic[T]):
 
 
 def _arguments(loader: Any) -> dict[str, str | list[str]]:
-    """Return the text of each argument; those with their defaults are left out."""
-    # Datasets, which no loader needs, take long to import.
+    """Return the text of each argument; leave out those with default values."""
+    # Datasets are slow to import, and loaders do not need them.
     from gristmill._dataset.model.names import transform_name
 
     source = loader._data_source

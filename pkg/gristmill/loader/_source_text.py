@@ -1,4 +1,4 @@
-"""The text that states store of a data source."""
+"""The description of a data source in saved states."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gristmill.sources._folder import without_place
 
 
 def text_in_states(given: Any, source: Any) -> str:
-    """Return the text of a source in states, the same as in earlier releases.
+    """Return the description of a source, the same as in earlier releases.
 
     Args:
         given: The user's argument.
-        source: The source that the loader made of it.
+        source: The source that the loader made from it.
     """
     if isinstance(given, (list, tuple, np.ndarray)):
         return str(type(given))
