@@ -315,7 +315,8 @@ def test_a_dataset_is_verified_from_its_beginning():
     taken(iterator, 120)
     state = iterator.get_state()
     texts = [check.text for check in iterator.report(True, SECONDS).checks]
-    assert texts[0] == "one more worker (1)"
+    # A pause between two calls would add outputs from a cache to what is tried.
+    assert "one more worker (1)" in texts
     assert iterator.get_state() == state
     prefetched = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
     report = prefetched.report(SECONDS, verify=True)
