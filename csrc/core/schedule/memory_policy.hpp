@@ -45,9 +45,9 @@ class MemoryPolicy {
   bool grant_all();
   [[nodiscard]] bool some_wait() const noexcept { return some_wait_; }
 
-  // Evicts the youngest unit that no worker holds or, if there is none, the
-  // youngest whose holder waits for memory; never `keep`.  Returns false if
-  // there is no such unit.
+  // Evicts the youngest unit that no worker holds or, if all are held, the
+  // youngest whose holder waits for memory; never `keep`.  Returns false if no
+  // unit can be evicted.
   bool evict(std::uint64_t keep);
 
   // Finds the memory that the unit due needs, if it waits for memory.  Returns

@@ -19,9 +19,9 @@ namespace gristmill {
 
 // The position of a run, between two outputs.
 struct RunPosition {
-  std::vector<Position> positions;  // of each stream, after its last output
+  std::vector<Position> positions;  // per stream, after its last output
   std::uint32_t next_stream = 0;
-  std::vector<bool> ended;  // of each stream
+  std::vector<bool> ended;  // per stream
 };
 
 struct Stream {
@@ -66,7 +66,7 @@ class Order {
   }
 
   // Returns the stream whose next unpublished unit will probably be needed
-  // first, or -1 if there is nothing to publish.
+  // first, or -1 if no unit can be published.
   [[nodiscard]] int choose() const noexcept;
   [[nodiscard]] bool has_more(std::uint32_t stream) const noexcept;
 

@@ -48,8 +48,8 @@ void ScheduleState::fill() {
 }
 
 // Publishes a unit of the stream that is due, regardless of any budget, since
-// there would be no progress otherwise.  Returns false if there is no memory
-// for it.
+// the consumer would wait forever otherwise.  Returns false if there is not
+// enough memory.
 bool ScheduleState::publish_due(std::uint32_t s) {
   while (!publish(s)) {
     if (!memory_.evict(0)) return false;
@@ -59,7 +59,7 @@ bool ScheduleState::publish_due(std::uint32_t s) {
   return true;
 }
 
-// Publishes the stream's next unit; returns false if there is no room for it.
+// Publishes the stream's next unit; returns false if it does not fit.
 bool ScheduleState::publish(std::uint32_t s) {
   if (!leases_.has_room()) return false;
   ArenaSlot* const slot = memory_.slot_for_next();
@@ -97,7 +97,7 @@ void ScheduleState::ask(std::uint32_t stream, Position request) {
   fill();
 }
 
-// Returns true if the stream has an output, or there is nothing to wait for.
+// Returns true if the stream has an output, or will never have one.
 bool ScheduleState::is_done(std::uint32_t s) const {
   if (opened_[s] != nullptr) return true;
   if (!is_published(s)) return false;

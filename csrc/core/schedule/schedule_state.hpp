@@ -114,9 +114,9 @@ class ScheduleState {
  private:
   // A unit being delivered.
   struct Opened {
-    ArenaSlot* slot = nullptr;  // null if there are no outputs
+    ArenaSlot* slot = nullptr;  // null for a unit without outputs
     std::uint64_t bytes = 0;
-    std::uint32_t index = 0;  // of the output due
+    std::uint32_t index = 0;  // the output due
     std::vector<SlotOutput> outputs;
   };
 

@@ -20,9 +20,9 @@ namespace gristmill {
 
 // The last known state of a worker's process.
 struct Process {
-  int pid = 0;  // of the last process that started, 0 before
+  int pid = 0;  // the last process that started, 0 before
   bool alive = false;
-  std::optional<int> wait_status = {};  // of that process, as waitpid(2)
+  std::optional<int> wait_status = {};  // as waitpid(2); empty if unknown
   std::uint32_t generation = 1;
   std::uint32_t failed_starts = 0;   // in a row
   std::uint32_t start_timeouts = 0;  // that passed during its start
