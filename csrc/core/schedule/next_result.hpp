@@ -10,17 +10,17 @@ namespace gristmill {
 struct Output {
   std::uint32_t stream = 0;
   bool error = false;         // its contents are an error to raise
-  std::uint32_t index = 0;    // in its slot
-  std::uint64_t address = 0;  // of the slot's header
-  std::uint64_t bytes = 0;    // of the slot that are used
+  std::uint32_t index = 0;    // index in the slot
+  std::uint64_t address = 0;  // address of the slot's header
+  std::uint64_t bytes = 0;    // used bytes of the slot
 };
 
 // Why no worker will compute the output due; after a timeout, the worker that
 // the consumer waits for.
 struct WorkerReport {
-  int worker = -1;                      // -1: not one worker's fault
-  int pid = 0;                          // of the worker, 0 before its start
-  std::uint32_t generation = 0;         // of the worker
+  int worker = -1;                      // -1: no particular worker
+  int pid = 0;                          // the worker's, 0 before its start
+  std::uint32_t generation = 0;         // the worker's
   std::optional<int> wait_status = {};  // as waitpid(2); empty if unknown
   int stream = -1;
   std::int64_t record = -1;  // record being processed, -1 for none

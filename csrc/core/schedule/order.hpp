@@ -32,7 +32,7 @@ struct Stream {
   bool open = false;            // one of its units is being delivered
   Position delivered;           // position after the last delivered output
   Position opened;              // position after the last opened unit or part
-  std::uint64_t last_id = 0;    // of the last unit published, 0 for none
+  std::uint64_t last_id = 0;    // the last published unit, 0 for none
   std::deque<std::uint64_t> pending;  // published, not opened
   // kRequest only: requests whose units were not opened, published ones first.
   std::deque<Position> requests;
@@ -95,7 +95,7 @@ class Order {
     streams_[stream].open = false;
   }
 
-  // Publishes nothing more for the stream.
+  // Stops publishing units for the stream.
   void seal(std::uint32_t stream) noexcept { streams_[stream].sealed = true; }
 
   // Ends the stream after its pending unit `at`, because no later unit can be

@@ -69,8 +69,9 @@ class WorkerEnd {
   // call this while the worker's main thread computes.  Call this only while
   // the unit is awaited, since the outputs that the parent takes need memory
   // until they are delivered.
-  // REQUIRES: `work` is a range that is claimed and not committed; no part was
-  // offered without a resume() that returned true; see also commit().
+  // REQUIRES: `work` is a claimed range and not committed; the last part that
+  // was offered, if any, was followed by a resume() that returned true; see
+  // also commit().
   [[nodiscard]] bool offer_part(const Work& work, std::uint32_t outputs,
                                 std::uint64_t bytes,
                                 const Position& position_after);

@@ -25,7 +25,7 @@ struct Process {
   std::optional<int> wait_status = {};  // as waitpid(2); empty if unknown
   std::uint32_t generation = 1;
   std::uint32_t failed_starts = 0;   // in a row
-  std::uint32_t start_timeouts = 0;  // that passed during its start
+  std::uint32_t start_timeouts = 0;  // timeouts during its start
 };
 
 class WorkerTable {

@@ -56,28 +56,28 @@ WorkerInitFn: TypeAlias = Callable[[int, int], None]
 
 
 class Maps(Protocol[In, Out]):
-    """A `transforms.Map`, by what its own method takes and returns."""
+    """The protocol of `transforms.Map`, with the argument and result types."""
 
     def map(self, element: In, /) -> Out:
         """Return the transformed element."""
 
 
 class MapsRandomly(Protocol[In, Out]):
-    """A `transforms.RandomMap`, by what its own method takes and returns."""
+    """The protocol of `transforms.RandomMap`, with the argument and result types."""
 
     def random_map(self, element: In, rng: np.random.Generator, /) -> Out:
         """Return the transformed element."""
 
 
 class MapsWithIndex(Protocol[In, Out]):
-    """A `transforms.MapWithIndex`, by what its own method takes and returns."""
+    """The protocol of `transforms.MapWithIndex`, with the argument and result types."""
 
     def map_with_index(self, index: int, element: In, /) -> Out:
         """Return the transformed element."""
 
 
 class MapsBlocks(Protocol[K, Out]):
-    """A `transforms.BlockMap`, by what its own method takes and returns."""
+    """The protocol of `transforms.BlockMap`, with the argument and result types."""
 
     block_size: int
 
@@ -86,14 +86,14 @@ class MapsBlocks(Protocol[K, Out]):
 
 
 class Filters(Protocol[In]):
-    """A `transforms.Filter`, by what its own method takes."""
+    """The protocol of `transforms.Filter`, with the argument type."""
 
     def filter(self, element: In, /) -> bool | np.bool_:
         """Return whether to keep the element."""
 
 
 class Splits(Protocol[In, Out]):
-    """A `transforms.FlatMap`, by what its own method takes and returns."""
+    """The protocol of `transforms.FlatMap`, with the argument and result types."""
 
     @property
     def max_fan_out(self) -> int:

@@ -44,7 +44,7 @@ def description() -> tuple[str, ...]:
     if not isinstance(path, str) or _stem(path) in _RUNNERS:
         return ()
     if name is not None and name.rpartition(".")[2] == "__main__":
-        return ()  # A folder, a package or an archive.  Spawn does not run these, too.
+        return ()  # A folder, a package or an archive.  Spawn skips these, too.
     began_in: str = process.ORIGINAL_DIR or ""  # type: ignore[attr-defined]
     path = os.path.normpath(os.path.join(began_in, path))
     guarded = _guarded_lines(path)
