@@ -47,9 +47,8 @@ void ScheduleState::fill() {
   wake_workers(count);
 }
 
-// Publishes a unit of the stream that is due, regardless of any budget, since
-// the consumer would wait forever otherwise.  Returns false if there is not
-// enough memory.
+// Publishes a unit of the stream that is due, regardless of any budget.
+// Returns false if there is not enough memory.
 bool ScheduleState::publish_due(std::uint32_t s) {
   while (!publish(s)) {
     if (!memory_.evict(0)) return false;
@@ -81,9 +80,8 @@ bool ScheduleState::publish(std::uint32_t s) {
   return true;
 }
 
-// Returns the position at which the stream's next unit begins, if the unit
-// before it is computed.  If that is not computed, the result does not matter:
-// its holder continues from its live state.
+// Returns the position at which the stream's next unit begins.  If the unit
+// before is not computed, its holder will ignore this and use its live state.
 Position ScheduleState::begin_of_next(const Stream& stream) const {
   if (is_range() || stream.pending.empty()) return stream.opened;
   const Lease& before = leases_.all().at(stream.pending.back());
@@ -250,8 +248,7 @@ std::unique_ptr<ScheduleState::Opened> ScheduleState::read_slot(
   return unit;
 }
 
-// Opens the oldest part of the stream's oldest unit.  Returns false if it is
-// corrupt.
+// Opens a part of the stream's oldest unit; returns false if it is corrupt.
 bool ScheduleState::open_part(std::uint32_t s, Part part) {
   auto unit = read_slot(part.slot, part.outputs, part.bytes);
   if (unit == nullptr) {
@@ -264,8 +261,7 @@ bool ScheduleState::open_part(std::uint32_t s, Part part) {
   return true;
 }
 
-// Opens the stream's oldest unit, or a part of it.  Returns false if it is
-// corrupt.
+// Opens the stream's oldest unit, or its oldest part; false if that is corrupt.
 // REQUIRES: the unit or a part of it is computed.
 bool ScheduleState::open(std::uint32_t s) {
   const std::uint64_t oldest = order_.stream(s).pending.front();
