@@ -1,5 +1,5 @@
-// Binds core/processes/worker_group.hpp: how the launcher starts, what its
-// processes need, and WorkerLog, which only writes down what is reported.
+// Binds core/processes/worker_group.hpp: the configuration of the launcher,
+// die_with_parent(), and WorkerLog, which only records the reported events.
 #include <pybind11/stl.h>
 
 #include <memory>
@@ -17,7 +17,7 @@
 namespace gristmill::bind {
 namespace {
 
-// What, worker, generation, wait status, why.
+// The kind of the event, worker, generation, wait status, reason.
 using Event = std::tuple<const char*, int, uint32_t, int, std::string>;
 
 class WorkerLog final : public WorkerEvents {
@@ -69,7 +69,7 @@ class WorkerLog final : public WorkerEvents {
   const Fd happened_;
   Mutex mutex_;
   std::vector<Event> events_ GUARDED_BY(mutex_);
-  const std::unique_ptr<WorkerGroup> group_;  // Last: it calls the above.
+  const std::unique_ptr<WorkerGroup> group_;  // Last: calls the above.
 };
 
 void worker_log(py::module_& m) {

@@ -1,5 +1,5 @@
-// Binds core/schedule/scheduler.hpp, together with the group that brings its
-// workers, and core/memory/pinned_slot.hpp.
+// Binds core/schedule/scheduler.hpp, together with the group of its workers,
+// and core/memory/pinned_slot.hpp.
 #include <pybind11/stl.h>
 
 #include <array>
@@ -18,7 +18,7 @@
 namespace gristmill::bind {
 namespace {
 
-// A Scheduler and its workers, for as long as Python holds it.
+// A Scheduler and its workers, owned by a Python object.
 class OwnedScheduler {
  public:
   explicit OwnedScheduler(std::unique_ptr<Scheduler> scheduler)
@@ -51,7 +51,7 @@ class OwnedScheduler {
 
  private:
   const std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<WorkerGroup> group_;  // After what it calls.
+  std::unique_ptr<WorkerGroup> group_;  // After the scheduler, which it calls.
 };
 
 // Waits for the output due, running Python's signal handlers in between.
@@ -67,7 +67,7 @@ NextResult wait_for_next(OwnedScheduler& owned, double timeout_s) {
   }
 }
 
-// A method of the core's scheduler as one of what Python holds.
+// Converts a method of Scheduler to a function of OwnedScheduler.
 template <class... Args>
 auto core(void (Scheduler::*method)(Args...)) {
   return [method](OwnedScheduler& owned, Args... args) {
@@ -75,7 +75,7 @@ auto core(void (Scheduler::*method)(Args...)) {
   };
 }
 
-// For workers that somebody else starts and watches, who reports here.
+// Binds the reports about workers that the caller starts and watches.
 void reports(py::class_<OwnedScheduler>& c) {
   c.def("start_alone", &OwnedScheduler::start_alone, py::call_guard<Unlocked>(),
         "Publish units; the caller starts the workers and reports on them.")
@@ -97,7 +97,7 @@ void reports(py::class_<OwnedScheduler>& c) {
            "No worker can be had any more.");
 }
 
-// Reads a field of a part of what next() found.
+// Returns a getter for a field of a part of a NextResult.
 template <class Part, class Field>
 auto of(Part NextResult::* part, Field Part::* field) {
   return [part, field](const NextResult& next) { return next.*part.*field; };

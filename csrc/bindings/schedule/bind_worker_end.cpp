@@ -1,5 +1,5 @@
 // Binds core/schedule/worker_end.hpp.  A WorkerEnd holds one unit at a time, so
-// that Python passes no unit back.
+// that Python need not pass units back.
 #include <malloc.h>
 #include <pybind11/native_enum.h>
 #include <pybind11/stl.h>
@@ -92,9 +92,9 @@ void commit(OwnedWorkerEnd& owned, int status, std::uint32_t outputs,
   owned.work.reset();
 }
 
-// Makes the allocator keep freed memory, up to some 100 MB, rather than give it
-// back to the system at each batch and fault it in again for the next: records
-// of a batch together are larger than what it keeps by default.
+// Makes the allocator keep freed memory, up to 256 MiB at the top of the heap.
+// By default it keeps less than the records of a batch need.  It would return
+// the memory to the system at each batch and fault it in again for the next.
 void keep_freed_memory() {
 #ifdef M_TRIM_THRESHOLD
   mallopt(M_TRIM_THRESHOLD, 256 << 20);

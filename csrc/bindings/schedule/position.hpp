@@ -1,4 +1,4 @@
-// Positions and requests on their way between Python and the core.
+// Converts positions and requests between Python and the core.
 #pragma once
 
 #include <pybind11/stl.h>
@@ -12,7 +12,7 @@
 
 namespace gristmill::bind {
 
-// From an int64 array of shape (n,) or any sequence of ints.
+// Converts an int64 array of shape (n,) or any sequence of ints.
 inline Position to_position(py::handle from) {
   if (!py::isinstance<py::array>(from)) {
     py::detail::make_caster<Position> numbers;
@@ -37,7 +37,7 @@ inline std::vector<Position> to_positions(const py::sequence& from) {
   return all;
 }
 
-// A copy, an int64 array of shape (n,).
+// Returns a copy as an int64 array of shape (n,).
 inline py::array_t<std::int64_t> from_position(const Position& position) {
   return py::array_t<std::int64_t>(static_cast<py::ssize_t>(position.size()),
                                    position.data());

@@ -52,7 +52,7 @@ bool EventLoop::post(Task task) {
   if (inert_.load(std::memory_order_relaxed)) return false;
   const MutexLock lock(mutex_);
   if (stopped_) return false;
-  // Where the user closed what was not theirs, the thread sleeps for ever.
+  // If the user closed our descriptors, the thread sleeps forever.
   stopped_ = !ring(posted_.get());
   if (!stopped_) tasks_.push_back(std::move(task));
   return !stopped_;
@@ -93,7 +93,7 @@ void EventLoop::run() {
     for (const epoll_event& event : std::span(room).first(count)) {
       const auto at = watches_.find(event.data.u64);
       if (at == watches_.end()) continue;
-      const Task ready = at->second.ready;  // It may leave while it runs.
+      const Task ready = at->second.ready;  // A copy: it may unwatch itself.
       ready();
     }
     if (!stopping_) continue;
@@ -102,7 +102,7 @@ void EventLoop::run() {
   }
 }
 
-// Takes no more tasks; returns those that were.
+// Rejects tasks from now on; returns the queued ones.
 std::vector<EventLoop::Task> EventLoop::refuse_tasks() {
   const MutexLock lock(mutex_);
   stopped_ = true;
@@ -134,7 +134,7 @@ EventLoop::Serial EventLoop::watch(int fd, std::uint32_t events, Task ready) {
 void EventLoop::unwatch(Serial serial) {
   const auto at = watches_.find(serial);
   if (at == watches_.end()) return;
-  // A close alone does not do it: a child the user forked may hold a copy.
+  // Closing is not enough: a child that the user forked may hold a copy.
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, at->second.fd, nullptr);
   watches_.erase(at);
 }

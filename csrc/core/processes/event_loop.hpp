@@ -1,9 +1,9 @@
-// A thread that sleeps in epoll_wait, without time-outs, and runs tasks.
+// A thread that sleeps in epoll_wait, without timeouts, and runs tasks.
 //
-// The thread runs nobody else's code: all signals are blocked, and it is never
-// in Python.  Tasks run one at a time.
+// The thread runs only tasks: all signals are blocked, and it never enters
+// Python.  Tasks run one at a time.
 //
-// Fork: a child has no such thread; make_inert() says so to the copy there.
+// Fork: a child has no such thread.  make_inert() must be called on its copy.
 #pragma once
 
 #include <atomic>
@@ -21,35 +21,36 @@ namespace gristmill {
 class EventLoop {
  public:
   using Task = std::function<void()>;
-  // Names a descriptor that is watched.  None is used twice, so an event that
-  // was fetched before its descriptor left finds nothing.
+  // Identifies a watched descriptor.  Serials are not reused, so an event that
+  // was fetched before an unwatch() is ignored.
   using Serial = std::uint64_t;
 
-  // Starts the thread.  It runs `at_end` after stop(), or `on_lost` where the
-  // user has closed the descriptors that it needs, and nothing after either.
-  // Throws std::system_error for want of descriptors or threads.
+  // Starts the thread.  It runs `at_end` after stop(), or `on_lost` if the user
+  // has closed the descriptors that it needs.  It runs nothing after that.
+  // Throws std::system_error if no descriptor or thread can be created.
   EventLoop(Task at_end, Task on_lost);
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
   // Any thread may call these four.
 
-  // Has the thread run a task; false if there is no such thread.
+  // Queues a task for the thread; returns false if the thread does not run.
   bool post(Task task) EXCLUDES(mutex_);
 
-  // Has the thread run a task and waits for its end.  Without such a thread,
-  // returns once it is sure that no task runs any more.
+  // Queues a task for the thread and waits for its end.  If the thread does not
+  // run, returns as soon as no task can be running.
   void call(Task task) EXCLUDES(mutex_, running_);
 
   // Ends the thread.
   void stop();
 
-  // In a forked child: nothing of this object may be touched from now on.
+  // Called in a forked child: this object must not be used from now on.
   void make_inert() noexcept { inert_.store(true, std::memory_order_relaxed); }
 
   // Tasks may call these two.
 
-  // Runs a task whenever these events occur.  Throws std::system_error.
+  // Makes the thread run a task whenever these events occur.  Throws
+  // std::system_error.
   Serial watch(int fd, std::uint32_t events, Task ready);
   void unwatch(Serial serial);
 
@@ -71,10 +72,10 @@ class EventLoop {
 
   Mutex mutex_;
   std::vector<Task> tasks_ GUARDED_BY(mutex_);
-  bool stopped_ GUARDED_BY(mutex_) = false;  // No task is taken any more.
+  bool stopped_ GUARDED_BY(mutex_) = false;  // post() rejects all tasks.
 
   Mutex running_;                                // Held while tasks run.
-  bool abandoned_ GUARDED_BY(running_) = false;  // None may run any more.
+  bool abandoned_ GUARDED_BY(running_) = false;  // No more tasks may run.
 
   // unguarded: only tasks touch these three
   std::unordered_map<Serial, Watch> watches_;

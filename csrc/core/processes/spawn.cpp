@@ -22,7 +22,7 @@
 
 #include "core/base/at_fork.hpp"
 
-// Older C libraries lack names for what the kernel has.
+// Older C libraries lack these definitions.
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
@@ -34,7 +34,8 @@
 #endif
 
 #if defined(__SANITIZE_THREAD__)
-// ThreadSanitizer takes every clone() for a fork; this name it does not know.
+// ThreadSanitizer treats every clone() as a fork, but does not intercept this
+// name.
 extern "C" int __clone(int (*)(void*), void*, int, void*, ...);
 #define clone __clone
 #endif
@@ -54,10 +55,12 @@ constexpr auto kByPidfd = static_cast<idtype_t>(3);  // P_PIDFD
 // Every open Fd of this process, so that a forked child can close them.
 Mutex open_mutex;
 std::set<int>& open_fds() REQUIRES(open_mutex) {
-  static auto* const all = new std::set<int>;  // Leaked: ends close at exit.
+  // Leaked, since Fds may be destroyed at exit.
+  static auto* const all = new std::set<int>;
   return *all;
 }
-std::uint64_t forks GUARDED_BY(open_mutex) = 1;  // And one.
+// The number of forks between the first process and this one, plus 1.
+std::uint64_t forks GUARDED_BY(open_mutex) = 1;
 
 void close_in_child() REQUIRES(open_mutex) {
   for (const int fd : open_fds()) ::close(fd);
@@ -93,7 +96,7 @@ Fd& Fd::operator=(Fd&& other) noexcept {
 Fd::~Fd() {
   if (fd_ < 0) return;
   const MutexLock lock(open_mutex);
-  if (forks_ != forks) return;  // The fork closed it.
+  if (forks_ != forks) return;  // close_in_child() has closed it.
   open_fds().erase(fd_);
   ::close(fd_);
 }
@@ -146,7 +149,7 @@ std::string text_of(int memfd) {
 
 bool ring(int eventfd) {
   const uint64_t one = 1;
-  // Where the count is at its maximum it is above 0 already.
+  // EAGAIN: the count is at its maximum, so it is above 0 already.
   return write(eventfd, &one, sizeof one) == sizeof one || errno == EAGAIN;
 }
 
@@ -255,11 +258,11 @@ struct Start {
   int error = 0;
 };
 
-// Runs in the child, on the parent's memory: bare system calls, since the C
-// library (a sanitizer's above all) keeps books that are the parent's.
+// Runs in the child, on the parent's memory.  It uses bare system calls, since
+// the C library, above all a sanitizer's, would change the parent's state.
 int start_in_child(void* argument) {
   auto* const start = static_cast<Start*>(argument);
-  // A sigaction of the kernel's own layout; all zeroes is the default action.
+  // A sigaction in the kernel's layout; all zeros mean the default action.
   const std::array<uint64_t, 4> by_default{};
   for (int number = 1; number < NSIG; ++number) {
     syscall(SYS_rt_sigaction, number, by_default.data(), nullptr,
@@ -269,12 +272,13 @@ int start_in_child(void* argument) {
   const uint64_t blocked = uint64_t{1} << (SIGINT - 1) | uint64_t{1}
                                                              << (SIGTERM - 1);
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, nullptr, sizeof blocked);
-  // Also where this process ends before the launcher has come to say so.
+  // For the case that the parent ends before the launcher calls
+  // die_with_parent().
   syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   const auto null = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
   if (null != 0) syscall(SYS_dup3, null, 0, 0);
-  // Where one was closed, what is opened next would be written to by whoever
-  // complains.
+  // If one of these were closed, the next opened file would get its number and
+  // any error messages.
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     if (syscall(SYS_fcntl, fd, F_GETFD) < 0) syscall(SYS_dup3, null, fd, 0);
   }
@@ -314,11 +318,11 @@ Fd run(const Command& command, int socket) {
   const auto environ = pointers_of(command.environ);
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  const Fd lifted = copy_of(socket);  // Not where standard streams belong.
+  const Fd lifted = copy_of(socket);  // Its number is not a standard stream's.
   Start start{argv.data(), environ.data(), lifted.get(), limit.rlim_cur};
   constexpr std::size_t kStackBytes = std::size_t{256} << 10;
   std::vector<std::byte> stack(kStackBytes);
-  // As vfork, but on a stack of its own and with a pidfd from the start.
+  // Like vfork, but with a separate stack, and with a pidfd from the start.
   int pidfd = -1;
   const int pid =
       clone(start_in_child, stack.data() + kStackBytes,

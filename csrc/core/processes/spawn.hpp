@@ -1,10 +1,9 @@
-// Descriptors, messages and the start of the launcher: what supervisor.hpp
-// stands on.
+// Descriptors, messages and the start of the launcher, for supervisor.hpp.
 //
-// Processes talk in Messages of fixed size over SOCK_SEQPACKET sockets, with
-// descriptors by SCM_RIGHTS; anything longer travels in a memfd.  The other end
-// of every socket is pkg/gristmill/_workers/processes.py, which must agree with
-// this:
+// Processes exchange Messages of fixed size over SOCK_SEQPACKET sockets, with
+// descriptors by SCM_RIGHTS.  Longer data are sent in a memfd.  The other end
+// of every socket is pkg/gristmill/_workers/processes.py, which must match this
+// table:
 //
 //   kind          from -> to              value        descriptors
 //   kOpenGroup    supervisor -> launcher  1: late      zygote's socket, setup,
@@ -22,13 +21,14 @@
 //   kInherit      supervisor -> launcher               at most kMostFds of the
 //                                                      program's
 //
-// kInherit comes any number of times before kOpenGroup, whose zygote gets all
-// their descriptors, in order, after its own.
-// `group` is set in messages of the launcher and in kFailed, `worker` and
-// `generation` in kStartWorker, kStarted and kExited; what is not set is 0.
-// Setup is a pickled dict.  A zygote is sent kStartWorker only after its
-// kZygote was read, so that it forks nothing before the supervisor can see it
-// die.
+// kInherit is sent any number of times before kOpenGroup.  The group's zygote
+// gets all these descriptors, in order, after its own.
+// `group` is set in kFailed and in all messages from and to the launcher except
+// kReady.  `worker` and `generation` are set in kStartWorker, kStarted and
+// kExited.  Other fields are 0.
+// Setup is a pickled dict.  The supervisor sends kStartWorker to a zygote only
+// after it has read the zygote's kZygote.  So the zygote forks nothing before
+// the supervisor can detect its end.
 #pragma once
 
 #include <sys/types.h>
@@ -44,15 +44,16 @@
 
 namespace gristmill {
 
-// Owns a descriptor that is closed at once in a child which this process forks
-// (by fork, not by vfork): an engine's descriptors mean nothing there.
+// Owns a descriptor that is closed immediately in a child which this process
+// forks (by fork, not by vfork), since an engine's descriptors are useless
+// there.
 //
-// It is never a standard stream's, which are free where the user closed them:
-// whatever is printed would go to the engine.
+// The number is never that of a standard stream.  These numbers are free if the
+// user closed the streams, and printed text would then be sent to the engine.
 class Fd {
  public:
   Fd() = default;
-  // Takes ownership of `fd`, or of a copy in its place; -1 owns nothing.
+  // Takes ownership of `fd`, or replaces it by a copy; -1 owns nothing.
   explicit Fd(int fd);
   Fd(Fd&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), forks_(other.forks_) {}
@@ -64,35 +65,35 @@ class Fd {
 
  private:
   int fd_ = -1;
-  uint64_t forks_ = 0;  // Before this process, and one.
+  uint64_t forks_ = 0;  // The value of `forks` when the descriptor was opened.
 };
 
-// Each throws std::system_error where the system has no descriptor left.
+// Each throws std::system_error if the system has no descriptor left.
 [[nodiscard]] Fd copy_of(int fd);
 [[nodiscard]] Fd new_eventfd();
 [[nodiscard]] Fd memfd_of(std::string_view bytes);
-// Both ends are closed by exec; the first does not block.
+// Exec closes both ends.  The first one does not block.
 [[nodiscard]] std::pair<Fd, Fd> new_socket_pair();
 
-// The whole of a memfd.
+// Returns the contents of a memfd.
 [[nodiscard]] std::string text_of(int memfd);
 
-// Adds 1 to an eventfd; false if that is none, since the user closed it.
+// Adds 1 to an eventfd; returns false if the user has closed it.
 bool ring(int eventfd);
-// Returns whether an eventfd was above 0, and zeroes it.
+// Sets an eventfd to 0; returns whether it was above 0.
 bool silence(int eventfd);
 
-// Signals a process through its pidfd; a process that is gone is no error.
+// Sends SIGKILL through a pidfd.  Ignores that the process is gone.
 void kill_by(int pidfd) noexcept;
 
-// Collects a child that ended; one that somebody else collected is no error.
+// Reaps a child that ended.  Ignores that it was reaped elsewhere.
 void reap(int pidfd) noexcept;
 
-// "exit code 3", "killed by signal 9 (Killed)".
+// Returns a text such as "exit code 3" or "killed by signal 9 (Killed)".
 [[nodiscard]] std::string describe_wait_status(int wait_status);
 
-// Makes the kernel kill this process when the thread that forked it ends, and
-// ends it now when `parent` is no longer its parent.
+// Makes the kernel kill this process when the thread that forked it ends.
+// Kills it now if `parent` is no longer its parent.
 void die_with_parent(pid_t parent);
 
 struct Message {
@@ -117,7 +118,7 @@ struct Message {
 };
 static_assert(sizeof(Message) == 20, "_processes.py packs the same");
 
-// Descriptors that one message has, at most.
+// The maximum number of descriptors in one message.
 inline constexpr std::size_t kMostFds = 8;
 
 struct Packet {
@@ -125,7 +126,7 @@ struct Packet {
   std::vector<Fd> fds;
 };
 
-// One end of a socket, which never blocks: what does not fit waits in a queue.
+// One end of a socket.  It never blocks: messages that do not fit are queued.
 //
 // Thread safety: external synchronization.
 class Channel {
@@ -140,15 +141,15 @@ class Channel {
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
 
-  // Queues a message.  The descriptors stay open until it is sent.
+  // Queues a message.  The descriptors stay open until the message is sent.
   void push(const Message& message, std::vector<Shared> fds = {});
 
-  // Sends what fits; to be called after push() and whenever the socket becomes
-  // writable.  Returns 0 or an errno.  A peer that is gone is no error, since
-  // its pidfd tells.
+  // Sends as many messages as fit.  Call this after push() and whenever the
+  // socket becomes writable.  Returns 0 or an errno.  Returns 0 if the peer is
+  // gone, since its pidfd reports that.
   [[nodiscard]] int flush();
 
-  // The next message, or nothing where none waits or the peer is gone.
+  // Returns the next message, or nullopt if none is ready or the peer is gone.
   [[nodiscard]] std::optional<Packet> receive();
 
  private:
@@ -160,21 +161,22 @@ class Channel {
   std::deque<Pending> pending_;
 };
 
-// How to start the launcher.  `argv` gets more arguments: the modules that it
-// imports first, after which it says kReady, the number of its socket and the
-// pid of this process.
+// The command that starts the launcher.  More arguments are appended to `argv`:
+// the modules to import, the number of the launcher's socket, and the pid of
+// this process.  The launcher sends kReady after importing the modules.
 struct Command {
   std::vector<std::string> argv;
   std::vector<std::string> environ;  // "NAME=value"
 };
 
-// Runs a command without the side effects of fork: no atfork handler runs, the
-// caller's memory is not copied.  The child has `socket` as descriptor 3,
-// /dev/null as 0, this process's 1 and 2, and no other; default signal
-// handlers; SIGINT and SIGTERM blocked, all else unblocked.  Returns its pidfd;
-// throws std::system_error if the command cannot be started. REQUIRES: all
-// signals are blocked in the calling thread, which outlives the child if the
-// child calls die_with_parent().
+// Runs a command without the side effects of fork: no atfork handler runs, and
+// the caller's memory is not copied.  The child has these descriptors only:
+// /dev/null as 0, this process's 1 and 2, and `socket` as 3.  It has default
+// signal handlers; SIGINT and SIGTERM are blocked, all others are unblocked.
+// Returns the child's pidfd.  Throws std::system_error if the command cannot be
+// started.
+// REQUIRES: all signals are blocked in the calling thread, which outlives the
+// child if the child calls die_with_parent().
 [[nodiscard]] Fd run(const Command& command, int socket);
 
 }  // namespace gristmill

@@ -16,9 +16,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-// Zygotes in a row that end before a worker has started.
+// A group fails after this many zygotes in a row that end before a worker has
+// started.
 constexpr int kMostFailedStarts = 3;
-// As long as zygotes wait for workers that leave, and a little more.
+// A little longer than the time that zygotes wait for workers to leave.
 constexpr milliseconds kLeaveTime{1200};
 constexpr uint32_t kBothWays = EPOLLIN | EPOLLOUT | EPOLLET;
 constexpr auto kNoDescriptors =
@@ -35,14 +36,14 @@ void Supervisor::start_launcher(const Modules& modules) {
     try {
       launcher_for(modules);
     } catch (const std::system_error&) {
-      // The group that needs it tries again, and fails with the reason.
+      // The group that needs the launcher tries again and reports the error.
     }
   });
 }
 
 std::unique_ptr<WorkerGroup> Supervisor::open_group(WorkerEvents* events,
                                                     const GroupSpec& spec) {
-  // Shared, since a task can be copied.
+  // Shared, since tasks must be copyable.
   const auto made = std::make_shared<std::unique_ptr<Group>>(new Group);
   Group& group = **made;
   group.events = events;
@@ -98,8 +99,8 @@ void WorkerGroup::dismiss() {
       [all = supervisor_, id = id_] { all->drop(id, true); });
 }
 
-// The user closed our descriptors.  Their numbers may be others' by now, so
-// nothing is closed or signalled.
+// Fails all groups after the user has closed our descriptors.  Their numbers
+// may have been reused, so this closes and signals nothing.
 void Supervisor::lose_all() {
   for (auto& [id, group] : groups_) {
     if (std::exchange(group->failed, true)) continue;
@@ -135,7 +136,7 @@ void Supervisor::await_leaving() {
   }
 }
 
-// Watches for input; a failure is the group's.
+// Watches a descriptor for input.  If that fails, the group fails.
 Supervisor::Serial Supervisor::watch(Group& group, int fd,
                                      EventLoop::Task ready) {
   try {
@@ -146,7 +147,8 @@ Supervisor::Serial Supervisor::watch(Group& group, int fd,
   }
 }
 
-// The launcher that has these modules, or will; it is started if there is none.
+// Returns the launcher that has imported these modules or will import them.
+// Starts one if necessary.
 Supervisor::Launcher& Supervisor::launcher_for(const Modules& modules) {
   const auto at = launchers_.find(modules);
   if (at != launchers_.end()) return at->second;
@@ -190,8 +192,8 @@ void Supervisor::on_launcher_ready(Launcher& launcher) {
 }
 
 void Supervisor::on_launcher_exited(Launcher& launcher) {
-  on_launcher_ready(launcher);  // Zygotes that it told of.
-  // The others have their ends reported by their own pidfds.
+  on_launcher_ready(launcher);  // Reads its last messages, about zygotes.
+  // Zygotes with a pidfd report their own ends.
   std::vector<Group*> unanswered;
   for (const auto& [id, group] : groups_) {
     if (group->launcher != &launcher) continue;
@@ -266,7 +268,7 @@ void Supervisor::on_zygote_ready(Group& group) {
     if (message.kind == Message::kStarted) {
       on_worker_started(group, key, *packet);
     } else if (message.kind == Message::kExited) {
-      on_worker_exited(group, key);  // Its pidfd may not have been seen yet.
+      on_worker_exited(group, key);  // Its pidfd's event may come later.
       group.events->on_exit_status(key.first, key.second, message.value);
     } else if (message.kind == Message::kThreads) {
       group.late = group.retiring = true;
@@ -286,7 +288,7 @@ void Supervisor::on_zygote_started(Group& group, Packet& packet) {
 }
 
 void Supervisor::on_zygote_exited(Group& group) {
-  on_zygote_ready(group);  // What it said last.
+  on_zygote_ready(group);  // Reads its last messages.
   loop_.unwatch(group.channel_watch);
   loop_.unwatch(group.zygote_watch);
   group.channel = Channel();
@@ -354,7 +356,8 @@ Supervisor::Group* Supervisor::find(uint32_t id) {
   return at != groups_.end() ? at->second.get() : nullptr;
 }
 
-// `leaves` says whether the workers were told to.
+// Removes a group.  `leaves` is true if its workers were asked to leave, so
+// that they need not be killed immediately.
 void Supervisor::drop(uint32_t id, bool leaves) {
   Group* const group = find(id);
   if (group == nullptr) return;
@@ -364,7 +367,7 @@ void Supervisor::drop(uint32_t id, bool leaves) {
   for (auto& [key, live] : group->workers) loop_.unwatch(live.watch);
   leaves &= group->zygote && group->launcher != nullptr && !group->failed;
   if (leaves && !group->workers.empty()) {
-    // The zygote sees its channel closed, and waits.
+    // The zygote detects that its channel is closed, and waits for its workers.
     leaving_.emplace(id, group->launcher);
   } else {
     end_zygote(*group);

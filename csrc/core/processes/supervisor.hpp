@@ -1,21 +1,21 @@
-// The Supervisor starts worker processes for any number of groups, and tells
-// whoever opened a group when they start and when they exit.
+// The Supervisor starts worker processes for any number of groups, and reports
+// their starts and exits to the WorkerEvents of the group.
 //
-// It starts one launcher process for each list of modules that groups want; a
-// launcher imports them and forks one zygote per group, which forks the group's
-// workers (spawn.hpp has the messages).  The end of any of them is a readable
-// pidfd.  A zygote's workers end with it, each reported by its own pidfd;
-// another zygote is started and told of every worker that was asked for and has
-// not started yet.  A launcher's zygotes end with it likewise.  When this
-// process ends the kernel ends all of them, without code of ours.
+// It starts one launcher process for each list of modules that groups require.
+// A launcher imports the modules and forks one zygote per group, which forks
+// the group's workers (spawn.hpp has the messages).  A process that ends makes
+// its pidfd readable.  When a zygote ends, its workers end, too, each reported
+// by its own pidfd.  The supervisor then starts another zygote, and requests
+// all workers again that have not started yet.  When a launcher ends, its
+// zygotes end, too.  When this process ends, the kernel kills all of them.
 //
-// Promise to a group: each start_worker() is followed by one on_started() and,
-// when the worker is gone, one on_exited(), in this order, until on_failed() or
-// dismiss().  on_failed() comes once: when the program cannot be loaded, or
-// when three zygotes in a row end before any worker has started.
+// Guarantee for a group: each start_worker() is followed by one on_started()
+// and, when the worker is gone, one on_exited(), in this order, until
+// on_failed() or dismiss().  on_failed() is called once: if the program cannot
+// be loaded, or if three zygotes in a row end before any worker has started.
 //
-// Thread safety: the public methods may be called from any thread and hand over
-// to the loop's, on which all else runs.
+// Thread safety: any thread may call the public methods, which post tasks to
+// the loop's thread.  All other functions run on that thread.
 #pragma once
 
 #include <atomic>
@@ -29,10 +29,10 @@ namespace gristmill {
 
 class Supervisor {
  public:
-  // `command` says how to start the next launcher.
+  // `command` returns the command for the next launcher.
   explicit Supervisor(std::function<Command()> command);
 
-  // As the functions of worker_group.hpp.
+  // See the functions of worker_group.hpp.
   void start_launcher(const Modules& modules);
   std::unique_ptr<WorkerGroup> open_group(WorkerEvents* events,
                                           const GroupSpec& spec);
@@ -58,8 +58,8 @@ class Supervisor {
   };
   struct Request {
     Key key;
-    bool sent = false;    // To the zygote there is now.
-    bool killed = false;  // To be killed once it has started.
+    bool sent = false;    // To the current zygote.
+    bool killed = false;  // The worker must be killed once it has started.
   };
   struct Live {
     Fd pidfd;
@@ -71,22 +71,22 @@ class Supervisor {
     Modules modules;
     Shared setup, blob, arena, slot_requests;
     std::vector<Shared> inherited;
-    Launcher* launcher = nullptr;  // That of the zygote, while it lives.
+    Launcher* launcher = nullptr;  // The zygote's, while the launcher lives.
     Serial slot_watch = 0;
     Channel channel;
     Serial channel_watch = 0;
-    Fd zygote;  // Its pidfd, once the launcher has sent it.
+    Fd zygote;  // The zygote's pidfd, once the launcher has sent it.
     Serial zygote_watch = 0;
-    std::vector<Request> requests;  // Of workers not started, oldest first.
+    std::vector<Request> requests;  // For workers not started, oldest first.
     std::map<Key, Live> workers;
-    bool late = false;      // Workers load after their own fork.
-    bool retiring = false;  // The zygote ends because it was not late.
+    bool late = false;      // Each worker loads the program after its fork.
+    bool retiring = false;  // The zygote ends to be replaced by a late one.
     bool failed = false;
     int failed_starts = 0;  // Zygotes that ended since a worker started.
     std::string last_end;
   };
 
-  // All below runs on the loop's thread.
+  // All functions below run on the loop's thread.
   Serial watch(Group& group, int fd, EventLoop::Task ready);
   void lose_all();
   void end_all();
@@ -107,7 +107,7 @@ class Supervisor {
   void on_failed(Group& group, const Packet& packet);
   void end_zygote(Group& group);
   void fail(Group& group, std::string why);
-  Group* find(uint32_t id);  // nullptr if it was dismissed
+  Group* find(uint32_t id);  // Returns nullptr if it was dismissed.
   void drop(uint32_t id, bool leaves);
   void await_leaving();
 
@@ -117,10 +117,10 @@ class Supervisor {
   // Only the loop's thread touches these three.
   std::map<Modules, Launcher> launchers_;
   std::map<uint32_t, std::unique_ptr<Group>> groups_;
-  // Dismissed groups whose workers may leave, and who has their zygotes.
+  // Dismissed groups whose workers may still leave, with their launchers.
   std::map<uint32_t, const Launcher*> leaving_;
 
-  EventLoop loop_;  // Last, since its thread uses the above.
+  EventLoop loop_;  // Last, since its thread uses the other members.
 };
 
 }  // namespace gristmill

@@ -16,10 +16,10 @@ Mutex mutex;
 // The supervisors of this process.
 struct Supervisors {
   Supervisor* running = nullptr;
-  std::vector<Supervisor*> past;  // For ever: WorkerGroups may point there.
+  std::vector<Supervisor*> past;  // Leaked: WorkerGroups may point to them.
   std::optional<Command> command;
 
-  // Returns the one that was running, which will be asked for nothing new.
+  // Returns the running supervisor, which gets no new groups from now on.
   Supervisor* retire() {
     if (running != nullptr) past.push_back(running);
     return std::exchange(running, nullptr);
@@ -44,7 +44,7 @@ Command command() {
   return *supervisors().command;
 }
 
-// Returns the supervisor of this process, which it starts if there is none.
+// Returns the supervisor of this process, after starting it if necessary.
 Supervisor& running_supervisor() REQUIRES(mutex) {
   Supervisors& all = supervisors();
   if (!all.command) {

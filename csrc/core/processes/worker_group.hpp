@@ -1,8 +1,8 @@
-// Worker processes for whoever wants some: see supervisor.hpp for how.
+// Groups of worker processes; supervisor.hpp describes how they start.
 //
 // Fork: a child that the user's process forks has no supervisor.  Engine
 // descriptors are closed there, WorkerGroups do nothing, and the first
-// open_group() makes a supervisor of its own.
+// open_group() creates a new supervisor.
 #pragma once
 
 #include <cstdint>
@@ -17,46 +17,47 @@ namespace gristmill {
 class Supervisor;
 using Modules = std::vector<std::string>;
 
-// What the workers of a group get.  The descriptors are copied, not taken.
+// The data for the workers of a group.  The descriptors are copied; the caller
+// keeps ownership.
 struct GroupSpec {
   int arena_fd = -1;
   int blob_fd = -1;
   std::string setup;  // A pickled dict; see _workers/parent.py.
-  // What the zygote should find imported.  A group that wants nothing takes
-  // any launcher that is ready.
+  // The modules that the launcher imports before it forks the zygote.  If there
+  // are none, any launcher that is ready is used.
   Modules modules = {};
-  // Other descriptors of the program, which its zygotes get in this order.
+  // The program's other descriptors, which its zygotes get in this order.
   std::vector<int> inherited = {};
 };
 
 // The workers of one scheduler.
 //
-// Thread safety: any thread may call anything but dismiss() and the destructor,
-// which nothing may overlap.
+// Thread safety: any thread may call any function, but no other call may
+// overlap with dismiss() or the destructor.
 class WorkerGroup final : public WorkerStarter {
  public:
   ~WorkerGroup() override { dismiss(); }
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
 
-  // Asks for a worker.  `generation` is the caller's own count.
-  // REQUIRES: the pair is used once.
+  // Requests a worker process.  `generation` is the caller's own count.
+  // REQUIRES: each pair of arguments is used only once.
   void start_worker(int worker, uint32_t generation) override;
 
-  // Kills every process that is or is about to be worker `worker` with SIGKILL;
-  // answered by on_exited().
+  // Sends SIGKILL to every process that is worker `worker`, or will be after
+  // its start.  on_exited() reports the result.
   void kill(int worker);
 
-  // An eventfd that workers write to have on_slot_requested() called.  Valid
-  // until dismiss(); closed in a forked child.
+  // An eventfd.  When a worker writes to it, on_slot_requested() is called.
+  // Valid until dismiss(); closed in a forked child.
   [[nodiscard]] int slot_request_fd() const noexcept {
     return slot_request_fd_;
   }
 
-  // Ends the group's processes: kills those that start, and those workers that
-  // have not left by themselves a second later.  No callback runs after the
-  // return, which waits for none of them.
-  // REQUIRES: called on no callback, and without a lock that callbacks take.
+  // Ends the group's processes.  Kills processes that are starting, and after
+  // one second the workers that have not left by themselves.  Does not wait for
+  // the processes.  No callback runs after the return.
+  // REQUIRES: not called from a callback, or with a lock that callbacks take.
   void dismiss();
 
  private:
@@ -70,25 +71,25 @@ class WorkerGroup final : public WorkerStarter {
   bool dismissed_ = false;
 };
 
-// How the next launcher of this process is started.  Cheap: nothing starts
-// before the first open_group().
+// Sets the command for the next launcher of this process.  This is cheap, since
+// nothing is started before the first open_group().
 void configure_supervisor(Command command);
 
-// Starts the launcher of a group with these modules if there is none, so that
-// it imports them while the caller makes the group's program.  Throws as
-// open_group() does.
+// Starts the launcher for a group with these modules if it does not run, so
+// that it imports them while the caller prepares the group's program.  Throws
+// the same exceptions as open_group().
 void start_launcher(const Modules& modules);
 
-// Starts the supervisor of this process and its launcher if there is none.
-// Throws std::system_error for want of descriptors or threads, and
-// std::logic_error before configure_supervisor().
+// Opens a group.  Starts the supervisor of this process and the launcher if
+// they do not run.  Throws std::system_error if no descriptor or thread can be
+// created, and std::logic_error before configure_supervisor().
 // REQUIRES: `events` lives until dismiss() returns; its methods do not throw.
 [[nodiscard]] std::unique_ptr<WorkerGroup> open_group(WorkerEvents* events,
                                                       const GroupSpec& spec);
 
-// Dismisses every group, ends the launcher and joins the supervisor thread; for
-// use at exit, before anything that a group's events need is gone.  A later
-// open_group() starts again.
+// Dismisses every group, ends the launchers and joins the supervisor's thread.
+// For use at exit, before any object that a group's events need is destroyed.
+// A later open_group() starts a new supervisor.
 void shutdown_supervisor();
 
 }  // namespace gristmill

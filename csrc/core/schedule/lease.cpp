@@ -150,7 +150,7 @@ std::vector<std::uint64_t> LeaseTable::with_part() const {
 void LeaseTable::take_part(Lease& lease, Commit commit, ArenaSlot* copy) {
   lease.count -= commit.position_after.front() - lease.first;
   lease.first = commit.position_after.front();
-  // The rest has not been tried before.
+  // The remaining records have not been attempted before.
   lease.attempts = 0;
   static_cast<void>(set_position_before(lease, commit.position_after));
   lease.parts.push_back(
@@ -172,7 +172,7 @@ std::vector<std::uint64_t> LeaseTable::needy() const {
 void LeaseTable::grant(Lease& lease, ArenaSlot* slot) {
   set_slot(lease, slot);
   set_word(lease, UnitState::kGranted, word(lease).holder());
-  // Always: the holder may be about to sleep, and nothing says so.
+  // Always wake: the holder may be about to sleep, which is not visible here.
   futex_wake(&unit(lease).word, kEverybody);
 }
 

@@ -1,8 +1,8 @@
 // The parent's end of the units: publish, withdraw, take, free after an exit.
 //
-// A unit lives in a cell of shared memory and in a private Lease.  What the
-// parent needs for a decision is read from the Lease; a worker that is killed
-// cannot touch it.  Unit cells come from a private free list, so units may be
+// A unit is stored in a cell of shared memory and in a private Lease.  The
+// parent bases its decisions on the Lease, which a worker cannot corrupt when
+// it is killed.  Unit cells come from a private free list, so units may be
 // taken in any order.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
@@ -17,7 +17,7 @@
 
 namespace gristmill {
 
-// The first outputs of a unit that is still computed.
+// The first outputs of a unit whose other outputs are still being computed.
 struct Part {
   ArenaSlot* slot = nullptr;
   std::uint32_t outputs = 0;
@@ -28,33 +28,33 @@ struct Part {
 struct Lease : Task {
   std::uint64_t id = 0;
   std::uint32_t cell = 0;
-  std::uint32_t owner = 0;  // worker + 1, or 0 for anybody
+  std::uint32_t owner = 0;  // worker + 1, or 0 for any worker
   ArenaSlot* slot = nullptr;
-  std::uint32_t attempts = 0;  // holders that exited in it
+  std::uint32_t attempts = 0;  // holders that exited while they computed it
   bool withdrawn = false;  // its commit is awaited only to get the slot back
   bool waits_for_memory = false;  // needs a larger slot than there is room for
   bool poisoned = false;          // never leased again
   std::vector<Part> parts = {};   // taken, and not yet opened
 };
 
-// What a holder committed.
+// The result that a holder committed.
 struct Commit {
   UnitStatus status = UnitStatus::kOk;
   std::uint32_t outputs = 0;
   std::uint64_t bytes = 0;
   std::int64_t took_ns = 0;
-  Position position_after;  // empty: the holder wrote nothing that can be one
+  Position position_after;  // empty: the holder wrote no valid position
 };
 
 class LeaseTable {
  public:
-  // The region's control block is set up already.  `arena_fd` is the file that
-  // is mapped there, or -1; it stays the caller's.
+  // The region's control block is initialized already.  `arena_fd` is the file
+  // that is mapped there, or -1; the caller keeps ownership.
   LeaseTable(Region region, int arena_fd);
 
-  // Makes a unit free to be claimed.  Fields of `lease` but id and cell are the
-  // caller's; returns the id, larger than any before, or 0 if there is no
-  // memory for the position.
+  // Makes a unit free to be claimed.  The caller sets all fields of `lease`
+  // except id and cell.  Returns the id, which is larger than all ids before,
+  // or 0 if there is no memory for the position.
   // REQUIRES: has_room(), position_before has 1 to the region's
   // position_capacity integers.
   std::uint64_t publish(Lease lease, const Position& position_before);
@@ -72,8 +72,8 @@ class LeaseTable {
   // REQUIRES: state(lease) is kCommitted or kPart.
   [[nodiscard]] Commit commit_of(const Lease& lease) const;
 
-  // Whether it was handed back, not computed, for want of memory; else
-  // computed.
+  // Returns true if the worker handed the unit back without computing it,
+  // because memory was missing.
   [[nodiscard]] bool refused(const Lease& lease) const noexcept {
     return state(lease) == UnitState::kCommitted &&
            unit(lease).status == UnitStatus::kNoMemory;
@@ -83,72 +83,74 @@ class LeaseTable {
     return state(lease) == UnitState::kCommitted && !refused(lease);
   }
 
-  // Bytes of the slot that its holder populated.
-  // REQUIRES: the lease is committed, in part or as a whole, waits with kNeed
-  // or its holder has exited.
+  // Returns the number of bytes of the slot that its holder populated.
+  // REQUIRES: the lease is committed, in part or as a whole; or its state is
+  // kNeed; or its holder has exited.
   [[nodiscard]] std::uint64_t populated(const Lease& lease) const noexcept {
     return unit(lease).populated;
   }
 
-  // Empties the cell of a committed or poisoned unit and forgets the lease; the
-  // slot is the caller's.
+  // Empties the cell of a committed or poisoned unit and removes the lease.
+  // The caller owns the slot from then on.
   void take(std::uint64_t id);
 
-  // Takes back a unit that nobody has claimed; false when somebody has.
-  // On success the lease is forgotten and its slot is the caller's.
+  // Withdraws a unit that no worker has claimed, removes its lease and returns
+  // true; the caller then owns the slot.  Returns false if the unit is claimed.
   bool withdraw_free(std::uint64_t id);
 
-  // Gives up a unit whatever its state.  Returns true if it is forgotten now
-  // and its slot is the caller's; else collect_withdrawn() will have it.
+  // Withdraws a unit in any state.  Returns true if the lease is removed
+  // immediately; the caller then owns the slot.  Otherwise
+  // collect_withdrawn() returns the lease later.
   bool withdraw(std::uint64_t id);
 
-  // Takes back a unit and wakes its holder if that waits: it has lost the unit.
-  // The slot is the caller's.  REQUIRES: state kNeed, kPart or kCommitted.
+  // Takes a unit away from its holder, and wakes the holder if it waits.  The
+  // caller owns the slot.  REQUIRES: state kNeed, kPart or kCommitted.
   void take_from_holder(std::uint64_t id);
 
-  // Leases of withdrawn units whose holders are done; they are forgotten.
+  // Removes and returns the leases of withdrawn units whose holders are done.
   [[nodiscard]] std::vector<Lease> collect_withdrawn();
 
   // Returns true if a worker computes a unit without waiting for memory.  Once
   // the unit is committed, the parent can reuse its memory.
   [[nodiscard]] bool has_work() const noexcept;
 
-  // Ids of units held by `worker` (leased, need, granted or part), oldest
-  // first.
+  // Returns the ids of the units held by `worker` (leased, need, granted or
+  // part), oldest first.
   [[nodiscard]] std::vector<std::uint64_t> held_by(std::uint32_t worker) const;
 
-  // Ids of the units whose holders offer a part, oldest first.
+  // Returns the ids of the units whose holders offer a part, oldest first.
   [[nodiscard]] std::vector<std::uint64_t> with_part() const;
 
-  // Adds the part that is offered, and copied to `copy`, to the lease.  The
-  // rest of the records is the unit from now on; the holder goes on in its
-  // slot. REQUIRES: state(lease) is kPart, the unit is a range, and the part
-  // ends in it.
+  // Adds the offered part, which was copied to `copy`, to the lease.  From now
+  // on the unit consists of the remaining records, and the holder continues in
+  // its slot.  REQUIRES: state(lease) is kPart, the unit is a range, and the
+  // part ends in it.
   void take_part(Lease& lease, Commit commit, ArenaSlot* copy);
 
   // Leaves the part to the holder.  REQUIRES: state(lease) is kPart.
   void refuse_part(Lease& lease);
 
-  // Ids of the units that wait for a larger slot, oldest first.
+  // Returns the ids of the units that wait for a larger slot, oldest first.
   [[nodiscard]] std::vector<std::uint64_t> needy() const;
   [[nodiscard]] std::uint64_t needed(const Lease& lease) const noexcept {
     return unit(lease).needed;
   }
 
-  // Answers a need.  REQUIRES: state(lease) is kNeed, slot is large enough.
+  // Gives the holder a larger slot.  REQUIRES: state(lease) is kNeed, and
+  // `slot` is large enough.
   void grant(Lease& lease, ArenaSlot* slot);
 
-  // Frees a unit again, one attempt later if its holder exited in it, from
-  // another position if that is given.  False, and nothing has changed, if
-  // there is no memory for that.
-  // REQUIRES: it is refused; or its holder or, if it is free, its owner has
-  // exited.
+  // Makes a unit free again, from another position if `position_before` is not
+  // null.  Returns false, and changes nothing, if there is no memory for that
+  // position.  The caller has counted the attempt.
+  // REQUIRES: the unit is refused; or its holder has exited; or it is free and
+  // its owner has exited.
   [[nodiscard]] bool free_again(Lease& lease, const Position* position_before);
 
-  // Nobody will claim it.  REQUIRES: its holder has exited.
+  // Prevents all further claims.  REQUIRES: the unit's holder has exited.
   void poison(Lease& lease);
 
-  // Every lease, oldest first.
+  // All leases, oldest first.
   [[nodiscard]] const std::map<std::uint64_t, Lease>& all() const noexcept {
     return leases_;
   }

@@ -11,7 +11,7 @@ constexpr std::uint64_t kFirstGuess = std::uint64_t{1} << 20;
 
 ArenaSlot* MemoryPolicy::slot_for_next() {
   if (largest_ == 0) return arena_.take(kFirstGuess);
-  // Units differ a little; an eighth more spares most of them a second slot.
+  // Unit sizes vary a little.  With an eighth more, most need no second slot.
   ArenaSlot* const slot = arena_.take(largest_ + largest_ / 8);
   return slot != nullptr ? slot : arena_.take(largest_);
 }
@@ -43,7 +43,7 @@ bool MemoryPolicy::grant(Lease& lease) {
   arena_.settle(lease.slot, leases_.populated(lease));
   const std::uint64_t needed = leases_.needed(lease);
   used(std::min(needed, arena_.memory_limit()));
-  // The content of the old slot is worth nothing, its room may be.
+  // The contents of the old slot are not needed, but its room may be.
   arena_.give_back(lease.slot);
   ArenaSlot* const slot = arena_.take(needed);
   if (slot != nullptr) {
@@ -55,15 +55,16 @@ bool MemoryPolicy::grant(Lease& lease) {
   return false;
 }
 
-// The youngest unit, but not `keep`, that can be evicted, or 0: of those that
-// no worker has, or of those whose holders wait for memory.
+// Returns the youngest unit, except `keep`, that can be evicted, or 0.
+// Considers the units whose holders wait for memory if `waits`, else the units
+// that no worker holds.
 std::uint64_t MemoryPolicy::youngest(std::uint64_t keep, bool waits) const {
   std::uint64_t found = 0;
   for (const Stream& stream : order_.streams()) {
     if (stream.pending.empty()) continue;
     const Lease& lease = leases_.at(stream.pending.back());
     if (lease.id == keep || lease.id < found) continue;
-    if (!lease.parts.empty()) continue;  // They are due.
+    if (!lease.parts.empty()) continue;  // Its parts are due.
     const UnitState state = leases_.state(lease);
     // A worker may be unable to answer a request a second time.
     const bool evictable =
@@ -85,7 +86,7 @@ bool MemoryPolicy::evict(std::uint64_t keep) {
       arena_.settle(lease.slot, leases_.populated(lease));
       leases_.take_from_holder(youngest);
     } else if (!leases_.withdraw_free(youngest)) {
-      continue;  // A worker was faster.
+      continue;  // A worker has just claimed it.
     }
     order_.remove_youngest(lease);
     arena_.give_back(lease.slot);
@@ -102,9 +103,9 @@ std::optional<Shortage> MemoryPolicy::find_memory_for(const Lease& due) {
   return std::nullopt;
 }
 
-// The unit that must be given memory before `due` can be computed, or nullptr:
-// that one, or, if it is free and all who may claim it wait for memory, one of
-// theirs.
+// Returns the unit that needs memory before `due` can be computed, or nullptr.
+// This is `due` itself if its holder waits for memory.  If `due` is free and
+// all workers that may claim it wait for memory, it is a unit of one of them.
 Lease* MemoryPolicy::blocking(const Lease& due) {
   if (!some_wait_) return nullptr;
   if (due.waits_for_memory) return &leases_.at(due.id);

@@ -1,10 +1,10 @@
-// Which units get a slot, where memory is short.
+// Decides which units get a slot when memory is short.
 //
-// A unit is published with a slot as large as those before it needed.  A holder
-// that needs more waits until there is room.  When the unit due cannot be
+// A unit is published with a slot as large as the units before it needed.  A
+// holder that needs more waits until there is room.  If the unit due cannot be
 // computed otherwise, the policy evicts units that no worker computes, then
-// those whose holders wait for memory, the youngest first.  They are published
-// and computed again.
+// units whose holders wait for memory, in both cases the youngest first.
+// Evicted units are published and computed again.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -22,7 +22,7 @@ namespace gristmill {
 
 class MemoryPolicy {
  public:
-  // REQUIRES: what it is given outlives it.
+  // REQUIRES: the arguments outlive this object.
   MemoryPolicy(Region region, Arena& arena, LeaseTable& leases, Order& order,
                std::uint32_t workers)
       : region_(region),
@@ -31,35 +31,36 @@ class MemoryPolicy {
         order_(order),
         workers_(workers) {}
 
-  // A slot for a unit to be published, or nullptr.
+  // Returns a slot for a unit to be published, or nullptr.
   [[nodiscard]] ArenaSlot* slot_for_next();
 
-  // A slot with a copy of the first bytes of another, or nullptr.
+  // Returns a slot with a copy of the first bytes of another one, or nullptr.
   [[nodiscard]] ArenaSlot* copy_of(const ArenaSlot* slot, std::uint64_t bytes);
 
-  // A unit has used so many bytes.
+  // Records the number of bytes that a unit has used.
   void used(std::uint64_t bytes);
 
-  // Gives larger slots to the holders that wait for one.  False if some go on
-  // waiting.
+  // Gives larger slots to the holders that wait for one.  Returns false if some
+  // of them still wait.
   bool grant_all();
   [[nodiscard]] bool some_wait() const noexcept { return some_wait_; }
 
-  // Takes back the youngest unit, but not `keep`, that no worker has or, if
-  // there is none, whose holder waits for memory.  False if there is none.
+  // Evicts the youngest unit that no worker holds or, if all are held, the
+  // youngest whose holder waits for memory; never `keep`.  Returns false if no
+  // unit can be evicted.
   bool evict(std::uint64_t keep);
 
-  // Finds the memory without which the unit due cannot be computed; returns
-  // what is missing if there is none.
+  // Finds the memory that the unit due needs, if it waits for memory.  Returns
+  // the shortage if there is not enough.
   [[nodiscard]] std::optional<Shortage> find_memory_for(const Lease& due);
 
-  // Frees those units of the stream, from its pending unit `at` on, that
-  // workers handed back for want of memory.  The first begins at `begins`, if
-  // that is given; the others where the one before them ends.
+  // Frees the units of the stream, from its pending unit `at` on, that workers
+  // handed back because memory was missing.  The first one begins at `begins`
+  // if that is not null; the others begin at the end of the unit before.
   void retry_refused(const Stream& stream, std::size_t at,
                      const Position* begins);
 
-  // What is missing for a unit of `need` bytes; 0: for the next one.
+  // Returns the shortage for a unit of `need` bytes; 0: for the next unit.
   [[nodiscard]] Shortage shortage(std::uint64_t need = 0) const;
 
  private:
@@ -72,7 +73,7 @@ class MemoryPolicy {
   LeaseTable& leases_;
   Order& order_;
   const std::uint32_t workers_;
-  std::uint64_t largest_ = 0;  // bytes used by a unit so far
+  std::uint64_t largest_ = 0;  // most bytes used by a unit so far
   bool some_wait_ = false;     // a holder waits for memory
 };
 

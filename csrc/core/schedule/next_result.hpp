@@ -1,4 +1,4 @@
-// What the Scheduler's next() says: an output, or why there is none.
+// The results of the Scheduler's next(): an output, or why there is none.
 #pragma once
 
 #include <cstdint>
@@ -9,38 +9,38 @@ namespace gristmill {
 
 struct Output {
   std::uint32_t stream = 0;
-  bool error = false;         // its content is an error to raise
-  std::uint32_t index = 0;    // in its slot
-  std::uint64_t address = 0;  // of the slot's header
-  std::uint64_t bytes = 0;    // of the slot that are used
+  bool error = false;         // its contents are an error to raise
+  std::uint32_t index = 0;    // index in the slot
+  std::uint64_t address = 0;  // address of the slot's header
+  std::uint64_t bytes = 0;    // used bytes of the slot
 };
 
-// Why no worker will compute the output due; after a timeout, who is waited
-// for.
+// Why no worker will compute the output due; after a timeout, the worker that
+// the consumer waits for.
 struct WorkerReport {
-  int worker = -1;                      // -1: not one worker's fault
-  int pid = 0;                          // of the worker, 0 before its start
-  std::uint32_t generation = 0;         // of the worker
-  std::optional<int> wait_status = {};  // as waitpid(2), if it became known
+  int worker = -1;                      // -1: no particular worker
+  int pid = 0;                          // the worker's, 0 before its start
+  std::uint32_t generation = 0;         // the worker's
+  std::optional<int> wait_status = {};  // as waitpid(2); empty if unknown
   int stream = -1;
-  std::int64_t record = -1;  // record in work, -1 for none
+  std::int64_t record = -1;  // record being processed, -1 for none
   std::uint32_t attempts = 0;
-  bool at_start = false;  // it could not begin to work
+  bool at_start = false;  // the worker could not start
   bool idle = false;      // after a timeout: it has not begun the output due
-  double busy_s = 0;      // of a slow unit: how long it has been at it
-  double usual_s = 0;     // and how long the units before took
-  std::string text = {};  // what the worker or the supervisor said about it
+  double busy_s = 0;      // slow unit: time since its claim
+  double usual_s = 0;     // slow unit: usual time of units before it
+  std::string text = {};  // message from the worker or the supervisor
 
-  // Takes note of how a process ended, if it is this one.
+  // Stores the wait status of a process if the report is about that process.
   void learn(int its_worker, std::uint32_t its_generation, int status) {
     if (worker != its_worker || generation != its_generation) return;
     wait_status = status;
   }
 };
 
-// What did not fit below the memory limit.
+// Memory that was needed but exceeds the memory limit.
 struct Shortage {
-  std::uint64_t need = 0;   // bytes of the unit awaited
+  std::uint64_t need = 0;   // bytes of the awaited unit
   std::uint64_t limit = 0;  // bytes
   std::uint64_t used = 0;   // bytes
   std::uint64_t kept = 0;   // units whose arrays the user keeps
@@ -50,7 +50,7 @@ struct Shortage {
 enum class NextKind {
   kOutput,
   kEnd,          // all streams have ended
-  kInterrupted,  // a signal came: run its handler, call again
+  kInterrupted,  // a signal arrived: run its handler, call again
   kTimeout,      // `report` has the worker that computes the output due; if it
                  // waits for memory, `shortage` has what is missing
   kExited,
@@ -65,9 +65,10 @@ struct NextResult {
   Output output = {};
   WorkerReport report = {};
   Shortage shortage = {};
-  double waited_s = 0;  // of kSlow: in this call of next()
+  double waited_s = 0;  // kSlow: time spent in this call of next()
 
-  // It is about a process that ended, and how is not known so far.
+  // Returns true if this is about an exited process whose wait status is not
+  // known yet.
   [[nodiscard]] bool lacks_wait_status() const noexcept {
     return kind == NextKind::kExited && report.worker >= 0 &&
            !report.wait_status;

@@ -83,8 +83,8 @@ int Order::choose() const noexcept {
   std::uint32_t s = next_stream_;
   for (std::size_t n = 0; n < streams_.size(); ++n) {
     const Stream& stream = streams_[s];
-    // Units deliver the same number of outputs, so the stream with the fewest
-    // in hand runs dry first; among equals the one that is due first.
+    // Units have the same number of outputs, so the stream with the fewest
+    // units ahead runs out first.  Ties go to the stream that is due first.
     const std::size_t ahead = stream.pending.size() + (stream.open ? 1 : 0);
     if (ahead < best_ahead && has_more(s)) {
       best = static_cast<int>(s);

@@ -1,9 +1,9 @@
-// Which output is due, and which unit is to be published next.
+// Decides which output is due, and which unit is published next.
 //
-// Streams give outputs in turn, except those that have ended; requests are
-// answered in the order of asking.  Each stream has the units published for it
-// and not yet opened, oldest first.  Plain arithmetic: no shared memory, no
-// threads.
+// Streams deliver outputs in turn, except those that have ended; requests are
+// answered in the order in which they were made.  Each stream has a list of
+// units that are published and not yet opened, oldest first.  This is plain
+// arithmetic, without shared memory or threads.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -19,22 +19,22 @@ namespace gristmill {
 
 // The position of a run, between two outputs.
 struct RunPosition {
-  std::vector<Position> positions;  // of each stream, after its last output
+  std::vector<Position> positions;  // per stream, after its last output
   std::uint32_t next_stream = 0;
-  std::vector<bool> ended;  // of each stream
+  std::vector<bool> ended;  // per stream
 };
 
 struct Stream {
-  std::int64_t length = -1;     // records; -1 has no end that is known
+  std::int64_t length = -1;     // records; -1 if unknown or infinite
   std::int64_t next_first = 0;  // first record of the next unit (arithmetic)
   bool sealed = false;          // nothing more is published
   bool ended = false;           // no output is left
   bool open = false;            // one of its units is being delivered
   Position delivered;           // position after the last delivered output
   Position opened;              // position after the last opened unit or part
-  std::uint64_t last_id = 0;    // of the last unit published, 0 for none
+  std::uint64_t last_id = 0;    // the last published unit, 0 for none
   std::deque<std::uint64_t> pending;  // published, not opened
-  // Of kind kRequest: what was asked and not opened, the pending ones first.
+  // kRequest only: requests whose units were not opened, published ones first.
   std::deque<Position> requests;
 };
 
@@ -47,33 +47,34 @@ class Order {
 
   [[nodiscard]] RunPosition position() const;
 
-  // The stream whose output is due, or -1 when all have ended; of requests the
-  // one that was asked first, or -1.  Passes over ended streams as Grain does,
-  // so that the next stream in a checkpoint is Grain's: one that has just ended
-  // is passed over even where no other is left.
+  // Returns the stream whose output is due, or -1 if all have ended.  For
+  // requests, returns the stream of the oldest request, or -1.  Skips ended
+  // streams like Grain, so that checkpoints contain the same next stream as
+  // Grain's: a stream that has just ended is skipped even if no other is left.
   [[nodiscard]] int due();
 
-  // One more thing is asked of the stream.  REQUIRES: kind is kRequest.
+  // Adds a request to the stream.  REQUIRES: kind is kRequest.
   void ask(std::uint32_t stream, Position request);
 
-  // The output of stream next_stream() was delivered, after which the stream is
-  // at `position`: another stream's output is due.
+  // Records that the output of stream next_stream() was delivered, and moves
+  // on to the next stream.  `position` is the stream's position after it.
   void deliver(Position position);
 
-  // Another stream is due after all.
+  // Makes another stream due.
   void choose_next_stream(std::uint32_t stream) noexcept {
     next_stream_ = stream;
   }
 
-  // The stream whose unit is expected to be needed first among those not yet
-  // published, or -1 when there is nothing to publish.
+  // Returns the stream whose next unpublished unit will probably be needed
+  // first, or -1 if no unit can be published.
   [[nodiscard]] int choose() const noexcept;
   [[nodiscard]] bool has_more(std::uint32_t stream) const noexcept;
 
-  // Fills in first, count and prev of the stream's next unit.
+  // Returns a lease for the stream's next unit, with first, count and prev.
   [[nodiscard]] Lease plan(std::uint32_t stream) const;
 
-  // What that asks for.  REQUIRES: kind is kRequest, has_more(stream).
+  // The request of the stream's next unit.
+  // REQUIRES: kind is kRequest, has_more(stream).
   [[nodiscard]] const Position& request(std::uint32_t stream) const;
 
   // Adds the unit of plan(), published as `id`.
@@ -82,28 +83,29 @@ class Order {
   // Removes the stream's youngest unit, which was withdrawn.
   void remove_youngest(const Lease& lease);
 
-  // Opens the stream's oldest unit, after which the stream is at `position`.
+  // Opens the stream's oldest unit.  `position` is the stream's position after
+  // the unit.
   void open_unit(std::uint32_t stream, Position position);
 
   // Opens the first outputs of the stream's oldest unit.
   void open_part(std::uint32_t stream, Position position);
 
-  // No output of the open unit or part is left.
+  // Closes the open unit or part, all of whose outputs were delivered.
   void close_unit(std::uint32_t stream) noexcept {
     streams_[stream].open = false;
   }
 
-  // Publishes nothing more for the stream.
+  // Stops publishing units for the stream.
   void seal(std::uint32_t stream) noexcept { streams_[stream].sealed = true; }
 
-  // Nothing behind the stream's pending unit `at` can be computed: the stream
-  // ends there.  Returns the units behind it, which are no longer pending.
+  // Ends the stream after its pending unit `at`, because no later unit can be
+  // computed.  Returns the later units, which are no longer pending.
   std::vector<std::uint64_t> seal_behind(std::uint32_t stream, std::size_t at);
 
-  // All its units were withdrawn: the stream goes on at `first`.
+  // Continues the stream at `first` after all its units were withdrawn.
   void restart(std::uint32_t stream, std::int64_t first);
 
-  // The records of each unit that is planned from now on.
+  // Sets the number of records of each unit that is planned from now on.
   void set_unit_records(std::int64_t count) noexcept { unit_records_ = count; }
   [[nodiscard]] std::int64_t unit_records() const noexcept {
     return unit_records_;
@@ -118,7 +120,7 @@ class Order {
   [[nodiscard]] std::uint32_t next_stream() const noexcept {
     return next_stream_;
   }
-  // Units published and not opened.
+  // The number of units that are published and not opened.
   [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
 
  private:
@@ -129,7 +131,7 @@ class Order {
   std::uint32_t next_stream_;
   std::size_t pending_ = 0;
   std::vector<Stream> streams_;
-  // Of kind kRequest: the stream of each request that is not opened.
+  // kRequest only: the stream of each request that is not opened, oldest first.
   std::deque<std::uint32_t> asked_;
 };
 

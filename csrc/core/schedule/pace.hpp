@@ -9,35 +9,36 @@
 
 namespace gristmill {
 
-// A unit is slow when it has taken much longer than those before it, and at
-// least `least_s`.  It is reported once.
+// A unit is slow if it has taken much longer than the units before it, and at
+// least `least_s`.  Each slow unit is reported once.
 class Pace {
  public:
-  // A negative `least_s`: no unit is slow.
+  // If `least_s` is negative, no unit is slow.
   explicit Pace(double least_s) : least_s_(least_s) {}
 
-  // A unit took so long.
+  // Records the time that a unit took.
   void add(double seconds) noexcept {
     usual_s_ =
         count_ == 0 ? seconds : usual_s_ + (seconds - usual_s_) / kRemembered;
     if (count_ < kKnown) ++count_;
   }
 
-  // Time after which a unit is slow, in s; empty if it is not to be reported.
+  // Returns the time after which a unit is slow, in s; empty if the unit must
+  // not be reported.
   [[nodiscard]] std::optional<double> limit_s(std::uint64_t id) const noexcept {
     if (least_s_ < 0 || count_ < kKnown || id == reported_) return std::nullopt;
     return std::max(least_s_, kMuch * usual_s_);
   }
 
-  // The unit was reported.
+  // Records that the unit was reported.
   void reported(std::uint64_t id) noexcept { reported_ = id; }
 
   [[nodiscard]] double usual_s() const noexcept { return usual_s_; }
 
  private:
   static constexpr double kMuch = 20;
-  static constexpr double kRemembered = 8;  // units, about
-  static constexpr int kKnown = 3;          // units that say what is usual
+  static constexpr double kRemembered = 8;  // units in the average, roughly
+  static constexpr int kKnown = 3;          // units before limits apply
 
   const double least_s_;
   double usual_s_ = 0;

@@ -47,8 +47,8 @@ void ScheduleState::fill() {
   wake_workers(count);
 }
 
-// Publishes a unit of the stream that is due beyond any budget, or nothing
-// would move; false if there is no memory for it.
+// Publishes a unit of the stream that is due, regardless of any budget.
+// Returns false if there is not enough memory.
 bool ScheduleState::publish_due(std::uint32_t s) {
   while (!publish(s)) {
     if (!memory_.evict(0)) return false;
@@ -58,7 +58,7 @@ bool ScheduleState::publish_due(std::uint32_t s) {
   return true;
 }
 
-// Publishes the stream's next unit; false if there is no room for it.
+// Publishes the stream's next unit; returns false if it does not fit.
 bool ScheduleState::publish(std::uint32_t s) {
   if (!leases_.has_room()) return false;
   ArenaSlot* const slot = memory_.slot_for_next();
@@ -80,8 +80,8 @@ bool ScheduleState::publish(std::uint32_t s) {
   return true;
 }
 
-// Where the stream's next unit begins, if the one before it is computed.  If it
-// is not, its holder goes on from its live state and looks at no position.
+// Returns the position at which the stream's next unit begins.  If the unit
+// before is not computed, its holder will ignore this and use its live state.
 Position ScheduleState::begin_of_next(const Stream& stream) const {
   if (is_range() || stream.pending.empty()) return stream.opened;
   const Lease& before = leases_.all().at(stream.pending.back());
@@ -95,7 +95,7 @@ void ScheduleState::ask(std::uint32_t stream, Position request) {
   fill();
 }
 
-// Whether there is an output of the stream, or nothing to wait for.
+// Returns true if the stream has an output, or will never have one.
 bool ScheduleState::is_done(std::uint32_t s) const {
   if (opened_[s] != nullptr) return true;
   if (!is_published(s)) return false;
@@ -109,9 +109,10 @@ bool ScheduleState::is_published(std::uint32_t s) const {
   return !order_.streams()[s].pending.empty();
 }
 
-// The stream whose output is due, or -1: where order does not matter one that
-// has an output, if there is one, else one that will; the first of equals, from
-// the one due on.
+// Returns the stream to deliver from next, or -1 if all have ended.  If outputs
+// may be delivered out of order, prefers a stream whose output is ready, then
+// one whose unit is published, then one with more units.  Ties go to the first
+// stream at or after next_stream().
 int ScheduleState::due() {
   if (config_.in_order) return order_.due();
   constexpr int kNothing = 3;
@@ -172,7 +173,7 @@ std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
       memory_.retry_refused(
           stream, 0,
           config_.kind == UnitKind::kSequential ? &stream.opened : nullptr);
-      wake_everybody();  // Once the caller knows, somebody tries again.
+      wake_everybody();  // A worker tries again, after the caller's report.
       return no_memory(memory_.shortage(lease.slot->capacity));
     }
     if (workers_.fatal()) return exited(*workers_.fatal());
@@ -188,7 +189,7 @@ std::optional<NextResult> ScheduleState::timed_out(Awaited awaited) {
   if (!lacks_memory && is_done(leases_.at(awaited.unit).stream)) {
     return std::nullopt;
   }
-  // A worker that is stopped may have taken the wake-up of another.
+  // A worker that is stopped may have received the wake-up for another one.
   wake_everybody();
   workers_.count_start_timeout();
   if (lacks_memory) {
@@ -231,7 +232,7 @@ NextResult ScheduleState::output(std::uint32_t s) const {
                      .bytes = unit.bytes}};
 }
 
-// Reads the header of a slot; returns nothing if it is corrupt.
+// Reads the header of a slot; returns nullptr if it is corrupt.
 std::unique_ptr<ScheduleState::Opened> ScheduleState::read_slot(
     ArenaSlot* slot, std::uint32_t outputs, std::uint64_t bytes) const {
   auto unit = std::make_unique<Opened>();
@@ -247,7 +248,7 @@ std::unique_ptr<ScheduleState::Opened> ScheduleState::read_slot(
   return unit;
 }
 
-// Opens the oldest part of the stream's oldest unit.  False if it is corrupt.
+// Opens a part of the stream's oldest unit; returns false if it is corrupt.
 bool ScheduleState::open_part(std::uint32_t s, Part part) {
   auto unit = read_slot(part.slot, part.outputs, part.bytes);
   if (unit == nullptr) {
@@ -260,8 +261,8 @@ bool ScheduleState::open_part(std::uint32_t s, Part part) {
   return true;
 }
 
-// Opens the stream's oldest unit, which is computed, or a part of it that is.
-// False if it is corrupt.
+// Opens the stream's oldest unit, or its oldest part; false if that is corrupt.
+// REQUIRES: the unit or a part of it is computed.
 bool ScheduleState::open(std::uint32_t s) {
   const std::uint64_t oldest = order_.stream(s).pending.front();
   std::vector<Part>& parts = leases_.at(oldest).parts;
@@ -299,8 +300,9 @@ bool ScheduleState::open(std::uint32_t s) {
   return true;
 }
 
-// Gives later units as many records as a unit that was cut, and twice as many
-// after a whole unit that took at most half of the memory that a unit may take.
+// Adapts the number of records of later units.  If a unit was cut, they get as
+// many records as that.  If a whole unit took at most half of the memory that a
+// unit may take, they get twice as many.
 void ScheduleState::adapt_unit_records(const Lease& lease,
                                        const Commit& commit) {
   const std::int64_t planned = order_.unit_records();
@@ -313,7 +315,7 @@ void ScheduleState::adapt_unit_records(const Lease& lease,
   }
 }
 
-// Takes a part out of the slot of its unit, if there is memory for that.
+// Copies an offered part out of its unit's slot, if there is memory for that.
 void ScheduleState::take_part(Lease& lease) {
   Commit commit = leases_.commit_of(lease);
   const bool sound = commit.outputs > 0 && commit.position_after.size() == 1 &&

@@ -1,7 +1,7 @@
-// What is published, delivered and given up: the state behind a Scheduler.
+// The state of a Scheduler: published, delivered and poisoned units.
 //
-// Nothing here waits, and nothing calls back.  What a worker does is read from
-// the shared memory; the rest is reported by on_exited() and the like.
+// No function here waits or calls back.  The progress of workers is read from
+// the shared memory; on_exited() and similar functions report other events.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -26,7 +26,7 @@
 
 namespace gristmill {
 
-// What a Scheduler is made for.
+// The configuration of a Scheduler.
 struct SchedulerConfig {
   std::uint32_t workers = 1;
   std::uint32_t buffer = 1;  // units ahead: workers * (buffer + 2)
@@ -37,9 +37,9 @@ struct SchedulerConfig {
   std::vector<std::int64_t> lengths;  // records of each stream, -1 unknown
   std::uint32_t position_capacity = kSmallPosition;  // integers in a position
   RunPosition start;
-  bool in_order = true;      // else outputs come as they are done
-  bool exits_final = false;  // no other worker is started in the place of one
-  double slow_s = -1;        // see Pace, negative: nothing is said of it
+  bool in_order = true;      // else outputs are delivered as they are ready
+  bool exits_final = false;  // workers that exit are not replaced
+  double slow_s = -1;        // see Pace; negative: slow units are not reported
 };
 
 class ScheduleState {
@@ -50,60 +50,62 @@ class ScheduleState {
     std::uint64_t unit = 0;
   };
 
-  // The region lies in the arena and is set up already.
-  // REQUIRES: `config` was found right; it and the arena outlive this.
+  // The region is in the arena and is initialized already.
+  // REQUIRES: `config` is valid; it and the arena outlive this object.
   ScheduleState(const SchedulerConfig& config, Arena& arena, Region region);
   ~ScheduleState();
   ScheduleState(const ScheduleState&) = delete;
   ScheduleState& operator=(const ScheduleState&) = delete;
 
-  // Publishes what there is room for.
+  // Publishes as many units as there is room for.
   void fill();
 
   // REQUIRES: kind is kRequest, 1 to position_capacity integers.
   void ask(std::uint32_t stream, Position request);
 
-  // The output due, or why there is none.
+  // Returns the output due, or why there is none.
   [[nodiscard]] std::variant<NextResult, Awaited> poll_next();
 
-  // What to say if a timeout has passed: nothing if the unit is done.
+  // Returns the result to report after a timeout; empty if the unit is done.
   [[nodiscard]] std::optional<NextResult> timed_out(Awaited awaited);
 
-  // The time until the unit is slow, in s; empty if it is not to be reported.
+  // Returns the time until the unit is slow, in s; empty if the unit must not
+  // be reported.
   [[nodiscard]] std::optional<double> slow_in_s(Awaited awaited);
 
-  // Reports a unit that is slow, once.
+  // Returns the report about a slow unit.  A unit is reported only once.
   [[nodiscard]] NextResult slow(Awaited awaited);
 
-  // The output that poll_next() returned last is delivered.
+  // Marks the output that poll_next() returned last as delivered.
   void advance();
 
-  // One more view of the slot of the output due, or nullptr.
+  // Adds a view to the slot of the output due and returns it, or nullptr.
   [[nodiscard]] ArenaSlot* hold();
 
-  // Withdraws everything.
+  // Withdraws all units.
   void clear();
 
-  // Withdraws everything and goes on from another position.
+  // Withdraws all units and continues from another position.
   void restart(const RunPosition& start);
 
-  // Takes the parts of units that their holders offer.
+  // Takes the parts of units that the holders offer.
   void take_parts();
 
   // Frees the slots of withdrawn units whose holders are done; returns whether
   // there were any.
   bool collect();
 
-  // The reports on workers, see WorkerEvents.  Those of processes before the
-  // last one are ignored.
+  // Reports on workers, see WorkerEvents.  Reports on processes before the last
+  // one are ignored.
   void on_started(int worker, std::uint32_t generation, int pid);
-  // Returns whether another process is to be started.
+  // Returns true if the caller must start another process.
   bool on_exited(int worker, std::uint32_t generation);
   void on_exit_status(int worker, std::uint32_t generation, int wait_status);
   void on_slot_requested();
   void on_failed(std::string why);
 
-  // Wakes everybody who sleeps on the shared memory, to look again.
+  // Wakes all threads that sleep on the shared memory, so that they check
+  // again.
   void wake_everybody();
 
   [[nodiscard]] const Order& order() const noexcept { return order_; }
@@ -112,9 +114,9 @@ class ScheduleState {
  private:
   // A unit being delivered.
   struct Opened {
-    ArenaSlot* slot = nullptr;  // null without outputs
+    ArenaSlot* slot = nullptr;  // null for a unit without outputs
     std::uint64_t bytes = 0;
-    std::uint32_t index = 0;  // of the output due
+    std::uint32_t index = 0;  // the output due
     std::vector<SlotOutput> outputs;
   };
 
@@ -153,7 +155,7 @@ class ScheduleState {
   WorkerTable workers_;
   Pace pace_;
   std::vector<std::unique_ptr<Opened>> opened_;     // per stream, or null
-  std::map<std::uint64_t, WorkerReport> poisoned_;  // why, of units pending
+  std::map<std::uint64_t, WorkerReport> poisoned_;  // reasons, by pending unit
   bool needs_fill_ = true;  // something may be published
 };
 

@@ -1,4 +1,4 @@
-// Handles events of workers, and wakes workers for new units.
+// Handles worker events, and wakes workers for new units.
 #include <utility>
 
 #include "core/base/futex.hpp"
@@ -10,7 +10,8 @@ void ScheduleState::wake_workers(std::size_t units) {
   if (units == 0) return;
   Control& control = region_.control();
   control.work_sequence.fetch_add(1, std::memory_order_seq_cst);
-  // Any worker will do for a unit for anybody; its owner only for another.
+  // Any worker can claim a range.  Other units can only be claimed by their
+  // owners, so all workers must be woken.
   const int most =
       is_range() && units < kMaxWorkers ? static_cast<int>(units) : kEverybody;
   for (std::uint32_t w = 0; w < config_.workers; ++w) {
@@ -51,7 +52,8 @@ bool ScheduleState::on_exited(int worker, std::uint32_t generation) {
   }
   workers_.clear_cell(worker);
   needs_fill_ = true;
-  // A wake-up may have gone to that process; a commit may lack its own.
+  // The process may have received a wake-up meant for another one, or may have
+  // committed a unit without waking the consumer.
   wake_everybody();
   return again;
 }
@@ -85,8 +87,9 @@ void ScheduleState::poison(Lease& lease, WorkerReport report) {
   poisoned_.insert_or_assign(lease.id, std::move(report));
 }
 
-// The successor of a stream's owner has none of its live state: the first unit
-// that is not computed starts from the position after the one before.
+// The successor of a stream's owner does not have the owner's live state.  The
+// first unit that is not computed therefore starts from the position after the
+// unit before.
 void ScheduleState::relink(std::uint32_t s, int worker,
                            std::uint32_t generation) {
   const Stream& stream = order_.stream(s);
@@ -106,11 +109,11 @@ void ScheduleState::relink(std::uint32_t s, int worker,
     poison(first, std::move(report));
   }
   if (!first.poisoned) {
-    // The successor knows of no refusal, and computes these in order.
+    // The successor has not refused any of these, and computes them in order.
     memory_.retry_refused(stream, at + 1, nullptr);
     return;
   }
-  // What follows a unit that will never be computed cannot be either.
+  // The units after a unit that is never computed cannot be computed, either.
   for (const std::uint64_t id : order_.seal_behind(s, at)) withdraw(id);
 }
 
@@ -126,7 +129,7 @@ void ScheduleState::on_exit_status(int worker, std::uint32_t generation,
 void ScheduleState::on_slot_requested() {
   const bool freed = collect();
   take_parts();
-  // The consumer may wait for memory, or have to raise that there is none.
+  // The consumer may wait for memory, or must raise an error if there is none.
   if (!memory_.grant_all() || freed) wake_everybody();
 }
 

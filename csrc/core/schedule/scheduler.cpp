@@ -17,17 +17,18 @@
 namespace gristmill {
 namespace {
 
-// How long an error waits for the wait status of the worker it is about.
+// The longest time that an error waits for the wait status of its worker.
 constexpr double kStatusWait_s = 2.0;
 
-// A claim looks at every unit, and every unit has pages from the start.
+// The limit is low because a claim checks every unit, and every unit has pages
+// from the start.
 constexpr std::uint64_t kMostAhead = std::uint64_t{1} << 20;
 
 Status wrong(std::string text) {
   return Status(Code::kInvalidArgument, std::move(text));
 }
 
-// Whether a position, or a request, has a length that there is room for.
+// Checks that there is room for a position or a request.
 Status check_length(const char* what, const Position& position,
                     std::uint32_t capacity) {
   if (!position.empty() && position.size() <= capacity) return {};
@@ -91,8 +92,8 @@ double seconds_since(Clock::time_point then) {
 }
 
 std::uint32_t cells_for(const SchedulerConfig& config) {
-  // The look-ahead; a unit of each stream beyond it; a withdrawn unit in the
-  // hands of each worker; one to spare.
+  // The look-ahead, one more unit of each stream, a withdrawn unit that each
+  // worker may still hold, and one to spare.
   const std::uint64_t cells =
       std::uint64_t{config.workers} * (config.buffer + 3) +
       config.lengths.size() + 1;
@@ -137,7 +138,7 @@ class Scheduler::All {
   static Mutex mutex;
 
  private:
-  // The analysis follows no lock from one function to another.
+  // The analysis cannot follow a lock from one function to another.
   static void before_fork() NO_THREAD_SAFETY_ANALYSIS {
     mutex.lock();
     for (Scheduler* scheduler : list()) scheduler->mutex_.lock();
@@ -209,7 +210,8 @@ void Scheduler::start(WorkerStarter* starter) {
     if (!is_over()) schedule_.fill();
   }
   if (starter == nullptr) return;
-  // Those whose outputs are due first come first: not all begin at once.
+  // Workers whose outputs are due first come first, since not all begin at
+  // once.
   for (std::uint32_t i = 0; i < config_.workers; ++i) {
     starter->start_worker(
         static_cast<int>((config_.start.next_stream + i) % config_.workers), 1);
@@ -233,7 +235,7 @@ NextResult Scheduler::next(double timeout_s) {
   std::optional<Clock::time_point> exit_seen;
   MutexLock lock(mutex_);
   for (;;) {
-    // Read the sequence, then look: a commit after the look raises it.
+    // Read the sequence before checking: a later commit increments it.
     const std::uint32_t seen =
         control.done_sequence.load(std::memory_order_seq_cst);
     if (forked_) return {.kind = NextKind::kForked};
@@ -291,7 +293,7 @@ Status Scheduler::reset(const RunPosition& start) {
 
 void Scheduler::close() {
   const MutexLock lock(mutex_);
-  // A fork's copy must not speak to the parent's workers.
+  // A fork's copy must not communicate with the parent's workers.
   if (is_over()) return;
   closed_ = true;
   for (std::uint32_t w = 0; w < config_.workers; ++w) {

@@ -1,16 +1,16 @@
-// The parent's object: publishes units, frees those of workers that exited, and
-// delivers outputs in order.
+// The parent's object: publishes units, frees the units of workers that exited,
+// and delivers outputs in order.
 //
-// next() waits for the commit of one unit and nothing else.  The position moves
-// in advance(), after all Python objects of the output exist, so an exception
+// next() waits for the commit of one unit and nothing else.  advance() moves
+// the position after all Python objects of the output exist, so an exception
 // or signal before that loses nothing.
 //
 // Thread safety: one consumer thread at a time calls next, advance, hold and
-// reset; the supervisor thread calls those of WorkerEvents; anybody may call
-// close and the readers of the state.  One private mutex, never held while
-// waiting, nor while calling the WorkerStarter.
+// reset; the supervisor thread calls the functions of WorkerEvents; any thread
+// may call close and the functions that read the state.  One private mutex,
+// never held while waiting, nor while calling the WorkerStarter.
 //
-// Fork: in a child every call does nothing, and next() says so.
+// Fork: in a child every call does nothing, and next() returns kForked.
 #pragma once
 
 #include <cstdint>
@@ -31,45 +31,46 @@ namespace gristmill {
 class Scheduler final : public WorkerEvents {
  public:
   static Result<std::unique_ptr<Scheduler>> create(SchedulerConfig config);
-  // REQUIRES: the supervisor makes no more calls; workers may still live.
+  // REQUIRES: the supervisor makes no more calls; workers may still be alive.
   ~Scheduler() override;
 
-  // Asks for the workers.  Without a starter, somebody else brings them.
+  // Requests the workers.  If the starter is null, the caller starts them.
   // REQUIRES: the starter outlives the scheduler or dismisses it first.
   void start(WorkerStarter* starter);
 
-  // Adds a request to the stream's owner: 1 to position_capacity integers,
+  // Queues a request for the stream's owner: 1 to position_capacity integers,
   // which the core does not interpret.
   // REQUIRES: kind is kRequest.
   Status ask(std::uint32_t stream, Position request);
 
-  // The output due, once it is there; of requests kEnd says that nothing is
-  // asked for.  Called again without advance() it returns the same output.  A
-  // negative timeout waits for ever.
+  // Waits for the output due and returns it.  For requests, kEnd means that
+  // there is no request.  Without a call of advance(), the next call returns
+  // the same output.  A negative timeout waits forever.
   [[nodiscard]] NextResult next(double timeout_s = -1.0);
 
-  // The output that next() returned last is delivered.
+  // Marks the output that next() returned last as delivered.
   void advance();
 
-  // One more view of the slot of the output that next() returned last, to be
-  // ended by release_view(); nullptr after advance() or close().
+  // Adds a view to the slot of the output that next() returned last, and
+  // returns the slot; nullptr after advance() or close().  The caller must call
+  // release_view().
   [[nodiscard]] ArenaSlot* hold();
 
-  // Withdraws everything and goes on from another position.
+  // Withdraws all units and continues from another position.
   Status reset(const RunPosition& start);
 
-  // Ends waits and tells workers to leave.  May be called again.
+  // Ends waits and asks workers to leave.  May be called several times.
   void close();
 
   [[nodiscard]] RunPosition position();
   [[nodiscard]] std::vector<Process> processes();
-  // What each worker tells of itself; nothing in a fork.
+  // The counts that each worker publishes; empty in a fork.
   [[nodiscard]] std::vector<WorkerCounts> counts();
   [[nodiscard]] Region region() const noexcept { return region_; }
   [[nodiscard]] int arena_fd() const noexcept { return arena_->fd(); }
 
-  // The slot of any scheduler of this process that the address lies in, or
-  // nullptr.  REQUIRES: the caller keeps a view of what is there.
+  // Returns the slot, of any scheduler of this process, that contains the
+  // address, or nullptr.  REQUIRES: the caller holds a view of that slot.
   [[nodiscard]] static ArenaSlot* slot_at(std::uintptr_t address);
 
   void on_started(int worker, std::uint32_t generation, int pid) override;
@@ -95,7 +96,7 @@ class Scheduler final : public WorkerEvents {
   Mutex mutex_;
   ScheduleState schedule_ GUARDED_BY(mutex_);
   bool closed_ GUARDED_BY(mutex_) = false;
-  bool forked_ GUARDED_BY(mutex_) = false;  // This is a child's copy.
+  bool forked_ GUARDED_BY(mutex_) = false;  // This is a copy in a child.
 };
 
 }  // namespace gristmill

@@ -8,7 +8,8 @@
 namespace gristmill {
 namespace {
 
-// A writer takes a microsecond; one that was killed never ends.
+// Reading is retried this many times.  A writer takes a microsecond, but one
+// that was killed never completes its text.
 constexpr int kLooks = 1000;
 
 std::string read_text(const Counts& counts) {
@@ -17,7 +18,7 @@ std::string read_text(const Counts& counts) {
     const std::uint32_t before =
         counts.text_sequence.load(std::memory_order_acquire);
     if (before % 2 != 0) continue;
-    // Acquired, so that the sequence is read again after them.
+    // Acquire loads, so that the second read of the sequence comes after them.
     const std::uint32_t length =
         counts.text_len.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < kTextWords; ++i) {
@@ -45,11 +46,11 @@ void write_text(Counts& counts, std::string_view text) noexcept {
   std::array<std::uint64_t, kTextWords> words{};
   const std::size_t length = std::min(text.size(), sizeof(words));
   std::memcpy(words.data(), text.data(), length);
-  // Odd, also where the one before was killed while it wrote.
+  // Odd, even if the previous writer was killed while it wrote.
   const std::uint32_t writing =
       counts.text_sequence.load(std::memory_order_relaxed) | 1U;
   counts.text_sequence.store(writing, std::memory_order_relaxed);
-  // Released, so that whoever reads one of them finds the sequence odd.
+  // Release stores: a reader that sees one of them sees the odd sequence, too.
   counts.text_len.store(static_cast<std::uint32_t>(length),
                         std::memory_order_release);
   for (std::uint32_t i = 0; i < kTextWords; ++i) {

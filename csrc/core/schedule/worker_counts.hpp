@@ -1,5 +1,5 @@
-// What workers tell of themselves in their Counts: written by one process, read
-// by any other while it is written.
+// Reads and writes the Counts of workers.  One process writes them; others may
+// read them at the same time.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace gristmill {
 
-// A worker's Counts at a moment, with the time of the unit in hand.
+// A snapshot of a worker's Counts, including the time of the current unit.
 struct WorkerCounts {
   std::int64_t busy_ns = 0;
   std::int64_t idle_ns = 0;
@@ -22,7 +22,7 @@ struct WorkerCounts {
 
 [[nodiscard]] std::int64_t monotonic_ns() noexcept;
 
-// For the one who writes: no other store comes in between.
+// For the only writer; it is not an atomic increment.
 inline void add(std::atomic<std::int64_t>& word, std::int64_t more) noexcept {
   word.store(word.load(std::memory_order_relaxed) + more,
              std::memory_order_relaxed);
@@ -30,7 +30,7 @@ inline void add(std::atomic<std::int64_t>& word, std::int64_t more) noexcept {
 
 void write_text(Counts& counts, std::string_view text) noexcept;
 
-// The text is empty where its writer ended in the middle of it.
+// The text is empty if its writer was killed while it wrote the text.
 [[nodiscard]] WorkerCounts read_counts(const Counts& counts);
 
 }  // namespace gristmill

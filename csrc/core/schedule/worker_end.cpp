@@ -29,7 +29,8 @@ Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd,
   void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_NORESERVE, arena_fd, 0);
   if (base == MAP_FAILED) return Status::system(errno, "cannot map the arena");
-  // A process that a transform forks must not write after our report.
+  // A process that a transform forks must not write after this one's exit was
+  // reported.
   madvise(base, bytes, MADV_DONTFORK);
   const Region region(static_cast<std::byte*>(base));
   const Control& control = region.control();
@@ -66,10 +67,10 @@ std::optional<Work> WorkerEnd::claim() {
   const std::int64_t asked_ns = monotonic_ns();
   cell_->started.store(generation_, std::memory_order_release);
   for (;;) {
-    // Read the sequence, then look: a unit published after the look raises it.
+    // Read the sequence before checking: a later publish increments it.
     const std::uint32_t seen = sequence.load(std::memory_order_seq_cst);
     if (cell_->stop.load(std::memory_order_acquire) != 0) return std::nullopt;
-    // Before it is admitted the parent could not learn of this worker's report.
+    // Before this worker is admitted, the parent could not learn of its exit.
     if (cell_->admitted.load(std::memory_order_acquire) == generation_) {
       if (auto work = try_claim()) {
         if (!refused_.contains(work->prev) && ready(*work)) {
@@ -79,7 +80,7 @@ std::optional<Work> WorkerEnd::claim() {
           return work;
         }
         refuse(*work);
-        continue;  // Others may be free, and nobody wakes us for them again.
+        continue;  // Other units may be free, without another wake-up.
       }
     }
     cell_->asleep.store(1, std::memory_order_seq_cst);
@@ -88,7 +89,7 @@ std::optional<Work> WorkerEnd::claim() {
   }
 }
 
-// The oldest unit that is free for this worker, as far as one look tells.
+// Returns the oldest unit that is free for this worker, as found by one scan.
 std::pair<Unit*, UnitWord> WorkerEnd::find_free() const {
   std::pair<Unit*, UnitWord> oldest{nullptr, {}};
   const std::uint32_t units = region_.control().units;
@@ -107,9 +108,10 @@ std::optional<Work> WorkerEnd::try_claim() {
   for (;;) {
     auto [unit, seen] = find_free();
     if (unit == nullptr) return std::nullopt;
-    // The look may have passed the cell of a unit before that was published,
-    // and come to that of the one behind it after.  Units of a stream are
-    // published in order: with that one in sight, the next look misses none.
+    // The scan may have passed the cell of a unit before that was published,
+    // and reached the cell of the next unit after that was published.  Units of
+    // a stream are published in order, so a second scan, which starts when the
+    // later unit is visible, finds the earlier one.
     if (seen.holder() != 0 && find_free().second.id() != seen.id()) continue;
     const UnitWord mine = seen.with(UnitState::kLeased, worker_ + 1);
     if (unit->word.compare_exchange_strong(seen.bits, mine.bits,
@@ -154,7 +156,7 @@ bool WorkerEnd::wait_for_slot(Work& work) {
   for (;;) {
     const UnitWord now{unit_->word.load(std::memory_order_acquire)};
     if (now.bits != asked_.bits) {
-      // After a part its attempts begin at 0 again.
+      // After a part, the attempts are counted from 0 again.
       const UnitWord granted = UnitWord::make(word_.id(), now.attempt(),
                                               UnitState::kGranted, worker_ + 1);
       if (now.bits != granted.bits) {
@@ -171,7 +173,7 @@ bool WorkerEnd::wait_for_slot(Work& work) {
       return false;
     }
     if (cell_->stop.load(std::memory_order_acquire) != 0) return false;
-    // The low half holds the state; the parent always wakes after changing it.
+    // The low half contains the state; the parent always wakes after a change.
     futex_wait(&unit_->word, static_cast<std::uint32_t>(asked_.bits));
   }
 }
@@ -207,11 +209,12 @@ bool WorkerEnd::offer_part(const Work& work, std::uint32_t outputs,
   return true;
 }
 
-// Gives the slot pages, or a write could raise SIGBUS.
+// Populates the slot's pages, since a write could raise SIGBUS otherwise.
 bool WorkerEnd::ready(const Work& work) {
   const std::uint64_t before = unit_->populated;
   if (before >= work.capacity) return true;
-  // Written first: if we die in the middle the parent counts these pages.
+  // Written first: if this process is killed meanwhile, the parent counts these
+  // pages.
   unit_->populated = work.capacity;
   if (region_.populate(work.slot + before, work.capacity - before, arena_fd_)) {
     return true;
@@ -220,7 +223,7 @@ bool WorkerEnd::ready(const Work& work) {
   return false;
 }
 
-// Hands back a unit that was not computed, for want of memory.
+// Hands back a unit that was not computed because memory was missing.
 void WorkerEnd::refuse(const Work& work) {
   unit_->status = UnitStatus::kNoMemory;
   unit_->outputs = 0;
@@ -231,7 +234,8 @@ void WorkerEnd::refuse(const Work& work) {
   hand_over(work);
 }
 
-// Writes the holder's fields; false if memory for the position is missing.
+// Writes the holder's fields; returns false if there is no memory for the
+// position.
 bool WorkerEnd::write_result(const Work& work, UnitStatus status,
                              std::uint32_t outputs, std::uint64_t bytes,
                              const Position& position_after) {
@@ -248,7 +252,7 @@ bool WorkerEnd::write_result(const Work& work, UnitStatus status,
   return true;
 }
 
-// Counts the outputs in the slot, which the parent has now.
+// Counts the outputs in the slot, which were handed to the parent.
 void WorkerEnd::count_outputs() noexcept {
   add(cell_->counts.outputs, unit_->outputs);
   add(cell_->counts.bytes, static_cast<std::int64_t>(unit_->bytes));
@@ -269,12 +273,12 @@ void WorkerEnd::commit(const Work& work, UnitStatus status,
   hand_over(work);
 }
 
-// The unit in hand is done with, or lost.
+// Counts the time of the held unit, which is done or lost.
 void WorkerEnd::count_busy() noexcept {
   Counts& counts = cell_->counts;
   const std::int64_t claimed_ns =
       counts.claimed_ns.load(std::memory_order_relaxed);
-  if (claimed_ns == 0) return;  // One that was refused at once.
+  if (claimed_ns == 0) return;  // The unit was refused immediately.
   add(counts.busy_ns, monotonic_ns() - claimed_ns);
   counts.claimed_ns.store(0, std::memory_order_relaxed);
 }
@@ -285,7 +289,8 @@ void WorkerEnd::hand_over(const Work& work) noexcept {
   unit_ = nullptr;
 }
 
-// Shows the parent what was written, and wakes the consumer if it waits for it.
+// Publishes the unit's new word, and wakes the consumer if it waits for the
+// unit.
 void WorkerEnd::announce(const Work& work, UnitWord word) noexcept {
   Control& control = region_.control();
   unit_->word.store(word.bits, std::memory_order_release);

@@ -1,11 +1,11 @@
 // A worker's end of the shared memory: claim a unit, fill its slot, commit.
 //
-// The worker writes nothing but its own Cell and the unit that it holds.  It
-// may be killed between any two instructions.
+// The worker writes only its own Cell and the unit that it holds.  It may be
+// killed between any two instructions.
 //
-// Thread safety: one thread at a time: the worker's main thread, or, while that
-// computes, another one that commits parts; at_address() is read by the parent
-// after the worker's report.
+// Thread safety: one thread at a time, which is the worker's main thread or,
+// while that computes, another one that commits parts.  The parent reads
+// at_address() after the worker's exit was reported.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@
 
 namespace gristmill {
 
-// A claimed unit, as its holder sees it.
+// A claimed unit from the point of view of its holder.
 struct Work : Task {
   std::uint64_t id = 0;
   std::uint32_t attempt = 0;
-  // This process computed the stream's unit before this one: its live state is
-  // where the unit begins, and position_before need not be looked at.
+  // True if this process computed the stream's unit before this one.  The live
+  // state is then at the begin of this unit, and position_before is not needed.
   bool proceed = false;
   Position position_before = {};
   std::byte* slot = nullptr;
@@ -35,72 +35,76 @@ struct Work : Task {
 
 class WorkerEnd {
  public:
-  // Maps the arena.  Both descriptors stay the caller's; the arena's may be
-  // closed afterwards.
+  // Maps the arena.  The caller keeps ownership of both descriptors, and may
+  // close the arena's afterwards.
   static Result<std::unique_ptr<WorkerEnd>> open(int arena_fd,
                                                  int slot_request_fd,
                                                  std::uint32_t worker,
                                                  std::uint32_t generation);
-  // Uses a mapping that outlives this object: both ends in one process.
+  // Uses a mapping that outlives this object, for both ends in one process.
   WorkerEnd(Region region, int slot_request_fd, std::uint32_t worker,
             std::uint32_t generation);
   ~WorkerEnd();
   WorkerEnd(const WorkerEnd&) = delete;
   WorkerEnd& operator=(const WorkerEnd&) = delete;
 
-  // Waits to be admitted, then for a unit, and claims the oldest it may take.
-  // The slot is safe to write: it has pages.  Nothing when the parent says
-  // stop.
+  // Waits to be admitted, then for a unit, and claims the oldest one that it
+  // may take.  The slot has pages, so it is safe to write.  Returns nullopt if
+  // the parent requests a stop.
   // REQUIRES: the unit claimed before is committed or lost.
   [[nodiscard]] std::optional<Work> claim();
 
-  // Waits for a slot of at least `bytes` and puts it into `work`; the content
-  // of the old one is gone.  False: the unit is lost (withdrawn, stop, or no
-  // memory), the worker goes on with claim().
+  // Waits for a slot of at least `bytes` and stores it in `work`; the contents
+  // of the old slot are gone.  Returns false if the unit is lost (withdrawn,
+  // stop, or no memory); the worker then continues with claim().
   // REQUIRES: `work` is claimed and not committed.
   [[nodiscard]] bool need(Work& work, std::uint64_t bytes);
 
   // Returns true if the consumer sleeps until the unit has an output.
   [[nodiscard]] bool is_awaited(const Work& work) const noexcept;
 
-  // Offers the unit's first outputs to the parent; the slot is the parent's
-  // until resume().  `position_after` is the stream's position after them, a
-  // record of the unit.  Another thread may do this while the worker's
-  // computes.  To be done while the unit is awaited: what the parent takes
-  // needs memory until it is delivered.  False if they cannot be offered.
-  // REQUIRES: `work` is a range that is claimed, and neither committed nor
-  // offered in part since resume() has returned true; as commit().
+  // Offers the unit's first outputs to the parent, which owns the slot until
+  // resume().  `position_after` is the stream's position after them, a record
+  // of the unit.  Returns false if they cannot be offered.  Another thread may
+  // call this while the worker's main thread computes.  Call this only while
+  // the unit is awaited, since the outputs that the parent takes need memory
+  // until they are delivered.
+  // REQUIRES: `work` is a claimed range and not committed; the last part that
+  // was offered, if any, was followed by a resume() that returned true; see
+  // also commit().
   [[nodiscard]] bool offer_part(const Work& work, std::uint32_t outputs,
                                 std::uint64_t bytes,
                                 const Position& position_after);
 
-  // Returns true if the parent has answered: resume() does not wait then.
+  // Returns true if the parent has answered.  resume() then does not wait.
   [[nodiscard]] bool can_resume() const noexcept;
 
-  // Waits for the answer; `work` begins after the part if it was taken, and as
-  // before if not.  False: the unit is lost, see need().
+  // Waits for the parent's answer.  If the part was taken, `work` begins after
+  // it; else `work` is unchanged.  Returns false if the unit is lost, see
+  // need().
   [[nodiscard]] bool resume(Work& work);
 
-  // Hands the unit to the parent; back, to be computed again, if there is no
-  // memory for `position_after`.  That is the stream's position after the last
-  // output, or after what a unit without outputs has consumed.
+  // Hands the computed unit to the parent.  `position_after` is the stream's
+  // position after the last output, or after the records that a unit without
+  // outputs has consumed.  If there is no memory for that position, hands the
+  // unit back to be computed again.
   // REQUIRES: bytes <= work.capacity, 1 to position_capacity() integers.
   void commit(const Work& work, UnitStatus status, std::uint32_t outputs,
               std::uint64_t bytes, const Position& position_after);
 
-  // Says why this worker could not start; the parent raises it after the
-  // worker's report.  Truncated to kErrorBytes.
+  // Stores the reason why this worker could not start.  The parent raises it
+  // after the worker's exit was reported.  Truncated to kErrorBytes.
   void set_startup_error(std::string_view text) noexcept;
 
-  // Lets others read a text, in the place of the one before; cut to
-  // kTextWords * 8 bytes.
+  // Publishes a text for other processes, which replaces the previous one.
+  // Truncated to kTextWords * 8 bytes.
   void tell(std::string_view text) noexcept;
 
-  // Where the record in work is stored, before it is processed.
+  // The address to which each record is stored before it is processed.
   [[nodiscard]] std::atomic<std::int64_t>* at_address() noexcept {
     return &cell_->at;
   }
-  // How many workers there are, this one among them.
+  // The number of workers, including this one.
   [[nodiscard]] std::uint32_t workers() const noexcept {
     return region_.control().workers;
   }
@@ -137,12 +141,12 @@ class WorkerEnd {
   Cell* const cell_;
   std::uint64_t mapped_bytes_ = 0;   // 0: the mapping is not ours
   int arena_fd_ = -1;                // our copy, to populate on old kernels
-  Unit* unit_ = nullptr;             // of the unit held
+  Unit* unit_ = nullptr;             // the held unit
   UnitWord word_;                    // its word while we compute
-  UnitWord asked_;                   // its word as we wrote it, if we wait
+  UnitWord asked_;                   // its word while we wait for the parent
   std::vector<std::uint64_t> done_;  // per stream: the last unit done here
-  // Owned units handed back for want of memory.  Where the unit behind one of
-  // them begins is not known before that one is computed.
+  // Owned units that were handed back because memory was missing.  The begin of
+  // the unit after one of them is not known until that one is computed.
   std::unordered_set<std::uint64_t> refused_;
 };
 

@@ -7,9 +7,10 @@
 namespace gristmill {
 namespace {
 
-// Timeouts during a worker's start after which a report may name it.
+// A report may name a starting worker after this many timeouts.
 constexpr std::uint32_t kMaxStartTimeouts = 4;
-// Exits in a row, before a worker asks for work, after which none is started.
+// After this many exits in a row before a worker's first claim, no more workers
+// are started.
 constexpr std::uint32_t kMaxFailedStarts = 3;
 
 }  // namespace
@@ -37,7 +38,7 @@ bool WorkerTable::exited(int worker, std::uint32_t generation) {
     process.failed_starts = 0;
     return true;
   }
-  // A program that says what is wrong says the same the next time.
+  // A program that reports a startup error would fail again.
   if (++process.failed_starts < kMaxFailedStarts && said == 0) return true;
   WorkerReport report = describe(worker, generation, nullptr);
   report.at_start = true;

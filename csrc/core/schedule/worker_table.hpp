@@ -1,8 +1,8 @@
-// What is known of the workers' processes, and which of them to name where no
-// output comes.
+// The state of the workers' processes, and which of them a report names if no
+// output arrives.
 //
-// A worker is named by its index; its generation grows by one with every
-// process that takes the index, so that a late report is recognised.
+// A worker is identified by its index.  Its generation is incremented for every
+// process that takes the index, so that a late report is recognized.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -18,43 +18,43 @@
 
 namespace gristmill {
 
-// A worker's process, as far as is known.
+// The last known state of a worker's process.
 struct Process {
-  int pid = 0;  // of the last one that started, 0 before
+  int pid = 0;  // the last process that started, 0 before
   bool alive = false;
-  std::optional<int> wait_status = {};  // of that one, as waitpid(2)
+  std::optional<int> wait_status = {};  // as waitpid(2); empty if unknown
   std::uint32_t generation = 1;
   std::uint32_t failed_starts = 0;   // in a row
-  std::uint32_t start_timeouts = 0;  // that passed during its start
+  std::uint32_t start_timeouts = 0;  // timeouts during its start
 };
 
 class WorkerTable {
  public:
-  // The region's cells are set up already.
+  // The region's cells are initialized already.
   WorkerTable(Region region, std::uint32_t workers)
       : region_(region), processes_(workers) {}
 
-  // Whether the process is the worker's last: what is said about others came
-  // late.
+  // Returns whether the process is the worker's last one.  Reports on other
+  // processes are late.
   [[nodiscard]] bool is_current(int worker, std::uint32_t generation) const {
     return process(worker).generation == generation;
   }
 
-  // Lets the process touch units.  REQUIRES: is_current().
+  // Admits the process: it may use units.  REQUIRES: is_current().
   void started(int worker, std::uint32_t generation, int pid);
 
-  // Returns whether another process may do better than the one that ended; if
-  // not, fatal() says why.  Its cell stays as it left it.
+  // Records an exit.  Returns true if it makes sense to start another process;
+  // if not, fatal() contains the reason.  The cell is not changed.
   // REQUIRES: is_current().
   bool exited(int worker, std::uint32_t generation);
 
-  // Makes the cell ready for the next process.
+  // Prepares the cell for the next process.
   void clear_cell(int worker);
 
-  // How a process ended, after exited().
+  // Records the wait status of a process, after exited().
   void exit_status(int worker, std::uint32_t generation, int wait_status);
 
-  // No worker can be had any more.  Only the first reason counts.
+  // Records that no more workers can be started.  Only the first reason counts.
   void fail(WorkerReport report) {
     if (!fatal_) fatal_ = std::move(report);
   }
@@ -62,24 +62,26 @@ class WorkerTable {
     return fatal_;
   }
 
-  // A unit was computed: starts that fail are no longer failures in a row.
+  // Records that a unit was computed, which resets the counts of failed starts.
   void unit_done();
 
-  // What to say about the end of a process, in whose hands a unit may be.
+  // Returns a report on the end of a process.  `lease` is a unit that it held,
+  // or null.
   [[nodiscard]] WorkerReport describe(int worker, std::uint32_t generation,
                                       const Lease* lease) const;
 
-  // The time since the claim of the unit, in s; 0 if it is not claimed.
+  // Returns the time since the claim of the unit, in s; 0 if it is not claimed.
   [[nodiscard]] double busy_s(const LeaseTable& leases,
                               const Lease& lease) const;
 
   // Counts a timeout for each worker whose process is starting.
   void count_start_timeout();
 
-  // Returns which worker keeps the consumer waiting for a unit: its holder; if
-  // it is free, an idle worker that may take it, else the one that is busy for
-  // longest.  No worker, while one that may take it is starting, unless that
-  // has taken several timeouts.
+  // Returns a report on the worker that the consumer waits for.  This is the
+  // holder of the unit.  If the unit is free, it is an idle worker that may
+  // take the unit, else the worker that has been busy for the longest time.
+  // The report names no worker while one that may take the unit is starting,
+  // unless the start has taken several timeouts.
   [[nodiscard]] WorkerReport awaited(const LeaseTable& leases,
                                      const Lease& due) const;
 

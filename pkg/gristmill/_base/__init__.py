@@ -1,4 +1,5 @@
-"""What every room may use: checks of arguments, logging, names, types, retries.
+"""Shared helpers: argument checks, logging, names, types, retries.
 
-It imports nothing of Gristmill but itself.  Begin with `checks.py`.
+Every package may import this one.  It imports no other package of Gristmill.  Begin
+with `checks.py`.
 """

@@ -1,4 +1,4 @@
-"""Which elements share a batch by their lengths, and how many do."""
+"""Groups elements of similar length into batches."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class Buckets:
     """Ranges of lengths, each with the size of its batches.
 
     Attributes:
-        boundaries: Ascending, at least 1 each: bucket b has the lengths from boundary
-            b - 1 on that are less than boundary b.
-        sizes: Elements of a batch, at least 1, for each bucket.  One more than there
-            are boundaries where the last bucket takes any length behind them.
+        boundaries: Ascending ints, at least 1 each.  Bucket b contains the lengths from
+            boundary b - 1 (inclusive) to boundary b (exclusive).
+        sizes: The number of elements per batch, at least 1, for each bucket.  If there
+            is one more size than boundaries, the last bucket has no upper limit.
     """
 
     boundaries: tuple[int, ...]
     sizes: tuple[int, ...]
 
     def of(self, length: Any) -> int:
-        """The bucket of an element.
+        """Return the number of the bucket for elements of a given length.
 
         Raises:
-            TypeError: The length is no int.
-            ValueError: It is negative, or of no bucket.
+            TypeError: The length is not an int.
+            ValueError: The length is negative or exceeds the last bucket.
         """
         check_integer("The length of an element", length)
         if length < 0:
@@ -46,22 +46,25 @@ class Buckets:
 
     @property
     def longest(self) -> float:
-        """The greatest length that has a bucket; infinity where all have."""
+        """The greatest length that has a bucket; infinity if there is no limit."""
         bounded = len(self.sizes) == len(self.boundaries)
         return self.boundaries[-1] - 1 if bounded else float("inf")
 
 
 def make_buckets(boundaries: Any, batch_sizes: Any, max_tokens: int | None) -> Buckets:
-    """Return buckets of users' arguments.
+    """Return the buckets that a user's arguments describe.
 
     Args:
         boundaries: A sequence of ascending ints.
-        batch_sizes: One more, or None where there are `max_tokens`.
-        max_tokens: What a batch times the longest length of its bucket is at most.
+        batch_sizes: A sequence with one more int than `boundaries`; None if
+            `max_tokens` is given.
+        max_tokens: The largest allowed product of a batch's size and the longest length
+            of its bucket; None if `batch_sizes` is given.
 
     Raises:
-        ValueError: A number is out of range, or there is not just one of the last two.
-        TypeError: A number is no int, or an argument no sequence.
+        ValueError: A number is out of range, or not exactly one of `batch_sizes` and
+            `max_tokens` is given.
+        TypeError: A number is not an int, or an argument is not a sequence.
     """
     edges = _integers("bucket_boundaries", boundaries)
     if any(low >= high for low, high in itertools.pairwise(edges)):

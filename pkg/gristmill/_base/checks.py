@@ -1,7 +1,8 @@
 """Checks of arguments that several public classes take.
 
-They raise TypeError unless they say otherwise.  Texts say what was expected, what came
-and what to do; of what came the type, since the value may be the user's data.
+They raise TypeError unless documented otherwise.  Error messages contain the expected
+value, the type that was passed and the remedy.  They do not contain the value that was
+passed, since it may be the user's data.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import numpy as np
 
 
 def kind(value: Any) -> str:
-    """What an argument is, for a text: its type, or which class it is."""
+    """Describe an argument for an error message: its type, or the class itself."""
     if isinstance(value, type):
         return f"the class {value.__name__} itself"
     return type(value).__name__
 
 
 def check_integer(name: str, value: Any, advice: str = "") -> None:
-    """Refuse what cannot count; NumPy's integers can, floats and truth values not."""
+    """Check that a value is an integer of Python or NumPy, and not a bool."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -33,7 +34,7 @@ def check_integer(name: str, value: Any, advice: str = "") -> None:
 
 
 def whole_number(name: str, value: Any) -> int:
-    """The int that a number stands for; Grain takes 2.0 for 2 in some places."""
+    """Convert an integral number to int; Grain accepts 2.0 for 2 in some places."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return int(value)
     check_integer(name, value)
@@ -41,14 +42,14 @@ def whole_number(name: str, value: Any) -> int:
 
 
 def check_number(name: str, value: Any) -> None:
-    """Refuse what is no number."""
+    """Check that a value is a real number, and not a bool."""
     number = isinstance(value, (int, float, np.integer, np.floating))
     if not number or isinstance(value, bool):
         raise TypeError(f"{name} must be a number or None, got {kind(value)}.")
 
 
 def check_finite(name: str, value: Any) -> None:
-    """Refuse what is no number, and by ValueError infinity and NaN."""
+    """Check that a value is a number; raise ValueError for infinity and NaN."""
     try:
         number = float("text" if isinstance(value, (str, bytes)) else value)
     except (TypeError, ValueError):
@@ -58,7 +59,10 @@ def check_finite(name: str, value: Any) -> None:
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Refuse what is neither true nor false, such as a number meant for another one."""
+    """Check that a value is a bool, None, 0 or 1.
+
+    This catches numbers that were meant for another parameter.
+    """
     if value is None or isinstance(value, (bool, np.bool_)):
         return
     if type(value) is int and value in (0, 1):
@@ -67,7 +71,7 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def check_callable(name: str, value: Any, advice: str = "") -> None:
-    """Refuse what cannot be called."""
+    """Check that a value can be called."""
     if not callable(value):
         raise TypeError(f"{name} must be a function, got {kind(value)}.{advice}")
 
@@ -75,13 +79,16 @@ def check_callable(name: str, value: Any, advice: str = "") -> None:
 def check_instance(
     name: str, value: Any, kinds: type | tuple[type, ...], expected: str
 ) -> None:
-    """Refuse what is none of some classes; the text says what was `expected`."""
+    """Check that a value is an instance of `kinds`; the error names `expected`."""
     if not isinstance(value, kinds):
         raise TypeError(f"{name} must be {expected}, got {kind(value)}.")
 
 
 def check_options(name: str, value: Any, options: type, example: str) -> None:
-    """Refuse what has not the fields of a dataclass; `example` is what to write."""
+    """Check that a value has the fields of a dataclass.
+
+    The error message shows `example`, code that creates such a value.
+    """
     fields = dataclasses.fields(options)
     same = all(hasattr(value, field.name) for field in fields)
     if isinstance(value, type) or not same:
@@ -91,12 +98,12 @@ def check_options(name: str, value: Any, options: type, example: str) -> None:
 
 
 def check_seed_of_draws(name: str, seed: Any, mixed: Sequence[int] = ()) -> None:
-    """Refuse what NumPy makes no generator of, in the type of its own exception.
+    """Check that NumPy accepts a seed; raise the type of NumPy's own exception.
 
     Args:
-        name: Of the argument.
-        seed: A number or several, at least 0; None is none.
-        mixed: Numbers that it will be mixed with.
+        name: The name of the argument.
+        seed: One or several ints, at least 0.  None always passes.
+        mixed: Ints that the seed will be mixed with.
     """
     if seed is None:
         return
@@ -109,10 +116,16 @@ def check_seed_of_draws(name: str, seed: Any, mixed: Sequence[int] = ()) -> None
 
 
 def stands_for(cls: type, block: str, single: str) -> bool:
-    """Whether a class's method for blocks does what that for single elements does.
+    """Return whether a class's block method can replace its single-element method.
 
-    It does not where a subclass overrides the single one alone.  Only the class is
-    asked: a wrapper may pass other names on to what it wraps.
+    It cannot if a subclass overrides only the single-element method.  The lookup uses
+    the class and not an instance, because a wrapper may forward unknown names to the
+    wrapped object.
+
+    Args:
+        cls: The class.
+        block: The name of the method that takes a block of elements.
+        single: The name of the method that takes one element.
     """
     for base in cls.__mro__:
         if block in vars(base):

@@ -1,4 +1,4 @@
-"""What can be closed, and is at the end of a ``with`` statement."""
+"""The base class of objects that a ``with`` statement closes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Self
 
 
 class Closing(abc.ABC):
-    """A context manager that is itself, and ends by `close`."""
+    """A context manager that enters as itself and calls `close` on exit."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Let go of what is open."""
+        """Release all resources."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,8 +1,8 @@
-"""Leaves of elements that are computed where their batch is made.
+"""Leaves of elements that are computed when their batch is made.
 
-A transform with a method ``defer`` can put one in the place of what its ``map`` or
-``random_map`` would return: a picture that is to be decoded, say.  A whole batch of
-them is computed at once, in the memory that it is to lie in.
+The method ``defer`` of a transform returns such a leaf instead of the result of ``map``
+or ``random_map``: for example, a picture that has not been decoded yet.  A whole batch
+of leaves is computed at once, directly in the memory of the batch.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from gristmill._base.types import Alloc, S
 
-# What a transform does to one element, or what others of its methods call for that.
+# Methods that compute one element at once.  If a subclass overrides one of them, the
+# inherited `defer` no longer matches it.
 _EAGER = ("map", "random_map", "decode")
 
 
 class Deferred:
-    """A leaf that is computed where its batch is made.
+    """A leaf that is computed when its batch is made.
 
     A subclass implements `stack`.  This is not an ABC, because batches check the type
     of each leaf, and such checks of ABCs are slow.
@@ -30,22 +31,22 @@ class Deferred:
     def stack(
         self, column: list[Any], alloc: Alloc | None, threads: int
     ) -> npt.NDArray[Any]:
-        """Return the batch of a column, which begins with this leaf.
+        """Return the batch of a column whose first leaf is this one.
 
         Args:
             column: B leaves, at least 1.
-            alloc: Makes the array, of shape (B, ...).  None leaves it to NumPy.
-            threads: The most that compute, the caller among them.
+            alloc: Allocates the array, of shape (B, ...).  None: NumPy allocates it.
+            threads: The maximum number of computing threads, including the caller.
 
         Raises:
-            Exception: One of them cannot be computed, or they are of several kinds.
-                The batch is then made again of elements without such leaves.
+            Exception: A leaf cannot be computed, or the leaves differ in kind.  The
+                caller then makes the batch again from elements that are not deferred.
         """
         raise NotImplementedError
 
 
 class _Failed(Deferred):
-    """Stands for an element of which the deferring method raised something."""
+    """Replaces an element whose ``defer`` raised an exception."""
 
     __slots__ = ()
 
@@ -59,10 +60,11 @@ _FAILED = _Failed()
 
 
 class DeferringCall:
-    """A transform's ``defer``, as a step that does not raise.
+    """A transform's ``defer`` as a step that does not raise.
 
-    What stands for an element that fails makes its batch fail, which is then made again
-    by the transform itself: that raises the error in its place.
+    If ``defer`` fails, this returns a leaf whose `stack` fails.  The batch is then made
+    again with the transform's eager method, which raises the original error for the
+    right element.
     """
 
     __slots__ = ("function",)
@@ -71,7 +73,7 @@ class DeferringCall:
         self.function = function
 
     def __call__(self, element: Any, *generator: Any) -> Any:
-        """The element with a deferred leaf."""
+        """Return the element with a deferred leaf."""
         if element is _FAILED:
             return element
         try:
@@ -84,7 +86,11 @@ class DeferringCall:
 
 
 def deferring(transform: Any) -> DeferringCall | None:
-    """What defers a transform; None where it does not, or a subclass does otherwise."""
+    """Return the deferring step of a transform.
+
+    Returns None if it has no ``defer``, or if a subclass overrides an eager method
+    without overriding ``defer``.
+    """
     for cls in type(transform).__mro__:
         if "defer" in vars(cls):
             return DeferringCall(transform.defer)
@@ -94,11 +100,15 @@ def deferring(transform: Any) -> DeferringCall | None:
 
 
 def deferred_else_eager(deferred: Callable[[], S], eager: Callable[[], S]) -> S:
-    """Return what `deferred` makes of elements whose steps defer their work.
+    """Return the result of `deferred`, or of `eager` if `deferred` fails.
 
-    If it fails, return what `eager` makes of the same elements without deferring,
-    which raises the exception of the element that is to blame.  A StopIteration of
-    `deferred` is raised: there are no more elements.
+    Args:
+        deferred: Computes a batch from elements whose steps defer their work.
+        eager: Computes the same batch without deferring.  It raises the exception of
+            the element that fails.
+
+    Raises:
+        StopIteration: `deferred` raised it: there are no more elements.
     """
     try:
         return deferred()
@@ -106,5 +116,6 @@ def deferred_else_eager(deferred: Callable[[], S], eager: Callable[[], S]) -> S:
         raise
     except Exception:
         pass
-    # Not above, where the exception would be the context of one raised here.
+    # Outside of the except clause, so that an exception raised by `eager` does not have
+    # the one from `deferred` as its context.
     return eager()

@@ -1,4 +1,4 @@
-"""Short texts for `repr`: what an object is, with its main arguments, in one line."""
+"""Short texts for `repr`: an object's class and main arguments, in one line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Characters of a value that has a text of its own.
+# Maximum length of a value's text, in characters.
 MOST = 160
 
 
 class _Short(reprlib.Repr):
-    """Leaves out the middle of what is long, contents of arrays, and addresses."""
+    """Omits the middle of long texts, the contents of arrays, and addresses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,46 +36,51 @@ _short = _Short()
 
 
 def value_text(value: Any) -> str:
-    """One line that says what a value is, however large it is."""
+    """Return a description of a value in one line, however large it is."""
     return _short.repr(value)
 
 
 def call_text(what: object, *first: Any, **arguments: Any) -> str:
-    """The call that makes such an object: the name of its class, and arguments."""
+    """Return the call that creates an object: its class name and arguments."""
     texts = [value_text(value) for value in first]
     texts += [f"{name}={value_text(value)}" for name, value in arguments.items()]
     return f"{type(what).__name__}({', '.join(texts)})"
 
 
 class FileSource:
-    """A source of files whose `repr`, which is in states, is a hash of the paths."""
+    """A source of files whose `repr` contains a hash of the paths.
+
+    Saved states contain the `repr`.
+    """
 
     def _shown(self) -> str:
-        """Return the text with paths that `print`, loaders and reports show."""
+        """Return the text with paths, for `print`, loaders and reports."""
         raise NotImplementedError
 
     def __str__(self) -> str:
         return self._shown()
 
     def __format__(self, spec: str) -> str:
-        # The `__repr__` of a user's source, which is in states, may contain f"{self}".
+        # Saved states contain the `__repr__` of a user's source, which may use
+        # f"{self}".
         return format(repr(self), spec)
 
 
 def printable(text: str, besides: str = "") -> str:
-    """Return a text with a space for each character that cannot be shown.
+    """Replace each unprintable character of a text by a space.
 
-    Characters in `besides` stay.
+    Characters in `besides` are kept.
     """
     return "".join(c if c.isprintable() or c in besides else " " for c in text)
 
 
 def call_html(what: object, arguments: Mapping[str, str | Sequence[str]]) -> str:
-    """Return the call that makes an object as a table, for a notebook.
+    """Return the call that creates an object as an HTML table, for a notebook.
 
     Args:
-        what: The object, of which the class is named.
-        arguments: The text of each; of several things that of each, in their order.
+        what: The object.  The table shows the name of its class.
+        arguments: The text of each argument.  An argument with several values has a
+            sequence of texts, in the order of the values.
     """
     import html  # Slow to import.
 
@@ -89,7 +94,7 @@ def call_html(what: object, arguments: Mapping[str, str | Sequence[str]]) -> str
 
 
 def kept_arguments(what: object) -> dict[str, Any]:
-    """The arguments of an object's class that it keeps as ``_name``."""
+    """Return the constructor arguments that an object stores as ``_name``."""
     names = inspect.signature(type(what).__init__).parameters
     kept = vars(what)
     return {name: kept[f"_{name}"] for name in names if f"_{name}" in kept}

@@ -1,7 +1,8 @@
-"""The epoch in which random steps draw, where only the loader around them knows it.
+"""The current epoch of each thread, for random steps inside a torch loader.
 
-A torch loader reads ``dataset[i]``, by the same indices in each epoch.  It sets the
-epoch of the thread that computes its samples, and random steps below look it up.
+A torch loader reads ``dataset[i]`` with the same indices in each epoch, so random steps
+cannot derive the epoch from the index.  The loader sets the epoch of the thread that
+computes its samples, and the steps read it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ class _Here(threading.local):
     """The epoch of the current thread.
 
     Attributes:
-        epoch: Changes the random numbers of each index; 0 changes nothing.
-        warns: Whether this thread warns of orders that are the same in each epoch;
-            of several workers one does.
+        epoch: Mixed into the random numbers of each index.  0 leaves them unchanged.
+        warns: Whether this thread warns if the order is the same in each epoch.  Only
+            one of several workers warns.
     """
 
     epoch = 0
@@ -32,11 +33,11 @@ here = _Here()
 
 
 def checked_epoch(epoch: Any) -> int:
-    """Return an epoch that a user chose as an int.
+    """Check a user's epoch and return it as an int.
 
     Raises:
-        TypeError: It is not an int.
-        ValueError: It is negative.
+        TypeError: The epoch is not an int.
+        ValueError: The epoch is negative.
     """
     check_integer("epoch", epoch)
     if epoch < 0:

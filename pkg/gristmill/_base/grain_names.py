@@ -1,7 +1,7 @@
-"""Grain's internal modules by name: what of Gristmill each of their names stands for.
+"""Maps the names in Grain's internal modules to Gristmill's objects.
 
-Projects import from ``grain._src`` what Grain does not export.  Under `drop_in` those
-modules are made when they are imported, and their names are Gristmill's own objects.
+Projects import names from ``grain._src`` that Grain does not export.  `drop_in` creates
+those modules when they are imported, and their names are Gristmill's own objects.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 from gristmill._base.listing import places_of
 
-# The name of worker processes, unless Grain's is asked for; {} is the worker's number.
+# The name of worker processes if Grain's is not in use; {} is the worker's number.
 WORKER_NAME = "GristmillWorker-{}"
 
 _DATASET = "_src.python.dataset"
 _STEPS = f"{_DATASET}.transformations"
 _NODES = "_dataset.nodes"
 
-# For each of Grain's modules, where its names are here; "theirs=ours" where the two
-# call a thing differently.  Names of older versions are among them.
+# For each of Grain's modules, the modules of Gristmill that define its names.
+# "theirs=ours" if the names differ.  Names of older versions of Grain are included.
 _HOMES: dict[str, dict[str, str]] = {
     "_src.core.config": {"config": "Config config"},
     "_src.core.constants": {
@@ -176,7 +176,7 @@ _HOMES: dict[str, dict[str, str]] = {
         "_observe.summary_message": "ExecutionSummaries ExecutionSummary"
     },
 }
-# Other names that versions of Grain have for one of them.
+# Other names of these modules in some versions of Grain.
 _HOMES["_src.core.tree_lib"] = _HOMES["_src.core.tree"]
 _HOMES["_src.python.checkpoint_handlers"] = _HOMES["_src.python.checkpoint.handler"]
 _HOMES["_src.python.shared_memory_array"] = _HOMES[
@@ -185,7 +185,7 @@ _HOMES["_src.python.shared_memory_array"] = _HOMES[
 
 
 def install() -> None:
-    """Let every import of a submodule of ``grain`` find what Gristmill has for it."""
+    """Make imports of submodules of ``grain`` find Gristmill's counterparts."""
     if not _is_installed():
         sys.meta_path.insert(0, _Finder())
     # As with Grain, its submodules are attributes of their packages.
@@ -213,9 +213,9 @@ def worker_name(buffer: int) -> str:
 
 
 class _Finder:
-    """Finds Grain's internal modules here, and refuses those that are not.
+    """Finds Grain's internal modules here, and rejects those without a counterpart.
 
-    It has no base class, since importlib.abc is slow to import.
+    This has no base class, since importlib.abc is slow to import.
     """
 
     def find_spec(
@@ -224,10 +224,10 @@ class _Finder:
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """The spec of a module of names; None for what is not Grain's.
+        """Return the spec of one of Grain's modules; None for any other module.
 
         Raises:
-            ModuleNotFoundError: Grain may have it, and Gristmill has not.
+            ModuleNotFoundError: Gristmill has no counterpart to this module of Grain.
         """
         package, _, name = fullname.partition(".")
         if package != "grain" or not name:
@@ -240,7 +240,7 @@ class _Finder:
         )
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """The module, none of whose names has been looked up."""
+        """Create the module, without looking up its names."""
         return _Names(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -250,8 +250,8 @@ class _Finder:
 class _Names(ModuleType):
     """One of Grain's modules, or a package of them.
 
-    Every one is a package, so that ``from module import name`` asks the finder for a
-    name that is missing, and its error says what to do.
+    Every module is a package, so that ``from module import name`` calls the finder for
+    a missing name.  The finder's error contains advice.
     """
 
     def __init__(self, name: str) -> None:
@@ -284,9 +284,10 @@ def _has_module(name: str) -> bool:
 
 
 def _missing(name: str) -> ModuleNotFoundError:
-    """The error of a name, in the form that the import system lets through.
+    """Return the error for a missing module.
 
-    It passes over those whose `name` is the one that it looked for.
+    The attribute `name` of the error is the parent's name: the import system swallows
+    errors whose `name` is the module that it looked for.
     """
     return ModuleNotFoundError(
         f"gristmill.drop_in has no {name}. It has Grain's public names, and of the"

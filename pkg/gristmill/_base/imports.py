@@ -1,4 +1,4 @@
-"""Does something with a module when a program imports it."""
+"""Calls a function when the program imports a certain module."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Act: TypeAlias = str | Callable[[ModuleType], None]
 
 
 def when_imported(name: str, act: Act) -> Callable[[], None]:
-    """Call a function with a module: at once, or when it has been imported.
+    """Call a function with a module, now or when the module is imported.
 
     Args:
-        name: The module.
+        name: The name of the module.
         act: The function, or ``"package.module:function"``, which is imported when it
             is called.
 
     Returns:
-        What to call in order not to wait any longer.
+        A function that cancels the call for later imports.
     """
     if name in sys.modules:
         _call(act, sys.modules[name])
@@ -48,7 +48,10 @@ def _call(act: Act, module: ModuleType) -> None:
 
 
 class _Waiting:
-    """Finds one module as the others do, and acts when it has been executed."""
+    """A finder for one module that calls a function after the module is executed.
+
+    It delegates to the other finders.
+    """
 
     def __init__(self, name: str, act: Act) -> None:
         self._name = name
@@ -60,7 +63,7 @@ class _Waiting:
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """The module's spec, with a loader that acts; None for other modules."""
+        """Return the module's spec with an `_Acting` loader; None for other modules."""
         if fullname != self._name:
             return None
         others = (finder for finder in sys.meta_path if finder is not self)
@@ -73,9 +76,9 @@ class _Waiting:
 
 
 class _Acting:
-    """A module's own loader, after which something is done with the module.
+    """Wraps a module's own loader, and calls a function after executing the module.
 
-    It has no base class, since importlib.abc is slow to import.
+    This has no base class, since importlib.abc is slow to import.
     """
 
     def __init__(self, loader: importlib.abc.Loader, act: Act) -> None:
@@ -86,11 +89,11 @@ class _Acting:
         return getattr(self._loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """As the module's own loader does."""
+        """Create the module with its own loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module as its own loader does, then act."""
+        """Execute the module with its own loader, then call the function."""
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""The public names of a module: what `dir()` lists, and those found when first used."""
+"""The public names of a module: those in `dir()`, and those imported on first use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ORBAX = "orbax.checkpoint"
 def listed(
     names: Iterable[str], optional: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The public names of a module, sorted.
+    """Return the public names of a module, sorted.
 
     Args:
-        names: Its ``__all__``.
-        optional: Names that exist only where a package is installed, with the package.
+        names: The module's ``__all__``.
+        optional: Names that exist only if a package is installed, with that package.
     """
     found = [name for name, package in (optional or {}).items() if _has(package)]
     return sorted({*names, *found})
@@ -27,13 +27,14 @@ def listed(
 def lazily(
     module: str, homes: Mapping[str, str], submodules: str = ""
 ) -> Callable[[str], Any]:
-    """A module's ``__getattr__``, which imports what has a name when it is used.
+    """Return a ``__getattr__`` for a module that imports names on first use.
 
     Args:
-        module: Its name.
-        homes: By the path of a module in gristmill the names that it has, as
-            ``"Name Other"``; ``"Name=Theirs"`` where that module calls it differently.
-        submodules: Names of modules in this one, to be imported.
+        module: The name of the module.
+        homes: A mapping from the path of a module in gristmill to the names that it
+            defines, as ``"Name Other"``.  ``"Name=Theirs"`` if that module uses a
+            different name.
+        submodules: Names of submodules that are imported on first use.
     """
     places = places_of(homes)
     modules = submodules.split()
@@ -52,10 +53,10 @@ def lazily(
 
 
 def places_of(homes: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Where each name is: the module, and what that calls it.
+    """Return the module that defines each name, and the name used there.
 
     Args:
-        homes: As for `lazily`; an empty path is gristmill itself.
+        homes: See `lazily`.  An empty path stands for gristmill itself.
     """
     return {
         name: (f"gristmill.{home}".rstrip("."), theirs or name)
@@ -65,7 +66,7 @@ def places_of(homes: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 
 
 def _has(package: str) -> bool:
-    """Whether a package can be imported; imports at most what it lies in."""
+    """Return whether a package is installed; import at most its parent packages."""
     try:
         return importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Gristmill's log, without the cost of importing `logging` where nothing is said."""
+"""Gristmill's log.  `logging` is imported only when something is logged."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from typing import Any
 
 
 def info(text: str, *args: Any) -> None:
-    """Log what is good to know; `text` takes `args` by %."""
+    """Log an informational message, `text` % `args`."""
     _logger().info(text, *args, stacklevel=2)
 
 
 def warning(text: str, *args: Any) -> None:
-    """Log a warning; `text` takes `args` by %."""
+    """Log a warning, `text` % `args`."""
     _logger().warning(text, *args, stacklevel=2)
 
 
 def error(text: str, *args: Any) -> None:
-    """Log an error; `text` takes `args` by %."""
+    """Log an error, `text` % `args`."""
     _logger().error(text, *args, stacklevel=2)
 
 
 def show(text: str) -> None:
-    """Log what the user asked to see; on standard error where nobody reads the log.
+    """Log output that the user asked for.
 
-    In Colab, whose log is out of sight, it is printed as well.
+    If the log is disabled or has no handlers, print the text to standard error.  In
+    Colab, always print it to standard output, since its log is not visible.
     """
     import logging
     import sys

@@ -1,4 +1,4 @@
-"""Elements that say whether they are data or fill the last batch."""
+"""Masks that mark elements as data or as padding of the last batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gristmill._base.checks import check_instance, kind
 
 
 def check_mask_key(key: Any) -> None:
-    """Refuse what is no key of a mask; None is one."""
+    """Check that a key of a mask is a str or None."""
     if key is not None:
         check_instance("The key of a mask", key, str, "a str or None")
 
@@ -18,13 +18,14 @@ def with_mask(element: Any, real: bool, key: str | None) -> Any:
     """Return an element with its mask.
 
     Args:
-        element: A mapping where there is a key, else anything.
-        real: Whether it is data.
-        key: Where a copy of the element, a dict, has `real`; None for a pair.
+        element: A mapping if `key` is given, else any object.
+        real: Whether the element is data, not padding.
+        key: The key of `real` in the returned dict, a copy of the element.  None: the
+            result is the pair (element, real).
 
     Raises:
-        TypeError: The element is no mapping, but there is a key.
-        ValueError: The element has the key already.
+        TypeError: A key is given, but the element is not a mapping.
+        ValueError: The element already has the key.
     """
     if key is None:
         return element, real

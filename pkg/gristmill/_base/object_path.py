@@ -1,4 +1,4 @@
-"""Says where in a user's objects a thing is, as they would write it."""
+"""Finds the path from a user's object to another object, in Python syntax."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-# Where more objects are looked at, what is looked for is not found.
+# The search gives up after this many objects.
 _MOST = 100_000
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 _Step = tuple[str, Any]
 
 
 def path_to(thing: Any, root: Any) -> str:
-    """Where a thing is in `root`, such as ``source.files[0]``; "" if it is not found.
+    """Return the path of an object in `root`, such as ``source.files[0]``.
 
-    The path begins at the last of Gristmill's own objects on the way.
+    The path begins at the last of Gristmill's own objects on the way.  Returns "" if
+    the object is not found.
     """
     seen = {id(root)}
-    # Kept: what attributes give may be made for the asker, and its id used again.
+    # `kept` holds references: an attribute may return a temporary object, whose id
+    # could otherwise be reused.
     queue: collections.deque[tuple[str, Any]] = collections.deque([("", root)])
     kept = []
     while queue and len(seen) < _MOST:
@@ -43,7 +45,7 @@ def _joined(path: str, step: str) -> str:
 
 
 def _steps_from(owner: Any) -> Iterator[_Step]:
-    """What an object holds, as far as it is pickled, and how to get there."""
+    """Yield the parts of an object that are pickled, each with its path step."""
     if isinstance(owner, dict):
         yield from ((f"[{key!r}]", value) for key, value in owner.items())
     elif isinstance(owner, _SEQUENCES):
@@ -68,12 +70,12 @@ def _attributes(owner: Any) -> Iterator[_Step]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if name != "__dict__" and hasattr(owner, name):
                 yield f".{name}", getattr(owner, name)
-        if kind.__module__ == "__main__":  # Pickled by value, with what it holds.
+        if kind.__module__ == "__main__":  # Pickled by value, with its attributes.
             yield from ((f".{name}", value) for name, value in vars(kind).items())
 
 
 def _variables(function: types.FunctionType) -> Iterator[_Step]:
-    """What a function has of the places around it."""
+    """Yield a function's closure variables, default arguments and globals."""
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:

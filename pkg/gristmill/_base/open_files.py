@@ -1,11 +1,12 @@
-"""Pickles open files by name and position, without what they hold.
+"""Pickles open files by name and position, without their contents.
 
-cloudpickle makes an `io.StringIO` of a whole text file, where other offsets are other
-rows.  Here a file that is read comes back as the same file, opened again at the same
-place.  One that cannot be opened again is an error that says where it is.
+cloudpickle converts a whole text file to an `io.StringIO`, in which the same offset may
+be another row.  Here, unpickling opens the same file again at the same position.  If a
+file cannot be opened again, pickling raises an error with the path to the file object.
 
-Text files, buffered and raw binary files are meant, as `open` makes them.  What only
-looks like a file is pickled, or refused, in its own way: `io.BytesIO`, `gzip.open`.
+This applies to text files and to buffered and raw binary files, as returned by `open`.
+Objects that only behave like files, such as `io.BytesIO` and the results of
+`gzip.open`, are pickled or rejected by their own methods.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ _STEP = 1 << 20
 
 
 class _CannotReopen(Exception):
-    """An open file is in the way of pickling: it cannot be opened again."""
+    """An open file cannot be pickled, because it cannot be opened again."""
 
     def __init__(self, file: Any, reason: str) -> None:
         self.file = file
         self.reason = reason
 
     def text(self, root: Any) -> str:
-        """What to tell the user, who pickled `root`."""
+        """Return the error message for a user who pickled `root`."""
         kind = type(self.file)
         try:
             name = getattr(self.file, "name", None)
         except ValueError:
-            name = None  # It has lost its buffer.
+            name = None  # It was detached from its buffer.
         return (
             f"cannot pickle '{kind.__module__}.{kind.__qualname__}' object:"
             f" {path_to(self.file, root) or 'in it'} is the open file {name!r}, which"
@@ -55,7 +56,7 @@ class _CannotReopen(Exception):
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles as cloudpickle does, but for open files."""
+    """Pickles like cloudpickle, except for open files."""
 
     def reducer_override(self, thing: Any) -> Any:
         reduce = _REDUCERS.get(type(thing))
@@ -70,9 +71,10 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         """Write the pickle of a thing.
 
         Raises:
-            TypeError: There is an open file in it that cannot be opened again.
+            TypeError: It contains an open file that cannot be opened again.
         """
-        # Slow to import; a program that has not imported it has no temporary file.
+        # tempfile is slow to import.  A program that has not imported it has no
+        # temporary files.
         if (tempfile := sys.modules.get("tempfile")) is not None:
             _REDUCERS[tempfile._TemporaryFileWrapper] = _refuse_temporary
         try:
@@ -82,7 +84,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def dumps(thing: Any, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
-    """The pickle of a thing, whose arrays will be writable; see `Pickler`."""
+    """Return the pickle of a thing by `Pickler`, with arrays that will be writable."""
     file = io.BytesIO()
     _MessagePickler(file, 5, buffer_callback).dump(thing)
     return file.getvalue()
@@ -127,7 +129,7 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {
 
 
 def _open_raw(path: str, identity: tuple[int, int], position: int) -> io.FileIO:
-    """Open a file again; refuse another one that has its name."""
+    """Open a file again; raise ValueError if the path leads to another file by now."""
     raw = io.FileIO(path)
     if _identity(os.fstat(raw.fileno())) != identity:
         raw.close()
@@ -154,7 +156,7 @@ def _open_text(
 
 
 def _checked(file: Any) -> tuple[str, tuple[int, int]]:
-    """The path of a file that can be read, and what tells it from others."""
+    """Return the path and the identity (device, inode) of a file open for reading."""
     layer = file.buffer if isinstance(file, io.TextIOWrapper) else file
     if isinstance(layer, io.BufferedReader | io.BufferedWriter | io.BufferedRandom):
         layer = layer.raw
@@ -187,10 +189,10 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _standing(text: io.TextIOWrapper) -> tuple[str | None, int]:
-    """The newlines that a text file was opened with, and its position."""
+    """Return the argument `newline` of a text file, and its position."""
     try:
         position = text.tell()
-    except OSError:  # `for line in text` switches it off.
+    except OSError:  # `for line in text` disables tell().
         return _standing_within_loop(text)
     text.seek(0)
     try:
@@ -200,10 +202,10 @@ def _standing(text: io.TextIOWrapper) -> tuple[str | None, int]:
 
 
 def _standing_within_loop(text: io.TextIOWrapper) -> tuple[str | None, int]:
-    """As `_standing`, where lines of the file are iterated over.
+    """Return the same as `_standing` for a file inside a loop over its lines.
 
-    The characters up to there are counted: those of all bytes that were decoded, less
-    those that were not given out yet.
+    Computes the position as a number of characters: all that were decoded, minus those
+    that the loop has not received yet.
     """
     try:
         ahead, end = _ahead(text)
@@ -226,10 +228,11 @@ def _standing_within_loop(text: io.TextIOWrapper) -> tuple[str | None, int]:
 
 
 def _ahead(text: io.TextIOWrapper) -> tuple[str, int]:
-    """Characters that were decoded but not given out, and the byte where those end.
+    """Return the decoded characters that were not read yet, and where they end.
 
-    One more, the first that is decoded after them, comes along; at the end of the file
-    there is none, and the byte is -1.
+    The end is an offset in bytes.  The text includes one more character, the first that
+    is decoded after that offset.  At the end of the file there is no such character,
+    and the offset is -1.
     """
     buffer: Any = text.buffer
     end = buffer.tell()
@@ -243,7 +246,7 @@ def _ahead(text: io.TextIOWrapper) -> tuple[str, int]:
 
 
 def _characters(text: io.TextIOWrapper, newline: str | None, end: int) -> int:
-    """How many characters the bytes before `end` are, or all if that is -1."""
+    """Count the characters in the bytes before `end`, or in all bytes if it is -1."""
     decoder: Any = codecs.getincrementaldecoder(text.encoding)(text.errors or "strict")
     if not newline:
         decoder = io.IncrementalNewlineDecoder(decoder, newline is None)
@@ -256,7 +259,10 @@ def _characters(text: io.TextIOWrapper, newline: str | None, end: int) -> int:
 
 
 def _newline(text: io.TextIOWrapper) -> str | None:
-    """The argument `newline` that a text file was opened with, which stands at 0."""
+    """Return the argument `newline` of a text file.
+
+    REQUIRES: the file's position is 0.
+    """
     if not _newlines_are_known():
         raise _CannotReopen(text, "this version of Python hides its newlines.")
     return _newline_among_referents(text)
@@ -273,7 +279,10 @@ def _newlines_are_known() -> bool:
 
 
 def _newline_among_referents(text: io.TextIOWrapper) -> str | None:
-    """What a text file refers to next to its decoder, unless it is None."""
+    """Return the str that a text file's referents contain after its decoder, or None.
+
+    CPython stores `newline` there.
+    """
     referents = gc.get_referents(text)
     for decoder, behind in itertools.pairwise(referents):
         if isinstance(

@@ -16,7 +16,7 @@ Lines = list[str]
 
 
 def reduce_code(code: types.CodeType) -> tuple[Any, ...]:
-    """Return how to pickle a code object."""
+    """Reduce a code object for pickling."""
     make, arguments = cloudpickle.Pickler.dispatch_table[types.CodeType](code)
     filename = code.co_filename
     return _code_of_file, (make, arguments, filename, _lines_without_file(filename))
@@ -35,12 +35,12 @@ def _code_of_file(
 
 
 def _lines_without_file(filename: str) -> Lines | None:
-    """Return the lines of a cell of a notebook; None if other processes can read them.
+    """Return the lines of a notebook's cell; None if other processes can read them.
 
-    The list is the one that `linecache` keeps, so a pickle has it once.
+    The returned list is the one in `linecache`, so that a pickle contains it only once.
     """
     entry = linecache.cache.get(filename)
-    if entry is None or len(entry) == 1:  # The second is not read yet.
+    if entry is None or len(entry) == 1:  # An entry of length 1 has not been read yet.
         return None
     _, modified_s, lines, _ = entry
     return lines if modified_s is None else None

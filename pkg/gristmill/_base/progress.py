@@ -1,6 +1,6 @@
-"""Shows how far something is, where somebody watches: a terminal, or a notebook.
+"""Shows the progress of a task on a terminal or in a notebook.
 
-It is drawn by who does the work, in between: there is no thread.
+The thread that does the work also draws the progress; there is no other thread.
 """
 
 from __future__ import annotations
@@ -13,20 +13,26 @@ REDRAW_S = 0.1
 
 
 class Progress:
-    """Is told how far something is; this one shows nothing."""
+    """Receives the progress of a task; this base class shows nothing."""
 
     def begin(self, what: str, total: int, done: int = 0) -> None:
-        """Say what is counted from now on, how many there are, and were before."""
+        """Begin a task.
+
+        Args:
+            what: The name of the counted things.
+            total: The number of things in the task.
+            done: How many of them were done before.
+        """
 
     def advance(self, count: int) -> None:
-        """Say that so many more are done."""
+        """Count `count` more things as done."""
 
     def end(self) -> None:
-        """Remove what is shown."""
+        """Remove the display."""
 
 
 def on_terminal() -> bool:
-    """Whether standard error is a terminal."""
+    """Return whether standard error is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
@@ -37,7 +43,7 @@ def _columns() -> int:
 
 
 def watched() -> bool:
-    """Whether standard error is a terminal or is shown by a notebook."""
+    """Return whether standard error is a terminal or is shown by a notebook."""
     if on_terminal():
         return True
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
@@ -45,7 +51,10 @@ def watched() -> bool:
 
 
 def shown() -> Progress:
-    """What shows progress here: by rich on a terminal, if that is installed."""
+    """Return the progress display for this process.
+
+    On a terminal it uses rich if that is installed.
+    """
     if on_terminal():
         try:
             return RichBar()
@@ -55,7 +64,7 @@ def shown() -> Progress:
 
 
 class Line:
-    """A line that is written again and again, in its place.
+    """A line of a terminal that is overwritten in place.
 
     Args:
         out: The terminal. None is standard error.
@@ -66,15 +75,15 @@ class Line:
         self._length = 0
 
     def show(self, text: str) -> None:
-        """Let it be this text, as far as there is room."""
+        """Show a text, cut to the width of the terminal."""
         text = text[: _columns() - 1]
-        # Notebooks do not know the terminals' way to erase a line.
+        # Notebooks do not support the escape sequence that erases a line.
         self._out.write(f"\r{text:<{self._length}}")
         self._out.flush()
         self._length = len(text)
 
     def clear(self) -> None:
-        """Remove it."""
+        """Remove the line."""
         if self._length:
             self.show("")
             self._out.write("\r")
@@ -124,7 +133,7 @@ class Bar(Progress):
 
 
 class Count(Progress):
-    """A line that says how much is done, where nobody knows of how much."""
+    """A line with the number of things done, for an unknown total."""
 
     def __init__(self) -> None:
         self._line = Line()
@@ -144,10 +153,10 @@ class Count(Progress):
 
 
 class RichBar(Progress):
-    """The same by rich.
+    """A progress bar drawn by rich.
 
     Raises:
-        ImportError: It is not installed.
+        ImportError: rich is not installed.
     """
 
     def __init__(self) -> None:
@@ -163,7 +172,7 @@ class RichBar(Progress):
             progress.TimeRemainingColumn(),
             console=console.Console(stderr=True),
             transient=True,
-            auto_refresh=False,  # Else a thread draws.
+            auto_refresh=False,  # Otherwise rich draws in a thread of its own.
         )
         self._task: Any = None
         self._drawn = 0.0

@@ -1,7 +1,7 @@
 """Pickles the registration of a class as a pytree of JAX together with the class.
 
-A class of ``__main__`` is pickled by value.  Where it is unpickled it is another class,
-which JAX would take for a leaf, so that batches would be arrays of objects.
+A class of ``__main__`` is pickled by value.  Unpickling creates another class, which
+JAX would treat as a leaf.  Batches would then be arrays of objects.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ BY_VALUE = 6
 
 
 def with_registration(kind: type, reduced: Reduced) -> Reduced:
-    """Return how to pickle a class, by value with its registration if it has one.
+    """Add the registration of a class, if it has one, to its reduced form.
 
     Args:
         kind: The class.
-        reduced: How cloudpickle pickles it, in 6 parts if by value.
+        reduced: The reduced form from cloudpickle; a tuple of 6 if the class is pickled
+            by value.  Otherwise it is returned unchanged.
     """
     registered = _registry().get(kind)
     if registered is None or len(reduced) != BY_VALUE:
@@ -44,6 +45,6 @@ def _set_state(
 
 
 def _registry() -> dict[type, Any]:
-    """The classes that JAX knows in this process, and how it takes them apart."""
+    """Return JAX's registry of pytree classes in this process; {} without JAX."""
     module = sys.modules.get("jax._src.tree_util")
     return getattr(module, "_registry", {})

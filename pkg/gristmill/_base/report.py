@@ -125,7 +125,7 @@ class Change:
 
     @property
     def can_be_tried(self) -> bool:
-        """Return whether ``report(verify=True)`` tries it."""
+        """Whether ``report(verify=True)`` tries this change."""
         return self.workers is not None or self.threads is not None
 
 
@@ -152,9 +152,9 @@ class Check:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Report:
-    """Which stage of a chain limits how fast it gives elements out.
+    """A report on the stage that limits the output rate of a chain.
 
-    An output is what ``next`` returns: an element, or a batch of them.
+    An output is the result of one ``next``: an element, or a batch of elements.
 
     Attributes:
         limit: The kind of the stage that limits; "consumer" if elements are mostly

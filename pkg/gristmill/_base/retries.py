@@ -1,8 +1,8 @@
-"""Which errors of far storage pass by themselves, and how long to wait for that.
+"""Classifies errors of remote storage as transient or permanent, and computes delays.
 
-Clients of storage raise what their HTTP libraries do. None of these is imported
-here: an error is judged by its HTTP status, where it has one, by its errno, or by
-the names of its classes.
+Storage clients raise the exceptions of their HTTP libraries. This module imports none
+of those libraries. It classifies an error by its HTTP status if it has one, by its
+errno, or by the names of its classes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# "Request Timeout" and "Too Many Requests"; besides all that servers blame
-# themselves for.
+# "Request Timeout", "Too Many Requests", and all server errors.
 _TRANSIENT_STATUSES = {408, 429, *range(500, 600)}
 
 _TRANSIENT_ERRNOS = {
@@ -30,7 +29,7 @@ _TRANSIENT_ERRNOS = {
     ),
 }
 
-# Errors that say nothing but what their class is called, by the package it is in.
+# Transient errors that can be recognized only by the name of their class, by package.
 _TRANSIENT_CLASSES = {
     "aiohttp": {"ClientConnectionError", "ClientPayloadError", "ServerTimeoutError"},
     "botocore": {"ConnectionError", "HTTPClientError"},
@@ -48,39 +47,39 @@ _PERMANENT_CLASSES = (
     PermissionError,
 )
 
-# Randomness of the system, because the generators belong to the user.
+# The system's random numbers, so that the user's global generator is not advanced.
 _random = random.SystemRandom()
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status that an error, or what caused it, tells of."""
+    """Return the HTTP status of an error or of one of its causes, or None."""
     return _first(map(_own_status, _chain(error)))
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether trying again may help: the network or the server is at fault."""
+    """Return whether a retry may help: the network or the server is at fault."""
     return bool(_first(map(_verdict, _chain(error))))
 
 
 def delay_s(error: BaseException, attempt: int, first_s: float, most_s: float) -> float:
-    """Return how long to wait after an attempt that failed with `error`, in seconds.
+    """Return the delay before the next attempt, in seconds.
 
-    A random part of `first_s` doubled with every attempt, so that many readers do
-    not come back together; as long as the server asks for, if it does. Never more
-    than `most_s`.
+    The delay is random, so that many readers do not retry at the same time. Its upper
+    bound doubles with every attempt. If the server requested a longer delay, that is
+    returned. The delay never exceeds `most_s`.
 
     Args:
-        error: What the attempt raised.
-        attempt: Its number, from 1.
-        first_s: The longest wait after the first.
-        most_s: The longest wait of all.
+        error: The exception of the failed attempt.
+        attempt: The number of the failed attempt, from 1.
+        first_s: The upper bound after the first attempt, in seconds.
+        most_s: The upper bound after any attempt, in seconds.
     """
     longest = min(first_s * 2.0 ** min(attempt - 1, 100), most_s)
     return min(max(_random.uniform(0.0, longest), _asked_for_s(error)), most_s)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what caused it, the outermost first."""
+    """Yield an error and its chain of causes, the outermost error first."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
@@ -91,10 +90,10 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _own_status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
-    # botocore has a dict, Google's client the number as text.
+    # In botocore the response is a dict.  Google's client has the number as text.
     if isinstance(response, dict):
         return _as_status(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
-    return _first(  # Asked one by one: some warn of being deprecated.
+    return _first(  # Lazy, because some of these attributes warn of deprecation.
         _as_status(getattr(holder, name, None))
         for holder in (error, response)
         for name in ("status", "status_code", "code")
@@ -112,7 +111,7 @@ def _as_status(value: object) -> int | None:
 
 
 def _verdict(error: BaseException) -> bool | None:
-    """Whether an error is transient; None where only its cause can tell."""
+    """Return whether an error is transient; None if that depends on its cause."""
     if isinstance(error, (ConnectionError, TimeoutError)):
         return True
     for kind in type(error).__mro__:
@@ -124,14 +123,15 @@ def _verdict(error: BaseException) -> bool | None:
         return status in _TRANSIENT_STATUSES
     if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNOS:
         return True
-    # fsspec's HTTP client calls all missing whose size it could not ask for.
+    # fsspec's HTTP client raises FileNotFoundError whenever its request for the size
+    # fails.  The cause then has the real reason.
     if error.__cause__ is None and isinstance(error, _PERMANENT_CLASSES):
         return False
     return None
 
 
 def _asked_for_s(error: BaseException) -> float:
-    """Return the wait that the server asked for, 0.0 if it did not."""
+    """Return the delay that the server requested, in seconds; 0.0 if it did not."""
     for link in _chain(error):
         for holder in (link, getattr(link, "response", None)):
             headers: Any = getattr(holder, "headers", None)

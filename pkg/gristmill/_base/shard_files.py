@@ -1,6 +1,6 @@
-"""Files with the position of each dataset that hosts share out, in a checkpoint.
+"""The files of a checkpoint that contain the positions of datasets split over hosts.
 
-Their names and contents are those of Grain's development version.
+The names and contents match Grain's development version.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def save_shards(directory: Any, item: Any) -> None:
 
     Args:
         directory: The folder, a ``pathlib.Path`` or like one.
-        item: An `ElasticIterator` whose datasets are shared out.
+        item: An `ElasticIterator` whose datasets are split over the hosts.
     """
     for number, state in item.get_shard_states().items():
         text = json.dumps(state, indent=4)
@@ -38,7 +38,7 @@ def restore_shards(directory: Any, item: Any) -> None:
 
     Args:
         directory: The folder that all hosts have written to.
-        item: An `ElasticIterator` whose datasets are shared out.
+        item: An `ElasticIterator` whose datasets are split over the hosts.
     """
     shard = item.shard_options
     numbers = itertools.count(shard.shard_index, shard.shard_count)
@@ -48,7 +48,7 @@ def restore_shards(directory: Any, item: Any) -> None:
 
 
 def saved_process_count(directory: Any) -> int:
-    """Return how many processes have saved to a folder, 0 if none has."""
+    """Return the number of processes that have saved to a folder."""
     names = [file.stem for file in directory.glob("process_*-of-*.json")]
     return max((int(name.rpartition("-of-")[2]) for name in names), default=0)
 

@@ -1,4 +1,4 @@
-"""How much memory elements take."""
+"""Estimates the memory size of elements."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ MOST_SIZED = 64
 
 
 def size_of(element: Any) -> int:
-    """About how many bytes an element has: its arrays, texts and numbers.
+    """Estimate the bytes in an element's arrays, texts and numbers.
 
-    Of a long list the first items stand for all.
+    The size of a long list is extrapolated from its first items.
     """
     if isinstance(element, (np.ndarray, np.generic)):
         return element.nbytes

@@ -1,4 +1,4 @@
-"""Which threads may run the user's code, and how many of them."""
+"""Decides how many threads may run the user's code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-# Functions that return the current thread, and attributes that have its name.
+# Functions that return the current thread, and attributes that contain its name.
 _THREAD = frozenset({"current_thread", "currentThread"})
 _NAME = frozenset({"name", "getName"})
 # Methods of sources and transforms that Grain calls in the threads of a pool.
@@ -20,11 +20,11 @@ _CALLED = (
 
 
 def threads_to_compute(wanted: int = sys.maxsize) -> int:
-    """How many threads compute where `wanted` may: no more than there are cores.
+    """Return the number of threads to compute with: `wanted`, at most one per core.
 
-    One in a worker, whose cores are for the other workers, too.
+    Returns 1 in a worker process, because the workers share the cores.
     """
-    # Not imported to find out.
+    # If multiprocessing is not imported, this process is not a worker.
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
         return 1
@@ -32,11 +32,11 @@ def threads_to_compute(wanted: int = sys.maxsize) -> int:
 
 
 def reads_thread_name(user_code: Any) -> bool:
-    """Return whether a function, a source or a transform looks at its thread's name.
+    """Return whether a function, a source or a transform reads its thread's name.
 
-    Grain reads in threads that a pool numbers, and some sources choose what they return
-    by the number in that name.  Follows calls of the object's own methods, and of
-    functions that are in the module of their caller.
+    Grain reads in the numbered threads of a pool, and some sources choose their result
+    by the number in the name.  The search follows calls of the object's own methods,
+    and of functions in the module of their caller.
     """
     while isinstance(user_code, functools.partial):
         user_code = user_code.func
@@ -55,7 +55,7 @@ def _class_reads_name(kind: type) -> bool:
 
 
 def _any_reads_name(kind: type, functions: list[FunctionType]) -> bool:
-    """Check functions of a class, and those that they call; `functions` grows."""
+    """Check functions of a class and the functions they call, appended to the list."""
     for function in functions:
         for code in _codes(function.__code__):
             names = frozenset(code.co_names)
@@ -68,7 +68,7 @@ def _any_reads_name(kind: type, functions: list[FunctionType]) -> bool:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Return the code of a function and of those that are defined inside it."""
+    """Yield the code of a function and of the functions defined inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -76,7 +76,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _members(kind: type, name: str) -> Iterator[FunctionType]:
-    """Return the methods of a class and its bases, without calling anything."""
+    """Yield the methods with a name in a class and its bases, without calling any."""
     for holder in kind.__mro__:
         function = _function_of(vars(holder).get(name))
         if function is not None:
@@ -84,14 +84,14 @@ def _members(kind: type, name: str) -> Iterator[FunctionType]:
 
 
 def _neighbours(function: FunctionType, name: str) -> Iterator[FunctionType]:
-    """Return a function of the module that another one is in, if there is one."""
+    """Yield the function with a name in the module of another one, if there is one."""
     found = _function_of(function.__globals__.get(name))
     if found is not None and found.__module__ == function.__module__:
         yield found
 
 
 def _function_of(value: Any) -> FunctionType | None:
-    """Return the function that a method, a classmethod or a property runs, or None."""
+    """Return the function behind a method, a classmethod or a property, or None."""
     if isinstance(value, property):
         value = value.fget
     if isinstance(value, (classmethod, staticmethod, MethodType)):

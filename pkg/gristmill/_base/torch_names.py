@@ -1,4 +1,4 @@
-"""What torch's arguments of a loader are called here."""
+"""Gristmill's names for the arguments of torch's DataLoader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ALIKE = {
     "in_order": "has no use here: elements always come in order",
     "pin_memory_device": "has no use here: see gristmill.torch.as_tensors",
 }
-# Of `DataLoader`.
+# Advice for `DataLoader`.
 OF_LOADER = _ALIKE | {
     "dataset": "is called data_source here",
     "batch_size": "is an operation here: operations=[Batch(batch_size)]",
@@ -44,7 +44,7 @@ OF_LOADER = _ALIKE | {
     "prefetch_factor": "is called worker_buffer_size here",
     "timeout": "is called stall_timeout here",
 }
-# Of `load`.
+# Advice for `load`.
 OF_LOAD = _ALIKE | {
     "dataset": "is the first argument here, source",
     "drop_last": "is called drop_remainder here",
@@ -61,10 +61,12 @@ OF_LOAD = _ALIKE | {
 def refusing_names_of_torch(
     names: Mapping[str, str],
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Have a function say what torch's arguments are called, where it is given them.
+    """Return a decorator that rejects torch's arguments with advice.
+
+    The decorated function raises TypeError if it gets one of them.
 
     Args:
-        names: What the text says of each.
+        names: The advice for each argument.
     """
 
     def refusing(function: Callable[P, R]) -> Callable[P, R]:

@@ -1,4 +1,4 @@
-"""Types that several modules share, and what a user may implement."""
+"""Types that several modules share, and protocols that a user may implement."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # The element of a class.  A program may leave it out; where the class only gives
-    # elements it is T, so that a MapDataset[bool] is a MapDataset[int], else V.
+    # The element type of a class.  Programs may omit it.  T is for classes that only
+    # return elements, so that a MapDataset[bool] is a MapDataset[int]; V is for others.
     T = TypeVar("T", covariant=True, default=Any)
     V = TypeVar("V", default=Any)
 else:
-    # typing_extensions is no dependency, and Python 3.11's TypeVar has no default.
+    # typing_extensions is not a dependency, and Python 3.11's TypeVar has no default.
     from typing import TypeVar
 
     T = TypeVar("T", covariant=True)
@@ -25,7 +25,7 @@ else:
 S = TypeVar("S")
 K = TypeVar("K")
 D = TypeVar("D", bound=np.generic)
-# Of what tensors hold; other arrays stay arrays.
+# The dtypes that tensors support.  Arrays of other dtypes are not converted.
 N = TypeVar("N", bound=np.number[Any] | np.bool_)
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
@@ -34,78 +34,79 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 # Indices of a dataset: int64, or Python's integers (dtype object) if one does not fit.
 Indices: TypeAlias = npt.NDArray[Any]
 
-# An array of any shape as an argument; npt.NDArray stands for those that are returned.
+# An array of any shape, for arguments.  npt.NDArray is for returned arrays.
 Array: TypeAlias = np.ndarray[Any, np.dtype[D]]
-# Several indices of a dataset as an argument.
+# Several indices of a dataset, for arguments.
 IndexList: TypeAlias = list[int] | Array[np.integer[Any]]
 
-# What becomes an array where elements are stacked.
+# Scalars that become arrays when elements are stacked.
 Scalar: TypeAlias = complex | str | bytes | np.generic
 
-# Which containers an element is made of: jax's pytrees, or only list, tuple and
-# mappings, which is what Grain does where jax is not installed.
+# The containers that can make up an element: jax's pytrees ("jax"), or only lists,
+# tuples and mappings ("plain").  Grain uses the latter if jax is not installed.
 Rules: TypeAlias = Literal["jax", "plain"]
 
-# Returns a C-contiguous array of that shape and dtype, its bytes undefined.  The
-# engine allocates batches inside shared memory with it.
+# Returns a C-contiguous, uninitialized array of the given shape and dtype.  The engine
+# uses it to allocate batches in shared memory.
 Alloc: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
 
-# Prepares a worker process: it is called with the worker's number and their number.
+# Prepares a worker process.  The arguments are the worker's number and the number of
+# workers.
 WorkerInitFn: TypeAlias = Callable[[int, int], None]
 
 
 class Maps(Protocol[In, Out]):
-    """A `transforms.Map`, by what its own method takes and returns."""
+    """The protocol of `transforms.Map`, with the argument and result types."""
 
     def map(self, element: In, /) -> Out:
-        """Return what becomes of one element."""
+        """Return the transformed element."""
 
 
 class MapsRandomly(Protocol[In, Out]):
-    """A `transforms.RandomMap`, by what its own method takes and returns."""
+    """The protocol of `transforms.RandomMap`, with the argument and result types."""
 
     def random_map(self, element: In, rng: np.random.Generator, /) -> Out:
-        """Return what becomes of one element."""
+        """Return the transformed element."""
 
 
 class MapsWithIndex(Protocol[In, Out]):
-    """A `transforms.MapWithIndex`, by what its own method takes and returns."""
+    """The protocol of `transforms.MapWithIndex`, with the argument and result types."""
 
     def map_with_index(self, index: int, element: In, /) -> Out:
-        """Return what becomes of one element."""
+        """Return the transformed element."""
 
 
 class MapsBlocks(Protocol[K, Out]):
-    """A `transforms.BlockMap`, by what its own method takes and returns."""
+    """The protocol of `transforms.BlockMap`, with the argument and result types."""
 
     block_size: int
 
     def block_map(self, elements: list[K], /) -> Sequence[Out]:
-        """Return what becomes of each of some elements."""
+        """Return the transformed elements, in the same order."""
 
 
 class Filters(Protocol[In]):
-    """A `transforms.Filter`, by what its own method takes."""
+    """The protocol of `transforms.Filter`, with the argument type."""
 
     def filter(self, element: In, /) -> bool | np.bool_:
         """Return whether to keep the element."""
 
 
 class Splits(Protocol[In, Out]):
-    """A `transforms.FlatMap`, by what its own method takes and returns."""
+    """The protocol of `transforms.FlatMap`, with the argument and result types."""
 
     @property
     def max_fan_out(self) -> int:
-        """The most elements that one may become."""
+        """The maximum number of elements that one element is split into."""
 
     def flat_map(self, element: In, /) -> Iterable[Out]:
-        """Return the elements that one becomes."""
+        """Return the elements that one element is split into."""
 
 
 AnyMap: TypeAlias = Maps[In, Out] | Callable[[In], Out]
 AnyBlockMap: TypeAlias = MapsBlocks[K, Out] | Callable[[list[K]], Sequence[Out]]
 AnyRandomMap: TypeAlias = (
-    # As a text, since numpy.random is slow to import.
+    # Quoted, since numpy.random is slow to import.
     MapsRandomly[In, Out] | Callable[[In, "np.random.Generator"], Out]
 )
 AnyMapWithIndex: TypeAlias = MapsWithIndex[In, Out] | Callable[[int, In], Out]

@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-# The folder of Gristmill's files.
+# The path of Gristmill's package folder, with a final slash.
 PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + "/"
 
 
@@ -15,7 +15,7 @@ def warn_user(text: str, *, passing: str = PACKAGE) -> None:
 
     Args:
         text: The warning.
-        passing: Another folder whose lines are passed over.
+        passing: The path of another folder whose lines are skipped.
     """
     frame, level = sys._getframe(), 1
     while frame.f_back and frame.f_code.co_filename.startswith((PACKAGE, passing)):

@@ -1,8 +1,8 @@
-"""Tells how long a call has waited: for a network or a disk, say, or for other threads.
+"""Measures how long a call was blocked on I/O or on other threads.
 
-What it computes is no waiting, nor is it where native threads compute for it, as those
-of tokenizers and Arrow do, nor where other processes had the processor.  More threads
-would help with none of these.
+Time does not count as waiting if the call computes, if native threads compute for it
+(such as those of tokenizers and Arrow), or if other processes occupy the processor.
+More threads would not reduce that time.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import threading
 import time
 from typing import NamedTuple
 
-# Native threads that compute for this part of a call's idle time are what it waits for:
-# on a busy machine they get no more.
+# If native threads compute for more than this share of a call's idle time, the call
+# waits for them.  The share is low because on a busy machine they do not get more.
 HELPERS_SHARE = 0.1
 
 
 class Clocks(NamedTuple):
-    """What the clocks of a thread say.
+    """The readings of a thread's clocks; all times are in seconds.
 
     Attributes:
-        wall_s: The time.
+        wall_s: The wall-clock time.
         own_s: Processor time of this thread.
         helpers_s: Processor time of the native threads of the process.
-        pauses: How often this thread has given up the processor by itself.
+        pauses: The number of voluntary context switches of this thread.
         process_s: Processor time of the process.
     """
 
@@ -36,9 +36,9 @@ class Clocks(NamedTuple):
 
 
 def clocks() -> Clocks:
-    """What the clocks of this thread say; it takes some microseconds."""
+    """Read the clocks of this thread, which takes some microseconds."""
     here = threading.get_ident()
-    # Other threads of Python do not work for this one.
+    # Other Python threads do not compute for this one.
     others_s = sum(
         _thread_s(thread.native_id)
         for thread in threading.enumerate()
@@ -52,7 +52,7 @@ def clocks() -> Clocks:
 
 
 def waited_s(since: Clocks, until: Clocks) -> float:
-    """How long a thread has waited between two looks at its clocks, in seconds."""
+    """Return the time that a thread waited between two readings, in seconds."""
     wall_s, own_s, helpers_s, pauses, _ = (
         after - before for after, before in zip(until, since, strict=True)
     )
@@ -63,11 +63,11 @@ def waited_s(since: Clocks, until: Clocks) -> float:
 
 
 def _thread_s(native_id: int | None) -> float:
-    """Processor time of a thread of this process; 0 where it has ended."""
+    """Return the processor time of a thread of this process; 0 if it has ended."""
     if native_id is None:
         return 0.0
     try:
-        # Linux makes the number of a thread's clock of the thread's.
+        # Linux derives the id of a thread's clock from the id of the thread.
         return time.clock_gettime((~native_id << 3) | 6)
     except OSError:
         return 0.0

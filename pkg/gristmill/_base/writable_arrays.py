@@ -1,6 +1,6 @@
-"""Pickles arrays so that they are writable where they are loaded.
+"""Pickles arrays so that they are writable after loading.
 
-Protocol 5 keeps an array read-only, and in a foreign byte order.  The older protocols,
+Protocol 5 preserves a read-only flag and a foreign byte order.  The older protocols,
 which the queues of torch and Grain use, do not.
 """
 
@@ -18,10 +18,10 @@ Array = npt.NDArray[Any]
 
 
 def reduce_array(array: Array) -> tuple[Any, ...]:
-    """Reduce an array for protocol 5 to what the older protocols make of it.
+    """Reduce an array for protocol 5 with the semantics of the older protocols.
 
-    That is writable, and in this machine's byte order.  A buffer that is kept out of
-    band still views the array's own memory.
+    The loaded array is writable and has this machine's byte order.  An out-of-band
+    buffer still views the memory of the original array.
     """
     reduced: Any = array.__reduce_ex__(5 if array.dtype.isnative else 4)
     make, arguments, *_ = reduced
@@ -33,7 +33,7 @@ def reduce_array(array: Array) -> tuple[Any, ...]:
 
 
 def dumps(thing: Any, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
-    """Return the pickle of a thing, whose arrays will be writable."""
+    """Return the pickle of a thing, with arrays that will be writable."""
     file = io.BytesIO()
     _Pickler(file, 5, buffer_callback=buffer_callback).dump(thing)
     return file.getvalue()
@@ -45,7 +45,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unlocked:
-    """Shows read-only memory as writable to a pickler, which only reads it."""
+    """Presents read-only memory as writable to a pickler, which only reads it."""
 
     def __init__(self, memory: Array) -> None:
         self._memory = memory

@@ -1,7 +1,7 @@
 """The loops that touch a Python object per element.
 
-Compiled modules, one for each loop, and what they need in Python: `layouts` is data
-about packed rows, `containers` says what the containers of elements are, `place` and
-`signals` are what the loops put on exceptions, and raise.  They import each other, and
-of `_base` what pickles what they cannot; begin with `run`.
+Each loop is a compiled module.  The Python modules support them: `layouts` describes
+packed rows, `containers` defines the containers of elements, `place` has the notes on
+exceptions, and `signals` has the exceptions that the loops raise.  The modules import
+each other, and a few helpers and picklers of `_base`.  Begin with `run`.
 """

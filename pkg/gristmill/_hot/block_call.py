@@ -10,19 +10,20 @@ from gristmill._hot.place import as_failure
 
 
 class WrongNumber(ValueError):
-    """A function gave more or fewer elements than it got, which were several."""
+    """A function got several elements and returned another number of them."""
 
 
 class BlockCall:
-    """A function of a list of elements, which is called with one or with several.
+    """Calls a function of a list of elements with one or with several elements.
 
     Args:
-        function: Returns as many elements as it gets, a sequence or an array.
-        size: The most that it gets.
+        function: Takes a list of elements and returns a sequence or an array with the
+            same number of elements.
+        size: The maximum number of elements per call.
 
     Raises:
-        TypeError: The size is no integer.
-        ValueError: It is less than 1.
+        TypeError: The size is not an integer.
+        ValueError: The size is less than 1.
     """
 
     __slots__ = ("function", "size")
@@ -35,19 +36,20 @@ class BlockCall:
         self.size = int(size)
 
     def __call__(self, element: Any) -> Any:
-        """What becomes of one element."""
+        """Return the result for one element."""
         return self._checked([element])[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BlockCall, (self.function, self.size)
 
     def of_all(self, elements: list[Any]) -> list[Any]:
-        """What becomes of any number of elements; the list is left as it is.
+        """Return the results for any number of elements; the list is not changed.
 
         Raises:
-            Exception: What the function raised of several of them, perhaps.
-            WrongNumber: It gave more or fewer than it got; a ValueError.
-            TypeError: It returned something else than a sequence or an array.
+            Exception: The function raised it, perhaps for several elements at once.
+            WrongNumber: The function returned another number of elements than it got.
+                For a single element this is a plain ValueError.
+            TypeError: The function did not return a sequence or an array.
         """
         made: list[Any] = []
         for first in range(0, len(elements), self.size):
@@ -55,7 +57,7 @@ class BlockCall:
         return made
 
     def _checked(self, elements: list[Any]) -> list[Any]:
-        # The function may change its list.
+        # Count first: the function may change the list.
         count = len(elements)
         try:
             made = self.function(elements)

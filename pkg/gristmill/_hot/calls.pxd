@@ -1,24 +1,24 @@
-"""Calls of Python's C API that build no tuple of arguments and no exception object."""
+"""Declares C API calls that create neither argument tuples nor exception objects."""
 from cpython.object cimport PyObject
 
 cdef extern from *:
     """
     static inline int gristmill_raise_pending(void) { return -1; }
     """
-    # Raises the exception that a function which returned NULL has left behind.
+    # Raises the pending exception of a function that returned NULL.
     int raise_pending "gristmill_raise_pending"() except -1
 
 cdef extern from "Python.h":
     object call_one "PyObject_CallOneArg"(object callable, object argument)
-    # A new reference; NULL if it has raised, for `raise_pending`.
+    # Returns a new reference, or NULL with a pending exception; see `raise_pending`.
     PyObject* try_call_one "PyObject_CallOneArg"(object callable, object argument) noexcept
-    # As above, without a reference to the callable or the argument.
+    # Like `try_call_one`, but takes no references to the callable and the argument.
     PyObject* try_call "PyObject_CallOneArg"(
         PyObject* callable, PyObject* argument
     ) noexcept
-    # A new reference; NULL at the end, or if it has raised, for `raise_pending`.
+    # Returns a new reference.  Returns NULL at the end, or with a pending exception.
     PyObject* try_next "PyIter_Next"(object iterator) noexcept
-    # -1 if it has raised, for `raise_pending`.
+    # Returns -1 with a pending exception.
     int try_is_true "PyObject_IsTrue"(object value) noexcept
     PyObject* PyErr_Occurred() noexcept
     object PyObject_Vectorcall(
@@ -30,7 +30,7 @@ cdef extern from "Python.h":
 
 
 cdef inline object owned(PyObject* reference):
-    """Return the object of a new reference."""
+    """Take ownership of a new reference and return its object."""
     found = <object>reference
     Py_DECREF(reference)
     return found

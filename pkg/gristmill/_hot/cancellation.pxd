@@ -1,6 +1,6 @@
-# Threads whose loops are to end; 0 nearly always.
+# The number of threads whose loops must end; nearly always 0.
 cdef int cancelled_threads
 
-# Raises Cancelled if this thread is one of them.  Loops that call the user's code call
-# this between two calls if cancelled_threads is not 0.
+# Raises Cancelled if this thread is cancelled.  If cancelled_threads is not 0, loops
+# call this between two calls of the user's code.
 cdef int check_thread() except -1

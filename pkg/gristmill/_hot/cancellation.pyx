@@ -1,7 +1,7 @@
-"""Cancels the loops of threads whose results are not wanted any more.
+"""Cancels the loops of threads whose results are no longer needed.
 
-A thread cannot be stopped in the middle of the user's code.  The loops that call that
-code ask between two calls whether their thread is cancelled.
+A thread cannot be stopped in the middle of the user's code.  The loops check between
+two calls of the user's code whether their thread is cancelled.
 """
 from cpython.pythread cimport PyThread_get_thread_ident
 
@@ -10,25 +10,28 @@ cdef set _cancelled = set()
 
 
 class Cancelled(BaseException):
-    """This thread was cancelled: its results are not wanted any more."""
+    """This thread was cancelled: its results are no longer needed."""
 
 
 def cancel(thread):
-    """Make the loops of a thread raise `Cancelled`, by its ``threading.get_ident()``."""
+    """Make the loops of a thread raise `Cancelled`.
+
+    ``thread`` is the thread's ``threading.get_ident()``.
+    """
     global cancelled_threads
     _cancelled.add(thread)
     cancelled_threads = len(_cancelled)
 
 
 def revive(thread):
-    """Take `cancel` back: another thread may get the same number."""
+    """Undo `cancel`, since a later thread may get the same identifier."""
     global cancelled_threads
     _cancelled.discard(thread)
     cancelled_threads = len(_cancelled)
 
 
 def revive_all():
-    """Take all calls of `cancel` back, for a fork, which has none of the threads."""
+    """Undo all calls of `cancel`, in a fork, which has none of the threads."""
     global cancelled_threads
     _cancelled.clear()
     cancelled_threads = 0

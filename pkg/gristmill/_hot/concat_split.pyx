@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Lays elements end to end and cuts rows."""
+"""Concatenates elements and cuts them into rows."""
 cimport cython
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_ITEM
@@ -53,10 +53,10 @@ cdef enum:
 
 @cython.final
 cdef class _Block:
-    """The arrays of several rows, which are given out one by one."""
+    """The arrays of several rows, which are returned one by one."""
 
     cdef list values, everything
-    cdef list bos  # A cell that holds the token for each feature, or None.
+    cdef list bos  # For each feature a cell with its BOS token, or None.
     cdef vector[RowMatrix] matrices
     cdef Py_ssize_t rows, used
 
@@ -91,7 +91,7 @@ cdef class _Block:
         self.everything = [everything[column] for column in layout.columns]
 
     cdef bint suits(self, list leaves):
-        """Whether there is another row, for cells like those of the leaves."""
+        """Return whether a row is left, and its cells match those of the leaves."""
         if self.used == self.rows:
             return False
         for leaf, values in zip(leaves, self.values):
@@ -107,7 +107,7 @@ cdef class _Block:
 
 
 cdef class Splitter:
-    """Lays elements end to end and cuts rows."""
+    """Concatenates elements and cuts them into rows."""
 
     cdef object _layout
     cdef tuple _keys, _column_keys
@@ -115,16 +115,16 @@ cdef class Splitter:
     cdef unique_ptr[RowFiller] _filler, _alone
     # The last feature that ended a row because it is never cut.
     cdef readonly object limited_by
-    # What opens the next row; no leaves where nothing does.
+    # The leaves of the element that begins the next row, or None.
     cdef list _rest
     cdef object _rest_state
     cdef bint _is_cut
     cdef vector[CellRange] _ranges, _taken
-    # The row being filled, in a block; none before its first element.
+    # The block that contains the row being filled; None before its first element.
     cdef _Block _row
     cdef Py_ssize_t _row_index
     cdef int32_t _segment
-    cdef _Block _block  # Where the next row goes.
+    cdef _Block _block  # The block of the next row.
     cdef list _full
 
     def __init__(self, layout):
@@ -145,7 +145,7 @@ cdef class Splitter:
         self.clear()
 
     def clear(self):
-        """Forget all elements."""
+        """Discard all elements."""
         self._rest = None
         self._rest_state = None
         self._is_cut = False
@@ -153,9 +153,10 @@ cdef class Splitter:
         self._begin_row()
 
     def rest(self):
-        """Return the state before the element that opens the next row, or None.
+        """Return ``(state, ranges)`` of the element that begins the next row, or None.
 
-        And what is left of it: the cells of each feature, or None for all.
+        ``state`` is the iterator's state before that element.  ``ranges`` are the cells
+        of each feature that are not in a row yet, or None for the whole element.
         """
         cdef CellRange left
         if self._rest is None:
@@ -165,9 +166,9 @@ cdef class Splitter:
         return self._rest_state, [(left.begin, left.end) for left in self._ranges]
 
     def restore(self, element, state, list ranges not None):
-        """Let what is left of an element open the next row.
+        """Make the rest of an element begin the next row.
 
-        `ranges` are the cells left of each feature, None for all of one.
+        `ranges` are the remaining cells of each feature; None stands for all its cells.
         """
         cdef list leaves = self._leaves_of(element)
         for i, left in zip(range(len(leaves)), ranges, strict=True):
@@ -188,11 +189,11 @@ cdef class Splitter:
         self._is_cut = True
 
     def fill(self, parent):
-        """Take elements of an iterator until a row is complete or there are no more.
+        """Take elements from an iterator until a row is complete or the iterator ends.
 
-        Returns the rows, and whether there are no more elements.  An element that the
-        iterator fails to give, or that is not as the layout says, is dropped: another
-        call goes on with the next.
+        Returns the rows, and whether the iterator has ended.  If the iterator raises,
+        or an element does not match the layout, that element is dropped, and the next
+        call continues after it.
         """
         cdef bint ended = False
         cdef list rows, leaves
@@ -228,7 +229,7 @@ cdef class Splitter:
         return 0
 
     cdef int _pack_alone(self, list leaves) except -1:
-        """Make a row of one element, beside the one that is being filled."""
+        """Make a row from one element, without changing the row being filled."""
         cdef _Block row = self._row
         cdef Py_ssize_t row_index = self._row_index
         cdef int32_t segment = self._segment
@@ -245,12 +246,13 @@ cdef class Splitter:
         return 0
 
     cdef bint _pack_rest(self) except -1:
-        """Put as much as fits into the row; return whether that is all."""
+        """Append as much of the rest as fits to the row; return whether all of it fits.
+        """
         cdef Py_ssize_t i, n = len(self._keys)
         cdef RowFiller* filler = self._filler.get()
         cdef Taken taken
         for i in range(n):
-            # A scalar is there again in each part of its element.
+            # Each part of an element repeats its scalars.
             if cnp.PyArray_NDIM(<cnp.ndarray>PyList_GET_ITEM(self._rest, i)) == 0:
                 self._ranges[i].begin = 0
                 self._ranges[i].end = 1
@@ -272,7 +274,9 @@ cdef class Splitter:
         return False
 
     cdef int _note_limit(self) except -1:
-        """Say which feature, never cut, kept the rest out; forget it if no row has room.
+        """Record which uncuttable feature did not fit into the row.
+
+        Drops the rest, and raises ValueError, if it does not fit into any row.
         """
         cdef Py_ssize_t i = self._filler.get().whole_misfit(self._ranges)
         if i < 0:
@@ -284,7 +288,7 @@ cdef class Splitter:
         return 0
 
     cdef list _leaves_of(self, object element):
-        """The features of an element, of which all cells are left."""
+        """Return the features of an element, and set their ranges to all cells."""
         cdef list leaves = []
         if not isinstance(element, (dict, _Mapping)):
             raise ValueError(
@@ -304,7 +308,7 @@ cdef class Splitter:
         return leaves
 
     cdef int _write(self, list leaves, const vector[CellRange]& taken) except -1:
-        """Append parts of features to the row, all of them or none."""
+        """Append parts of all features to the row; change nothing if one fails."""
         cdef Py_ssize_t i, done, n = len(leaves)
         cdef RowFiller* filler = self._filler.get()
         cdef int64_t used
@@ -339,6 +343,6 @@ cdef class Splitter:
         write(matrix, values, self._row_index, used, leaf, taken.begin, taken.size())
         bos = self._row.bos[i]
         if bos is not None and used < <int64_t>matrix.length:
-            # As in Grain, also where the segment has no cell.
+            # Like Grain, write the token even if the segment has no cells.
             values[self._row_index, used] = bos
         return 0

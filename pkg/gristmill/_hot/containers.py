@@ -1,8 +1,8 @@
-"""What the containers of elements are, one level at a time.
+"""Takes containers of elements apart and puts them together, one level at a time.
 
-Two sets of rules say it: "jax" are those of jax.tree_util, "plain" those that Grain
-uses where jax is not installed.  The compiled loops over elements, in `tree`, know
-dicts, lists and tuples themselves and ask here about all others.
+There are two sets of rules: "jax" are those of jax.tree_util, "plain" are those of
+Grain without jax.  The compiled loops in `tree` handle dicts, lists and tuples
+themselves, and call this module for all other types.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ JAX_MAPPINGS: dict[type, int] = {
     collections.OrderedDict: ORDERED,
     collections.defaultdict: DEFAULT,
 }
-# Their subclasses are leaves, too, also where jax is told to take them apart.
+# Their subclasses are leaves, too, even if they are registered with jax as containers.
 NUMBERS_AND_TEXT = (np.generic, int, float, complex, str, bytes)
 
-# The kind of a container, its type where the kind does not say it, keys or what else
-# makes it, and what is in it.
+# The kind of a container, its type if the kind does not imply it, its keys or other
+# data needed to make it, and its children.
 Level = tuple[int, type | None, Any, Any]
 
 
 class Misfit(Exception):
-    """An element does not fit the first; `raise_mismatch` says which and where."""
+    """An element does not fit the first; `raise_mismatch` reports which and where."""
 
 
 def take_apart(tree: Any, jax: bool) -> Level | None:
-    """Return one level of an element by jax's rules or the plain ones; None: a leaf."""
+    """Return one level of an element by jax's or the plain rules; None for a leaf."""
     kind = _kind(tree, jax)
     if kind == LEAF:
         return None
@@ -54,7 +54,7 @@ def take_apart(tree: Any, jax: bool) -> Level | None:
         return kind, type(tree), None, tuple(tree)
     keys = tuple(tree)
     if jax and kind != ORDERED:
-        # jax sorts the keys of a defaultdict in Python, with Python's error.
+        # jax sorts the keys of a defaultdict in Python, and raises Python's error.
         keys = sort_keys(keys) if kind == DICT else tuple(sorted(keys))
     aux = (tree.default_factory, keys) if kind == DEFAULT else keys
     cls = None if kind == DICT else type(tree)
@@ -62,7 +62,7 @@ def take_apart(tree: Any, jax: bool) -> Level | None:
 
 
 def assemble(kind: int, cls: Any, aux: Any, items: list[Any]) -> Any:
-    """Make a container from what is in it."""
+    """Make a container from its children."""
     if kind == NONE:
         return None
     if kind == LIST:
@@ -110,13 +110,16 @@ def split(
         if children is None:
             raise Misfit
         rows.append(children)
-    # Grain's plain rules zip sequences, so the shortest one says how many.
+    # Grain's plain rules zip sequences, so the shortest one determines the width.
     width = min(map(len, rows))
     return kind, cls, aux, [[row[j] for row in rows] for j in range(width)]
 
 
 def raise_mismatch(elements: list[Any], jax: bool) -> NoReturn:
-    """Say which of B elements, one at least, does not fit the first, and where."""
+    """Raise StructureMismatch for the first of B elements that does not fit element 0.
+
+    REQUIRES: at least one does not fit.
+    """
     for position, element in enumerate(elements[1:], 1):
         _check_fits(elements[0], element, jax, position, ())
     raise AssertionError(elements)
@@ -143,7 +146,7 @@ def _kind(tree: Any, jax: bool) -> int:
 
 
 def _custom_level(tree: Any) -> Level | None:
-    """Ask jax's registry about a type that is not built in."""
+    """Return the level of a type in jax's registry; None if it is a leaf."""
     jax = sys.modules.get("jax")
     if jax is None:
         return None
@@ -155,9 +158,9 @@ def _custom_level(tree: Any) -> Level | None:
 
 
 def _children_like(first: Any, level: Level, element: Any, jax: bool) -> Any:
-    """Return what is in an element, in the order of the first one's level.
+    """Return the children of an element in the order of the first element's level.
 
-    None stands for an element that does not fit.
+    Returns None if the element does not fit.
     """
     kind, _, aux, children = level
     if jax:

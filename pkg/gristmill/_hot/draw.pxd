@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t, uint64_t
 
 
-# The state that NumPy's Philox keeps behind bitgen_t.state.  NumPy does not
-# promise this layout, so it is checked before its first use.
+# The state of NumPy's Philox, which bitgen_t.state points to.  NumPy does not
+# guarantee this layout, so it is checked before its first use.
 cdef struct PhiloxState:
     uint64_t* counter
     uint64_t* key
@@ -14,11 +14,11 @@ cdef struct PhiloxState:
 
 cdef class Reused:
     cdef readonly object seed
-    cdef dict _arguments  # Of Philox.
+    cdef dict _arguments  # Keyword arguments for Philox.
     cdef object _bits
     cdef object _generator
-    cdef PhiloxState* _state  # Inside _bits; NULL: the layout is not as expected.
-    cdef Py_ssize_t _bits_refs  # References to _bits when only we have any.
+    cdef PhiloxState* _state  # Inside _bits; NULL if the layout is not as expected.
+    cdef Py_ssize_t _bits_refs  # Reference count of _bits if only this object uses it.
 
     cdef int _renew(self) except -1
     cdef int _own(self) except -1
@@ -27,9 +27,10 @@ cdef class Reused:
 cdef class Draws(Reused):
     cdef uint64_t _seed_low
     cdef uint64_t _seed_high
-    cdef bint _fits  # Whether seed + index is a key for every index, by the struct.
+    # Whether the layout is known, and seed + index is a valid key for every index >= 0.
+    cdef bint _fits
 
-    # A generator in its first state for the record with this global index.
+    # Returns a generator in its first state for the record with this global index.
     cdef object draw(self, int64_t index)
 
 
@@ -38,7 +39,7 @@ cdef class OpDraws(Reused):
     cdef uint64_t _key_low
     cdef uint64_t _key_high
 
-    # A generator in its first state for the element with this index; negative
-    # ones are an OverflowError.
+    # Returns a generator in its first state for the element with this index.  Raises
+    # OverflowError if the index is negative.
     cdef object draw(self, int64_t index)
     cdef object _draw(self, uint64_t index)

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False
-"""Gives each record its random generator without making one for each record.
+"""Returns a random generator for each record without creating one for each record.
 
-A sampler's record has a key of its own (Draws), an operation's element a counter
-(OpDraws).
+Each record of a sampler has its own key (Draws).  Each element of an operation has its
+own counter (OpDraws).
 """
 cimport cython
 from cpython.number cimport PyNumber_Index
@@ -22,7 +22,7 @@ cdef extern from "numpy/random/bitgen.h":
 cdef object _Generator = None  # From numpy.random, which is slow to import.
 cdef object _Philox = None
 
-cdef int _layout = -1  # Whether PhiloxState is NumPy's; -1 before it is known.
+cdef int _layout = -1  # 1 if PhiloxState matches NumPy's layout, else 0; -1: unchecked.
 
 
 cdef PhiloxState* _state_of(object bits) except NULL:
@@ -33,7 +33,7 @@ cdef PhiloxState* _state_of(object bits) except NULL:
 
 
 cdef bint _is_inside(object bits, void* where, Py_ssize_t nbytes):
-    """Whether memory lies in the Python object itself."""
+    """Return whether a memory range lies inside a Python object."""
     cdef Py_ssize_t size = type(bits).__basicsize__
     cdef uintptr_t begin = <uintptr_t><PyObject*>bits
     cdef uintptr_t at = <uintptr_t>where
@@ -65,7 +65,7 @@ cdef int _learn_layout() except -1:
 
 
 cdef bint _layout_is_known() except -1:
-    """Re-keys a used Philox through the struct and compares it with a new one."""
+    """Change the key of a used Philox by the struct, and compare it with a new one."""
     bits = _Philox(key=(5 << 64) + 3, counter=(9 << 192) + 7)
     cdef PhiloxState* state = _state_of(bits)
     if not _is_inside(bits, state, sizeof(PhiloxState)):
@@ -88,7 +88,7 @@ cdef bint _layout_is_known() except -1:
 
 
 cdef class Reused:
-    """One generator that is set back for each draw, unless somebody still holds it."""
+    """One generator that is reset for each draw, unless a caller still holds it."""
 
     cdef int _renew(self) except -1:
         self._bits = _Philox(**self._arguments)
@@ -98,7 +98,7 @@ cdef class Reused:
         return 0
 
     cdef int _own(self) except -1:
-        """Make another generator where the last is somebody's."""
+        """Create another generator if a caller still references the last one."""
         if (
             Py_REFCNT(<PyObject*>self._generator) > 1
             or Py_REFCNT(<PyObject*>self._bits) != self._bits_refs
@@ -109,14 +109,14 @@ cdef class Reused:
 
 @cython.final
 cdef class Draws(Reused):
-    """Random generators of records, one object re-keyed in place.
+    """Random generators of records: one object whose key is changed in place.
 
     Args:
         seed: The sampler's seed. ``at(index)`` is in the first state of
             ``np.random.Generator(np.random.Philox(key=seed + index))``.
 
-    The generator of one record is valid until the next call of ``at``; one that
-    somebody still holds by then is theirs and is not touched again.
+    The generator of a record is reused by the next call of ``at``, unless the caller
+    still holds a reference to it.  In that case ``at`` creates another one.
     """
 
     def __init__(self, seed):
@@ -135,7 +135,7 @@ cdef class Draws(Reused):
     cdef object draw(self, int64_t index):
         cdef uint64_t low
         if not self._fits or index < 0:
-            # NumPy judges the key, with its own error for one out of range.
+            # NumPy checks the key, and raises its own error if it is out of range.
             return _Generator(_Philox(key=self.seed + index))
         self._own()
         low = self._seed_low + <uint64_t>index
@@ -150,7 +150,7 @@ cdef class Draws(Reused):
 
 
 cdef uint64_t _word(object value, str name) except? 0:
-    """Returns a word of the counter."""
+    """Return a value as a word of the counter, or raise OverflowError."""
     try:
         return PyNumber_Index(value)
     except OverflowError:
@@ -158,9 +158,9 @@ cdef uint64_t _word(object value, str name) except? 0:
 
 
 def restart(generator, index, op_seed=0):
-    """Set a Philox generator back to the first draw for one index.
+    """Reset a Philox generator to the first draw for one index.
 
-    Its key stays and its counter becomes [0, 0, op_seed, index].
+    The key is kept and the counter becomes [0, 0, op_seed, index].
     """
     cdef uint64_t third = _word(op_seed, "op_seed")
     cdef uint64_t fourth = _word(index, "index")
@@ -180,19 +180,19 @@ def restart(generator, index, op_seed=0):
 
 @cython.final
 cdef class OpDraws(Reused):
-    """Random generators of one operation's elements, one object set back in place.
+    """Random generators of an operation's elements: one object that is reset in place.
 
     Args:
-        seed: The operation's seed, whatever ``np.random.Philox`` takes. ``at(index)``
-            is ``np.random.Generator(np.random.Philox(seed))`` with the counter
-            [0, 0, op_seed, index].
+        seed: The operation's seed, any seed that ``np.random.Philox`` accepts.
+            ``at(index)`` is ``np.random.Generator(np.random.Philox(seed))`` with the
+            counter [0, 0, op_seed, index].
         op_seed: In [0, 2**64).
 
     Raises:
         OverflowError: ``op_seed`` or an index is out of range.
 
-    The generator of one element is valid until the next call of ``at``; one that
-    somebody still holds by then is theirs and is not touched again.
+    The generator of an element is reused by the next call of ``at``, unless the caller
+    still holds a reference to it.  In that case ``at`` creates another one.
     """
 
     def __init__(self, seed, op_seed=0):

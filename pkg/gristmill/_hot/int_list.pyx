@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Reads ints of a list that its owner may change at any time."""
+"""Reads ints from a list that its owner may change at any time."""
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t, uintptr_t
 cnp.import_array()
 
 cdef extern from "Python.h":
-    # Of borrowed references: to count one writes to memory that is only read here.
+    # With borrowed references, because counting them would write to the ints' memory.
     PyObject* PyList_GET_ITEM(object values, Py_ssize_t place) noexcept
     bint PyLong_CheckExact(PyObject* item) noexcept
     int64_t PyLong_AsLongLong(PyObject* item) except? -1
@@ -17,7 +17,8 @@ cdef extern from *:
     void prefetch "__builtin_prefetch"(const void* address) nogil
 
 cdef enum:
-    # Most ints of a long list are not in a cache, and a few can be waited for at once.
+    # Distance of the prefetch, in items.  Most ints of a long list are not in a cache,
+    # and the processor can load several at once.
     _AHEAD = 16
 
 
@@ -29,7 +30,7 @@ def ints_at(list values, block):
         block: Places: an int64 array of shape (n,), or a range with the step 1.
 
     Raises:
-        IndexError: A place is negative, or not below the length of the list.
+        IndexError: A place is negative, or not less than the length of the list.
         TypeError: An item is not an int, or is of a subclass such as bool.
         OverflowError: An item has more than 64 bits.
     """
@@ -46,7 +47,7 @@ def ints_at(list values, block):
         place = first + i if is_range else places[i]
         if not 0 <= place < length:
             raise IndexError(f"place {place} of a list of {length} items")
-        # First where each int is.
+        # First pass: store the address of each int.
         to[i] = <int64_t><uintptr_t>PyList_GET_ITEM(values, place)
     for i in range(count):
         if i + _AHEAD < count:

@@ -1,8 +1,9 @@
 # cython: boundscheck=False, wraparound=False
 """Iterators of dataset chains: one call of the user's code per element.
 
-None stands for an absent element, which only filters get.  An exception of the user's
-code goes on after a method of the subclass has noted where it came from.
+None stands for an absent element, which is passed only to filters.  If the user's code
+raises, a method of the subclass adds a note about the origin, and the exception
+propagates.
 """
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_SET_ITEM
 from cpython.object cimport PyObject
@@ -17,7 +18,7 @@ from gristmill._hot.draw cimport OpDraws
 
 cdef extern from *:
     """
-    // Returns from __next__, and adds no frame of it to the traceback of an exception.
+    // Returns from __next__ without adding its frame to the traceback of an exception.
     #define GRISTMILL_TIME(s, kind) if (s->_timing == 1) return gristmill_time(s, kind)
     """
     void return_if_timed "GRISTMILL_TIME"(Stage stage, PyObject* kind) noexcept
@@ -32,14 +33,14 @@ cpdef enum:
 
 
 cdef class Stage:
-    """Counts the elements that an iterator drops, in windows; lets calls be timed.
+    """Base class of iterators whose calls can be timed and whose drops are counted.
 
-    A subclass that drops elements has ``_judge(skipped)``, called after each `WINDOW`
-    elements if some of them were skipped.
+    A subclass that drops elements defines ``_judge(skipped)``.  It is called after each
+    `WINDOW` elements if some of them were skipped.
     """
 
     cdef Py_ssize_t _seen, _skipped
-    # 1 if ``_watch.call`` makes the next call, 2 while it does, else 0.
+    # 1 if the next call is made through ``_watch.call``, 2 during that call, else 0.
     cdef public int _timing
 
     def __iter__(self):
@@ -70,13 +71,13 @@ cdef PyObject* time_call "gristmill_time"(Stage stage, PyObject* kind) noexcept:
 
 
 cdef class Step(Stage):
-    """Iterates over what a call makes of each element of an iterator.
+    """Iterates over the results of a call for each element of an iterator.
 
-    A subclass has ``_failed(error)``, which is called with an exception of the call
-    before it is raised again.
+    A subclass defines ``_failed(error)``, which is called with an exception of the call
+    before the exception propagates.
 
     Attributes:
-        counter: Elements seen, absent ones included.
+        counter: The number of elements seen, including absent ones.
     """
 
     cdef object _elements, _call
@@ -103,7 +104,7 @@ cdef class Step(Stage):
         raise NotImplementedError
 
     cdef int _fail(self) except -1:
-        """Raise what a call has left behind."""
+        """Raise the pending exception of a call."""
         try:
             raise_pending()
         except Exception as error:
@@ -128,18 +129,18 @@ cdef class MapStep(Step):
 
 
 cdef class MapWithIndexStep(Step):
-    """Iterates over ``call(i, x)``, where i counts the elements."""
+    """Iterates over ``call(i, x)``; i counts the elements."""
 
     cdef object _result(self, object element, int64_t count):
         return call_two(self._call, count, element)
 
 
 cdef class RandomMapStep(Step):
-    """Iterates over ``call(x, rng)``, where the generator depends on a count.
+    """Iterates over ``call(x, rng)``; the generator depends on the element's number.
 
-    Of ``count`` processes that share the data, element n of process ``index`` draws
-    from generator ``index + n * count``.  A subclass has ``_processes()``, called at
-    the first element, which returns ``(index, count)``.
+    If ``count`` processes share the data, element n of process ``index`` draws from
+    generator ``index + n * count``.  A subclass defines ``_processes()``, which returns
+    ``(index, count)`` and is called at the first element.
     """
 
     cdef OpDraws _draws
@@ -158,7 +159,7 @@ cdef class RandomMapStep(Step):
 
 
 cdef class FilterStep(Step):
-    """Iterates over the elements that ``call(x)`` is true of, asked of None, too."""
+    """Iterates over the elements for which ``call(x)`` is true, including None."""
 
     def __next__(self):
         cdef PyObject* result
@@ -181,14 +182,15 @@ cdef class FilterStep(Step):
 
 
 cdef class MixStep(Stage):
-    """Takes from several iterators in turn; ends with the one whose turn it is.
+    """Takes elements from several iterators in turn.
 
-    A subclass has ``_look_up_turns(first)``: it returns a list with the number of the
-    iterator for each of the turns `first`, `first` + 1, ...
+    It ends when an iterator has no element at its turn.  A subclass defines
+    ``_look_up_turns(first)``, which returns a list with the number of the iterator for
+    each of the turns `first`, `first` + 1, ...
 
     Attributes:
-        index: Turns taken.
-        stopped: Whether an iterator ended when it was its turn.
+        index: The number of turns taken.
+        stopped: Whether an iterator had no element at its turn.
     """
 
     cdef list _parts, _turns
@@ -222,7 +224,7 @@ cdef class MixStep(Stage):
         return owned(found)
 
     cdef int _fail(self, Py_ssize_t number) except -1:
-        """Raise what an iterator has left behind."""
+        """Raise the pending exception of an iterator."""
         try:
             raise_pending()
         except Exception as error:
@@ -233,17 +235,17 @@ cdef class MixStep(Stage):
 
 
 cdef class Turns(Stage):
-    """Iterates over iterators in turn: one element of each, round after round.
+    """Takes one element from each of several iterators, round after round.
 
-    A place in the round has an iterator, or None if it is vacant.  A subclass has
-    ``_vacate(place)``, called when an iterator has ended, and ``_occupy(place)``, called
-    if the place is vacant: it puts an iterator there and returns True, or returns False.
-    The round continues after a place that has ended or whose element failed, and with a
-    place that was just occupied.
+    Each place of the round contains an iterator, or None if it is vacant.  A subclass
+    defines two methods.  ``_vacate(place)`` is called when an iterator has ended.
+    ``_occupy(place)`` is called if the place is vacant; it puts an iterator there and
+    returns True, or returns False.  If an iterator ends or raises, the round continues
+    with the next place.  If a place was just occupied, it continues with that place.
 
     Attributes:
         places: The iterators.
-        turn: The place whose turn it is.
+        turn: The index of the place whose turn it is.
     """
 
     cdef public list places
@@ -286,18 +288,19 @@ cdef class Turns(Stage):
 
 
 cdef class Feed(Stage):
-    """Iterates over elements that come in blocks.
+    """Iterates over elements that are fetched in blocks.
 
-    A subclass has ``_refill(first)``: it returns a list of elements from number `first`
-    on, its own no more, empty at the end.  Where it raises what an element raises, it
-    counts that one as given.
+    A subclass defines ``_refill(first)``, which returns a list of elements from number
+    `first` on; the list is empty at the end.  The caller owns the list and changes it.
+    If an element raises, ``_refill`` counts it as given before the exception
+    propagates.
 
     Args:
-        keep_absent: Whether None is an element like others; else it is skipped.
+        keep_absent: Whether None is returned like other elements, instead of skipped.
 
     Attributes:
-        given: Elements given out, absent ones included.
-        keeps_absent: See above.
+        given: The number of elements returned or skipped so far.
+        keeps_absent: The argument `keep_absent`.
     """
 
     cdef list _block
@@ -320,7 +323,7 @@ cdef class Feed(Stage):
                 self._block = (<object>self)._refill(self.given)
                 if not self._block:
                     raise StopIteration
-            # The reference of the block goes to the caller.
+            # Move the block's reference to the caller.
             found = PyList_GET_ITEM(self._block, self._at)
             Py_INCREF(<PyObject*>None)
             PyList_SET_ITEM(self._block, self._at, None)
@@ -337,16 +340,16 @@ cdef class Feed(Stage):
             return owned(found)
 
     def offer(self, list block not None):
-        """Have the next elements, which need not be fetched."""
+        """Set the next elements, so that they need not be fetched."""
         self.seek(self.given)
         self._block = block
 
     def ahead(self):
-        """Elements that were fetched and not yet given out."""
+        """Return the number of elements that were fetched but not yet returned."""
         return PyList_GET_SIZE(self._block) - self._at
 
     def seek(self, int64_t given):
-        """Go on after `given` elements."""
+        """Continue after the first `given` elements."""
         self._block = []
         self._at = 0
         self.given = given

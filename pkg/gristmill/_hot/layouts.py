@@ -1,4 +1,4 @@
-"""What packed rows are made of: plain data for the compiled loops."""
+"""Descriptions of packed rows: plain data for the compiled loops."""
 
 from __future__ import annotations
 
@@ -13,34 +13,37 @@ import numpy as np
 class PackLayout:
     """How elements are packed into rows.
 
-    A feature is a leaf of an element that is packed; tuples have one item for each.
+    A feature is a packed leaf of an element.  Tuples have one item per feature unless
+    noted otherwise.
     """
 
     rows: int  # Per batch.
     best_fit: bool  # An element goes to the fullest row with room, not to the first.
-    max_sequences: int  # The most elements that a row holds; 0 for no limit.
-    names: tuple[str, ...]  # Where a feature is in an element: ``['tokens']``.
-    paths: tuple[str, ...]  # The same in Grain's words.
+    max_sequences: int  # The maximum number of elements per row; 0 for no limit.
+    names: tuple[str, ...]  # The path of a feature in an element: ``['tokens']``.
+    paths: tuple[str, ...]  # The same path in Grain's format.
     lengths: tuple[int, ...]  # Cells per row.
     alignments: tuple[int, ...]  # Elements begin at multiples of this many cells.
-    paddings: tuple[Any, ...]  # What cells hold where nothing is packed; None for zero.
+    paddings: tuple[Any, ...]  # Values of empty cells; None for zero.
     numbered: tuple[bool, ...]  # Whether the feature gets segment ids and positions.
-    # The features' keys where elements are flat mappings, else what takes one apart.
+    # If elements are flat mappings, `keys` are the features' keys and `leaves_of` is
+    # None.  Otherwise `leaves_of` returns the features of an element.
     keys: tuple[Any, ...] | None
     leaves_of: Callable[[Any], list[Any]] | None
     meta_keys: tuple[
         Any, ...
     ]  # Keys whose values are collected in a list for each row.
-    # The leaves of a packed row, as numbers: of values, segment ids, positions, each by
-    # feature, and of the lists of `meta_keys`, in a row.
+    # The leaves of a packed row, as indices into the concatenation of: values, segment
+    # ids, positions (each by feature) and the lists of `meta_keys`.
     columns: tuple[int, ...]
-    # The keys of `columns` where a packed row is a plain dict, else what makes one.
+    # If packed rows are plain dicts, `column_keys` are the keys of `columns`.
+    # Otherwise `assemble` makes a row from its leaves.
     column_keys: tuple[Any, ...] | None
     assemble: Callable[[list[Any]], Any] | None
-    too_long: str  # How the error about an element that is too long begins.
+    too_long: str  # The first words of the error about an element that is too long.
 
     def too_long_error(self, lengths: Sequence[int]) -> ValueError:
-        """Return the error about features longer than a row, in Grain's words."""
+        """Return the error about features longer than a row, in Grain's format."""
         details = ", ".join(
             f"({path}, {length}, {capacity})"
             for path, length, capacity in zip(
@@ -57,10 +60,10 @@ class PackLayout:
 
 @dataclasses.dataclass(frozen=True)
 class SplitLayout:
-    """How elements are laid end to end and cut into rows.
+    """How elements are concatenated and cut into rows.
 
-    Elements are mappings with exactly the keys of the features; tuples, but for those
-    of columns, have one item for each.
+    Elements are mappings with exactly the keys of the features.  Tuples, except those
+    of columns, have one item per feature.
     """
 
     keys: tuple[Any, ...]
@@ -68,16 +71,16 @@ class SplitLayout:
     whole: tuple[bool, ...]  # Never cut, and without segment ids and positions.
     bos: tuple[bool, ...]  # Whether each segment's first cell becomes `bos_token`.
     bos_token: Any
-    # Whether an element that fills a row by itself is treated as others; else it
-    # becomes a row of its own.
+    # Whether an element that fills a row by itself is treated like the others.
+    # Otherwise it becomes a row of its own.
     split_full_rows: bool
-    # The values of a row, as numbers: of values, segment ids and positions, each by
-    # feature, in a row.
+    # The values of a row, as indices into the concatenation of: values, segment ids and
+    # positions (each by feature).
     columns: tuple[int, ...]
     column_keys: tuple[Any, ...]
 
     def structure_error(self, element: Any) -> ValueError:
-        """Return the error about an element with other keys, in Grain's words."""
+        """Return the error about an element with other keys, in Grain's format."""
         found = {key: _spec_of(value) for key, value in element.items()}
         lengths = dict(zip(self.keys, self.lengths, strict=True))
         return ValueError(
@@ -87,7 +90,7 @@ class SplitLayout:
         )
 
     def whole_error(self, feature: int, size: int) -> ValueError:
-        """Return the error about a feature that is never cut and fits in no row."""
+        """Return the error about an uncuttable feature that is longer than a row."""
         return ValueError(
             f"Meta feature {self.keys[feature]!r} of an element has length {size}, but"
             f" a row has only {self.lengths[feature]} cells for it, and meta features"
@@ -97,6 +100,6 @@ class SplitLayout:
 
 
 def _spec_of(value: Any) -> str:
-    """Return what a feature is, in Grain's words."""
+    """Return the type and shape of a feature, in Grain's format."""
     kind = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
     return f"{kind}{list(np.shape(value))}"

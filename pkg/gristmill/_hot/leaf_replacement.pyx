@@ -8,11 +8,11 @@ from gristmill._hot.slot_format cimport LIGHT_PARTS, MAX_DEPTH
 
 
 class NotPlain(Exception):
-    """A tree has a part that is no atom, plain container or leaf to replace."""
+    """A part of a tree is not an atom, a plain container or a leaf to replace."""
 
 
 cdef inline bint _is_atom(object leaf) noexcept:
-    """Return whether a leaf is the same on the other side, and may be a key."""
+    """Return whether a leaf can be sent as it is, and may be a key."""
     cdef object kind = type(leaf)
     return (
         kind is str or kind is int or kind is float or kind is bool or leaf is None
@@ -37,13 +37,14 @@ cdef bint _has_only_atoms(object container) except -1:
 cdef class _Replacement:
     """Walks one tree.
 
-    A container with many parts that is in the tree repeatedly is walked only once.
+    A container with many parts is walked only once, even if the tree contains it
+    several times.
     """
 
     cdef object kind
     cdef object function
     cdef Py_ssize_t visited
-    # Whether containers with many parts have leaves of the kind, by address.
+    # For containers with many parts, by address: whether they have leaves to replace.
     cdef unordered_map[uintptr_t, bint] heavy
 
     cdef object part(self, object tree, int depth):
@@ -98,11 +99,11 @@ def replace_leaves(tree, kind not None, function not None):
     Containers without such leaves are not copied.
 
     Raises:
-        NotPlain: A part is of another type than those, dict, list, tuple, str, int,
-            float, bool, bytes, complex or None, or a key of a dict is no atom.  Or
-            containers lie in each other without end, or nearly.  Or one that has many
-            parts and such leaves is in the tree twice.
-        Exception: What the function raised.
+        NotPlain: A part is not a leaf to replace, a dict, list, tuple, str, int, float,
+            bool, bytes, complex or None.  Or a key of a dict is not an atom.  Or the
+            containers are nested too deeply, perhaps recursively.  Or the tree contains
+            a container with many parts and such leaves twice.
+        Exception: The function raised it.
     """
     cdef _Replacement replacement = _Replacement.__new__(_Replacement)
     replacement.kind = kind

@@ -59,13 +59,13 @@ cdef object _item_of(object element, object key):
 
 
 cdef class PackedRows:
-    """The rows of one batch, complete."""
+    """The rows of one complete batch."""
 
     cdef object _layout
     cdef Py_ssize_t _in_use
     # For each feature an array of shape ``(rows, length, *S)``.
     cdef readonly list values
-    # The same, int32 of shape ``(rows, length)``, or None.
+    # For each feature an int32 array of shape ``(rows, length)``, or None.
     cdef readonly list segment_ids, positions
     cdef list _columns
     cdef tuple _keys
@@ -84,7 +84,7 @@ cdef class PackedRows:
         self._keys = layout.column_keys
 
     def __len__(self):
-        """How many rows hold an element; they are the first."""
+        """Return the number of rows that contain an element; these are the first."""
         return self._in_use
 
     def row(self, Py_ssize_t index):
@@ -133,15 +133,14 @@ cdef class Packer:
         )
 
     def __len__(self):
-        """How many rows of the batch hold an element."""
+        """Return the number of rows of the batch that contain an element."""
         return self._placer.get().rows_in_use()
 
     def add(self, element):
-        """Pack an element; return False, without a change, where no row has room.
+        """Pack an element and return True; return False if no row has room.
 
-        The first element of a batch gives it its dtypes and trailing shapes.
-
-        Where it raises, the batch is as it was.
+        The first element determines the dtypes and trailing shapes of the batch.  If
+        this returns False or raises, the batch is unchanged.
         """
         return self._add(element)
 
@@ -175,9 +174,9 @@ cdef class Packer:
         return True
 
     def finish(self):
-        """Return the batch and begin another.
+        """Return the batch and begin another one.
 
-        REQUIRES: an element was added.
+        REQUIRES: the batch contains an element.
         """
         packed = PackedRows(
             self._layout, len(self), self._values, self._segment_ids, self._positions,
@@ -188,11 +187,12 @@ cdef class Packer:
         return packed
 
     def fill(self, parent):
-        """Pack elements of an iterator until one does not fit or there are no more.
+        """Pack elements of an iterator until one does not fit or the iterator ends.
 
-        Returns the state before that element, or the end, and the element in a tuple;
-        None for the end.  An element that the iterator or `add` fails with is dropped:
-        another call goes on with the next.
+        Returns ``(state, (element,))`` for an element that does not fit, and
+        ``(state, None)`` at the end; ``state`` is the iterator's state before that.  If
+        the iterator or `add` raises, the element is dropped, and the next call
+        continues after it.
         """
         cdef PyObject* found
         get_state = parent.get_state

@@ -1,4 +1,4 @@
-"""Where an exception of the user's code came from."""
+"""Notes about the origin of exceptions in the user's code."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ E = TypeVar("E", bound=BaseException)
 
 
 class Place(str):
-    """A note on an exception that says which record it is about.
+    """A note on an exception with the record that caused it.
 
-    It reads as text, and has what the text says as attributes.  In another process
-    it is the text alone.
+    It is a str with the same information in attributes.  Pickling keeps only the text.
     """
 
     __slots__ = ("key", "operation", "record_index")
 
-    operation: str | None  # The step that raised; None where reading did.
-    key: Any  # Of the record.
-    record_index: int  # Its number in the sampler's order.
+    operation: str | None  # The step that raised; None if reading raised.
+    key: Any  # The record's key.
+    record_index: int  # The record's number in the sampler's order.
 
     def __new__(cls, operation: str | None, key: Any, index: int) -> Self:
         doing = "reading" if operation is None else f"{operation} processed"
@@ -35,10 +34,10 @@ class Place(str):
 
 
 def as_failure(error: E, who: object) -> E | RuntimeError:
-    """Return what to raise for an exception of a step that is called `who`.
+    """Return the exception to raise for an exception of the step named `who`.
 
-    StopIteration would end the data silently.  A RuntimeError takes its place, as in a
-    generator.
+    StopIteration would end the data silently.  It is replaced by a RuntimeError, like
+    in a generator.
     """
     if not isinstance(error, StopIteration):
         return error
@@ -48,10 +47,10 @@ def as_failure(error: E, who: object) -> E | RuntimeError:
 
 
 def without_seed(error: Exception, who: object) -> Exception:
-    """Return what to raise for an exception of a random step that got no generator.
+    """Return the exception to raise for a random step that got no generator.
 
-    Like Grain, a loader gives None to random steps if its sampler has no seed.  Steps
-    that draw nothing work then, so only the first draw is an error.
+    Like Grain, a loader passes None to random steps if its sampler has no seed.  Steps
+    that draw nothing still work, so only the first draw is an error.
     """
     tried = error.__cause__ if isinstance(error, ValueError) else error
     if (
@@ -69,6 +68,6 @@ def without_seed(error: Exception, who: object) -> Exception:
 
 
 def place_of(error: BaseException) -> Place | None:
-    """The last place that was noted on an exception, or None."""
+    """Return the last place that was noted on an exception, or None."""
     notes = getattr(error, "__notes__", ())
     return next((n for n in reversed(notes) if isinstance(n, Place)), None)

@@ -15,28 +15,30 @@ cdef extern from "core/batches/row_matrix.hpp" namespace "gristmill" nogil:
         void number(size_t row, size_t begin, size_t count, int32_t segment)
         void copy(size_t row, size_t begin, size_t count, const byte* source)
 
-# Returns a view of arrays of shape (rows, length, *S) and twice (rows, length), which
-# must outlive it; the latter two, C-contiguous int32, may be None.
+# Returns a view of the arrays, which must outlive it.  `values` has the shape
+# (rows, length, *S).  `segment_ids` and `positions` are C-contiguous int32 arrays of
+# shape (rows, length), or None.
 cdef RowMatrix matrix_of(cnp.ndarray values, object segment_ids, object positions)
 
-# Returns how many cells a feature takes.  `name` says where it is, for the error.
-# Raises ValueError where it is no array or scalar.
+# Returns the number of cells that a feature takes.  `name` is its path, for the error.
+# Raises ValueError if it is not an array or a scalar.
 cdef int64_t length_of(object leaf, object name) except -1
 
-# Returns an array of padding for leaves like this one; `shape` comes first.
+# Returns an array full of padding with the dtype and trailing shape of `leaf`.  `shape`
+# is its leading shape.
 cdef object make_matrix(tuple shape, object leaf, object padding)
 
-# Sets cells to what they hold where nothing is packed.
+# Sets cells to the padding.
 cdef int blank(object cells, object padding) except -1
 
-# Notes on an error which feature did not fit into which array.
+# Adds a note to an error: which feature did not fit into which array.
 cdef int add_note(object error, object name, object values) except -1
 
-# Returns whether a cell of an array is what one of the values is.
+# Returns whether the cells of an array have the shape and dtype of those of the values.
 cdef bint has_cells_of(cnp.ndarray array, cnp.ndarray values)
 
-# Writes cells [first, first + count) of a feature to a row, from cell `begin` on, by
-# NumPy's conversions where it takes them.
+# Writes cells [first, first + count) of a feature to a row, from cell `begin` on.
+# Converts them by NumPy's rules if necessary.
 cdef int write(
     const RowMatrix* matrix, cnp.ndarray values, size_t row, int64_t begin,
     object leaf, int64_t first, int64_t count

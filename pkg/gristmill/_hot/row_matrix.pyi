@@ -1,1 +1,1 @@
-"""Nothing is visible from Python: other compiled modules import it by its .pxd."""
+"""Exports nothing to Python; other compiled modules import it by its .pxd."""

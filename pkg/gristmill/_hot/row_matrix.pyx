@@ -86,7 +86,7 @@ cdef bint has_cells_of(cnp.ndarray array, cnp.ndarray values):
 
 
 cdef bint _is_copied(object leaf, cnp.ndarray values):
-    """Whether cells take the bytes of a leaf as they are."""
+    """Return whether the bytes of a leaf can be copied into cells unchanged."""
     return (
         cnp.PyArray_CheckExact(leaf)
         and not PyDataType_REFCHK(values.descr)

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """Reads records and runs the user's steps on them.
 
-Arrays are indexed unchecked after their shapes have been compared once.
+Shapes of arrays are compared once; after that, indexing is unchecked.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
@@ -26,27 +26,29 @@ from gristmill._hot.place import Place, as_failure, without_seed
 cnp.import_array()
 
 cdef extern from "Python.h":
-    # Borrowed; NULL without an exception if a class and its bases lack the name.
+    # Returns a borrowed reference, or NULL, without an exception, if neither the class
+    # nor its bases have the name.
     PyObject* _PyType_Lookup(type kind, object name) noexcept
 
 cdef enum:
-    _ALL = -2  # In place of a step: reading all records together.
+    _ALL = -2  # Instead of a step's number: reading all records together.
 
 cdef object _DROPPED = object()
 
-# What stages took, in ns, by their names; None while nobody measures.
+# The time of each stage, in ns, by name; None while measuring is off.
 cdef dict _spent = None
 cdef clockid_t _clock = 0
-# The thread that is measured, and all that was counted there.
+# The thread that is measured, and the total time counted there, in ns.
 cdef unsigned long _thread = 0
 cdef int64_t _counted = 0
 READING = ":read"
 
 
 def measure(dict spent, int clock=0):
-    """Add what stages take of this thread, in ns, to ``spent`` by name; None: no more.
+    """Start adding the times of this thread's stages to ``spent``; None: stop.
 
-    ``clock`` is one of ``time.CLOCK_*``.  One thread of a process is measured at a time.
+    ``spent`` maps names of stages to ns.  ``clock`` is one of ``time.CLOCK_*``.  Only
+    one thread of a process is measured at a time.
     """
     global _spent, _clock, _thread, _counted
     _spent, _clock, _counted = spent, clock, 0
@@ -58,14 +60,14 @@ cdef inline bint _measures() noexcept:
 
 
 def begin():
-    """Begin a stage: pass the result, which is -1 where nobody measures, to `end`."""
+    """Begin a stage and return the argument for `end`; -1 while measuring is off."""
     return now(_clock) - _counted if _measures() else -1
 
 
 def end(str name not None, int64_t began):
-    """End a stage; what stages took that ended inside of it is not its own.
+    """End a stage and return whether it was measured.
 
-    Returns whether it was measured.
+    Its time excludes that of the stages inside it.
     """
     if began < 0 or not _measures():
         return False
@@ -80,7 +82,7 @@ cdef _count(str name, int64_t took):
 
 
 cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
-    """The elements of a contiguous int64 array of n elements."""
+    """Return the data of a contiguous int64 array of n elements; n = -1: any number."""
     if (
         not cnp.PyArray_CheckExact(array)
         or cnp.PyArray_NDIM(<cnp.ndarray>array) != 1
@@ -96,24 +98,24 @@ cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
 
 
 cpdef bint reads_together(kind) except -1:
-    """Return whether ``__getitems__`` stands for ``__getitem__``."""
-    # Most sources have none; this is asked for each block.
+    """Return whether a class's ``__getitems__`` can replace its ``__getitem__``."""
+    # This check runs for each block, and most sources have no __getitems__.
     if _PyType_Lookup(<type>kind, "__getitems__") is NULL:
         return False
     return stands_for(kind, "__getitems__", "__getitem__")
 
 
 cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
-    """All records at once, or None if the source cannot or one of them fails.
+    """Return all records at once, or None if the source cannot do that or raises.
 
-    In the second case they are read one at a time, so that those before the bad
-    one are kept and the error names it.
+    If it raises, the caller reads the records one at a time.  That keeps those before
+    the bad one, and the error names the bad one.
     """
     cdef Py_ssize_t i
     if n == 0 or not reads_together(type(source)):
         return None
     try:
-        # A copy: the source may go on using its own list.
+        # Copy the list, since the source may keep using it.
         records = list(source.__getitems__([keys[i] for i in range(n)]))
     except Exception:
         return None
@@ -126,9 +128,9 @@ cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
 
 
 cdef inline bint _takes_integers(object source):
-    """Whether reading a slot by integer saves boxing the key.
+    """Return whether a source can be indexed by a C integer, without a Python int.
 
-    Classes written in Python want the box.
+    Classes written in Python need the Python int anyway.
     """
     return (
         PyList_CheckExact(source) or PyTuple_CheckExact(source)
@@ -139,14 +141,14 @@ cdef inline bint _takes_integers(object source):
 
 
 cdef inline int64_t _lap(int64_t began, int64_t* spent) noexcept:
-    """Add the time since ``began``; returns what it is now."""
+    """Add the time since ``began`` to ``spent`` and return the current time, in ns."""
     cdef int64_t ended = now(_clock)
     spent[0] += ended - began
     return ended
 
 
 cdef _add(int64_t* spent, tuple steps):
-    """Give what a block took to whoever measures; the last one is reading."""
+    """Count the times of a block's steps, and of reading, which is the last item."""
     cdef Py_ssize_t k
     _count(READING, spent[TIMED_STEPS])
     for k in range(min(len(steps), TIMED_STEPS)):
@@ -159,18 +161,24 @@ def run_block(
 ):
     """Return ``(elements, kept, consumed, error)`` for a block of n records.
 
-    ``keys`` and ``indices`` are int64 of shape (n,): what the source is asked for,
-    and the number of each record in the stream, which names it to
-    ``map_with_index`` and to the random generator.  With ``source`` None the
-    records are ``elements``.  ``draws`` has ``at(index)``, or is None where there is
-    no seed.  ``at`` is the address of an int64 that gets each key before its record
-    is processed, or 0.  ``out``, if it is given, gets the outputs as they come.  The
-    block ends after ``most`` outputs, unless that is -1.
+    Args:
+        source: The source, or None to take the records from ``elements``.
+        keys: The keys passed to the source, int64 of shape (n,).
+        indices: The number of each record in the stream, int64 of shape (n,), for
+            ``map_with_index`` and the random generators.
+        steps: Tuples (kind, call, name).
+        draws: Has ``at(index)``; None if there is no seed.
+        at: The address of an int64 that gets each key before its record is processed,
+            or 0.
+        elements: The records if ``source`` is None.
+        out: A list to which the outputs are appended; None: a new list.
+        most: The block ends after this many outputs; -1: no limit.
 
-    ``elements`` are the outputs, ``kept`` their positions in the block or None if no
-    record was dropped.  An exception of the source or of a step ends the block: it
-    comes back as ``error``, with a note, and ``consumed`` counts its record, too.  A
-    StopIteration is the source's, which has no more; that of a step is a RuntimeError.
+    The returned ``elements`` are the outputs.  ``kept`` are their positions in the
+    block, or None if no record was dropped.  An exception of the source or of a step
+    ends the block and is returned as ``error``, with a note; ``consumed`` then includes
+    the failing record.  A StopIteration means that the source has no more records; that
+    of a step is returned as a RuntimeError.
     """
     cdef Py_ssize_t n = -1 if elements is None else PyList_GET_SIZE(elements)
     cdef const int64_t* key_of = _int64s(keys, n)
@@ -251,7 +259,7 @@ def run_block(
                 if draws is None or draws.at(index_of[i]) is None:
                     error = without_seed(error, steps[step][2])
         place = Place(None if step < 0 else steps[step][2], key_of[i], index_of[i])
-        # Where all were read together, no record is to blame: what remains is the text.
+        # If all records were read together, the failing one is unknown: add only text.
         error.add_note(str(place) if step == _ALL else place)
     if spent is not NULL and _measures():
         _add(spent, steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class StructureMismatch(ValueError):
-    """One element of a batch has another structure than the first one."""
+    """The structure of an element of a batch differs from that of the first element."""
 
     def __init__(
         self, position: int, path: tuple[object, ...], expected: str, found: str
@@ -14,16 +14,16 @@ class StructureMismatch(ValueError):
             f"element{where}: element {position} of the batch has {found}, but"
             f" element 0 has {expected}"
         )
-        self.position = position  # Which element of the batch, from 1.
-        self.path = path  # Keys and positions that lead from it to the misfit.
+        self.position = position  # The index of the element in the batch, at least 1.
+        self.path = path  # Keys and positions from the element to the difference.
 
 
 class NeedSpace(Exception):
-    """A slot is too small for what must be written to it."""
+    """A slot is too small for its outputs."""
 
     def __init__(self, needed: int) -> None:
         super().__init__(needed)
-        self.bytes = needed  # Of the whole slot, as far as is known by now.
+        self.bytes = needed  # The size that the whole slot needs, as far as known.
 
     def __str__(self) -> str:
         return f"the slot must hold {self.bytes} bytes"

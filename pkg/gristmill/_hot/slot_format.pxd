@@ -1,7 +1,7 @@
-"""The bytes of a slot: a header, a table with a row for each output, what rows point at.
+"""The format of a slot: a header, a table with a row for each output, and data.
 
-Offsets are from the start of the slot; all numbers are little-endian.  The page
-docs/formats/slot.md tells it in words.
+The rows contain the offsets of the data.  Offsets are relative to the start of the
+slot; all numbers are little-endian.  docs/formats/slot.md describes the format.
 """
 cimport numpy as cnp
 from cpython.object cimport PyObject
@@ -16,40 +16,44 @@ cdef extern from "numpy/arrayobject.h":
 
 cdef enum:
     MAGIC = 0x31534D47  # "GMS1"
-    HEADER_BYTES = 64  # Where the first output may begin.
+    HEADER_BYTES = 64  # The smallest offset of an output.
     ERROR = 1
-    MAX_DEPTH = 32  # Of containers; what lies deeper is pickled as a whole.
-    LIGHT_PARTS = 16  # To walk as many again costs no more than to remember them.
-    CACHE_LIMIT = 512  # Layouts that a process remembers.
+    MAX_DEPTH = 32  # Of nested containers.  Deeper elements are pickled as a whole.
+    # Containers with at most this many parts are walked again each time they occur,
+    # which is not slower than caching the result.
+    LIGHT_PARTS = 16
+    CACHE_LIMIT = 512  # The number of layouts in a process's cache.
 
-# The first item of a spec; ARRAY is followed by dtype and number of dimensions, DICT
-# by its keys and the specs of its values, LIST and TUPLE by the specs of their items.
+# The first item of a spec.  After ARRAY come the dtype and the number of dimensions,
+# after DICT the keys and the specs of the values, after LIST and TUPLE the specs of the
+# items.
 cdef enum Kind:
     ARRAY, OBJECT, DICT, LIST, TUPLE
 
 cdef struct Header:
     uint32_t magic
     uint32_t outputs
-    uint32_t position_room  # Integers that each row has room for behind it.
+    uint32_t position_room  # Space after each row, in int64 integers.
     uint32_t status  # ERROR if the last output is one.
     uint64_t table  # Offset of the first row.
 
 cdef struct Row:
-    uint64_t layout_at  # A pickle of (words, spec), shared by outputs that are alike.
+    uint64_t layout_at  # A pickle of (words, spec), shared by outputs with this layout.
     uint32_t layout_bytes
     uint32_t flags  # ERROR: the rest is the bytes of an error.
-    # `words` u64, for each array its offset and dimensions; then the number of
-    # out-of-band buffers, offset and bytes of each, and a pickle of all other leaves.
+    # The rest: `words` u64 with the offset and dimensions of each array, the number of
+    # out-of-band buffers, the offset and bytes of each buffer, and a pickle of all
+    # other leaves.
     uint64_t rest_at
     uint64_t rest_bytes
     uint64_t keys_at  # Record keys, int64.
     uint32_t n_keys
-    uint32_t position_len  # Integers of the position after this output, int64.
+    uint32_t position_len  # The number of int64 in the position after this output.
 
 cdef inline cnp.ndarray view(
     uintptr_t address, cnp.dtype descr, int n, const cnp.npy_intp* dims
 ):
-    """A writable array on plain memory; a new one of its own for address 0."""
+    """Return a writable array on the memory at `address`; for 0, on new memory."""
     cdef cnp.ndarray out
     Py_INCREF(descr)
     if address == 0:

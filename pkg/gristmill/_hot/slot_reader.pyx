@@ -22,20 +22,20 @@ cdef extern from "Python.h":
     bytearray PyByteArray_FromStringAndSize(const char* data, Py_ssize_t nbytes)
 
 cdef enum:
-    # All copies of an output together may take this many times the limit of one.
+    # The copies of an output together may take this many times the limit of one copy.
     _COPIES = 4
 
 cdef object _loads = pickle.loads
 cdef cnp.dtype _UINT8 = cnp.PyArray_DescrFromType(cnp.NPY_UINT8)
-# (words, spec) of a layout.  A pipeline has few; the limit guards against keys that are
-# made from data.
+# Returns (words, spec) of a layout.  A pipeline has few layouts, but keys that are made
+# from data could create any number of them; hence the limit.
 cdef object _parse_layout = functools.lru_cache(CACHE_LIMIT)(pickle.loads)
 
 
 @cython.final
 @cython.freelist(8)
 cdef class Reader:
-    """Takes the parts of one output out of a slot, within its committed bytes."""
+    """Reads the parts of one output from the committed bytes of a slot."""
 
     cdef const char* slot
     cdef uint64_t used
@@ -48,7 +48,7 @@ cdef class Reader:
     cdef Py_ssize_t next_object
 
     cdef const char* at(self, uint64_t offset, uint64_t nbytes) except NULL:
-        """The address of bytes that are certain to be committed."""
+        """Return the address of bytes, after checking that they are committed."""
         if nbytes > self.used or offset > self.used - nbytes:
             raise ValueError(
                 f"{nbytes} bytes at {offset} are beyond the {self.used} of the slot"
@@ -56,7 +56,7 @@ cdef class Reader:
         return self.slot + offset
 
     cdef bint copies(self, uint64_t nbytes) noexcept:
-        """Whether a leaf of this size is copied out; if so it is accounted for."""
+        """Return whether to copy a leaf of this size; if so, count its bytes."""
         if nbytes > self.copy_limit or nbytes > self.copies_left:
             return False
         self.copies_left -= nbytes
@@ -65,7 +65,7 @@ cdef class Reader:
     cdef cnp.ndarray viewed(
         self, const char* data, cnp.dtype descr, int n, const cnp.npy_intp* dims
     ):
-        """An array on memory of the slot, which it keeps."""
+        """Return an array on memory of the slot that keeps the slot in use."""
         cdef cnp.ndarray out = view(<uintptr_t>data, descr, n, dims)
         if self.base is None:
             self.base = self.base_factory()
@@ -129,7 +129,7 @@ cdef class Reader:
 
 
 cdef object _element(Reader reader, const Row* row):
-    """The element of a row that is no error."""
+    """Return the element of a row that is not an error."""
     cdef const char* data = reader.at(row.layout_at, row.layout_bytes)
     cdef tuple layout = _parse_layout(PyBytes_FromStringAndSize(data, row.layout_bytes))
     cdef uint64_t n_words = layout[0], n_buffers, i, head
@@ -162,18 +162,18 @@ def decode(
     """Read one output: ``(element, keys, position)``.
 
     Args:
-        address: Where the slot begins.
-        used: How many bytes of it were committed; nothing beyond is read.
-        index: Which output of the unit.
-        base_factory: Makes the SlotView that keeps the slot; called once, and only
-            if something views it.
-        copy_limit: Leaves up to this many bytes are copied out, four times this
-            much in one output.
+        address: The address of the slot.
+        used: The number of committed bytes; nothing after them is read.
+        index: The number of the output in the unit, from 0.
+        base_factory: Returns the SlotView that keeps the slot in use.  It is called
+            once, and only if some array views the slot.
+        copy_limit: Leaves up to this many bytes are copied, up to four times this
+            many bytes per output.
 
     The element of an error is its bytes.  Arrays are writable.
 
     Raises:
-        ValueError: The slot does not hold what it must.
+        ValueError: The contents of the slot are not valid.
     """
     cdef Reader reader = Reader.__new__(Reader)
     cdef const Header* header

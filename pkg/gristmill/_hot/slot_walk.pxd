@@ -5,11 +5,11 @@ from libcpp.unordered_set cimport unordered_set
 cdef class SlotWalk:
     cdef list arrays
     cdef list objects
-    # False if a key is not a str: such keys may be equal and yet differ, so the spec
-    # cannot be looked up.
+    # False if a key is not a str.  Different keys may then be equal (1 and True), so
+    # the spec cannot be looked up in a cache.
     cdef bint plain
     cdef Py_ssize_t visited
-    # Containers with many parts and no array; each is walked once.
+    # Addresses of containers with many parts and no array; each is walked only once.
     cdef unordered_set[uintptr_t] heavy
 
     cdef tuple spec(self, object tree, int depth)

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Takes elements apart into the leaves that a slot holds."""
+"""Splits elements into the leaves that are written to a slot."""
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport uintptr_t
@@ -17,7 +17,7 @@ cdef tuple OBJECT_SPEC = (OBJECT,)
 
 
 cdef inline bint _goes_in_place(cnp.ndarray array):
-    """Whether an array's bytes alone say what is in it."""
+    """Return whether an array can be stored as plain bytes, dtype and shape."""
     cdef cnp.dtype descr = array.descr
     if PyDataType_REFCHK(descr) or cnp.PyArray_ITEMSIZE(array) == 0:
         return False
@@ -29,7 +29,7 @@ cdef inline bint _is_container(object part) noexcept:
 
 
 cdef bint _has_only_objects(object container) except -1:
-    """Return whether nothing in a container is a container or an array."""
+    """Return whether a container contains no containers and no arrays."""
     cdef object part
     for part in (<dict>container).values() if type(container) is dict else container:
         if _is_container(part) or cnp.PyArray_CheckExact(part):
@@ -39,7 +39,7 @@ cdef bint _has_only_objects(object container) except -1:
 
 @cython.final
 cdef class SlotWalk:
-    """Takes one element apart: its arrays, and the rest of its leaves."""
+    """Splits one element into its arrays and its other leaves."""
 
     def __cinit__(self):
         self.arrays = []
@@ -47,9 +47,7 @@ cdef class SlotWalk:
         self.plain = True
 
     cdef tuple spec(self, object tree, int depth):
-        """The spec of a tree; None if containers lie in each other without end, or
-        nearly.
-        """
+        """Return the spec of a tree; None if its containers are nested too deeply."""
         self.visited += 1
         if cnp.PyArray_CheckExact(tree) and _goes_in_place(<cnp.ndarray>tree):
             self.arrays.append(tree)
@@ -78,7 +76,7 @@ cdef class SlotWalk:
                 return None
             children.append(child)
         if len(self.arrays) == n_arrays:
-            # Without arrays the pickle of the whole is shorter than that of its parts.
+            # Without arrays, one pickle of the whole is shorter than one for each part.
             del self.objects[n_objects:]
             return self.as_object(tree, before)
         if type(tree) is not dict:
@@ -89,7 +87,10 @@ cdef class SlotWalk:
         return (DICT, tuple(tree), tuple(children))
 
     cdef tuple as_object(self, object tree, Py_ssize_t before):
-        """The spec of a container without arrays, after a walk from `before` on."""
+        """Return the spec of a container without arrays.
+
+        `before` is the value of `visited` when the walk of the container began.
+        """
         self.objects.append(tree)
         if self.visited - before > LIGHT_PARTS:
             self.heavy.insert(<uintptr_t><void*>tree)

@@ -27,28 +27,29 @@ cdef extern from "numpy/arrayobject.h":
     bint PyDataType_REFCHK(cnp.dtype dtype) noexcept
 
 cdef enum:
-    # Buffers below this size are cheaper inside the pickle than beside it.
+    # Smaller buffers are cheaper inside the pickle than out of band.
     _IN_BAND_BYTES = 4096
-    MAX_DIMENSIONS = 64  # Of NumPy's arrays.
+    MAX_DIMENSIONS = 64  # NumPy's limit.
 
-cdef Py_ssize_t LARGEST = 1 << 62  # Bytes; sums of a few stay below 2**63.
+# The largest array, in bytes.  Adding an offset in the slot does not overflow.
+cdef Py_ssize_t LARGEST = 1 << 62
 cdef tuple _OBJECT_SPEC = (OBJECT,)
 
 
 @cython.final
 cdef class SlotWriter:
-    """Hands out the memory of one slot from its start.
+    """Allocates the memory of one slot from its start.
 
     Args:
-        address: Where the slot begins.
-        capacity: Its size in bytes.
+        address: The address of the slot.
+        capacity: The size of the slot in bytes.
     """
 
     cdef readonly uintptr_t address
     cdef readonly Py_ssize_t capacity
     cdef readonly Py_ssize_t used
-    # Begin and end of each array of the outputs that was made in the slot, and the
-    # last of these ends.
+    # The begin and end of each output array that lies in the slot, and the largest of
+    # these ends.
     cdef cpp_vector[Py_ssize_t] _placed
     cdef Py_ssize_t _placed_end
 
@@ -58,9 +59,9 @@ cdef class SlotWriter:
         self.used = HEADER_BYTES
 
     def empty(self, shape, dtype):
-        """Return an array in the slot, not filled.
+        """Return an uninitialized array in the slot.
 
-        It is in private memory, which `encode` copies, if the slot is full.
+        If the slot is full, the array is in private memory, which `encode` copies.
         """
         cdef tuple sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         cdef cnp.dtype descr
@@ -82,7 +83,7 @@ cdef class SlotWriter:
         return self._array(offset, sizes, descr)
 
     cdef object _array(self, Py_ssize_t offset, tuple shape, cnp.dtype descr):
-        """An array on memory of the slot."""
+        """Return an array on memory of the slot."""
         cdef cnp.npy_intp sizes[MAX_DIMENSIONS]
         cdef cnp.ndarray array
         cdef int n = <int>len(shape), i
@@ -95,13 +96,16 @@ cdef class SlotWriter:
         return array
 
     cdef Py_ssize_t _take(self, Py_ssize_t nbytes, Py_ssize_t align) noexcept:
-        """Offset of unused bytes, also beyond the end, to find out what is needed."""
+        """Allocate bytes and return their offset.
+
+        The offset may be beyond the end of the slot; `used` is then the needed size.
+        """
         cdef Py_ssize_t offset = (self.used + align - 1) & -align
         self.used = offset + nbytes
         return offset
 
     cdef char* _at(self, Py_ssize_t offset, Py_ssize_t nbytes) noexcept:
-        """Where to write nbytes at an offset; NULL beyond the end."""
+        """Return the address of nbytes at an offset; NULL if they exceed the slot."""
         if offset + nbytes > self.capacity:
             return NULL
         return <char*>self.address + offset
@@ -109,7 +113,7 @@ cdef class SlotWriter:
     cdef Py_ssize_t _put(
         self, const void* data, Py_ssize_t nbytes, Py_ssize_t align
     ) noexcept:
-        """Copies bytes into the slot if they fit; returns their offset."""
+        """Copy bytes into the slot if they fit, and return their offset."""
         cdef Py_ssize_t offset = self._take(nbytes, align)
         cdef char* to = self._at(offset, nbytes)
         if to is not NULL and nbytes:
@@ -117,9 +121,9 @@ cdef class SlotWriter:
         return offset
 
     cdef bint _claims(self, Py_ssize_t begin, Py_ssize_t end) noexcept:
-        """Return whether no other array of the outputs lies in these bytes of the slot.
+        """Claim bytes of the slot for an output array.
 
-        If so they are taken from then on.
+        Returns False, and claims nothing, if another output array overlaps them.
         """
         cdef size_t i
         if begin < self._placed_end:
@@ -132,9 +136,9 @@ cdef class SlotWriter:
         return True
 
     cdef Py_ssize_t _place(self, cnp.ndarray array) except -1:
-        """Return the offset of an array that lies in the slot, or of a copy made there.
+        """Return the offset of an array in the slot; copy it there if necessary.
 
-        Views of one another become copies: each array arrives as memory of its own.
+        Overlapping views are copied, so that each received array has its own memory.
         """
         cdef Py_ssize_t nbytes = cnp.PyArray_NBYTES(array)
         cdef uintptr_t data = <uintptr_t>cnp.PyArray_DATA(array)
@@ -156,7 +160,7 @@ cdef class SlotWriter:
 
 
 def _dump(thing):
-    """Pickle with large buffers beside it: ``(bytes, buffers)``."""
+    """Pickle with large buffers out of band; return ``(bytes, buffers)``."""
     buffers = []
     read_only = False
 
@@ -187,7 +191,8 @@ def _new_layout(spec, n_words):
     return _dump((n_words, spec))[0]
 
 
-# A pipeline has few layouts; the limit guards against keys made from data.
+# A pipeline has few layouts, but keys that are made from data could create any number
+# of them; hence the limit.
 _layout = functools.lru_cache(CACHE_LIMIT)(_new_layout)
 
 
@@ -210,7 +215,7 @@ cdef int _encode_one(
     cdef Py_ssize_t i, n_words, rest_bytes
     cdef uint64_t* to
     row.flags = 0
-    if type(element) is bytes:  # It is its own rest.
+    if type(element) is bytes:  # The rest is the element itself.
         row.layout_at = row.layout_bytes = 0
         _put_keys(writer, keys, row)
         row.rest_bytes = PyBytes_GET_SIZE(element)
@@ -256,7 +261,7 @@ cdef int _encode_one(
 cdef int _finish_row(
     SlotWriter writer, Py_ssize_t offset, Row* row, object position, Py_ssize_t room
 ) except -1:
-    """Stores a row and its position, if the slot reaches so far."""
+    """Write a row and its position, if they fit into the slot."""
     cdef Py_ssize_t i, n = len(position)
     cdef char* to = writer._at(offset, sizeof(Row) + 8 * room)
     cdef int64_t* numbers = <int64_t*>(to + sizeof(Row))
@@ -307,18 +312,19 @@ cdef int _encode_all(SlotWriter writer, list outputs, tuple failure) except -1:
 
 
 def encode(SlotWriter writer not None, list outputs not None, tuple failure):
-    """Write all outputs of a unit; return the bytes of the slot that are used.
+    """Write all outputs of a unit; return the number of used bytes of the slot.
 
     Args:
-        writer: The slot.  Arrays that were made in it are not copied.
-        outputs: For each the element, its record keys and the position after it.
-        failure: What ended the unit early, in bytes, and the position after it.
+        writer: The slot.  Arrays that were allocated in it are not copied.
+        outputs: Tuples (element, record keys, position after the element).
+        failure: The error that ended the unit early, as bytes, and the position after
+            it; None if the unit is complete.
 
-    Positions are tuples of ints or int64 arrays of shape (n,), each of its own n.
+    Positions are tuples of ints or int64 arrays of shape (n,); n may differ.
 
     Raises:
-        NeedSpace: The slot is too small; the writer is as it was before.
-        Exception: What pickling an element raised; the same.
+        NeedSpace: The slot is too small.  The writer is unchanged.
+        Exception: Pickling an element raised it.  The writer is unchanged.
     """
     cdef Py_ssize_t before = writer.used, needed
     try:

@@ -1,4 +1,4 @@
-"""Applies steps, calls of the user's code with one element each, to an element."""
+"""Applies steps to an element; a step is a call of the user's code."""
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
@@ -7,8 +7,9 @@ from posix.time cimport clock_gettime, clockid_t, timespec
 from gristmill._hot.calls cimport call_one, call_two
 from gristmill._hot.draw cimport Draws, OpDraws
 
-# A step calls `call(element)`, `call(element, generator)`, `call(index, element)` or,
-# to keep the elements for which it is true, `call(element)`.
+# The steps call `call(element)` (MAP), `call(element, generator)` (RANDOM_MAP),
+# `call(index, element)` (MAP_WITH_INDEX) and `call(element)` (FILTER).  FILTER keeps
+# the elements for which the call returns a true value.
 cpdef enum:
     MAP
     RANDOM_MAP
@@ -16,23 +17,23 @@ cpdef enum:
     FILTER
 
 
-# A step, decoded once for a block; its tuple keeps `call` and `draws`.
+# A step, decoded once per block.  The tuple that it comes from owns `call` and `draws`.
 cdef struct Step:
     int kind
     PyObject* call
     PyObject* draws  # The OpDraws of a random map; NULL: the record's generator.
 
 
-# Steps of a block whose times are measured, at most.
+# The maximum number of steps whose times are measured separately.
 cdef enum:
     TIMED_STEPS = 30
 
 
 # The generators, wide indices and clock of a block.
 cdef struct Numbers:
-    PyObject* draws  # Has `at(index)` for generators of records; None: no seed.
-    PyObject* wide  # The indices as a list, if int64 does not hold them; else NULL.
-    int64_t* spent  # Gets the time of each step; NULL: nobody measures.
+    PyObject* draws  # `at(index)` returns a record's generator; None: no seed.
+    PyObject* wide  # The indices as a list if they may exceed int64; else NULL.
+    int64_t* spent  # Gets the time of each step, in ns; NULL: not measured.
     clockid_t clock
 
 
@@ -45,7 +46,7 @@ cdef inline int64_t now(clockid_t clock) noexcept:
 cdef inline object generator_of(
     const Step* step, const Numbers* numbers, int64_t index, Py_ssize_t place
 ):
-    """Return the generator that a random map gets."""
+    """Return the generator for a random map, or None if there is no seed."""
     cdef object draws
     if step.draws is not NULL:
         if numbers.wide is NULL:
@@ -66,16 +67,16 @@ cdef inline object run_steps(
     object absent,
     Py_ssize_t* at,
 ):
-    """Return what the steps make of an element, `absent` if one drops it.
+    """Return the result of applying the steps, or `absent` if one drops the element.
 
     Args:
         element: The element.
-        index: Its index.
-        place: Its place in the block.
+        index: The element's index.
+        place: The element's place in the block.
         steps: The steps.
         numbers: The generators and indices of the block.
-        absent: The object that stands for an element which was dropped.
-        at: Gets the number of the step that runs.
+        absent: The object that stands for a dropped element.
+        at: Gets the number of the current step.
     """
     cdef Py_ssize_t k
     cdef const Step* step

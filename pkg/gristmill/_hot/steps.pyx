@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False
 """Applies the steps of a dataset to blocks of its elements.
 
-None stands for an absent element, which no step gets.  An exception of the user's code
-goes on after the step's `failed` has noted where it came from.
+None stands for an absent element, which is not passed to any step.  If the user's code
+raises, the step's `failed` adds a note about the origin, and the exception propagates.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
@@ -17,7 +17,7 @@ cnp.import_array()
 
 
 cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
-    """The elements of a contiguous int64 array of n elements."""
+    """Return the data of a contiguous int64 array of n elements."""
     if (
         not cnp.PyArray_CheckExact(indices)
         or cnp.PyArray_TYPE(<cnp.ndarray>indices) != cnp.NPY_INT64
@@ -39,18 +39,21 @@ cdef list _wide_of(object indices, Py_ssize_t n):
 
 
 def apply(list calls not None, list elements not None, indices, list out=None):
-    """Return what calls make of each element, one after another; absent ones stay so.
+    """Apply calls, one after another, to each element and return the results.
+
+    Absent elements stay absent.
 
     Args:
-        calls: Tuples (kind, call, failed, draws or None).  MAP is
-            ``call(x)``, MAP_WITH_INDEX ``call(i, x)``, RANDOM_MAP ``call(x, rng)`` with
-            the generator of its index, of the draws; FILTER makes elements absent if
-            ``call(x)`` is false.  ``failed`` is called with what an element raised and
-            its index, before that goes on.
-        elements: The elements.
-        indices: Theirs, int64 of shape (n,), or Python's integers in an array of
-            dtype object.
-        out: Gets the results as they come; it is returned.
+        calls: Tuples (kind, call, failed, draws or None).  MAP is ``call(x)``,
+            MAP_WITH_INDEX is ``call(i, x)``.  RANDOM_MAP is ``call(x, rng)``; ``draws``
+            returns the generator for the element's index.  FILTER makes elements absent
+            if ``call(x)`` is false.  If a call raises, ``failed`` is called with the
+            exception and the element's index before the exception propagates.
+        elements: The n elements.
+        indices: The indices of the elements, int64 of shape (n,), or Python ints in an
+            array of dtype object.
+        out: A list to which the results are appended, and which is returned; None: a
+            new list.
     """
     cdef Py_ssize_t i, k, count = PyList_GET_SIZE(calls), n = PyList_GET_SIZE(elements)
     cdef list wide = _wide_of(indices, n)

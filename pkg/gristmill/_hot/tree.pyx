@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False
 """Takes elements apart into leaves and puts them together again.
 
-Two sets of rules say what a container is: "jax" are those of jax.tree_util, "plain"
-those that Grain uses where jax is not installed.  Dicts, lists and tuples are taken
-apart here; `containers` has the rules and knows the others.
+There are two sets of rules for containers: "jax" are those of jax.tree_util, "plain"
+are those of Grain without jax.  This module handles dicts, lists and tuples itself, and
+calls `containers`, which implements the rules, for all other types.
 """
 cimport numpy as cnp
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Size
@@ -23,7 +23,7 @@ cdef extern from "Python.h":
     int Py_EnterRecursiveCall(const char* where) noexcept
     void Py_LeaveRecursiveCall() noexcept
 
-# The kinds of `containers` that are common; UNKNOWN is for all others.
+# The common kinds of `containers`; UNKNOWN stands for all others.
 cdef enum Kind:
     UNKNOWN = -1
     LEAF = 0
@@ -35,7 +35,7 @@ cdef enum Kind:
 cdef class TreeDef:
     """The containers of an element without its leaves.
 
-    Immutable, comparable and picklable.  ``num_leaves`` counts the leaves in it.
+    It is immutable, comparable and picklable.  ``num_leaves`` is its number of leaves.
     """
 
     cdef readonly int kind
@@ -73,7 +73,10 @@ cdef TreeDef _LEAF = LEAF_DEF
 
 
 cdef inline int _go_deeper(const char* where) except -1:
-    """Raises RecursionError, as Python's own calls do; else Leave is to follow."""
+    """Enter a recursive call; raise RecursionError if the recursion is too deep.
+
+    If this does not raise, the caller must call Py_LeaveRecursiveCall.
+    """
     return -1 if Py_EnterRecursiveCall(where) else 0
 
 
@@ -96,7 +99,7 @@ cdef tuple _keys(dict tree, bint jax):
     try:
         return tuple(sorted(tree))
     except Exception:
-        return sort_keys(tuple(tree))  # Raises the error of keys without an order.
+        return sort_keys(tuple(tree))  # Raises jax's error for unsortable keys.
 
 
 cdef TreeDef _flatten(object tree, bint jax, list leaves):
@@ -148,10 +151,10 @@ cdef object _unflatten(TreeDef node, object leaves):
 
 
 def unflatten(TreeDef treedef not None, leaves):
-    """Return the element that has these leaves; the opposite of flatten.
+    """Return the element with the given leaves; the inverse of `flatten`.
 
     Raises:
-        ValueError: There are more or fewer leaves than the treedef has.
+        ValueError: The number of leaves is not that of the treedef.
     """
     cdef list items = list(leaves)
     if len(items) != treedef.num_leaves:
@@ -162,7 +165,7 @@ def unflatten(TreeDef treedef not None, leaves):
 
 
 cdef list _parts_of_dicts(list column, tuple keys):
-    """Returns a column for each key; None where not all are dicts with these keys."""
+    """Return a column for each key; None if not all are dicts with these keys."""
     cdef Py_ssize_t i, n = PyList_GET_SIZE(column)
     cdef list out = [], part
     cdef object element
@@ -183,7 +186,7 @@ cdef list _parts_of_dicts(list column, tuple keys):
 
 
 cdef list _parts_of_rows(list column, object cls, Py_ssize_t width):
-    """Returns ``width`` columns; None where not all are of this type and length."""
+    """Return ``width`` columns; None if not all have this type and length."""
     cdef Py_ssize_t j
     cdef object row
     for row in column:
@@ -224,11 +227,11 @@ cdef TreeDef _transpose(list column, bint jax, list columns):
 def batch_leaves(list elements not None, rules):
     """Return ``(columns, treedef)`` of B elements: one list of B per leaf.
 
-    The first element says what the structure is; where it has a leaf, the others
-    may have anything.
+    The first element determines the structure.  If it has a leaf at some place, the
+    others may have any object there.
 
     Raises:
-        StructureMismatch: An element does not have the structure of the first.
+        StructureMismatch: An element does not have the structure of the first one.
         ValueError: There are no elements.
     """
     cdef list columns = []
@@ -241,7 +244,7 @@ def batch_leaves(list elements not None, rules):
     except Misfit:
         raise_mismatch(elements, jax)
     if columns and columns[0] is elements:
-        # A caller may change the columns, never the elements.
+        # Callers may change the columns, but not the list of elements.
         columns[0] = list(elements)
     return columns, treedef
 
@@ -250,7 +253,7 @@ def map_batch(function, list elements not None, rules):
     """Return one element with ``function(list of B leaves)`` for each leaf.
 
     Raises:
-        StructureMismatch: As batch_leaves.
+        StructureMismatch: See `batch_leaves`.
     """
     columns, treedef = batch_leaves(elements, rules)
     return unflatten(treedef, [function(column) for column in columns])

@@ -16,11 +16,11 @@ cdef class SlotView:
     """The base of all arrays that view one output in a slot.
 
     Args:
-        slot: Address of the core's ``ArenaSlot``.  The caller held one view of it, which
-            is this object's from now on.
+        slot: The address of the core's ``ArenaSlot``.  The caller transfers ownership
+            of one view of the slot to this object.
 
-    It counts as one view until its end, which takes no lock, allocates nothing and
-    may come on any thread.  The core never frees a slot that has views.
+    The destructor releases that view.  It takes no lock and allocates nothing, and may
+    run on any thread.  The core never frees a slot that has views.
     """
 
     cdef ArenaSlot* _slot

@@ -1,5 +1,5 @@
-"""Processes that are not the user's: the launcher, the zygotes it forks, workers.
+"""The processes that Gristmill starts: the launcher, its zygotes, and the workers.
 
-It imports `_base` and `_core`; what workers run is `_engine`'s.  Begin with
-`parent.py`.
+This package imports `_base` and `_core`.  The code that workers run is in `_engine`.
+Begin with `parent.py`.
 """

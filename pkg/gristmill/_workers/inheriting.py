@@ -1,9 +1,9 @@
-"""Sends workers what `multiprocessing` shares only with children of a process.
+"""Sends workers objects that `multiprocessing` shares only with child processes.
 
-Locks, queues, shared memory and the like can be pickled while a child is started by
-"spawn": their descriptors become the child's.  Here a program is pickled for workers of
-the launcher likewise.  Their descriptors reach the zygote in one list, by which the
-supervisor sends them (``csrc/core/processes/spawn.hpp``).
+Locks, queues, shared memory and the like can be pickled only while "spawn" starts a
+child, which inherits their descriptors.  This module does the same when a program is
+pickled for workers of the launcher.  The supervisor sends the descriptors to the zygote
+as one list (``csrc/core/processes/spawn.hpp``).
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-# Those that came to this process with the program that it loads.
+# The descriptors that this process received with the program that it loads.
 received: list[int] = []
 
 
 class Inherited:
-    """Stands in a pickle for a descriptor, as what `multiprocessing` calls DupFd."""
+    """Stands for a descriptor in a pickle, like the DupFd of `multiprocessing`."""
 
     def __init__(self, number: int) -> None:
         self._number = number
 
     def detach(self) -> int:
-        """Return the descriptor, which is the caller's to close."""
+        """Return the descriptor; the caller must close it."""
         return received[self._number]
 
 
 class _Start:
-    """Stands for the start of a child, as a ``Popen`` of `multiprocessing` does."""
+    """Represents the start of a child, like a ``Popen`` of `multiprocessing`."""
 
     DupFd = Inherited
 
@@ -38,17 +38,18 @@ class _Start:
         self._descriptors = descriptors
 
     def duplicate_for_child(self, fd: int) -> int:
-        """Let a descriptor be inherited; return its number in the list of all."""
+        """Add a descriptor to the inherited ones; return its index in the list."""
         self._descriptors.append(fd)
         return len(self._descriptors) - 1
 
 
 @contextlib.contextmanager
 def inheriting(descriptors: list[int]) -> Iterator[None]:
-    """Let this thread pickle what children inherit.
+    """Let this thread pickle objects that can only be inherited.
 
     Args:
-        descriptors: Gets the descriptors, which stay those of what is pickled.
+        descriptors: A list to which the descriptors are appended.  The pickled objects
+            still own them.
     """
     context: Any = multiprocessing.context
     before = context.get_spawning_popen()
@@ -60,9 +61,10 @@ def inheriting(descriptors: list[int]) -> Iterator[None]:
 
 
 def tracker(descriptors: list[int]) -> Inherited | None:
-    """Return what lets workers use this process's resource tracker, if it runs.
+    """Return an object that lets workers use this process's resource tracker.
 
-    A tracker of their own would remove shared memory that this process made.
+    Returns None if the tracker does not run.  A tracker of a worker's own would remove
+    shared memory that this process created.
     """
     tracking: Any = sys.modules.get("multiprocessing.resource_tracker")
     fd = tracking and tracking._resource_tracker._fd
@@ -82,13 +84,13 @@ def use_tracker(inherited: Inherited | None) -> None:
 
 
 def become_child() -> None:
-    """Do in a fork what `multiprocessing` does first in a child that it forks."""
+    """Initialize a fork as `multiprocessing` initializes a child that it forks."""
     if util := sys.modules.get("multiprocessing.util"):
         util._finalizer_registry.clear()
         util._run_after_forkers()
 
 
 def leave_child() -> None:
-    """Do what `multiprocessing` does last in a child, such as to empty its queues."""
+    """Clean up as `multiprocessing` does at the end of a child: flush queues etc."""
     if util := sys.modules.get("multiprocessing.util"):
         util._exit_function()

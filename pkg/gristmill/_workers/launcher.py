@@ -1,10 +1,10 @@
 """The launcher: forks zygotes, which fork workers.
 
 The supervisor (``csrc/core/processes/supervisor.hpp``) starts one launcher per user
-process, and another for loaders whose workers want modules that take long to import. A
-launcher runs :func:`main`, holds nothing of the user's, and forks one zygote for each
-pipeline. A zygote imports and unpickles the pipeline once, then forks its workers
-(`gristmill._workers.zygote`). Each ends with its parent, whatever ends that one.
+process, and another for loaders whose workers need modules that take long to import. A
+launcher runs :func:`main`, contains no objects of the user, and forks one zygote for
+each pipeline. A zygote imports and unpickles the pipeline once, then forks its workers
+(`gristmill._workers.zygote`). Each process ends when its parent ends, for any reason.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ from gristmill._workers.processes import (
 )
 from gristmill._workers.zygote import Zygote
 
-# What a launcher gets in place of a main program whose top level starts threads.
+# Passed to a launcher instead of a main program whose top level starts threads.
 _RUN_BY_EACH = "main program for each worker"
 
 
@@ -53,12 +53,12 @@ def main(entry: str, also: Sequence[str]) -> None:
     look_like_worker("GristmillWorker", int(parent))
     leave_signals_to_parent()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
-    module = importlib.import_module(entry)  # Once, and not again in every zygote.
+    module = importlib.import_module(entry)  # Once, instead of in every zygote.
     for name in also:
         importlib.import_module(name)
     outcome = _import_all(module, wanted)
     os.environ.pop(nesting.IMPORTING, None)
-    gc.freeze()  # What is never looked at is never copied.
+    gc.freeze()  # The collector does not touch frozen objects, so forks share them.
     gc.enable()
     os.set_inheritable(int(fd), False)
     supervisor = socket.socket(fileno=int(fd))
@@ -67,11 +67,15 @@ def main(entry: str, also: Sequence[str]) -> None:
 
 
 def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.Outcome:
-    """Run the main program and import modules; start again without them on threads."""
+    """Run the main program and import modules.
+
+    If that starts threads, replace this process by a launcher without them.
+    """
     if wanted == [_RUN_BY_EACH]:
         return main_module.Outcome(by_each=True)
     main, modules = main_module.parted(wanted)
-    # NumPy has started them, by OpenBLAS: no fork has to show that they are harmless.
+    # NumPy's OpenBLAS has started these threads.  They are known to be harmless, so no
+    # fork is needed to check.
     of_numpy = other_threads()
     failure = ""
     if main:
@@ -82,7 +86,7 @@ def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.O
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # The user's process has shown them.
         for module in modules:
-            # The zygote that needs it tries again, and says why it cannot.
+            # The zygote that needs the module imports it again and reports the error.
             with contextlib.suppress(Exception):
                 importlib.import_module(module)
     if wanted and (threads := lasting_threads(of_numpy)):
@@ -102,9 +106,9 @@ def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.O
 
 
 def _run(supervisor: socket.socket, main: main_module.Outcome) -> None:
-    """Do what the supervisor says until it is gone."""
+    """Handle the supervisor's messages until it is gone."""
     zygotes = Children(supervisor, GONE)
-    inherited: list[int] = []  # Of the group that is opened next.
+    inherited: list[int] = []  # The descriptors for the group that is opened next.
     while True:
         for _ in zygotes.wait():
             received = receive(supervisor)

@@ -1,8 +1,8 @@
-"""Runs the top level of the main program again, as `multiprocessing`'s spawn does.
+"""Runs the top level of the main program again, like `multiprocessing`'s spawn.
 
-Settings that it makes, classes that it registers and modules that it patches are then
-in workers, too.  A program without ``if __name__ == "__main__":`` is not run again,
-because it would iterate its loaders again.
+Workers then have the settings, registered classes and patched modules of the program.
+A program without ``if __name__ == "__main__":`` is not run again, because it would
+iterate its loaders again.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from multiprocessing import process
 from types import FrameType
 from typing import NamedTuple
 
-# Programs that run the user's code.  Their own top level sets nothing of the user's.
+# Programs that run the user's code.  Their own top level makes no user settings.
 _RUNNERS = {"cProfile", "default_worker", "ipykernel_launcher", "ipython", "pytest"}
 _GUARDS = {"__name__ == '__main__'", "'__main__' == __name__"}
 
-# A description is among the modules that a launcher imports, in parts, since the
-# system limits the length of one argument.
+# The description of a main program is passed among the modules that a launcher imports.
+# It is split into parts, since the system limits the length of one argument.
 _MARK = "main program: "
 _PART_CHARACTERS = 60_000
 
-# Files of main programs that have iterated a loader outside of their guard.
+# Paths of main programs that have iterated a loader outside of their guard.
 _unguarded: set[str] = set()
 
 # In the user's process.
 
 
 def description() -> tuple[str, ...]:
-    """Return what a launcher needs to run the main program again, in parts.
+    """Return the description with which a launcher runs the main program, in parts.
 
-    It is empty if the program cannot be run again: it has no file or no guard, it has
-    iterated a loader outside of its guard, or it is one of `_RUNNERS`.
+    The result is empty if the program cannot be run again: it has no file or no guard,
+    it has iterated a loader outside of its guard, or it is one of `_RUNNERS`.
     """
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
@@ -44,7 +44,7 @@ def description() -> tuple[str, ...]:
     if not isinstance(path, str) or _stem(path) in _RUNNERS:
         return ()
     if name is not None and name.rpartition(".")[2] == "__main__":
-        return ()  # Of a folder, a package or an archive.  Spawn leaves it out, too.
+        return ()  # A folder, a package or an archive.  Spawn skips these, too.
     began_in: str = process.ORIGINAL_DIR or ""  # type: ignore[attr-defined]
     path = os.path.normpath(os.path.join(began_in, path))
     guarded = _guarded_lines(path)
@@ -66,7 +66,10 @@ def _stem(path: str) -> str:
 
 
 def _line_within(names: dict[str, object]) -> int | None:
-    """Return the line that a module of these names executes in this thread, if any."""
+    """Return the line that a module executes in this thread, or None.
+
+    ``names`` are the module's globals.
+    """
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals is names and frame.f_code.co_name == "<module>":
@@ -108,11 +111,11 @@ def _is_guard(test: ast.expr) -> bool:
 
 
 class Outcome(NamedTuple):
-    """What became of a main program in a launcher.
+    """The result of running a main program in a launcher.
 
     Attributes:
-        by_each: Whether each worker is to run it, since it starts threads.
-        failure: The traceback of what it raised.
+        by_each: Whether each worker must run the program, since it starts threads.
+        failure: The traceback of the exception that the program raised, or "".
     """
 
     by_each: bool = False
@@ -126,10 +129,10 @@ def parted(arguments: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def run(text: str) -> None:
-    """Run the top level of the program that a description is of.
+    """Run the top level of the program with this description.
 
     Raises:
-        BaseException: Whatever the program raised, with a note.
+        BaseException: The program raised it.  It has a note.
     """
     # Slow to import.
     from multiprocessing import spawn

@@ -1,7 +1,7 @@
-"""Refuses workers of workers.
+"""Prevents workers from starting workers.
 
 A module that iterates a loader when it is imported would start workers that import it,
-and so on without end.  So a worker never starts workers, nor does a process that was
+and so on forever.  Therefore a worker never starts workers, nor does a process that was
 started while a worker imported modules.  A program that a step starts on purpose may.
 """
 
@@ -13,23 +13,24 @@ import sys
 from collections.abc import Iterator
 from types import FrameType
 
-# Is in the environment of a worker while it imports, and so of what the imports start.
+# The environment variable that a worker sets while it imports modules.  Processes that
+# the imports start inherit it.
 IMPORTING = "GRISTMILL_WORKER_IMPORTS"
 _LOADERS = ("gristmill", "torch")
 
-# The process that became a worker.  A fork of it that a step makes is not a worker.
+# The pid of the process that became a worker.  A fork made by a step is not a worker.
 _worker_pid = 0
 
 
 def become_worker() -> None:
-    """Let this process start no workers from here on."""
+    """Prevent this process from starting workers from now on."""
     global _worker_pid
     _worker_pid = os.getpid()
 
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """Let no process start workers that the code in here starts."""
+    """Prevent processes that are started inside this context from starting workers."""
     os.environ[IMPORTING] = "1"
     try:
         yield
@@ -38,10 +39,11 @@ def importing() -> Iterator[None]:
 
 
 def check_may_start_workers() -> None:
-    """Refuse to start workers in a worker, and in what an import of a worker started.
+    """Check that this process may start workers.
 
     Raises:
-        RuntimeError: This is such a process.  The text names the user's line.
+        RuntimeError: This process is a worker, or an import in a worker has started it.
+            The message names the user's line.
     """
     if os.getpid() != _worker_pid and IMPORTING not in os.environ:
         return
@@ -77,6 +79,6 @@ def _module(frame: FrameType) -> str:
 
 def _place(frame: FrameType) -> str:
     file = frame.f_code.co_filename
-    # Functions of ``__main__`` that were pickled have lost it.
+    # Pickled functions of ``__main__`` have no file name.
     known = "" if file.startswith("<") else f"{file}, "
     return f"{_module(frame)} ({known}line {frame.f_lineno})"

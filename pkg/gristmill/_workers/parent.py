@@ -1,7 +1,7 @@
 """Starts the launcher of the user's process, and describes that process to workers.
 
-Nothing that only the launcher needs is imported here: the sooner it is started, the
-more of its imports take place while the user's process does other things.
+This module imports nothing that only the launcher needs.  The sooner the launcher is
+started, the more of its imports run while the user's process does other work.
 """
 
 import atexit
@@ -18,19 +18,18 @@ from gristmill._workers import main_module, nesting, settings
 
 
 def configure(entry: str, also: Sequence[str] = ()) -> None:
-    """Tell the supervisor how to start the launcher of this process.
+    """Set the command with which the supervisor starts the launcher of this process.
 
-    The launcher is this interpreter with this one's options, ``sys.path`` and
-    environment. To be called before workers are wanted; it costs microseconds.
+    The launcher is the same interpreter with the same options, ``sys.path`` and
+    environment. Call this before starting workers; it takes microseconds.
 
     Args:
-        entry: A module that it imports once for all zygotes; see `setup`.
-        also: More modules that it imports.  In a zygote an import takes up to three
-            times as long, since a fork copies each page that it changes.
+        entry: A module that the launcher imports once for all zygotes; see `setup`.
+        also: More modules that the launcher imports.  In a zygote an import takes up to
+            three times as long, since a fork copies each page that it changes.
 
     Raises:
-        RuntimeError: ``sys.executable`` names no interpreter, as in programs that
-            embed Python.
+        RuntimeError: ``sys.executable`` is empty, as in programs that embed Python.
     """
     if not sys.executable:
         raise RuntimeError(
@@ -43,26 +42,26 @@ def configure(entry: str, also: Sequence[str] = ()) -> None:
         f"from gristmill._workers.launcher import main; main({entry!r}, {[*also]!r})"
     )
     environ = [name + b"=" + value for name, value in os.environb.items()]
-    environ.append(f"{nesting.IMPORTING}=1".encode())  # Until `main` has imported all.
+    environ.append(f"{nesting.IMPORTING}=1".encode())  # `main` removes it.
     _core.configure_supervisor([sys.executable, *flags, "-c", bootstrap], environ)
     atexit.unregister(_core.shutdown_supervisor)
     atexit.register(_core.shutdown_supervisor)
 
 
 def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> bytes:
-    """Pickle what makes a zygote resemble this process.
+    """Pickle the state of this process that zygotes adopt.
 
     Args:
         entry: The module whose ``load`` and ``serve`` the workers call.
             ``load(blob_fd)`` returns the program. It is called once in the zygote,
-            or, where it starts threads, once in each worker, on a descriptor that
-            all share: it must not use the file position. ``serve(program, arena_fd,
+            or, if it starts threads, once in each worker. All share the descriptor, so
+            ``load`` must not use the file position. ``serve(program, arena_fd,
             slot_request_fd, begun_fd, worker, generation)`` runs a worker until it
-            returns, and closes begun_fd after the first output: more may begin.
-            ``run_main(text)`` runs the main program again.
-        main: The `main_module.description` of the main program. Workers get the
-            `settings` of this process if it is empty.
-        name: Name of the worker processes; ``{}`` is the worker's number.
+            returns. It closes begun_fd after the first output, so that more workers
+            may begin. ``run_main(text)`` runs the main program again.
+        main: The `main_module.description` of the main program. If it is empty,
+            workers get the `settings` of this process.
+        name: The name of the worker processes; ``{}`` is the worker's number.
     """
     like_parent = {
         "entry": entry,

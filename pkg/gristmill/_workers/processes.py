@@ -1,8 +1,8 @@
-"""What launcher, zygotes and workers share: forks, and the messages between them.
+"""Forks, and messages between processes, for the launcher, the zygotes and the workers.
 
-A worker that was started by the launcher is no `multiprocessing.Process` of the user's
-program, yet it is one to `current_process()` and `parent_process()`: daemonic, and with
-the user's process as its parent.
+A worker that was started by the launcher is not a `multiprocessing.Process` of the
+user's program.  Still, inside the worker `current_process()` returns a daemonic process
+and `parent_process()` returns the user's process.
 
 ``csrc/core/processes/spawn.hpp`` has the table of the messages.
 """
@@ -44,7 +44,7 @@ _BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 class Message(NamedTuple):
-    """One message; what does not apply is 0."""
+    """One message; fields that do not apply are 0."""
 
     kind: int
     group: int = 0
@@ -56,14 +56,14 @@ class Message(NamedTuple):
 def fork(child: Callable[[], None]) -> tuple[int, int]:
     """Run child in a new process that ends with this one; return pid and pidfd."""
     parent = os.getpid()
-    _flush()  # Else both would write what is buffered.
+    _flush()  # Otherwise both processes would write the buffered output.
     pid = _quiet_fork()
     if pid == 0:
         _run_and_exit(parent, child)
     try:
         return pid, os.pidfd_open(pid)
     except OSError:
-        os.kill(pid, signal.SIGKILL)  # Not reaped yet, so the number is its own.
+        os.kill(pid, signal.SIGKILL)  # Not reaped yet, so the pid was not reused.
         os.waitpid(pid, 0)
         raise
 
@@ -86,23 +86,23 @@ def _run_and_exit(parent: int, child: Callable[[], None]) -> None:
         if not isinstance(code, int | None):
             print(code, file=sys.stderr)
             code = 1
-        status = (code or 0) & 0xFF  # As Python exits.
+        status = (code or 0) & 0xFF  # Like Python's own exit.
     except BaseException:
         traceback.print_exc()
     finally:
         _flush()
-        os._exit(status)  # The exit handlers are those of the process above.
+        os._exit(status)  # The exit handlers belong to the parent process.
 
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        # It may be closed or missing.
+        # The stream may be closed or missing.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
 
 
 def send(peer: socket.socket, message: Message, *fds: int) -> None:
-    # A peer that is gone is found out when the socket is read.
+    # Reading the socket detects that the peer is gone.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         socket.send_fds(peer, [_MESSAGE.pack(*message)], fds)
 
@@ -119,33 +119,33 @@ def receive(peer: socket.socket) -> tuple[Message, list[int]] | None:
 
 
 class Children:
-    """The processes that this one has forked, of which it tells the supervisor.
+    """The child processes of this process; reports on them to the supervisor.
 
     Args:
-        supervisor: Is told who has started, and how each has ended.
-        ended: The kind of the message that says so.
+        supervisor: The socket that gets the messages about starts and ends.
+        ended: The kind of the message about an end.
 
     Attributes:
-        poll: What `wait` waits for.
+        poll: The poll object that `wait` uses.
     """
 
     def __init__(self, supervisor: socket.socket, ended: int) -> None:
         self._supervisor = supervisor
         self._ended = ended
-        self._running: dict[int, Message] = {}  # By pidfd: the value is the pid.
+        self._running: dict[int, Message] = {}  # By pidfd; `value` is the pid.
         self.poll = select.poll()
         self.poll.register(supervisor, select.POLLIN)
 
     @property
     def count(self) -> int:
-        """How many run."""
+        """The number of running processes."""
         return len(self._running)
 
     def fork(self, started: Message, child: Callable[[], None]) -> int:
-        """Run child in a new process and say that it has started; return its pid.
+        """Run child in a new process, report its start, and return its pid.
 
         Raises:
-            OSError: The system has no room for it.
+            OSError: The system cannot create a process or a descriptor.
         """
 
         def alone() -> None:
@@ -160,12 +160,12 @@ class Children:
         return pid
 
     def wait(self, timeout_ms: int | None = None) -> list[int]:
-        """Wait for something to do, and reap; return what else is ready."""
+        """Wait for events, and reap ended children; return the other ready fds."""
         ready = [fd for fd, _ in self.poll.poll(timeout_ms)]
         return [fd for fd in ready if not self._reaps(fd)]
 
     def kill(self, group: int) -> None:
-        """End the processes of a group, if there are some."""
+        """Kill the processes of a group."""
         for pidfd, started in self._running.items():
             if started.group == group:
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -177,7 +177,7 @@ class Children:
         self.poll.unregister(pidfd)
         try:
             status = os.waitpid(started.value, 0)[1]
-        except ChildProcessError:  # User code took it before.
+        except ChildProcessError:  # User code has reaped it.
             status = 0
         send(self._supervisor, started._replace(kind=self._ended, value=status))
         os.close(pidfd)
@@ -185,7 +185,7 @@ class Children:
 
 
 def send_failure(peer: socket.socket, group: int, why: str) -> None:
-    """Send why a group can have no workers."""
+    """Send the reason why a group cannot have workers."""
     text = os.memfd_create("gristmill")
     with open(text, "wb", closefd=False) as file:
         file.write(why.encode(errors="replace"))
@@ -194,14 +194,14 @@ def send_failure(peer: socket.socket, group: int, why: str) -> None:
 
 
 def lasting_threads(harmless: Set[str] = frozenset()) -> int:
-    """Count the threads, besides this one, that a fork would lose.
+    """Count the threads, other than this one, that a fork would lose.
 
-    Those with a number in `harmless` do not count.
+    Threads with an id in `harmless` do not count.
 
-    Those of OpenBLAS do not count: it ends them before a fork and starts new ones
-    on both sides. So a fork that does nothing shows which are left. Nor does that of
-    jemalloc, which pyarrow brings: a fork takes its locks, and the child frees memory
-    without it.
+    OpenBLAS's threads do not count either: it ends them before a fork and starts new
+    ones in both processes. A fork that does nothing reveals which threads remain. The
+    thread of jemalloc, which is part of pyarrow, does not count: a fork takes its
+    locks, and the child frees memory without it.
     """
     if other_threads() - harmless:
         pid = _quiet_fork()
@@ -216,7 +216,7 @@ def lasting_threads(harmless: Set[str] = frozenset()) -> int:
 
 
 def other_threads() -> set[str]:
-    """Return the numbers of this process's threads but this one and jemalloc's."""
+    """Return the ids of this process's threads except this one and jemalloc's."""
     found = set()
     for thread in os.listdir("/proc/self/task"):
         try:
@@ -224,18 +224,18 @@ def other_threads() -> set[str]:
                 if name.read() != "jemalloc_bg_thd\n":
                     found.add(thread)
         except OSError:
-            continue  # It has ended.
+            continue  # The thread has ended.
     return found - {str(threading.get_native_id())}
 
 
 def look_like_worker(name: str, parent_pid: int) -> None:
-    """Let `current_process()` be a daemonic process of this name.
+    """Make `current_process()` return a daemonic process with this name.
 
-    The user's process is its `parent_process()`.
+    `parent_process()` then returns the user's process.
     """
     known = process.parent_process()
     if known is None:
-        # Readable when it has ended, like the sentinels of multiprocessing.
+        # The pidfd is readable after the end, like a sentinel of multiprocessing.
         sentinel = os.pidfd_open(parent_pid)
         known = process._ParentProcess("MainProcess", parent_pid, sentinel)  # type: ignore[attr-defined]
     current = process.BaseProcess(name=name, daemon=True)
@@ -245,19 +245,19 @@ def look_like_worker(name: str, parent_pid: int) -> None:
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore Ctrl-C and termination, which are sent to whole process groups.
+    """Ignore SIGINT and SIGTERM, which are sent to whole process groups.
 
-    By a handler that does nothing, since programs that a worker runs would inherit
-    SIG_IGN.
+    This sets a handler that does nothing, since programs that a worker runs would
+    inherit SIG_IGN.
     """
     for number in _BOTH:
         signal.signal(number, _ignore)
 
 
 def restore_signals_in_forks() -> None:
-    """Let processes that this one forks from here on end by these signals again.
+    """Restore SIGINT and SIGTERM in processes that this one forks from now on.
 
-    Signals that come before that wait for it.
+    The signals are blocked during the fork, so that none is lost.
     """
     os.register_at_fork(
         before=functools.partial(signal.pthread_sigmask, signal.SIG_BLOCK, _BOTH),

@@ -1,8 +1,8 @@
-"""Settings of libraries that workers take over from a program that is not run again.
+"""Settings of libraries that workers copy from a main program that is not run again.
 
-They are those that change what code computes, or whether it fails.  A worker does not
-import a library for them: it gets them when it imports the library itself.  All else is
-for ``worker_init_fn``.
+These are settings that change the results of code, or whether it fails.  A worker does
+not import a library just to set them, but sets them when the library is imported.  All
+other settings are left to ``worker_init_fn``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _OF_JAX = (
 
 
 class Setting(NamedTuple):
-    """What a process has set in a library: the library's module, and a pickle."""
+    """The settings of a library: the name of its module, and the pickled values."""
 
     module: str
     pickled: bytes
 
     def adopt(self, module: ModuleType) -> None:
-        """Set the same in a module that this process has imported."""
+        """Apply the settings to a module that this process has imported."""
         _KINDS[self.module].write(module, pickle.loads(self.pickled))
 
 
@@ -50,13 +50,13 @@ def present() -> list[Setting]:
 
 
 def adopt(settings: Sequence[Setting]) -> None:
-    """Set the same in this process, as soon as it has imported each library."""
+    """Apply settings in this process, to each library once it is imported."""
     for setting in settings:
         when_imported(setting.module, setting.adopt)
 
 
 class _Kind(NamedTuple):
-    """How the settings of a module are read, and how they are set again."""
+    """Functions that read and write the settings of a module."""
 
     read: Callable[[Any], Any]
     write: Callable[[Any, Any], None]
@@ -79,7 +79,10 @@ def _write_sys(module: Any, value: tuple[int, int]) -> None:
 
 
 def _read_filters(module: Any) -> list[tuple[Any, ...]]:
-    """The filters of Python's own categories; others are of modules to be imported."""
+    """Return the filters for built-in categories.
+
+    Other categories are skipped, since workers may not have imported their modules.
+    """
     return [
         (action, _text(message), kind.__name__, _text(of), line)
         for action, message, kind, of, line in module.filters
@@ -88,7 +91,7 @@ def _read_filters(module: Any) -> list[tuple[Any, ...]]:
 
 
 def _text(pattern: Any) -> str:
-    """The text of a pattern; Python's own filters have texts, or None for any."""
+    """Return the text of a pattern; Python's own filters have a str or None."""
     return getattr(pattern, "pattern", pattern) or ""
 
 
@@ -100,7 +103,7 @@ def _write_filters(module: Any, value: list[tuple[Any, ...]]) -> None:
 
 def _read_levels(module: Any) -> tuple[int, dict[str, int]]:
     root = module.root
-    # A logger of another class must be made by its library.
+    # Loggers of other classes must be created by their libraries.
     levels = {
         name: logger.level
         for name, logger in root.manager.loggerDict.items()

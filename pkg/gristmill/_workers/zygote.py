@@ -1,4 +1,4 @@
-"""The zygote, which loads a program once and forks the workers that run it."""
+"""The zygote: loads a program once and forks the workers that run it."""
 
 import contextlib
 import gc
@@ -33,11 +33,11 @@ from gristmill._workers.processes import (
     send_failure,
 )
 
-# How often is looked whether workers that begin are idle, and how long one may
-# take to its first output in any case.
+# The interval of the checks whether starting workers are idle, and the longest time
+# that others wait for a worker's first output.
 _PATIENCE_S = 0.05
 _LONGEST_S = 2.0
-# How long workers may take to leave when nobody wants them any more.
+# The time that workers have for leaving after the supervisor has dismissed them.
 _LEAVE_S = 1.0
 
 
@@ -45,11 +45,12 @@ class Zygote:
     """Holds a loaded program and forks it.
 
     Args:
-        group: The number that the supervisor knows its workers by.
+        group: The number of the supervisor's worker group.
         late: Whether each worker loads the program for itself.
-        main: What became of the main program in the launcher.
-        fds: The supervisor's socket, setup, blob, arena and slot requests, and those
-            that the program inherits, all owned.
+        main: The result of running the main program in the launcher.
+        fds: The descriptors of the supervisor's socket, setup, blob, arena and slot
+            requests, followed by those that the program inherits.  The zygote owns
+            them.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Zygote:
         setup_fd, self._blob_fd, self._arena_fd, self._slot_requests_fd = fds[1:5]
         inheriting.received[:] = fds[5:]
         with open(setup_fd, "rb") as file:
-            file.seek(0)  # Where another zygote of this group has read it.
+            file.seek(0)  # Another zygote of this group may have read it.
             self._setup = pickle.load(file)
         self._wanted: deque[Message] = deque()
         self._workers = Children(self._supervisor, EXITED)
@@ -101,7 +102,7 @@ class Zygote:
             send(self._supervisor, Message(THREADS))
             return
         gc.collect()
-        gc.freeze()  # As the launcher did.
+        gc.freeze()  # See the launcher.
         try:
             self._serve()
         except OSError:
@@ -138,7 +139,10 @@ class Zygote:
                 self._start(self._wanted.popleft())
 
     def _let_workers_leave(self) -> None:
-        """Wait for the workers, which were told to stop; this process ends the rest."""
+        """Wait for the workers, which were asked to stop.
+
+        The remaining ones are killed when this process ends.
+        """
         self._workers.poll.unregister(self._supervisor)
         for fd in [*self._throttle.fds]:
             self._let_go(fd)
@@ -189,12 +193,12 @@ class Zygote:
             wanted.worker,
             wanted.generation,
         )
-        gc.collect()  # Iterators that refer to themselves; there is little else.
+        gc.collect()  # Ends iterators in reference cycles; there is little else.
         inheriting.leave_child()
 
 
 def become_like_parent(wanted: dict[str, Any]) -> types.ModuleType:
-    """Make this process what `parent.setup` has told; returns the module to enter."""
+    """Adopt the state in `parent.setup` and return the entry module."""
     look_like_worker("GristmillWorker", wanted["pid"])
     process.current_process().authkey = wanted["authkey"]
     os.environ.clear()
@@ -202,23 +206,22 @@ def become_like_parent(wanted: dict[str, Any]) -> types.ModuleType:
     sys.path[:] = wanted["sys_path"]
     sys.argv[:] = wanted["argv"]
     os.chdir(wanted["cwd"])
-    with contextlib.suppress(OSError):  # Cores may be taken away meanwhile.
+    with contextlib.suppress(OSError):  # These cores may no longer be available.
         os.sched_setaffinity(0, wanted["affinity"])
     settings.adopt(wanted["settings"])
     return importlib.import_module(wanted["entry"])
 
 
 class StartThrottle:
-    """Lets as many workers begin at a time as there are cores.
+    """Limits the number of workers that start at the same time to the number of cores.
 
-    A worker has begun when it has a first output, and closes its end of a pipe then. If
-    all began at once, all first outputs would come at once, as late as the last one.
-    One that uses little processor time meanwhile, since it waits for its source, keeps
-    nobody.
+    A worker has started when it has its first output; it then closes its end of a pipe.
+    If all started at once, all first outputs would arrive at once, and late. A worker
+    that uses little processor time, because it waits for its source, does not count.
     """
 
     def __init__(self) -> None:
-        # Our end of the pipe: the pid, and when the worker started.
+        # By this process's end of the pipe: the pid and the start time of the worker.
         self.fds: dict[int, tuple[int, float]] = {}
 
     def add(self, fd: int, pid: int) -> None:
@@ -231,7 +234,7 @@ class StartThrottle:
         return len(self.fds) < len(os.sched_getaffinity(0))
 
     def no_longer_busy(self) -> list[int]:
-        """Return who need not be waited for."""
+        """Return the pipes of workers for which the others need not wait any longer."""
         now = time.monotonic()
         idle = []
         for fd, (pid, start) in self.fds.items():
@@ -243,8 +246,8 @@ class StartThrottle:
 
 
 def _processor_time(pid: int) -> float:
-    """Seconds of processor time that a child has used, 0 if it is gone."""
-    # The number that clock_getcpuclockid(3) makes of a pid.
+    """Return the processor time of a child, in seconds; 0 if it is gone."""
+    # The clock id that clock_getcpuclockid(3) derives from a pid.
     clock = (~pid << 3) | 2
     try:
         return time.clock_gettime(clock)
