@@ -295,8 +295,8 @@ class PackAndBatchOperation:
     saves its position.  Each batch is a tuple of three trees like `length_struct`:
 
     - the data, of shape ``(batch_size, length, *S)`` for leaves of shape ``(n, *S)``;
-    - the segment ids, int32 of shape ``(batch_size, length)``, which number the elements
-      of a row from 1 and are 0 for padding;
+    - the segment ids, int32 of shape ``(batch_size, length)``, which number the
+      elements of a row from 1 and are 0 for padding;
     - the positions in each element, with the same dtype and shape.
 
     Args:
