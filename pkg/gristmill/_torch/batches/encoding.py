@@ -40,7 +40,7 @@ def encoded(batch: Any, state: bytes | None = None) -> Any:
 
     Raises:
         RuntimeError: A tensor requires grad and is not a leaf.
-        Exception: Whatever pickling an object of the batch raised.
+        Exception: Pickling an object of the batch failed.
     """
     tree = _plain_tree(batch)
     if tree is not None:
