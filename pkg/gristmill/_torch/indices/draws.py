@@ -231,8 +231,8 @@ def can_foresee(index_sampler: Any) -> bool:
 def foreseen(index_sampler: Any) -> Iterator[Any]:
     """Predict a sampler's next epoch; yield nothing if it is too long.
 
-    For a `DistributedSampler`, this is its next epoch number.  The iterator ends early
-    if drawing fails, or if the class of the sampler was modified.  An error that
+    A `DistributedSampler` is predicted for its next epoch number.  The iterator ends
+    early if drawing fails, or if the class of the sampler was modified.  An error that
     persists is raised when the epoch is drawn.
     """
     with contextlib.suppress(Exception):
