@@ -1,7 +1,7 @@
 """The command line: ``gristmill COMMAND ...`` or ``python -m gristmill COMMAND ...``.
 
 Commands end with 0 if all is well, 1 if they found a problem, 2 if they were called
-in a wrong way, and 130 if they were interrupted.
+incorrectly, and 130 if they were interrupted.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gristmill: {problem}", file=sys.stderr)
         return USAGE if isinstance(problem, Misuse) else PROBLEM
     except BrokenPipeError:
-        # Who read the output has seen enough.
+        # The reader of the output, such as `head`, has closed the pipe.
         _discard_output()
         return OK
-    except OSError as error:  # Such as a full disk that the output goes to.
+    except OSError as error:  # For example, the output goes to a full disk.
         _discard_output()
         print(f"gristmill: {error}", file=sys.stderr)
         return PROBLEM
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """Let what is left in the buffer go nowhere: it would fail again at exit."""
+    """Discard the buffered output: writing it at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

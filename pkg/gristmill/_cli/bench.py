@@ -59,12 +59,12 @@ small, it shows the cost of Python, and more than 1.00 of it can be reached.
 """
 BLOCK_BYTES = 1 << 20
 SEED = 0
-# More than this is not read in the time; of larger files it is a part.
+# A measurement reads no more than this in its time. Only part of larger files is read.
 MOST_RECORDS, MOST_STEPS = 5_000_000, 10_000
 
 
 class Rate(NamedTuple):
-    """What was read in a time."""
+    """The amount of data that was read in some time."""
 
     name: str
     records: float
@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise Problem(
                 f"{opened.name}: it has no records, so there is nothing to measure."
             )
-        for path in opened.files:  # So that they are in memory.
+        for path in opened.files:  # Read into the page cache.
             with open(path, "rb", buffering=0) as file:
                 while file.read(BLOCK_BYTES):
                     pass
@@ -150,14 +150,14 @@ def _measure(opened: Opened, arguments: argparse.Namespace) -> Iterator[Rate]:
         yield _total(name, _loads(opened, number, batch_size), seconds, limit)
 
 
-# Records, their bytes, and the time that these took, in s.
+# The number of records, their bytes, and the time that reading took, in s.
 Step: TypeAlias = tuple[float, int, float]
 
 
 def _total(
     name: str, steps: Iterator[Step], seconds: float, limit: float = 0.0
 ) -> Rate:
-    """Take steps for so long, and add them up."""
+    """Take steps for `seconds` and add them up."""
     records, done, elapsed = 0.0, 0, 0.0
     while elapsed < seconds:
         some, size, took = next(steps)
@@ -205,7 +205,7 @@ def _preads(opened: Opened, batches: list[Int64Array]) -> Iterator[Step]:
 
 
 def _in_order(opened: Opened) -> Iterator[Step]:
-    """Read in steps of about 4 MiB, again and again from the first record."""
+    """Read in steps of about 4 MiB, and start over at the end."""
     each = max(1, STEP_BYTES // max(1, opened.bytes // opened.records))
     if opened.source is not None:
         begins = range(0, opened.records, each)
@@ -236,7 +236,7 @@ def _reads(opened: Opened, batches: list[Int64Array]) -> Iterator[Step]:
 
 
 def _loads(opened: Opened, workers: int, batch_size: int) -> Iterator[Step]:
-    """Take batches of a DataLoader after its first, when its workers are there."""
+    """Take batches of a DataLoader after the first, when its workers have started."""
     source: Any = opened.source
     batches: Any = iter(
         loader.DataLoader(

@@ -1,4 +1,4 @@
-"""What the loaders of a process, and its workers, did between two looks."""
+"""Computes the activity of a process's loaders and workers between two looks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gristmill._observe.shared_words import Worker
 def done_between(
     before: Look, after: Look, waited: dict[int, tuple[int, int]]
 ) -> dict[str, Any]:
-    """What is shown of a process, in plain values."""
+    """Return a process's activity between two looks, as JSON-compatible values."""
     return {
         "pid": after.pid,
         "command": processes.command(after.pid),
@@ -82,12 +82,12 @@ def _worker(worker: Worker, look: Look) -> dict[str, Any]:
 
 
 def _stopped(usage: Usage) -> bool:
-    """Whether a signal or a debugger has stopped the process."""
+    """Return whether a signal or a debugger has stopped the process."""
     return usage.state in "Tt"
 
 
 def _used(pid: int | None, before: Look, after: Look) -> dict[str, Any]:
-    """What a process has used between two looks."""
+    """Return a process's CPU share between two looks, and its memory in bytes."""
     now = None if pid is None else after.usage.get(pid)
     then = None if pid is None else before.usage.get(pid)
     cpu = None

@@ -1,4 +1,4 @@
-"""Finds out what a file of records holds."""
+"""Examines the contents of record files."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from gristmill._convert.inputs import (
 from gristmill._convert.problem import Problem
 
 FORMATS: tuple[Format, ...] = ("tfrecord", "array_record", "parquet", "jsonl")
-# Records whose sizes are looked at where that means to read them.
+# The number of records to sample for sizes if the file has to be read to get them.
 SAMPLE_RECORDS = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How large records are, in bytes.
+    """Statistics of record sizes, in bytes.
 
     Attributes:
-        counted: How many records were looked at.
-        exact: Whether these are all.
-        total: Bytes of all that were looked at.
-        histogram: Pairs of a limit, a power of two, and how many records are below
-            it and not below the limit before.
+        counted: The number of records that were measured.
+        exact: Whether all records were measured.
+        total: The total size of the measured records.
+        histogram: Pairs of a limit, which is a power of two, and the number of records
+            that are smaller than it but not smaller than the previous limit.
     """
 
     counted: int
     exact: bool
     total: int
     least: int
-    # None of several files: their sizes are not kept.
+    # None for the totals of several files, which do not keep individual sizes.
     median: int | None
     mean: float
     most: int
@@ -56,7 +56,7 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """Records, from number `first` on, that cannot be read; says where and how."""
+    """A range of unreadable records that starts at `first`, and a description."""
 
     first: int
     records: int
@@ -65,7 +65,7 @@ class Damage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a file holds; printed in this order as JSON."""
+    """The contents of a file. JSON output lists the fields in this order."""
 
     path: str
     format: str
@@ -83,14 +83,14 @@ class Contents:
 def examine(
     path: str, form: Form, head: int, verify: bool, progress: Progress
 ) -> Contents:
-    """Find out what a file holds.
+    """Examine the contents of a file.
 
     Args:
         path: The file.
         form: Its format.
-        head: How many of the first records to return.
+        head: The number of leading records to return.
         verify: Whether to read all records.
-        progress: Is told how many are read.
+        progress: Receives the number of records read.
 
     Raises:
         Problem: The file cannot be opened or is damaged as a whole.
@@ -136,7 +136,7 @@ def examine(
 def _file(
     file: _core.RecordReader, head: int, verify: bool, progress: Progress
 ) -> dict[str, Any]:
-    """Find out what a file holds whose records can be read in any order."""
+    """Examine a file that supports random access."""
     return {
         "records": len(file),
         "sizes": _sizes_of_file(file),
@@ -157,18 +157,18 @@ def _sizes_of_file(file: _core.RecordReader) -> Sizes | None:
     if file.knows_sizes or total <= SAMPLE_RECORDS:
         wanted = np.arange(total)
     else:
-        # Neighbours share a chunk, which is decoded once for all of them.
+        # Sample runs of neighbors: each chunk is then decoded once for many records.
         runs, length = 20, SAMPLE_RECORDS // 20
         starts = np.linspace(0, total - length, runs).astype(np.int64)
         wanted = (starts[:, None] + np.arange(length)).reshape(-1)
     try:
         return sizes_of(file.sizes(wanted), total)
     except errors.CorruptRecord:
-        return None  # What can be read is told nevertheless.
+        return None  # The rest of the summary is still shown.
 
 
 def sizes_of(sizes: Int64Array, total: int) -> Sizes | None:
-    """Return how large some records are, of `total` ones; None if there are none."""
+    """Return statistics of `sizes`, a sample of `total` records; None if empty."""
     if not len(sizes):
         return None
     exponents = np.ceil(np.log2(sizes + 1)).astype(np.int64)
@@ -187,7 +187,7 @@ def sizes_of(sizes: Int64Array, total: int) -> Sizes | None:
 
 
 def _head(file: _core.RecordReader, head: int, verify: bool) -> list[bytes]:
-    """Return the first records; damaged ones are left out if they are listed."""
+    """Return the first records, without damaged ones if `verify` lists those."""
     found = []
     for number in range(min(head, len(file))):
         try:
@@ -199,7 +199,7 @@ def _head(file: _core.RecordReader, head: int, verify: bool) -> list[bytes]:
 
 
 def _damage(file: _core.RecordReader, progress: Progress) -> list[Damage]:
-    """Read every record, and return what cannot be read."""
+    """Read every record, and return the unreadable ranges."""
     found: list[Damage] = []
     progress.begin("records verified", len(file))
     for step in steps_of(file):
@@ -219,7 +219,7 @@ def _damage_in(file: _core.RecordReader, number: int, end: int) -> Iterator[Dama
             file.read(number)
         except errors.CorruptRecord as error:
             if isinstance(file, _core.RecordFile):
-                # The hash that does not fit is that of a whole chunk.
+                # The hash covers the whole chunk, so the rest of it is lost.
                 begin_of_next = (number // file.group_size + 1) * file.group_size
                 lost = min(len(file), begin_of_next) - number
             yield Damage(number, lost, str(error))
@@ -227,7 +227,7 @@ def _damage_in(file: _core.RecordReader, number: int, end: int) -> Iterator[Dama
 
 
 def _stream(source: Input, head: int, verify: bool) -> dict[str, Any]:
-    """Find out what a file holds that can only be read from its start."""
+    """Examine a file that can only be read sequentially."""
     sizes = array.array("q")
     first: list[bytes] = []
     damaged = []

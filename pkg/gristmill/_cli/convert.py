@@ -94,7 +94,7 @@ def add_to(commands: Any) -> None:
 
 
 def _add_options_of_inputs(add: Callable[..., Any]) -> None:
-    """Add what says how inputs are read."""
+    """Add the options that control how inputs are read."""
     add(
         "--from",
         dest="form",
@@ -123,7 +123,7 @@ def _add_options_of_inputs(add: Callable[..., Any]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Convert, and say what was made."""
+    """Convert the inputs and print a summary."""
     if arguments.output.endswith("/") or os.path.isdir(arguments.output):
         arguments.parser.error(
             f"OUT is the folder {arguments.output}. Name a file in it, such as"
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     finding.check_local(arguments.output)
     paths = finding.expand(arguments.inputs)
-    # Before the inputs are looked at, among which an earlier output may be.
+    # Check this before examining the inputs, which may include an earlier output.
     _check_outside(paths, arguments.output)
     inputs = finding.inputs_of(
         paths,
@@ -168,7 +168,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_outside(paths: Sequence[str], output: str) -> None:
-    """Refuse to write into a folder that is read, where it would be read itself."""
+    """Raise Problem if OUT is in an input folder, so that it would be read as input."""
     folder = os.path.dirname(os.path.realpath(output))
     for path in paths:
         inside = os.path.join(os.path.realpath(path), "")
@@ -180,7 +180,7 @@ def _check_outside(paths: Sequence[str], output: str) -> None:
 
 
 def _check_apart(inputs: Sequence[Input], output: Output) -> None:
-    """Refuse to write what is read."""
+    """Raise Problem if an output file is also an input."""
     outputs = {os.path.realpath(output.final(shard)) for shard in range(output.count)}
     for each in inputs:
         if os.path.realpath(each.path) in outputs:

@@ -1,4 +1,4 @@
-"""Finds the format of the files that `bench` and `inspect` are given."""
+"""Detects the format of files passed to `bench` and `inspect`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from gristmill._convert.inputs import reading
 from gristmill._convert.paths import files_below
 from gristmill._convert.problem import Problem
 
-# Those that can be converted, and those that only sources read.
+# The formats that `convert` accepts, and those that only data sources read.
 Form: TypeAlias = finding.Format | Literal["tar", "bag"]
 NAMES: dict[str, Form] = {".tar": "tar", ".bagz": "bag", ".bag": "bag"}
-# The offset of the mark of a tar file, and the mark.
+# A tar file has this magic at this offset.
 TAR_OFFSET, TAR_MARK = 257, b"ustar"
 
 
 def form_of_name(path: str) -> Form | None:
-    """Return the format that a file's name says, or None."""
+    """Return the format that a file's name implies, or None."""
     return NAMES.get(os.path.splitext(path)[1]) or finding.name_format_of(path)
 
 
 def form_of(path: str, choices: Sequence[finding.Format] = ()) -> Form:
-    """Return the format of a file, by its name or else its content.
+    """Return the format of a file by its name, or if that fails by its content.
 
     Args:
         path: The file.
-        choices: What the command's --from takes; empty if it has no such option.
+        choices: The values of the command's --from option; empty if it has none.
 
     Raises:
-        Problem: Neither says it.
+        Problem: Neither determines the format.
     """
     form = form_of_name(path)
     if form is not None:
@@ -44,10 +44,10 @@ def form_of(path: str, choices: Sequence[finding.Format] = ()) -> Form:
 
 
 def files_by_form(folder: str) -> tuple[dict[Form, list[str]], list[str]]:
-    """Return the files below a folder by their formats, and the others.
+    """Return the files below a folder by format, and the files of unknown format.
 
-    Content decides only if no name does: a shard comes with texts that begin like
-    JSON lines.
+    Contents are checked only if no file name implies a format: text files next to
+    shards may look like JSON lines.
 
     Raises:
         Problem: There are no files, or the folder cannot be read.

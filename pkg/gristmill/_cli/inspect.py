@@ -1,4 +1,4 @@
-"""``gristmill inspect``: tells what files hold, and whether they are whole."""
+"""``gristmill inspect``: shows the contents of files and verifies them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what each file and folder holds; return 1 if one is not as it should be."""
+    """Print the contents of each file and folder; return 1 if any has a problem."""
     report = _Printer(arguments.json)
     for path in finding.expand(arguments.files):
         if os.path.isdir(path):
@@ -88,10 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Printer:
-    """Prints what is found, and problems.
+    """Prints contents of files, and problems.
 
     Attributes:
-        wrong: Whether a file is not as it should be.
+        wrong: Whether any file is damaged or unreadable.
     """
 
     def __init__(self, as_json: bool) -> None:
@@ -118,7 +118,7 @@ class _Printer:
 def _examined(
     path: str, arguments: argparse.Namespace, report: _Printer
 ) -> contents.Contents | None:
-    """Return what a file holds, or show the problem with it."""
+    """Return the contents of a file; if that fails, show the problem."""
     progress = shown()
     try:
         regular(path)
@@ -134,7 +134,7 @@ def _examined(
 def _inspect_folder(
     folder: str, arguments: argparse.Namespace, report: _Printer
 ) -> None:
-    """Show what the files of each format below a folder hold together."""
+    """Show a summary for each format of the files below a folder."""
     if arguments.form:
         below = files_below(folder, follow_links=True)
         if not below:
@@ -203,7 +203,7 @@ def _chunks(found: contents.Contents) -> str:
 
 
 def _histogram(sizes: contents.Sizes) -> list[str]:
-    """Return the lines that show how large the records are."""
+    """Return the lines of a histogram of record sizes."""
     of = "" if sizes.exact else f", of {sizes.counted:,} looked at"
     median = "" if sizes.median is None else f" median {amount(sizes.median)},"
     lines = [

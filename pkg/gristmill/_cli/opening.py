@@ -1,4 +1,4 @@
-"""Opens what `bench` measures: files of one format, as a source reads them."""
+"""Opens files of one format through a data source, for `bench`."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ IN_ORDER = (
     "{} can only be read in order. To read in any order, convert: gristmill convert {}"
     " OUT"
 )
-# Where the bytes of some records lie, shape (3, k): numbers of files, begins, ends.
+# Maps k record numbers to byte ranges, shape (3, k): file number, begin, end.
 Places = Callable[[Int64Array], Int64Array]
 
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """Files that are measured.
+    """Open files to measure.
 
     Attributes:
-        name: What the user named.
+        name: The files, folders and patterns as the user wrote them.
         files: The paths of the files.
-        records: How many records they have.
-        source: Gives a record by its number; None if they can only be read in order.
-        reader: Reads records without making elements of them, if there is one.
-        places: Says where records lie, if that is known.
+        records: The number of records in all files.
+        source: The random-access source, or None if they can only be read in order.
+        reader: Reads raw records without building elements, or None.
+        places: Maps record numbers to byte ranges, or None if these are not known.
         stream: Iterates over the records if there is no source.
-        note: What the user should know.
+        note: A note for the user.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Opened:
 
     @property
     def bytes(self) -> int:
-        """The size of the files."""
+        """The total size of the files."""
         return sum(map(os.path.getsize, self.files))
 
 
@@ -156,7 +156,7 @@ def _streamed(
     return Opened(name, files, records, stream=stream, note=note)
 
 
-# Of one file: how many records it has, and where some of them begin and end.
+# A file's number of records, and a function that returns where records begin and end.
 _PlacesOfFile = tuple[int, Callable[[Int64Array], tuple[Int64Array, Int64Array]]]
 
 

@@ -1,4 +1,4 @@
-"""What the loaders of a process, and all that it has used, are at a moment."""
+"""Takes snapshots of a process's loaders and of its use of CPU and memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_WORKERS = (
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """A process at a moment: its loaders, and what it and its workers have used."""
+    """A snapshot of a process's loaders, and of its and its workers' resource usage."""
 
     pid: int
     at_s: float
@@ -27,9 +27,9 @@ class Look:
 
 
 def look_at(pid: int) -> Look:
-    """Look at a process; what cannot be looked at is a `Problem` that says why."""
+    """Return a snapshot of a process. Raises Problem if it cannot be observed."""
     used = processes.usage(pid)
-    # Of one that has ended and is not waited for, nothing else may be readable.
+    # For a zombie process, other files in /proc may not be readable.
     if used is not None and used.state == "Z":
         raise Problem(f"process {pid} has ended.")
     try:
@@ -58,7 +58,7 @@ def look_at(pid: int) -> Look:
 
 
 def loaders_of(pid: int) -> dict[int, tuple[Arena, Snapshot]]:
-    """The loaders of a process that are not closed, by the inode of their memory."""
+    """Return the open loaders of a process, by the inode of their shared memory."""
     found = {}
     for arena in processes.arenas(pid):
         snapshot = arena.snapshot()
@@ -73,14 +73,14 @@ def loaders_of(pid: int) -> dict[int, tuple[Arena, Snapshot]]:
 
 
 def without_loaders(pid: int) -> str:
-    """What to say of a process in which nothing is to be seen."""
+    """Return a message about a process without observable loaders."""
     if processes.has_gristmill(pid):
         return f"process {pid} {NO_WORKERS}"
     return f"process {pid} does not use Gristmill."
 
 
 def other_layout(pid: int, what: str = "") -> str:
-    """What to say of a process whose words are another version's."""
+    """Return a message about a process whose shared memory has another layout."""
     return (
         f"process {pid} runs another version of Gristmill{what}. Use the gristmill"
         " command of its environment."

@@ -1,4 +1,4 @@
-"""Shows what a record is: an Example, JSON, text, or bytes of a known kind."""
+"""Formats a record for display: an Example, JSON, text, or bytes of a known kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gristmill import errors, transforms
 from gristmill._cli.terminal import amount
 
-# How records begin that are files of a known kind.
+# Records that start like this are files of a known kind.
 MAGIC = (
     (b"\xff\xd8\xff", "JPEG image"),
     (b"\x89PNG\r\n\x1a\n", "PNG image"),
@@ -19,19 +19,19 @@ MAGIC = (
     (b"PK\x03\x04", "zip archive"),
     (b"\x1f\x8b", "gzip data"),
 )
-# Values of a feature, and bytes of a record, that are shown.
+# The most values of a feature, and bytes of a record, to show.
 VALUES, BYTES = 4, 24
 
 
 class Shown(NamedTuple):
-    """A record for people."""
+    """The kind of a record, and its contents in readable form."""
 
     kind: str
     text: str
 
 
 def show(record: bytes) -> Shown:
-    """Return what a record is, in one line of any length."""
+    """Return a record's kind and contents, in one line of any length."""
     if not record:
         return Shown("bytes", "empty")
     for start, name in MAGIC:
@@ -51,7 +51,7 @@ def show(record: bytes) -> Shown:
 
 
 def _features(record: bytes) -> dict[str, Any]:
-    """Return the features of an Example; none if the record is something else."""
+    """Return the features of an Example, or {} if the record is not an Example."""
     try:
         return transforms.ParseExample().map(record)
     except errors.CorruptRecord:

@@ -1,4 +1,4 @@
-"""What commands take and print: numbers; tables, bars, sizes."""
+"""Parses numbers in arguments, and formats numbers, sizes, bars and tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# How the parsers of all commands are made.
+# The arguments of each command's ArgumentParser.
 STYLE: Any = {
     "formatter_class": argparse.RawDescriptionHelpFormatter,
     "allow_abbrev": False,
@@ -15,7 +15,7 @@ STYLE: Any = {
 
 
 def number_from(least: int) -> Callable[[str], int]:
-    """What reads whole numbers that are not below `least`."""
+    """Return an argument parser for integers >= `least`."""
 
     def parse(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
@@ -28,7 +28,7 @@ def number_from(least: int) -> Callable[[str], int]:
 
 
 def amount(size: float) -> str:
-    """Return a number of bytes in its unit.
+    """Format a number of bytes with a suitable unit.
 
     Example:
         >>> amount(999), amount(1536), amount(5 << 30)
@@ -42,7 +42,7 @@ def amount(size: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number of things.
+    """Format a number of things.
 
     Example:
         >>> count(1, "record"), count(1200, "file")
@@ -52,7 +52,7 @@ def count(number: int, noun: str) -> str:
 
 
 def rate(number: float) -> str:
-    """Return a number per second, short.
+    """Format a number per second, with about three digits.
 
     Example:
         >>> rate(12.34), rate(1234567.0)
@@ -62,7 +62,7 @@ def rate(number: float) -> str:
 
 
 def share(part: float) -> str:
-    """Return a ratio with at least two digits that are not leading zeros.
+    """Format a ratio with at least two significant digits.
 
     Example:
         >>> share(1.234), share(0.5), share(0.00123), share(0.0)
@@ -73,7 +73,7 @@ def share(part: float) -> str:
 
 
 def bar(share: float, width: int) -> str:
-    """Return a bar as long as a share of `width` columns.
+    """Return a bar that fills `share` of `width` columns.
 
     Example:
         >>> bar(0.5, 10)
@@ -84,7 +84,7 @@ def bar(share: float, width: int) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return lines of aligned columns: the first to the left, others to the right.
+    """Format rows as aligned columns: the first to the left, others to the right.
 
     Example:
         >>> print(table([("", "records/s"), ("in order", "1,000")]))

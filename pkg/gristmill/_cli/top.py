@@ -1,4 +1,4 @@
-"""``gristmill top``: shows what the loaders of a running process do."""
+"""``gristmill top``: shows the activity of a running process's loaders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ examples:
   gristmill top 4242
   gristmill top 4242 --once --json | jq '.loaders[0].waiting'
 """
-# How often a second it is looked whether the consumer waits.
+# How often per second to check whether the consumer is waiting.
 LOOKS_PER_S = 50
 
 
@@ -71,13 +71,13 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show one process, or list all."""
+    """Show one process, or list all that have loaders with workers."""
     if arguments.pid is None:
         _list(arguments.json)
         return 0
     try:
         _watch(arguments)
-    except KeyboardInterrupt:  # The way to end it.
+    except KeyboardInterrupt:  # The normal way to quit.
         return 0
     return 0
 
@@ -89,7 +89,7 @@ def _list(as_json: bool) -> None:
     for pid in processes.all_pids():
         try:
             found = loaders_of(pid)
-        except (OSError, Problem):  # It has ended, or is not for us to see.
+        except (OSError, Problem):  # It has ended, or we may not read it.
             continue
         except OtherLayout:
             unreadable.append(pid)
@@ -107,14 +107,14 @@ def _list(as_json: bool) -> None:
     if len(rows) == 1 and not unreadable:
         raise Problem("no process that you may look at has a loader with workers.")
     if len(rows) > 1 and not as_json:
-        # The command is text: not to the right.
+        # `table` aligns columns to the right, but the command is text.
         numbers = table([row[:3] for row in rows]).splitlines()
         lines = [f"{line}  {row[3]}" for line, row in zip(numbers, rows, strict=True)]
         print("\n".join(line[: _columns()] for line in lines))
 
 
 def _watch(arguments: argparse.Namespace) -> None:
-    """Print what a process does until it or the user ends it, or once."""
+    """Print a process's activity, once or repeatedly until it or the user ends it."""
     pid = arguments.pid
     before = look_at(pid)
     if not before.loaders:
@@ -146,7 +146,11 @@ def _watch(arguments: argparse.Namespace) -> None:
 
 
 def _sample(look: Look, seconds: float) -> dict[int, tuple[int, int]]:
-    """Wait, and count how often each loader's consumer waits, of how many looks."""
+    """Sample each loader for `seconds`.
+
+    Returns:
+        By loader, how often its consumer was waiting, and the number of samples.
+    """
     looks = max(1, round(seconds * LOOKS_PER_S))
     asleep = dict.fromkeys(look.loaders, 0)
     for _ in range(looks):
@@ -157,7 +161,7 @@ def _sample(look: Look, seconds: float) -> dict[int, tuple[int, int]]:
 
 
 def _redraw(text: str, drawn: int) -> int:
-    """Draw in the place of what was drawn last, so many lines; returns how many."""
+    """Draw `text` over the last `drawn` lines, and return its number of lines."""
     columns, height = shutil.get_terminal_size()
     lines = [line[: columns - 1] for line in text.splitlines()[: height - 1]]
     up = f"\x1b[{drawn}A" if drawn else ""

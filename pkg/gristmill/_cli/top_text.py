@@ -1,4 +1,4 @@
-"""How a terminal shows what the loaders of a process did."""
+"""Formats the activity of a process's loaders for a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gristmill._cli.terminal import amount, count, rate, table
 
 
 def as_text(told: dict[str, Any]) -> str:
-    """Return the lines of what `done_between` found."""
+    """Format the result of `done_between` as lines of text."""
     stopped = ", stopped" if told["stopped"] else ""
     lines = [
         f"process {told['pid']}{stopped}: {told['command']}",

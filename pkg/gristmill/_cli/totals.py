@@ -1,4 +1,4 @@
-"""Adds up what the files of a folder hold."""
+"""Adds up the contents of the files in a folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gristmill._cli.contents import Contents, Sizes, sizes_of
 from gristmill._convert.inputs import reading, top_folder
 from gristmill._convert.paths import regular
 
-# If a text differs between files, this many are shown.
+# The most texts to show if a text differs between files.
 MOST_TEXTS = 3
 
 
@@ -22,8 +22,8 @@ class Totals(Contents):
     """The totals of all files of one format below a folder.
 
     Attributes:
-        files: How many there are.
-        other_files: How many files of no known format lie next to them.
+        files: The number of files.
+        other_files: The number of files of unknown format in the folder.
     """
 
     files: int
@@ -33,13 +33,13 @@ class Totals(Contents):
 def totals(
     folder: str, found: Sequence[Contents], head: int, other_files: int
 ) -> Totals:
-    """Add up what files of one format hold.
+    """Add up the contents of files of one format.
 
     Args:
-        folder: The folder that they are in.
-        found: What each holds, at least one.
-        head: How many of the first records to keep.
-        other_files: How many files of no known format lie next to them.
+        folder: The folder that contains the files.
+        found: The contents of each file, at least one.
+        head: The number of leading records to keep.
+        other_files: The number of files of unknown format in the folder.
     """
     chunks = [each.chunks for each in found if each.chunks is not None]
     groups = [each.group_size for each in found if each.group_size is not None]
@@ -61,12 +61,12 @@ def totals(
 
 
 def totals_of_plain(folder: str, paths: Sequence[str], head: int) -> Totals:
-    """Add up files that are records themselves, such as images.
+    """Add up files that are each one record, such as images.
 
     Args:
-        folder: The folder that they are in.
+        folder: The folder that contains the files.
         paths: The files, at least one.
-        head: How many of the first ones to read.
+        head: The number of leading files to read.
     """
     sizes = np.array([regular(path).st_size for path in paths], np.int64)
     first = []
@@ -88,7 +88,7 @@ def totals_of_plain(folder: str, paths: Sequence[str], head: int) -> Totals:
 
 
 def _details(found: Sequence[Contents]) -> dict[str, str]:
-    """Return what is said of the files: once, if it is the same of all."""
+    """Merge the details of all files. Each different text appears once."""
     texts: dict[str, dict[str, None]] = {}
     for each in found:
         for name, text in each.details.items():

@@ -1,4 +1,4 @@
-"""Converts data sets to files of records, in processes of its own, and resumably.
+"""Converts data sets to record files, in several processes. Conversions can resume.
 
-It imports sources and the core's writers.  Begin with `conversion.py`.
+This package imports sources and the core's writers.  Start with `conversion.py`.
 """

@@ -19,7 +19,7 @@ COPY_BYTES = 1 << 20
 
 
 class Writer(RecordWriter):
-    """Writes a file on one of Beam's file systems, and reads it back."""
+    """Writes a file on a file system of Beam, and reads it back."""
 
     def __init__(self, path: str, options: str) -> None:
         self._final = path
@@ -54,12 +54,12 @@ class Writer(RecordWriter):
 
 
 def convert_file(path: str, final: str, options: str) -> str:
-    """Convert one file, and return the path of the other."""
+    """Convert one file, and return the path of the output."""
     folder, name = FileSystems.split(final)
-    # It exists, or writing will say why it does not.
+    # The folder may already exist. If creating it failed, writing raises the error.
     with contextlib.suppress(OSError):
         FileSystems.mkdirs(folder)
-    # Two workers may do this at once, and each may be killed at any time.
+    # Two workers may convert the same file at once, and may be killed at any time.
     part = FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}.part")
     writer = Writer(part, options)
     try:
@@ -77,6 +77,6 @@ def convert_file(path: str, final: str, options: str) -> str:
 
 def records_of(path: str) -> Iterator[bytes]:
     """Yield the records of a TFRecord file on any of Beam's file systems."""
-    uncompressed = CompressionTypes.UNCOMPRESSED  # Beam goes by the name, we do not.
+    uncompressed = CompressionTypes.UNCOMPRESSED  # Do not let Beam guess by name.
     with FileSystems.open(path, compression_type=uncompressed) as file:
         yield from TFRecordStream(file, path, "auto", "all", START)

@@ -1,9 +1,9 @@
-"""Converts inputs to a set of ArrayRecord files, going on where it was interrupted.
+"""Converts inputs to a set of ArrayRecord files. Interrupted conversions can resume.
 
-The records of all inputs, in order, are cut into one contiguous range for each shard,
-so the shards, in the order of their names, hold the records in the order of the
-inputs, whatever the number of processes.  A shard is written to a hidden file, read
-back, and noted in the journal; when all are finished, they get their names.
+The records of all inputs, in order, are split into one contiguous range for each shard.
+The shards, in the order of their names, therefore contain the records in the order of
+the inputs, for any number of processes.  A shard is written to a hidden file, read
+back, and recorded in the journal.  When all shards are finished, they are renamed.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from gristmill._convert.paths import Output, part_of
 from gristmill._convert.problem import Problem, of_os_error
 from gristmill._convert.shards import Written, write_file
 
-# Tasks given to each process, so that all end at about one time. It is one where a
-# task first reads what comes before its records.
+# The number of tasks for each process, so that all processes end at about the same
+# time. It is one if a task must read the records before its own first.
 TASKS_PER_PROCESS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """Shards that follow one another, for one process to write."""
+    """Consecutive shards for one process to write."""
 
     inputs: Sequence[Input]
     counts: Sequence[int]
-    # The number of each, its first record, the one after its last, and its path.
+    # For each shard: its number, first record, end (exclusive), and path.
     shards: Sequence[tuple[int, int, int, str]]
     options: str
 
@@ -53,21 +53,21 @@ def convert(
     """Convert inputs to an output.
 
     Args:
-        inputs: What is read, in order.
-        output: What is written.
+        inputs: The inputs, in order.
+        output: The output files.
         writer_options: Options of the array-record package's writer.
-        ranges: "even" gives each shard the same number of records, one more or
-            less; "inputs" gives each shard the records of one input.
-        processes: How many shards are written at once.
-        restart: Whether to remove what an earlier run made, and begin anew.
-        progress: Is told how far it is.
+        ranges: "even" splits the records evenly, with a difference of at most one;
+            "inputs" writes the records of one input to each shard.
+        processes: The number of shards to write at once.
+        restart: Whether to remove the files of an earlier run, and start again.
+        progress: Receives the progress.
 
     Returns:
-        What all files hold, and how many of them this run wrote.
+        The contents of all files, and the number of files written by this run.
 
     Raises:
-        Problem: Something is not as it must be. What is finished remains, and the
-            same call goes on from there.
+        Problem: The conversion failed. Finished shards remain, and the same call
+            continues from there.
     """
     folder = os.path.dirname(output.final(0)) or "."
     try:
@@ -102,13 +102,13 @@ class _Conversion:
     journal: Journal
 
     def remove_earlier(self) -> None:
-        """Remove the files of an earlier conversion, and those in the way."""
+        """Remove the files of an earlier conversion, and existing output files."""
         finals = [*self._finals_before(), *map(self.output.final, self._numbers)]
         self._remove([*finals, *map(part_of, finals)])
         self.journal.clear()
 
     def begin(self) -> None:
-        """Begin the journal, or check that it is of this conversion."""
+        """Start the journal, or check that it belongs to this conversion."""
         journal = self.journal
         if journal.header == self.header:
             return
@@ -129,7 +129,7 @@ class _Conversion:
         journal.begin(self.header)
 
     def write(self) -> int:
-        """Write the shards that are not finished; returns how many those were."""
+        """Write the shards that are not finished, and return their number."""
         pending = [s for s in self._numbers if not self._is_finished(s)]
         if pending:
             with _indexed(self.inputs) as inputs:
@@ -139,7 +139,7 @@ class _Conversion:
         return len(pending)
 
     def finish(self) -> None:
-        """Give the files their names, unless an input was changed meanwhile."""
+        """Rename the files, unless an input has changed during the conversion."""
         for each, before in zip(self.inputs, self.header["inputs"], strict=True):
             if _described(each) != before:
                 raise Problem(
@@ -148,7 +148,7 @@ class _Conversion:
                 )
         try:
             for shard in self._numbers:
-                with contextlib.suppress(FileNotFoundError):  # It has its name.
+                with contextlib.suppress(FileNotFoundError):  # Already renamed.
                     os.replace(self.output.part(shard), self.output.final(shard))
             folder = os.open(os.path.dirname(self.output.stem) or ".", os.O_RDONLY)
             try:
@@ -163,7 +163,10 @@ class _Conversion:
         return range(self.output.count)
 
     def _finals_before(self) -> list[str]:
-        """Return what a journal names as outputs, whoever wrote it, if it is ours."""
+        """Return the outputs in the journal whose names this output may have.
+
+        Anyone could have written the journal, so other names are ignored.
+        """
         folder = os.path.dirname(self.output.stem)
         names = (self.journal.header or {}).get("outputs", [])
         return [
@@ -187,7 +190,7 @@ class _Conversion:
                 raise of_os_error(error, path) from error
 
     def _is_finished(self, number: int) -> bool:
-        """Return whether a shard is in the journal, and its file is there."""
+        """Return whether a shard is in the journal and its file exists."""
         shard = self.journal.shards.get(number)
         if shard is None:
             return False
@@ -250,7 +253,7 @@ def _described(each: Input) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _indexed(inputs: Sequence[Input]) -> Iterator[list[Input]]:
-    """Let all processes use the index of a TFRecord file that one of them made."""
+    """Share the indices of TFRecord files among all processes."""
     with tempfile.TemporaryDirectory(prefix="gristmill-convert-") as folder:
         yield [
             dataclasses.replace(each, index_dir=folder)
@@ -261,7 +264,7 @@ def _indexed(inputs: Sequence[Input]) -> Iterator[list[Input]]:
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Say in what two conversions differ."""
+    """Describe the first difference between two conversions."""
     for name in ("writer_options", "ranges", "outputs"):
         if before.get(name) != now[name]:
             return (
@@ -292,10 +295,10 @@ def _count_one(each: Input) -> Iterator[int]:
 
 
 def _write_run(run: _Run) -> Iterator[tuple[int, int | Written]]:
-    """Write the shards of a run; ranges that touch are read in one go.
+    """Write the shards of a run, reading adjacent ranges in one pass.
 
     Yields:
-        The number of a shard, and what `write_file` yields.
+        The number of a shard, and each report of `write_file`.
     """
     records: Iterator[bytes] = iter(())
     position = -1
@@ -311,10 +314,10 @@ def _write_run(run: _Run) -> Iterator[tuple[int, int | Written]]:
 def _records(
     inputs: Sequence[Input], counts: Sequence[int], first: int
 ) -> Iterator[bytes]:
-    """Yield all records from number `first` on, of one input after the other.
+    """Yield the records of all inputs in order, from number `first` on.
 
     Raises:
-        Problem: An input has more or fewer records than were counted.
+        Problem: The number of records in an input differs from its count.
     """
     for each, count in zip(inputs, counts, strict=True):
         if first >= count:

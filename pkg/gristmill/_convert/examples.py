@@ -1,9 +1,9 @@
 """Writes tf.train.Example messages, without TensorFlow or protobuf.
 
 A feature is encoded from its values, and an example from its encoded features, so
-that a table can be encoded column by column: the values of all rows follow one
-another, and row k has those from ``limits[k]`` to ``limits[k + 1]``.  Without limits
-there is one row.
+that a table can be encoded column by column.  The values of all rows are concatenated,
+and row k has the values from ``limits[k]`` to ``limits[k + 1]``.  Without limits there
+is one row.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def bytes_features(
 def float_features(
     name: str, values: npt.ArrayLike, limits: Sequence[int] | None = None
 ) -> list[bytes]:
-    """Return a feature of floats, rounded to 32 bits as the format has no others."""
-    with np.errstate(over="ignore"):  # Too large a number becomes inf, as in a cast.
+    """Return a feature of floats for each row, rounded to 32 bits by the format."""
+    with np.errstate(over="ignore"):  # Values that are too large become inf.
         packed = np.asarray(values, np.float64).astype("<f4").tobytes()
     limits = limits or [0, len(packed) // 4]
     return _entries(name, FLOAT, _packed(packed, [4 * limit for limit in limits]))
@@ -54,7 +54,7 @@ def int64_features(
 
 
 def example(features: Iterable[bytes]) -> bytes:
-    """Return the message that has these encoded features."""
+    """Return the message with these encoded features."""
     return _field(1, b"".join(features))
 
 
@@ -64,7 +64,7 @@ def _packed(values: bytes, limits: Sequence[int]) -> list[bytes]:
 
 
 def _entries(name: str, kind: int, lists: Iterable[bytes]) -> list[bytes]:
-    """Return a map's entry of `name` and a feature, for each list of values."""
+    """Return the map entry of feature `name` for each list of values."""
     key = _field(1, name.encode())
     return [_field(1, key + _field(2, _field(kind, values))) for values in lists]
 
@@ -82,7 +82,7 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _varints(values: Int64Array) -> tuple[bytes, Int64Array]:
-    """Return the varints of integers, and where each one ends."""
+    """Return the varints of integers, and the end of each."""
     left = values.view(np.uint64)
     places = max(1, -(-int(left.max(initial=0)).bit_length() // 7))
     septets = np.empty((len(values), places), np.uint8)

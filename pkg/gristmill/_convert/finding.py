@@ -1,4 +1,4 @@
-"""Finds the inputs that a command names, and tells their format."""
+"""Finds the inputs of a command, and detects their formats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gristmill._convert.rows import Encoding
 Format: TypeAlias = Literal["tfrecord", "parquet", "jsonl", "array_record", "files"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
-# What names of files contain in the part after their folder, in the order of asking.
+# Parts of file names that imply a format, in the order of checking.
 NAMES: tuple[tuple[str, Format], ...] = (
     ("tfrec", "tfrecord"),
     (".array_record", "array_record"),
@@ -37,7 +37,7 @@ ARRAY_RECORD = bytes.fromhex("83af70d10d884a3f 0000000000000000 4000000000000000
 
 
 def expand(names: Iterable[str]) -> list[str]:
-    """Return the paths that a user's arguments name; patterns are sorted."""
+    """Expand a user's arguments to paths. The matches of a pattern are sorted."""
     files_below.cache_clear()
     paths = []
     for name in names:
@@ -57,7 +57,7 @@ def expand(names: Iterable[str]) -> list[str]:
 
 
 def check_local(path: str) -> None:
-    """Refuse URLs, which the commands do not open."""
+    """Raise Problem for a URL, because commands only open local files."""
     if "://" in path:
         raise Problem(
             f"{path}: this is a URL, but files on a disk are needed. Copy it, or mount"
@@ -75,18 +75,18 @@ def inputs_of(
     """Return the inputs at some paths.
 
     Args:
-        paths: Files, and folders. A folder that holds only files of one format
-            stands for these, any other for one record in each file.
-        form: The format. None guesses each.
-        encoding: Records of Parquet rows and JSON lines. None is "example" for
-            rows, and leaves lines as they are.
-        with_names: Whether files of folders are recorded with their names.
+        paths: Files and folders. If all files of a folder have the same known format,
+            they are the inputs; if all formats are unknown, each file is a record.
+        form: The format. None detects the format of each file.
+        encoding: How to encode Parquet rows and JSON lines. None is "example" for rows,
+            and does not change lines.
+        with_names: Whether to record the names of files in folders.
         follow_links: Whether links in folders may lead out of them.
 
     Raises:
-        Problem: A format cannot be guessed, a link leads out of a folder, or there
-            is something else than files.
-        Misuse: An option is for other formats.
+        Problem: A format cannot be detected, a link leads out of a folder, or a path is
+            not a regular file or a folder.
+        Misuse: An option does not apply to any of the inputs.
     """
     inputs: list[Input] = []
     folders = {path for path in paths if os.path.isdir(path)}
@@ -109,7 +109,7 @@ def inputs_of(
         inputs += [_input_of(file, form, encoding) for file in listed]
     if not inputs:
         raise Problem(f"{paths[0]}: this folder holds no files.")
-    # Refuse options that none of the inputs heeds.
+    # Raise if an option does not apply to any of the inputs.
     kinds = {type(each) for each in inputs}
     if encoding and not kinds & {ParquetInput, JsonLinesInput}:
         raise Misuse("--encode is for Parquet and JSON lines; there are none here.")
@@ -133,20 +133,20 @@ def _input_of(path: str, form: Format | None, encoding: Encoding | None) -> Inpu
 
 
 def name_format_of(path: str) -> Format | None:
-    """Return the format that a file's name tells."""
+    """Return the format that a file's name implies, or None."""
     name = os.path.basename(path)
     return next((form for part, form in NAMES if part in name), None)
 
 
 def format_of(path: str, choices: Sequence[Format] = FORMATS) -> Format:
-    """Return the format of a file, by its name or else its first bytes.
+    """Return the format of a file by its name, or if that fails by its first bytes.
 
     Args:
         path: The file.
-        choices: What the command's --from takes; empty if it has no such option.
+        choices: The values of the command's --from option; empty if it has none.
 
     Raises:
-        Problem: Neither tells.
+        Problem: Neither determines the format.
     """
     form = name_format_of(path)
     if form:

@@ -1,6 +1,6 @@
-"""Reads the files that are converted: each kind of input counts and yields records.
+"""Counts and reads the records of each kind of input.
 
-An input is named by a path, and can be sent to worker processes.
+An input has a path, and can be pickled for worker processes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from gristmill._convert.problem import Problem, imported, of_os_error
 from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._tf_record_stream import read_tf_records
 
-# Records of an ArrayRecord file are read in steps of about so many bytes.
+# The approximate number of bytes of an ArrayRecord file to read at once.
 STEP_BYTES = 4 << 20
-# Rows of a Parquet file are decoded and encoded in steps of so many.
+# The number of rows of a Parquet file to decode and encode at once.
 STEP_ROWS = 1024
 
 
@@ -55,7 +55,7 @@ class Input(abc.ABC):
         return True
 
     def identity(self) -> dict[str, Any]:
-        """Return what changes when the content does, as JSON values."""
+        """Return JSON values that change when the content changes."""
         found = regular(self.path)
         return {
             "path": os.path.abspath(self.path),
@@ -101,15 +101,15 @@ def steps_of(file: _core.RecordReader, first: int = 0) -> Iterator[Int64Array]:
 
 @dataclasses.dataclass(frozen=True)
 class TFRecordInput(IndexedInput):
-    """A TFRecord file, compressed by gzip or zlib or not."""
+    """A TFRecord file, uncompressed or compressed by gzip or zlib."""
 
-    # A folder where the processes that read the file keep its index for one another.
-    # None looks where data sources keep it, and keeps none.
+    # A folder in which the processes that read the file share its index. If None, the
+    # index is only read from where data sources keep it, and not written.
     index_dir: str | None = dataclasses.field(default=None, compare=False)
 
     @property
     def compression(self) -> str | None:
-        """One of "GZIP", "ZLIB" and None."""
+        """The compression: "GZIP", "ZLIB" or None."""
         with reading(self.path), read_tf_records(self.path) as stream:
             return stream.compression
 
@@ -117,7 +117,7 @@ class TFRecordInput(IndexedInput):
         return not self.compression
 
     def open(self) -> _core.TfRecordFile:
-        """Open a file that is not compressed; its index is loaded if there is one."""
+        """Open an uncompressed file. An existing index is loaded."""
         found = os.stat(self.path)
         version = (found.st_size, found.st_mtime_ns)
         return _open_tf_record(self.path, self.index_dir, version)
@@ -147,8 +147,8 @@ class TFRecordInput(IndexedInput):
 def _open_tf_record(
     path: str, index_dir: str | None, version: tuple[int, int]
 ) -> _core.TfRecordFile:
-    del version  # It makes a file that was changed another one.
-    # None is added to where the user's files are.
+    del version  # Only part of the cache key, so that a changed file is opened again.
+    # Do not write new indices next to the user's files.
     kept = [*filter(os.path.exists, sidecar_paths(path, "tf_record"))]
     if index_dir is not None:
         kept += sidecar_paths(path, "tf_record", index_dir)
@@ -250,11 +250,11 @@ class FolderInput(Input):
     """
 
     with_names: bool
-    # The files that are found tell conversions apart.
+    # Not compared: `identity` already depends on the files that are found.
     follow_links: bool = dataclasses.field(default=False, compare=False)
 
     def identity(self) -> dict[str, Any]:
-        files_below.cache_clear()  # It may have changed since.
+        files_below.cache_clear()  # The folder may have changed.
         files = self._files()
         digest = hashlib.sha256()
         for name in files:
@@ -295,13 +295,13 @@ class FolderInput(Input):
 
 
 def top_folder(name: str) -> str:
-    """Return the first folder of a path below the input, "" if there is none."""
+    """Return the first folder of a path below the input, or "" for a top-level file."""
     return name[: max(name.find("/"), 0)]
 
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turn what goes wrong in reading a file into problems that name it."""
+    """Convert errors while reading a file to Problems with its path."""
     try:
         yield
     except errors.CorruptRecord as error:

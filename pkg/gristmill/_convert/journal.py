@@ -1,8 +1,8 @@
-"""Remembers which shards of a conversion are finished, in a file beside the output.
+"""Records the finished shards of a conversion, in a file next to the output.
 
-The journal has one JSON object a line: first what is converted into what, then the
-counts of records, then each finished shard.  A line that a crash cut short is
-dropped.  While a conversion runs, it holds a lock on its journal.
+The journal has one JSON object per line: first the inputs and outputs, then the counts
+of records, then each finished shard.  A line that was truncated by a crash is dropped.
+A conversion locks its journal while it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from gristmill._convert.problem import Problem, of_os_error
 from gristmill._convert.shards import Written
 
-# How a journal begins.
+# The first bytes of a journal.
 BEGIN = b'{"conversion": '
 
 
@@ -26,21 +26,21 @@ class Journal:
     """The journal of one conversion, open and locked.
 
     Args:
-        path: The journal's file, which is made if there is none.
+        path: The journal's file, which is created if it does not exist.
 
     Attributes:
-        header: What is converted into what, as JSON values; None if it is new.
-        counts: Records in each input; None while they are not counted.
-        shards: What was written, and read back equal, by the number of the shard.
+        header: The inputs, outputs and options, as JSON values; None if it is new.
+        counts: The number of records in each input; None until they are counted.
+        shards: The contents of each shard that was written and verified, by number.
 
     Raises:
         Problem: Another process converts to the same output, the file cannot be
-            written, or it is no journal but another file, a link or a pipe.
+            written, or it is not a journal but another file, a link or a pipe.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        # Not buffered: what could not be written is not tried again by close().
+        # Unbuffered, so that close() does not try to write again after an error.
         self._file = io.FileIO(path, "a+", opener=_open)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +69,7 @@ class Journal:
         self._file.truncate(kept)
 
     def _take(self, line: bytes) -> bool:
-        """Return whether a line is one of a journal, which is then remembered."""
+        """Store the entry of a line; return False if it is not a journal's line."""
         try:
             entry = json.loads(line)
         except ValueError:
@@ -89,23 +89,23 @@ class Journal:
         return True
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._file.truncate(0)
         self.header, self.counts, self.shards = None, None, {}
 
     def begin(self, header: dict[str, Any]) -> None:
-        """Forget everything, and start with a header."""
+        """Remove all entries, and start with a header."""
         self.clear()
         self.header = header
         self._append({"conversion": header})
 
     def set_counts(self, counts: list[int]) -> None:
-        """Remember the number of records in each input."""
+        """Record the number of records in each input."""
         self.counts = counts
         self._append({"counts": counts})
 
     def add(self, shard: int, written: Written) -> None:
-        """Remember a finished shard."""
+        """Record a finished shard."""
         self.shards[shard] = written
         self._append({"shard": shard, **dataclasses.asdict(written)})
 
@@ -119,14 +119,14 @@ class Journal:
             raise of_os_error(error, self.path) from error
 
     def close(self) -> None:
-        """Close the file and give up the lock."""
+        """Close the file and release the lock."""
         self._file.close()
 
 
 def _open(path: str, flags: int) -> int:
-    """Open what is to be a journal's file, without waiting for anybody.
+    """Open a journal's file without blocking.
 
-    A link would let who made it choose which file is written to.
+    Links are rejected, because the creator of a link could redirect writes to any file.
     """
     try:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

@@ -1,6 +1,6 @@
-"""Names the files of a conversion, and finds those below a folder.
+"""Names the output files of a conversion, and finds the files below a folder.
 
-Files that cannot be read to an end are refused.
+Files that are not regular, and may never end, are rejected.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from gristmill._convert.problem import Problem, of_os_error
 SUFFIXES = (".array_record", ".arrayrecord")
 
 
-@functools.lru_cache(maxsize=8)  # A process asks for one folder again and again.
+@functools.lru_cache(maxsize=8)  # Called repeatedly for the same folder.
 def files_below(folder: str, follow_links: bool) -> tuple[str, ...]:
-    """Return the paths in a folder of all files below it, less hidden ones, sorted.
+    """Return the sorted relative paths of all files below a folder, except hidden ones.
 
-    Links to folders are followed, but to those that they are in.
+    Links to folders are followed, except to a folder that contains the link.
 
     Raises:
-        Problem: One leads out of it though it may not, or a folder cannot be read.
+        Problem: A link leads out of the folder without `follow_links`, or a folder
+            cannot be read.
     """
 
     def refuse(error: OSError) -> None:
@@ -31,7 +32,7 @@ def files_below(folder: str, follow_links: bool) -> tuple[str, ...]:
 
     found = []
     root = os.path.realpath(folder)
-    # The folders that each one to be visited is in, and itself.
+    # For each folder to visit: the ids of the folder and of those that contain it.
     within = {folder: frozenset([_folder_id(folder)])}
     for parent, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
         outer = within.pop(parent)
@@ -51,7 +52,7 @@ def files_below(folder: str, follow_links: bool) -> tuple[str, ...]:
 
 
 def _check_inside(path: str, root: str) -> None:
-    """Refuse a link that leads out of a folder; one to nothing leads nowhere."""
+    """Raise Problem if a link leads out of a folder. Broken links are ignored."""
     if not os.path.islink(path) or not os.path.exists(path):
         return
     target = os.path.realpath(path)
@@ -63,11 +64,11 @@ def _check_inside(path: str, root: str) -> None:
 
 
 def regular(path: str) -> os.stat_result:
-    """Return what the system tells of a regular file, which is not opened.
+    """Return the status of a regular file, without opening it.
 
     Raises:
-        Problem: It is a pipe, a socket or a device, whose reading may never end, or
-            is not there.
+        Problem: The file does not exist, or is a pipe, a socket or a device, which may
+            never end.
     """
     if os.path.islink(path) and not os.path.exists(path):
         raise broken_link(path)
@@ -78,12 +79,12 @@ def regular(path: str) -> os.stat_result:
 
 
 def broken_link(path: str) -> Problem:
-    """Return the problem that a link to nothing is."""
+    """Return a Problem for a broken link."""
     return Problem(f"{path}: a broken link, to {os.readlink(path)}.")
 
 
 def _folder_id(path: str) -> tuple[int, int]:
-    """What a folder has in common with all links to it."""
+    """Return an id that a folder shares with all links to it."""
     found = _status(path)
     return found.st_dev, found.st_ino
 
@@ -100,8 +101,8 @@ class Output:
     """The files of a conversion.
 
     Args:
-        path: The output as the user names it; a suffix of ArrayRecord is kept.
-        shards: How many files; None is one file without a number in its name.
+        path: The output as the user wrote it; an ArrayRecord suffix is kept.
+        shards: The number of files; None is one file without a number in its name.
     """
 
     path: str
@@ -129,7 +130,7 @@ class Output:
         return part_of(self.final(shard))
 
     def may_be(self, name: str) -> bool:
-        """Return whether a conversion to `path` may give a file this name."""
+        """Return whether a conversion to `path` could write a file with this name."""
         stem = re.escape(os.path.basename(self.stem))
         pattern = rf"{stem}(-[0-9]{{5}}-of-[0-9]{{5}})?\.array_?record"
         return re.fullmatch(pattern, name) is not None
@@ -143,11 +144,11 @@ class Output:
 
 
 def part_of(path: str) -> str:
-    """Return where a file is written before it gets its name."""
+    """Return the temporary path of a file until it is finished."""
     return _hidden(path + ".part")
 
 
 def _hidden(path: str) -> str:
-    """Return a name beside `path` that no pattern of the user matches."""
+    """Return a hidden name next to `path`, which a user's pattern does not match."""
     folder, name = os.path.split(path)
     return os.path.join(folder, "." + name)

@@ -1,4 +1,4 @@
-"""What the user can do something about, told in one line."""
+"""Errors that the user can fix, with one-line messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import os
 from typing import Any
 
-# The package on the index of packages, and the extra of gristmill that has it.
+# The PyPI package of each module, and the extra of gristmill that installs it.
 EXTRAS = {
     "array_record": ("array-record", "convert"),
     "pyarrow": ("pyarrow", "parquet"),
@@ -14,11 +14,11 @@ EXTRAS = {
 
 
 class Problem(Exception):
-    """A file, a disk or an option is not as it must be; the text is for the user."""
+    """A problem with a file, a disk or an option. The message is for the user."""
 
 
 class Misuse(Problem):
-    """The options of a command do not go together."""
+    """The options of a command are incompatible with each other or the inputs."""
 
 
 class MissingPackage(Problem, ImportError):
@@ -26,7 +26,7 @@ class MissingPackage(Problem, ImportError):
 
 
 def of_os_error(error: OSError, path: str | os.PathLike[str]) -> Problem:
-    """Return the problem that `error` is, met while `path` was in use."""
+    """Return a Problem for an OSError that was raised while using `path`."""
     where = os.fsdecode(error.filename or path)
     return Problem(f"{where}: {error.strerror or error}.")
 
@@ -35,7 +35,8 @@ def imported(module: str) -> Any:
     """Return a module of an optional package.
 
     Raises:
-        MissingPackage: The package is not installed; the text says how to get it.
+        MissingPackage: The package is not installed. The message shows how to install
+            it.
     """
     try:
         return importlib.import_module(module)

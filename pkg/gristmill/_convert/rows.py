@@ -1,8 +1,9 @@
-"""Turns the rows of tables and JSON objects into records.
+"""Converts rows of tables and JSON objects to records.
 
-As tf.train.Example: numbers, texts and byte strings, and lists of one kind of these,
-become features of their name; what is missing or null has no feature; the fields of
-a nested object become features ``outer/inner``.  As JSON: any value, in one line.
+In a tf.train.Example, numbers, texts and byte strings, and lists of one kind of these,
+become features with their names.  Missing or null values have no feature.  The fields
+of a nested object become features ``outer/inner``.  In JSON, any value is written in
+one line.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def example_of_object(value: Any) -> bytes:
     """Return a JSON object as tf.train.Example.
 
     Raises:
-        Problem: It is no object, or has a value that no feature can hold.
+        Problem: It is not an object, or has a value that a feature cannot hold.
     """
     if not isinstance(value, dict):
         raise Problem(f"expected a JSON object, got a {_kind_of(value)}. {HINT}")
@@ -53,7 +54,7 @@ def example_of_object(value: Any) -> bytes:
 def _features(fields: Mapping[str, Any], outer: str) -> Iterator[bytes]:
     for key, value in fields.items():
         name = outer + key
-        if value is None or value == []:  # Nothing tells what kind of list it is.
+        if value is None or value == []:  # The type of an empty list is unknown.
             continue
         if isinstance(value, dict):
             yield from _features(value, name + "/")
@@ -88,7 +89,7 @@ def examples_of_table(batch: Any) -> Iterator[bytes]:
     """Yield the rows of a pyarrow RecordBatch as tf.train.Example.
 
     Raises:
-        Problem: A column is of a type that no feature can hold.
+        Problem: A column has a type that a feature cannot hold.
     """
     columns = [
         column
@@ -102,7 +103,7 @@ def examples_of_table(batch: Any) -> Iterator[bytes]:
 
 
 def _columns(name: str, values: Any) -> Iterator[list[bytes]]:
-    """Yield, for each feature of a column, what it is in each row; b"" if missing."""
+    """Yield the encoded rows of each feature of a column; b"" for missing values."""
     pa = imported("pyarrow")
     if _is(values.type, "dictionary"):
         values = values.dictionary_decode()
@@ -123,7 +124,7 @@ def _columns(name: str, values: Any) -> Iterator[list[bytes]]:
 
 
 def _flattened(values: Any) -> tuple[Any, list[int]]:
-    """Return the values of all rows, and how many each row has."""
+    """Return the values of all rows, and the number of values in each row."""
     if not _is(values.type, "list large_list fixed_size_list"):
         return values.drop_null(), values.is_valid().cast("int64").to_pylist()
     counts = imported("pyarrow.compute").list_value_length(values)
@@ -138,7 +139,7 @@ def _features_of_column(name: str, flat: Any, limits: list[int]) -> list[bytes]:
         return int64_features(name, numbers, limits)
     if _is(kind, "floating"):
         return float_features(name, flat.to_numpy(zero_copy_only=False), limits)
-    # As text, which Python would write with fewer digits.
+    # Let Arrow convert these to text: Python would write fewer digits.
     if _is(kind, "date time timestamp decimal"):
         flat = flat.cast(pa.string())
     if _is(flat.type, "string large_string"):
@@ -152,6 +153,6 @@ def _features_of_column(name: str, flat: Any, limits: list[int]) -> list[bytes]:
 
 
 def _is(kind: Any, names: str) -> bool:
-    """Return whether a type of pyarrow is one of those with some names."""
+    """Return whether a pyarrow type has one of the given names."""
     types = imported("pyarrow").types
     return any(getattr(types, f"is_{name}")(kind) for name in names.split())

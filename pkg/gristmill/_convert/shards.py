@@ -1,4 +1,4 @@
-"""Writes one ArrayRecord file at a time, and reads it back before it counts."""
+"""Writes ArrayRecord files, and reads each back to verify it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from gristmill._convert.problem import Problem, imported, of_os_error
 
 CODECS = re.compile(r"none|snappy|zstd(:-?\d+)?|brotli(:\d+)?")
 LEVELS = {"zstd": (-131072, 22), "brotli": (0, 11)}
-# A shard reports its progress after about so many bytes of records.
+# The number of record bytes between two progress reports.
 REPORT_BYTES = 1 << 20
 
 
 class Digest:
-    """A checksum over records in order.
+    """A checksum of a sequence of records.
 
-    It is the SHA-256 of two: that of all records, one after the other, and that of
-    their sizes, each 8 bytes little-endian.
+    It is the SHA-256 of two SHA-256 digests: of all concatenated records, and of their
+    sizes as 8-byte little-endian integers.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Digest:
         self._sizes.update(struct.pack("<Q", len(record)))
 
     def add_many(self, contents: npt.NDArray[np.uint8], sizes: Int64Array) -> None:
-        """Take in the next records, which follow one another."""
+        """Add the next records, which are concatenated in `contents`."""
         self.records += len(sizes)
         self.record_bytes += len(contents)
         self._contents.update(contents.data)
@@ -57,7 +57,7 @@ class Digest:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """What a finished file holds, as written and as read back."""
+    """The verified contents of a finished file."""
 
     records: int
     record_bytes: int
@@ -70,11 +70,11 @@ def writer_options(group_size: int, compression: str) -> str:
 
     Args:
         group_size: Records compressed together, at least 1.
-        compression: "none", "zstd", "brotli" or "snappy", the first two of which
-            may have a level, as in "zstd:9".
+        compression: "none", "zstd", "brotli" or "snappy". "zstd" and "brotli" may have
+            a level, as in "zstd:9".
 
     Raises:
-        ValueError: An argument is none of these.
+        ValueError: An argument is invalid.
     """
     if group_size < 1:
         raise ValueError(f"group_size is {group_size}, but must be at least 1.")
@@ -100,7 +100,7 @@ class RecordWriter:
     """Writes a file with the array-record package, and reads it back.
 
     Attributes:
-        written: What was written so far.
+        written: The digest of the records written so far.
 
     Raises:
         Problem: The package is not installed, or the options are wrong.
@@ -111,7 +111,7 @@ class RecordWriter:
         self.written = Digest()
         module = imported("array_record.python.array_record_module")
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # What holds it open keeps the old file, and harms nothing.
+            os.unlink(path)  # Processes with the old file open keep it.
         try:
             self._writer = module.ArrayRecordWriter(path, options)
         except ValueError as error:
@@ -122,10 +122,10 @@ class RecordWriter:
         self.written.add(record)
 
     def close(self) -> None:
-        """Finish the file, and compare what it holds.
+        """Finish the file, and verify its contents.
 
         Raises:
-            Problem: The disk is full, or the file does not hold what was written.
+            Problem: The disk is full, or the file does not have the written records.
         """
         try:
             self._writer.close()
@@ -134,7 +134,7 @@ class RecordWriter:
         check_file(self.path, self.written)
 
     def discard(self) -> None:
-        """End without a file; after a failed `close`, too."""
+        """Remove the file. This may be called after a failed `close`."""
         with contextlib.suppress(RuntimeError):
             self._writer.close()
         with contextlib.suppress(OSError):
@@ -144,13 +144,13 @@ class RecordWriter:
 def write_file(
     records: Iterable[bytes], path: str, options: str
 ) -> Iterator[int | Written]:
-    """Write records to a file, read it back, and put it on the disk.
+    """Write records to a file, read it back, and flush it to disk.
 
     Yields:
-        Numbers of records written since the last, and in the end what was written.
+        The number of records written since the last report, and at the end a `Written`.
 
     Raises:
-        Problem: The disk is full, or the file does not hold what was written.
+        Problem: The disk is full, or the file does not have the written records.
     """
     writer = RecordWriter(path, options)
     digest = writer.written
@@ -172,7 +172,7 @@ def write_file(
 
 
 def check_file(path: str, expected: Digest) -> None:
-    """Read a file and compare count and checksum of its records."""
+    """Read a file and compare the number and checksum of its records."""
     found = Digest()
     try:
         file = _core.RecordFile(path)
@@ -192,7 +192,7 @@ def check_file(path: str, expected: Digest) -> None:
 
 
 def _put_on_disk(path: str) -> int:
-    """Wait until a file is on the disk, and return its size in bytes."""
+    """Flush a file to disk, and return its size in bytes."""
     try:
         with open(path, "rb") as file:
             os.fsync(file.fileno())

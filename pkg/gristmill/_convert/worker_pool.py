@@ -1,4 +1,4 @@
-"""Runs tasks in worker processes, and hands on what they report."""
+"""Runs tasks in worker processes, and yields their reports."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ Work = Callable[[Any], Iterator[Any]]
 
 
 def run(work: Work, tasks: Sequence[Any], processes: int) -> Generator[tuple[int, Any]]:
-    """Do each task in one of several processes.
+    """Run each task in one of several processes.
 
     Args:
-        work: Yields the reports of one task, none of them None. A function of a module.
-        tasks: What it is called with; they are begun in this order.
-        processes: How many tasks run at once. 1 runs them in this process.
+        work: A module-level function that yields the reports of one task. Reports must
+            not be None.
+        tasks: The arguments of `work`; tasks start in this order.
+        processes: The number of tasks to run at once. 1 runs them in this process.
 
     Yields:
-        The number of a task, and a report of it, as they come.
+        The number of a task, and a report of it, in the order of arrival.
 
     Raises:
-        Exception: The first that a task raised; the other tasks are ended then.
+        Exception: The first exception of a task. The other tasks are then stopped.
         Problem: A process was killed.
     """
     if processes <= 1 or len(tasks) <= 1:
@@ -58,7 +59,7 @@ def run(work: Work, tasks: Sequence[Any], processes: int) -> Generator[tuple[int
 def _reports(
     workers: dict[Connection, Any], tasks: Sequence[Any]
 ) -> Iterator[tuple[int, Any]]:
-    """Give tasks to the workers that ask for one, until all are done."""
+    """Send tasks to idle workers until all are done, and yield the reports."""
     waiting = iter(enumerate(tasks))
     doing: dict[Any, int] = dict.fromkeys(workers, -1)
     while doing:
@@ -90,9 +91,9 @@ def _end_of(process: Any) -> Problem:
 
 
 def _serve(parent: int, work: Work, connection: Connection) -> None:
-    """Ask for tasks by None, and do them; killed when there are no more."""
+    """Run tasks, requesting each by sending None. The parent kills this process."""
     _core.die_with_parent(parent)
-    # Ctrl-C goes to every process of a terminal; the first one ends the others.
+    # Ctrl-C signals all processes of a terminal; the parent process ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         while True:

@@ -1,7 +1,7 @@
 """The PyTorch front end; `gristmill.torch` has the public names.
 
-`private.py` alone names what is private to torch.  A loader's way is `indices` (what to
-ask for), `workers` (who is asked), `batches` (what comes back), `iterators` (the order
-of it) and `resume` (states); `device` copies batches ahead.  It imports `_engine` and
-below.  Begin with `loader.py`.
+Only `private.py` uses private parts of torch.  A loader uses `indices` (requests),
+`workers` (processes that answer them), `batches` (the answers), `iterators` (their
+order) and `resume` (states).  `device` prefetches batches to an accelerator.  This
+package imports `_engine` and the layers below it.  Start with `loader.py`.
 """

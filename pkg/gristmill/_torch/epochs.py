@@ -1,7 +1,7 @@
-"""Which epoch of a loader begins, in which random steps of Gristmill's datasets draw.
+"""Determines a loader's epoch, for random steps of Gristmill's datasets.
 
-Torch's loaders have no epochs, so iterations are counted.  A loader's `set_epoch`, or
-that of its sampler, says another number.
+Torch's loaders do not have epochs, so iterations are counted.  `set_epoch` of a loader
+or of its sampler sets another number.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from gristmill._base.epochs import checked_epoch, here
 
 # The attribute of a loader that has its `Epochs`.
 _NAME = "_gristmill_epochs"
-# Of numbers that fit into a request.
+# Epochs in requests must be less than this.
 _MOST = 1 << 63
 
 
 @dataclasses.dataclass(frozen=True)
 class Epochs:
-    """What is known of a loader's epochs.  Copies of a loader share it.
+    """The state of a loader's epochs.  Copies of a loader share it.
 
     Attributes:
-        latest: Of the last iteration that began; -1 before the first.
-        chosen: Of the next one, if `set_epoch` has said it.
-        of_sampler: What the sampler had for an epoch then; None if it has none.
+        latest: The epoch of the last iteration that began; -1 before the first.
+        chosen: The next epoch, if `set_epoch` has set it.
+        of_sampler: The sampler's epoch when the last iteration began, or None.
     """
 
     latest: int = -1
@@ -39,7 +39,7 @@ class Epochs:
 
 
 def begin(loader: Any) -> int:
-    """Count an iteration over a loader; returns its epoch."""
+    """Count an iteration over a loader, and return its epoch."""
     known = _known(loader)
     of_sampler = _of_sampler(loader)
     if known.chosen is not None:
@@ -55,9 +55,9 @@ def begin(loader: Any) -> int:
 
 
 def resume(loader: Any, epoch: int, finished: bool) -> int:
-    """Go on with a saved iteration over a loader; returns its epoch.
+    """Resume a saved iteration over a loader, and return its epoch.
 
-    If that had ended, what was chosen is the epoch after it.
+    If it had ended, an epoch set by `set_epoch` applies to the iteration after it.
     """
     chosen = _known(loader).chosen if finished else None
     setattr(loader, _NAME, Epochs(epoch, chosen, _of_sampler(loader)))
@@ -65,7 +65,7 @@ def resume(loader: Any, epoch: int, finished: bool) -> int:
 
 
 def choose(loader: Any, epoch: Any) -> None:
-    """Say which epoch the next iteration is, to the loader and all that it has."""
+    """Set the next epoch of a loader, and of its samplers and dataset."""
     epoch = checked_epoch(epoch)
     for part in (*_samplers(loader), loader.dataset):
         if callable(set_epoch := getattr(part, "set_epoch", None)):
@@ -74,19 +74,19 @@ def choose(loader: Any, epoch: Any) -> None:
 
 
 def told(epoch: int) -> int:
-    """The epoch that random steps are told; 0 if there are no datasets of ours."""
-    # Who has one has imported them.
+    """Return the epoch for random steps; 0 if Gristmill's datasets are not used."""
+    # A program that has such a dataset has imported the package.
     return epoch % _MOST if "gristmill._dataset" in sys.modules else 0
 
 
 def drawing(fetch: Callable[[Any], Any], epoch: int) -> Callable[[Any], Any]:
-    """A fetch of batches whose samples draw in an epoch."""
+    """Return a fetch function whose samples use the draws of an epoch."""
     draws_in = told(epoch)
     return functools.partial(_fetch_in, draws_in, fetch) if draws_in else fetch
 
 
 def _fetch_in(epoch: int, fetch: Callable[[Any], Any], batch: Any) -> Any:
-    # As `drawing_in`, in less time.
+    # Faster than `drawing_in`.
     before, here.epoch = here.epoch, epoch
     try:
         return fetch(batch)
@@ -95,9 +95,9 @@ def _fetch_in(epoch: int, fetch: Callable[[Any], Any], batch: Any) -> Any:
 
 
 def _warn_of_order(loader: Any) -> None:
-    """Say that the shuffle of a dataset, which nobody else shuffles, is not renewed.
+    """Warn if a dataset's own shuffle has the same order in each epoch.
 
-    A slice of a shuffled dataset is one part of it, of which the order does not matter.
+    A slice of a shuffled dataset is a random part of it, whose order does not matter.
     """
     from gristmill._dataset.model.map_dataset import MapDataset
     from gristmill._dataset.nodes.order import ShuffleMapDataset, SliceMapDataset
@@ -125,7 +125,7 @@ def _known(loader: Any) -> Epochs:
 
 
 def _samplers(loader: Any) -> Iterator[Any]:
-    """The samplers of a loader, each once."""
+    """Yield the samplers of a loader, each once."""
     outer = loader.batch_sampler
     inner = getattr(outer, "sampler", None)
     yield outer

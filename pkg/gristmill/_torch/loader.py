@@ -31,47 +31,47 @@ if TYPE_CHECKING:
 class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
     """Loads the same batches as `torch.utils.data.DataLoader`, faster.
 
-    A subclass of torch's, with its arguments, attributes, samplers, random draws,
-    worker seeds, warnings and errors.  What differs, for the better or knowingly:
+    This is a subclass of torch's loader, with its arguments, attributes, samplers,
+    random draws, worker seeds, warnings and errors.  These differences are intended:
 
-    * Batches from workers view Gristmill's shared memory.  They are ordinary
-      tensors, may be written to and kept, but ``is_shared()`` is False: sending one
-      to another process copies it.
-    * A batch that cannot be pickled is an error, where torch's loader hangs.
+    * Batches from workers view Gristmill's shared memory.  They are ordinary tensors
+      that may be written to and kept, but ``is_shared()`` returns False, and sending
+      one to another process copies it.
+    * A batch that cannot be pickled raises an error, while torch's loader hangs.
     * A profiler range around each batch is opened only while a profiler runs.
 
     Args:
         dataset: Map-style (``__getitem__``) or an `IterableDataset`.
-        batch_size: Samples per batch; None gives samples as they are.
+        batch_size: Samples per batch; None returns single samples.
         shuffle: Draw the indices by a `RandomSampler`.
-        sampler: Gives the indices, instead of `shuffle`.
-        batch_sampler: Gives lists of indices, instead of the other four arguments.
-        num_workers: Processes that compute; 0 computes in the calling thread.
+        sampler: Yields the indices, instead of `shuffle`.
+        batch_sampler: Yields lists of indices, instead of the other four arguments.
+        num_workers: Worker processes; 0 computes in the calling thread.
         collate_fn: Makes a batch of a list of samples; by default `default_collate`.
         pin_memory: Copy batches into memory from which an accelerator copies fast.
-        drop_last: Leave out a last batch that is not full.
-        timeout: Seconds to wait for a batch from workers, 0 for as long as it takes.
-        worker_init_fn: Called with the worker's number in each worker first.
-        multiprocessing_context: How workers start, a name or a context; by default as
-            `multiprocessing.get_start_method()` says.  "launcher" is Gristmill's own:
-            forks of a clean process that has imported torch.
+        drop_last: Drop a last batch that is not full.
+        timeout: Seconds to wait for a batch from workers; 0 waits forever.
+        worker_init_fn: Called first in each worker, with its number.
+        multiprocessing_context: The start method of workers, a name or a context; the
+            default is `multiprocessing.get_start_method()`.  "launcher" is Gristmill's
+            own: it forks a clean process that has imported torch.
         generator: Draws the workers' base seed and the `RandomSampler`'s indices.
         prefetch_factor: Batches that each worker may be ahead; 2 by default.
         persistent_workers: Keep the workers from one epoch to the next.
         pin_memory_device: Deprecated by torch, which ignores it.
-        in_order: Give the batches in the order of the indices.
-        max_restarts: How often a batch that killed its worker is tried again by a new
-            one.  With 0, as in torch, a worker's death is an error.
-        reorder_window: Batches that may be under way or waiting for their turn; by
-            default ``prefetch_factor * num_workers``.  More of them let the other
-            workers go on while one computes a slow batch.
-        memory_limit: Bytes of shared memory that batches may take, kept ones
-            included; by default 80 % of the memory there is.
+        in_order: Deliver the batches in the order of the indices.
+        max_restarts: The number of times that a batch is tried again by a new worker if
+            it killed its worker.  With 0, like in torch, a worker's death is an error.
+        reorder_window: The most batches that may be computed or waiting for their turn;
+            by default ``prefetch_factor * num_workers``.  With more, other workers can
+            continue while one computes a slow batch.
+        memory_limit: The most bytes of shared memory for batches, including batches
+            that the program keeps; by default 80 % of the available memory.
         overlap_epochs: With persistent workers: compute the first batches of the next
-            epoch while the last ones of this epoch are used, also where no other epoch
-            follows.  For samples that depend on nothing that changes between epochs,
-            and torch's samplers: a `RandomSampler` needs a `generator` of its own if
-            anything else draws random numbers on the CPU.  The batches are the same.
+            epoch while the last ones of this epoch are used, even if no other epoch
+            follows.  Samples must not depend on anything that changes between epochs,
+            and samplers must be torch's.  A `RandomSampler` needs its own `generator`
+            if other code draws random numbers on the CPU.  The batches do not change.
 
     Raises:
         ValueError: An argument is out of range, or contradicts another.
@@ -145,7 +145,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
 
     @property
     def multiprocessing_context(self) -> Any:
-        """How workers start; None for the program's own way."""
+        """The start method of workers; None for the program's default."""
         return super().multiprocessing_context
 
     @multiprocessing_context.setter
@@ -185,18 +185,18 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next ``iter()``, by default the one after the last.
 
-        Random steps of a `gristmill.MapDataset` and of an `IterDataset`, wherever they
-        are in the dataset, draw other numbers in each epoch.  Without this call epochs
-        are counted by ``iter()``, from 0 for a new loader; a sampler's own `set_epoch`
-        is seen, too.  A `StatefulDataLoader` saves and restores the epoch.
+        Random steps of a `gristmill.MapDataset` or an `IterDataset` anywhere in the
+        dataset draw other numbers in each epoch.  Without this call, each ``iter()``
+        starts the next epoch, from 0 for a new loader.  A sampler's own `set_epoch`
+        also takes effect.  A `StatefulDataLoader` saves and restores the epoch.
 
         Args:
-            epoch: At least 0.  Samplers, the batch sampler and the dataset are told, if
-                they have a method ``set_epoch(epoch)``.
+            epoch: The epoch, at least 0.  If samplers, the batch sampler or the dataset
+                have a method ``set_epoch(epoch)``, it is called.
 
         Raises:
-            TypeError: It is not an int.
-            ValueError: It is negative.
+            TypeError: `epoch` is not an int.
+            ValueError: `epoch` is negative.
 
         Example:
             >>> import gristmill
@@ -217,23 +217,22 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         consume: Callable[[T], Any] | None = None,
         verify: bool = False,
     ) -> Report:
-        """Iterate for a short time, and find out what limits how fast.
+        """Iterate for a short time, and report what limits the rate.
 
-        The first output, with which workers start, does not count.
+        The first output, which includes the start of workers, does not count.
 
         Args:
-            seconds: About how long, in s; at most until the data ends.
-            consume: Called with each output, as the loop that will use them; by
-                default they are dropped.
+            seconds: The approximate duration, in s; at most until the data ends.
+            consume: Called with each output, in place of the training loop; by default
+                outputs are dropped.
             verify: Whether to try changes, which takes up to five times `seconds`
                 more: see `gristmill.DataLoaderIterator.report`.
 
         Returns:
-            A `Report`; where it is to `verify`, its `checks` are what was tried.
+            A `Report`; with `verify`, its `checks` are the results of the changes.
 
         Raises:
-            ValueError: `seconds` is not positive, or the data is consumed
-                by reading.
+            ValueError: `seconds` is not positive, or the data can be read only once.
 
         Example:
             >>> loader = DataLoader(range(1000), batch_size=10)
@@ -248,7 +247,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         return TorchTrial(self, self.num_workers, iterate)
 
     def _get_iterator(self) -> Any:
-        # Torch's own loaders have it, too, while it is installed everywhere.
+        # After `install(everywhere=True)`, torch's own loaders also have this method.
         is_torchs = not isinstance(self, DataLoader)
         if private.needs_torchs_iterator(self) or (
             is_torchs and private.is_iterator_replaced(self)
@@ -269,8 +268,8 @@ def check_options(
     """Check the arguments that torch's loader does not have.
 
     Raises:
-        ValueError: One is out of range, or needs workers.
-        TypeError: One is no integer.
+        ValueError: An argument is out of range, or needs workers.
+        TypeError: An argument is not an integer.
     """
     check_restarts(max_restarts)
     check_count("max_restarts", max_restarts, 0, workers)
@@ -293,7 +292,7 @@ _warned_of_accelerate = False
 
 
 def _warn_of_accelerate() -> None:
-    """Say once that Accelerate builds torch's loader from ours."""
+    """Warn once that Accelerate creates torch's loader from ours."""
     global _warned_of_accelerate
     accelerate = sys.modules.get("accelerate.data_loader")
     loader = getattr(accelerate, "DataLoader", None)

@@ -1,4 +1,4 @@
-"""Makes programs that build torch's loaders use Gristmill's."""
+"""Makes programs that create torch's loaders use Gristmill's."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gristmill._torch.stateful import StatefulDataLoader
 
 __all__ = ["install", "uninstall"]
 
-# Modules that hold a loader by its name, and what that is to mean.  Accelerate looks
-# the stateful one up in torchdata each time.
+# Modules that refer to a loader class by its name, and the replacement.  Accelerate
+# reads the stateful loader from torchdata each time.
 _BUILDERS: dict[str, type[DataLoader[Any]]] = {
     "accelerate.data_loader": DataLoader,
     "transformers.trainer": DataLoader,
     "torchdata.stateful_dataloader": StatefulDataLoader,
 }
-# What torch's own loaders have in the place of our arguments.
+# Attributes that torch's own loaders get in place of our arguments.
 _DEFAULTS = {
     "max_restarts": 0,
     "reorder_window": None,
@@ -35,24 +35,26 @@ _installed = contextlib.ExitStack()
 
 
 def install(*, everywhere: bool = False, **options: Any) -> None:
-    """Let Accelerate and the Hugging Face Trainer build Gristmill's loaders.
+    """Make Accelerate and the Hugging Face Trainer create Gristmill's loaders.
 
-    They build torch's `DataLoader` by its name in their own modules, also from a loader
-    that is ours, and Accelerate torchdata's `StatefulDataLoader`, whose name is ours
-    for whoever imports it after this.  Where one of these modules is not imported yet,
-    it is seen to when it is.  A second call replaces what the first one said.
+    They create torch's `DataLoader` by its name in their own modules, even from one of
+    Gristmill's loaders.  Accelerate also creates torchdata's `StatefulDataLoader`;
+    later imports of that name get Gristmill's class.  If one of these modules is not
+    imported yet, it is changed when it is imported.  A second call replaces the options
+    of the first.
 
     Args:
-        everywhere: Let torch's own class, `torch.utils.data.DataLoader`, and what is
-            derived from it iterate as ours do: the loaders of any library, imported or
-            made before this or after.
-        **options: Keyword arguments of all loaders with workers that are built so, as
-            ``max_restarts=1``: trainers know only torch's arguments.  Not
-            ``overlap_epochs``: what trainers' own samplers draw cannot be foreseen.
+        everywhere: Whether torch's own class, `torch.utils.data.DataLoader`, and its
+            subclasses also iterate like Gristmill's.  This includes loaders of any
+            library, imported or created before or after this call.
+        **options: Keyword arguments for all loaders with workers that are created this
+            way, such as ``max_restarts=1``, since trainers only pass torch's arguments.
+            ``overlap_epochs`` is not allowed, because the draws of trainers' own
+            samplers cannot be predicted.
 
     Raises:
-        TypeError: It is not one of those, or torch's loader has it, too, or its type is
-            wrong.
+        TypeError: An option is unknown, is an argument of torch's loader, or has the
+            wrong type.
         ValueError: An option is out of range.
 
     Example:
@@ -86,9 +88,9 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
 
 
 def uninstall() -> None:
-    """Undo `install`; loaders that it let be built stay what they are.
+    """Undo `install`. Loaders that were created in the meantime do not change.
 
-    Those of torch's own class make torch's iterators again.
+    Loaders of torch's own class create torch's iterators again.
 
     Example:
         >>> import torch
@@ -101,7 +103,7 @@ def uninstall() -> None:
 
 
 def _with_options(loader_class: type[DataLoader[Any]], options: dict[str, Any]) -> Any:
-    """A loader class of the same name, whose loaders with workers have `options`."""
+    """Return a loader class of the same name that passes `options` to its loaders."""
     signature = inspect.signature(loader_class)
 
     class Built(loader_class[_T_co]):  # type: ignore[misc, valid-type]
@@ -128,7 +130,7 @@ def _new(loader_class: type[DataLoader[Any]]) -> DataLoader[Any]:
 
 
 def _rebind(built: Any, module: ModuleType) -> None:
-    """Let a module build ours; what undoes it leaves alone what it holds by then."""
+    """Replace a loader class in a module, until `uninstall` or a later replacement."""
     name = built.__name__
     held = getattr(module, name)
     setattr(module, name, built)

@@ -1,4 +1,5 @@
-"""What datasets and their iterators are, whatever they do.
+"""The base classes of datasets and their iterators.
 
-It imports `_base` and public modules, no node.  Begin with `map_dataset.py`.
+This package imports `_base` and public modules, but not nodes.  Start with
+`map_dataset.py`.
 """

@@ -28,13 +28,13 @@ ReadBlock: TypeAlias = Callable[[Indices], list[Any]]
 
 
 class BlockMapDataset(MapDataset[T]):
-    """A dataset whose elements are made in blocks; one is a block of one.
+    """A dataset that computes elements in blocks. One element is a block of one.
 
     A subclass implements `_block`, and has a `_length` or its own ``__len__``.
     """
 
     _length: int
-    # True if `_block` takes a list that gets the elements as they come.
+    # Whether `_block` takes a list to which it appends elements as they are computed.
     _SHOWS: ClassVar[bool] = False
 
     def __init__(
@@ -52,7 +52,7 @@ class BlockMapDataset(MapDataset[T]):
         try:
             number = checked_index(index)
         except TypeError:
-            # Not a tuple: ds[1, 2] may mean something else.
+            # Reject tuples: ds[1, 2] may mean something else.
             if is_indices(index) and not isinstance(index, tuple):
                 return self.slice(index)
             raise
@@ -66,16 +66,16 @@ class BlockMapDataset(MapDataset[T]):
         return self._block(as_indices([checked_index(index) for index in indices]))
 
     def _block(self, indices: Indices) -> list[Any]:
-        """The elements at `indices`, of shape (n,)."""
+        """Return the elements at `indices`, of shape (n,)."""
         raise NotImplementedError
 
 
 class StepMapDataset(BlockMapDataset[T]):
     """A dataset with the indices and the length of its parent.
 
-    A subclass implements `_call_of_each`, or `_step` for a whole block.  A run of them
-    asks the dataset above it once for a block, and takes that through all of its steps;
-    it may be longer than the stack.
+    A subclass implements `_call_of_each`, or `_step` for a whole block.  A run of such
+    datasets reads a block of the dataset before it once, and applies all of its steps.
+    This does not recurse, so a run may be longer than the stack allows.
     """
 
     _SHOWS = True
@@ -94,12 +94,12 @@ class StepMapDataset(BlockMapDataset[T]):
         return None
 
     def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
-        """What becomes of the parent's elements at `indices`."""
+        """Return the elements at `indices`, given the parent's."""
         raise NotImplementedError
 
     @functools.cached_property
     def _plan(self) -> tuple[ReadBlock, list[StepMapDataset[Any]]]:
-        """Return the reader of the dataset above the run, and the run's other steps."""
+        """The reader of the dataset before the run, and the run's other steps."""
         run: list[StepMapDataset[Any]] = []
         node = self._parent
         while isinstance(node, StepMapDataset) and is_built_in(type(node)):
@@ -156,7 +156,7 @@ def indices_from(first: int, count: int) -> Indices:
 
 
 def epochs_and_offsets(indices: Indices, length: int) -> tuple[Indices, Indices]:
-    """Return which epoch of a dataset each index is in, and its place there."""
+    """Return the epoch of each index, and the offset in it."""
     if not length:
         raise ZeroDivisionError("the dataset has no elements, so there is no element i")
     if indices.dtype.hasobject:
@@ -169,10 +169,11 @@ def block_of(
 ) -> list[Any]:
     """Return the elements of any dataset at `indices`, None for those that are absent.
 
-    `out` gets them as they come, if the dataset makes one after another.
+    They are appended to `out` as they are computed, if the dataset computes them
+    singly.
 
     Raises:
-        StopIteration: A source, or a dataset of the user's, has no more.
+        StopIteration: A source or a user's dataset has ended.
     """
     how = _way_of(type(dataset))
     if how == "_block":
@@ -222,13 +223,13 @@ def reader_of(dataset: MapDataset[Any]) -> ReadBlock:
 
 
 def is_built_in(kind: type) -> bool:
-    """Whether a class of datasets is read by its `_block`, not by a user's method."""
+    """Return whether a class of datasets is read by `_block`, not a user's method."""
     return _way_of(kind) == "_block"
 
 
 @functools.cache
 def _way_of(kind: type) -> str:
-    """Which method of a class is the one to call: that of the most derived class."""
+    """Return the name of the method to call, from the most derived class."""
     for cls in kind.__mro__:
         for name in ("_block", "_getitems", "__getitem__"):
             if name in cls.__dict__ and cls is not MapDataset:

@@ -38,6 +38,6 @@ def _text_of(node: Any) -> str:
     """Return a node as one line, even if a user's class writes several."""
     made = type(node).__str__, type(node).__repr__
     ours = all(getattr(f, "__module__", "").startswith("gristmill.") for f in made)
-    # A user's __repr__ may be made of the str that this is part of.
+    # A user's __repr__ may call str(), which calls this function.
     text = " ".join((repr(node) if ours else line_of(node)).splitlines())
     return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}..."

@@ -1,29 +1,30 @@
-"""How many elements an `IterDataset` gives, if that follows from its chain."""
+"""Computes the length of an `IterDataset`, if its chain determines it."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, ClassVar
 
-# An endless `MapDataset` has the largest length there is, and its batches a part of it.
+# An endless `MapDataset` has length `sys.maxsize`, and batches of it are shorter.
 ENDLESS = 1 << 45
 
 
 class Counted:
-    """Has a length if each node of its chain says how many elements it gives."""
+    """A dataset that has a length if all nodes of its chain have one."""
 
-    # Whether a node with one parent gives as many elements as that.
+    # Whether a node has the same number of elements as its only parent.
     _KEEPS_COUNT: ClassVar[bool] = False
     _parents: Any
 
     def __len__(self) -> int:
-        """Return how many elements a new iterator gives, without making one.
+        """Return the number of elements of a new iterator, without creating one.
 
-        An element that is None in a `MapDataset` is left out by its iterator. One that
-        a function of yours makes None counts here, since it was not called yet.
+        The iterator over a `MapDataset` skips elements that are None. If a user's
+        function returns None, the element is counted here, because the function is not
+        called.
 
         Raises:
-            TypeError: The number is not known before iterating, or there is no end.
+            TypeError: The number is not known before iterating, or is infinite.
 
         Example:
             >>> len(gristmill.MapDataset.range(10).to_iter_dataset().batch(4))
@@ -33,7 +34,7 @@ class Counted:
             count = self._count_elements()
         except Unknown as reason:
             raise self._has_no_len(str(reason)) from None
-        except Exception as error:  # A source of the user's may raise anything.
+        except Exception as error:  # A user's source may raise anything.
             raise self._has_no_len(f"{type(error).__name__}: {error}") from error
         if count >= ENDLESS:
             raise self._has_no_len("it has no end.")
@@ -44,10 +45,10 @@ class Counted:
         return True
 
     def _count_elements(self) -> float:
-        """Return how many elements there are, math.inf without end.
+        """Return the number of elements, or math.inf.
 
         Raises:
-            Unknown: That is not known before iterating.
+            Unknown: The number is not known before iterating.
         """
         if not self._KEEPS_COUNT:
             raise Unknown(
@@ -64,14 +65,14 @@ class Counted:
 
 
 class Unknown(Exception):
-    """The number of elements is not known; the text says which node does not say it."""
+    """The number of elements is not known; the message names the node."""
 
 
 def count_of(dataset: Any) -> float:
-    """Return how many elements a dataset of either kind has, math.inf without end.
+    """Return the number of elements of a dataset of either kind, or math.inf.
 
     Raises:
-        Unknown: That is not known before iterating.
+        Unknown: The number is not known before iterating.
     """
     if isinstance(dataset, Counted):
         own_len = type(dataset).__len__ is not Counted.__len__

@@ -1,7 +1,7 @@
-"""Notes on exceptions that pass through a chain: which node, which element.
+"""Adds notes to exceptions that pass through a chain: the node and the element.
 
-They are made where an exception passes, and cost nothing elsewhere.  Which worker it
-was, `gristmill._engine.failures` adds.
+Notes are only created when an exception passes, and cost nothing otherwise.
+`gristmill._engine.failures` adds the worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DatasetElement: TypeAlias = tuple[Any, int]
 
 
 class Note(str):
-    """A note of a chain's; in another process it is the text alone."""
+    """A note by a node of a chain. It is pickled as plain text."""
 
     __slots__ = ()
 
@@ -43,20 +43,20 @@ class ElementNote(Place):
 def note_element(
     error: BaseException, node: Any, dataset: Any, index: int, doing: str = "processed"
 ) -> None:
-    """Note on an exception that a node raised it, for an element of a dataset.
+    """Add a note that a node raised an exception for an element of a dataset.
 
     Raises:
-        RuntimeError: As of `note`.
+        RuntimeError: See `note`.
     """
     element = dataset, index
     _add(error, node, f"{doing} {_element(*element)}", element)
 
 
 def note_step(error: BaseException, iterator: Any, doing: str = "processed") -> None:
-    """Note on an exception that an iterator raised it, for the last element it took.
+    """Add a note that an iterator raised an exception for the last element it read.
 
     Raises:
-        RuntimeError: As of `note`.
+        RuntimeError: See `note`.
     """
     element, batch = _last_element(iterator)
     text = "an element"
@@ -66,9 +66,9 @@ def note_step(error: BaseException, iterator: Any, doing: str = "processed") -> 
 
 
 def taker(iterator: Any) -> Callable[[], Any]:
-    """What tells which element an iterator has given last, for `note_taken`.
+    """Return a function that returns an iterator's last element, for `note_taken`.
 
-    It gives a dataset and an index; None where they are not known.
+    The function returns a dataset and an index, or None if they are not known.
     """
     node = iterator
     while not hasattr(node, "_last_taken"):
@@ -80,31 +80,31 @@ def taker(iterator: Any) -> Callable[[], Any]:
 
 
 def note_taken(error: BaseException, iterator: Any, taken: Any) -> None:
-    """As `note_step`, for an element of which was told before what it is."""
+    """Add a note like `note_step`, for an element that a `taker` returned before."""
     text = "an element" if taken is None else _element(*taken) + _stream(iterator)
     _add(error, iterator, f"processed {text}", taken)
 
 
 def is_noted(error: BaseException) -> bool:
-    """Whether a node further up, where an exception came from, has noted that."""
+    """Return whether the node that raised an exception has added a note."""
     notes = getattr(error, "__notes__", ())
     return any(isinstance(note, (Note, Place)) for note in notes)
 
 
 def note_outermost(error: BaseException, iterator: Any) -> None:
-    """As `note_step`, where it may as well have come from a node further up."""
+    """Add a note like `note_step`, unless an earlier node raised the exception."""
     if not is_noted(error):
         note_step(error, iterator)
 
 
 def note(error: BaseException, who: object, doing: str) -> None:
-    """Note what a node or an iterator was doing, unless that has been said.
+    """Add a note about the work of a node or an iterator, unless it is there already.
 
     A block that fails is computed again, element by element, and may raise the same
     exception again.
 
     Raises:
-        RuntimeError: It is a StopIteration, which would end the data.
+        RuntimeError: `error` is a StopIteration, which would end the data.
     """
     _raise_with(error, who, Note(f"while {who} {doing}"))
 
@@ -112,12 +112,12 @@ def note(error: BaseException, who: object, doing: str) -> None:
 def _add(
     error: BaseException, node: Any, doing: str, element: DatasetElement | None
 ) -> None:
-    """As `note`, with a note that has the element as attributes."""
+    """Add a note like `note`, with the element as attributes."""
     _raise_with(error, node, ElementNote(f"while {node} {doing}", node, element))
 
 
 def _raise_with(error: BaseException, who: object, text: Note | ElementNote) -> None:
-    """Add a note unless it is there; raise another error if this is a StopIteration."""
+    """Add a note once; raise another error in place of a StopIteration."""
     failure = as_failure(error, who)
     if text not in getattr(failure, "__notes__", ()):
         failure.add_note(text)
@@ -126,7 +126,7 @@ def _raise_with(error: BaseException, who: object, text: Note | ElementNote) -> 
 
 
 def record_of(dataset: Any, index: int) -> int | None:
-    """The record of a source that element `index` is made of, where it is one."""
+    """Return the number of the source record of element `index`, or None."""
     find = getattr(dataset, "_record", None)
     found: int | None = None if find is None else find(index)
     return found
@@ -138,7 +138,7 @@ def _element(dataset: Any, index: int) -> str:
 
 
 def _last_element(iterator: Any) -> tuple[DatasetElement | None, str]:
-    """Return the element that a step took last, and the words before its text.
+    """Return the last element that a step read, and a prefix for its text.
 
     The element is None if it is not known.
     """

@@ -82,9 +82,9 @@ class IterDatasetMeta(abc.ABCMeta):
         datasets: Sequence[IterDataset[S]] | Mapping[str, IterDataset[S]],
         weights: Sequence[float] | Mapping[str, float] | None = None,
     ) -> IterDataset[S]:
-        """Make a dataset that takes from several in turn, in proportion to weights.
+        """Mix several datasets, in proportion to weights.
 
-        It ends when the next element's part has ended.
+        The dataset ends when the part of the next element has ended.
 
         Args:
             datasets: The parts, or a mapping of names to them: a state by name can be
@@ -227,7 +227,7 @@ class IterDataset(
     def block_map(
         self, transform: AnyBlockMap[T, S], block_size: int | None = None
     ) -> IterDataset[S]:
-        """Do as `map`, with a function of several elements; see `MapDataset.block_map`.
+        """Map elements by a function of several; see `MapDataset.block_map`.
 
         Args:
             transform: The function, or a `transforms.BlockMap`.
@@ -244,13 +244,13 @@ class IterDataset(
     ) -> IterDataset[Any]:
         """Batch elements of similar lengths, to keep padding small.
 
-        Works as tf.data's method of that name: each element waits in the bucket of its
-        length, and a full bucket is the next batch.  Buckets that are not full come
-        last, the shortest lengths first.  Restoring reads waiting elements again.
+        Like in tf.data, each element waits in the bucket of its length, and a full
+        bucket becomes the next batch.  Buckets that are not full come last, the
+        shortest lengths first.  Restoring reads waiting elements again.
 
         Args:
             element_length_func: Returns the length of an element, at least 0.
-            bucket_boundaries: Ascending lengths, at least 1, where a bucket begins.
+            bucket_boundaries: Ascending lengths, at least 1, that start a new bucket.
             bucket_batch_sizes: Elements per batch, one more than there are boundaries.
             **how: By name:
 
@@ -291,7 +291,7 @@ class IterDataset(
         return build("IterDataset.map", self, transform)
 
     def map_with_index(self, transform: AnyMapWithIndex[T, S]) -> IterDataset[S]:
-        """Do as `map`, with a function of a count from 0 and the element."""
+        """Map elements by a function of their position, from 0, and the element."""
         return build("IterDataset.map_with_index", self, transform)
 
     def mp_prefetch(
@@ -316,7 +316,7 @@ class IterDataset(
             sequential_slice: Whether streams are contiguous pieces of the sources.
             streams: By default the number of workers.  Set it to get the same elements
                 with any number of workers, 0 included.
-            workers: Where workers run, a `gristmill.ray.RayWorkers`; by default they
+            workers: A `gristmill.ray.RayWorkers` that runs the workers; by default they
                 are processes of this machine.  The order is the same.
 
         Raises:
@@ -376,14 +376,14 @@ class IterDataset(
     def random_map(
         self, transform: AnyRandomMap[T, S], *, seed: int | None = None
     ) -> IterDataset[S]:
-        """Do as `map`, with a function of the element and a random generator.
+        """Map elements by a function of the element and a random generator.
 
         Args:
             transform: The function, or a `transforms.RandomMap`.
             seed: By default derived from the nearest `seed` before this step.
 
         Raises:
-            ValueError: There is no seed.
+            ValueError: `seed` is None and no earlier step has a seed.
         """
         return build("IterDataset.random_map", self, transform, seed)
 

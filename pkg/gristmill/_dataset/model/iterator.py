@@ -1,4 +1,4 @@
-"""DatasetIterator: what iterates over a dataset, and has a state."""
+"""Iterators over datasets, whose state can be saved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class _Errors:
     """The records that `IterDataset.on_error` left out or replaced.
 
-    Not a property, so that a user's iterator may have an attribute of this name.
+    This is not a property, so that a user's iterator may set an attribute of this name.
     """
 
     def __get__(self, iterator: Any, owner: type) -> BadRecords:
@@ -43,7 +43,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     `get_state` and `set_state`.  Not thread-safe.
 
     Args:
-        parents: The iterators whose elements this one uses; none for a source.
+        parents: The iterators that this one reads; empty for a source.
 
     Example:
         >>> iterator = iter(gristmill.MapDataset.range(3).to_iter_dataset())
@@ -52,13 +52,14 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     """
 
     errors = _Errors()
-    # Whether a state was set, so that it does not begin at the beginning.
+    # Whether `set_state` was called, so that iteration does not start from the
+    # beginning.
     _from_state = False
-    # Times some of the calls; of the outermost iterator of a chain.
+    # Times some of the calls, if this is the outermost iterator of a chain.
     _watch: Any = None
-    # Whether the last element of the parent's is the one that this works on.
+    # Whether this iterator works on the last element that the parent returned.
     _TAKES_IN_STEP: ClassVar[bool] = False
-    # Whether that is the last one of several.
+    # Whether an element of this iterator is made from several of the parent's.
     _BATCHES: ClassVar[bool] = False
 
     def __init__(
@@ -81,44 +82,47 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
 
     @abc.abstractmethod
     def __next__(self) -> T:
-        """The next element.
+        """Return the next element.
 
         Raises:
-            StopIteration: There is none.
+            StopIteration: There are no more elements.
         """
 
     @abc.abstractmethod
     def get_state(self) -> dict[str, Any]:
-        """The position: a dict that JSON can hold, of the same structure always."""
+        """Return the position as a JSON-compatible dict with a fixed structure."""
 
     @abc.abstractmethod
     def set_state(self, state: Any) -> None:
         """Continue at a position that `get_state` returned.
 
         Raises:
-            StateMismatch: It is a state of another chain, or none; nothing is changed.
+            StateMismatch: The state is invalid, or of another chain. Nothing is
+                changed.
         """
 
     def __repr__(self) -> str:
         return node_text(self)
 
     def start_prefetch(self) -> None:
-        """Begin to work in the background, where a part of the chain can."""
+        """Start working in the background, if a part of the chain supports it."""
         for parent in self._parents:
             parent.start_prefetch()
 
     def set_workers(self, count: int) -> None:
-        """Let `count` workers compute what comes next, of each `mp_prefetch`.
+        """Change the number of workers of each `mp_prefetch`.
 
-        Elements, order and states stay what they are: streams say them.  The workers
-        that there are go on until the others have started, so that nobody waits; what
-        they have computed ahead by then is computed again.
+        Elements, their order and states do not change, because they depend only on the
+        number of streams.  The old workers continue until the new ones have started, so
+        that the consumer does not wait.  Outputs that the old workers have prefetched
+        by then are computed again.
 
         Args:
-            count: Processes, or of a `gristmill.ray.RayWorkers` actors; at least 1.
+            count: The number of processes, or of actors of a
+                `gristmill.ray.RayWorkers`; at least 1.
 
         Raises:
-            ValueError: It is less than 1, or no part of the chain runs in workers.
+            ValueError: `count` is less than 1, or no part of the chain runs in workers.
         """
         check_workers(count)
         if not self._set_workers(int(count)):
@@ -128,31 +132,31 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
             )
 
     def _set_workers(self, count: int) -> bool:
-        """Do what `set_workers` says; returns whether there are workers."""
+        """Change the number of workers; return whether there are any."""
         there_are = [parent._set_workers(count) for parent in self._parents]
         return any(there_are)
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
-        """What limits how fast elements come, how long they were waited for, and more.
+        """Report what limits the rate of elements, the time spent waiting, and more.
 
-        Some calls of ``next`` are always timed, and some blocks of what is read by
-        index; with `experimental.DatasetOptions(execution_tracking_mode=...)` all
-        are, and every node.
+        Some calls of ``next``, and some blocks that are read by index, are always
+        timed. With `experimental.DatasetOptions(execution_tracking_mode=...)`, all
+        calls and all nodes are timed.
 
         Args:
-            verify: Whether to try changes, for up to five times `seconds`: on
-                fresh iterators, the pipeline as it is, with outputs from a cache, with
-                one more worker, and with each change that `Report.untried` names
-                otherwise.  This iterator stays where it is.
-            seconds: How long each of these runs takes, in s.
+            verify: Whether to try changes, for up to five times `seconds`. This runs
+                fresh iterators over the unchanged pipeline, with outputs from a cache,
+                with one more worker, and with each change that `Report.untried` would
+                list otherwise.  The position of this iterator does not change.
+            seconds: The duration of each of these runs, in s.
 
         Returns:
-            A `Report`; its `checks` are what was tried, and its
-            `advice` what helped.
+            A `Report`. Its `checks` are the changes tried, and its `advice` those that
+            helped.
 
         Raises:
-            ValueError: This is part of a chain that another iterator iterates over, or
-                `seconds` is not positive.
+            ValueError: This iterator is part of another iterator's chain, or `seconds`
+                is not positive.
 
         Example:
             >>> iterator = iter(gristmill.MapDataset.range(100).batch(10))
@@ -165,7 +169,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         return report
 
     def close(self) -> None:
-        """End threads and workers.  May be called again."""
+        """Stop threads and workers. It is safe to call this again."""
         if getattr(self, "_closed", True):
             return
         self._closed = True
@@ -174,24 +178,24 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
             parent.close()
 
     def _release(self) -> None:
-        """End what this iterator has beside its parents; called once."""
+        """Release this iterator's resources, except for its parents. Called once."""
 
     def _abandon(self) -> None:
-        """End the threads that work for this iterator, which another thread uses.
+        """Stop this iterator's threads while another thread uses the iterator.
 
-        That one closes it later.  Changes nothing that it could use.
+        The other thread closes it later.  Nothing that it may use is changed.
         """
         for parent in self._parents:
             parent._abandon()
 
     def _keep_after_end(self) -> None:
-        """Keep at the end what a next epoch needs, too: `set_state` will follow."""
+        """Keep resources at the end for another epoch: `set_state` will be called."""
         for parent in self._parents:
             parent._keep_after_end()
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        # When the interpreter ends, workers end by themselves, and what modules held
-        # is gone: hence the function is held here.
+        # At interpreter exit, workers end by themselves. Globals of modules may already
+        # be None, so the function is a default argument.
         if not ending():
             self.close()
 
@@ -204,7 +208,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         return Stats(weakref.ref(self))
 
     def _failed(self, error: BaseException) -> None:
-        """Note on an exception that this raised it for the element it took last."""
+        """Add a note that this iterator failed for the last element that it read."""
         note_step(error, self)
 
     def _get_next_index(self) -> int:
@@ -215,9 +219,9 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
 
 
 class CheckedIterator(states.Checked, DatasetIterator[T]):
-    """An iterator whose states are looked at before anything is changed.
+    """An iterator that checks states before it changes anything.
 
-    By default it keeps nothing itself: its state is the parent's.
+    By default its state is the parent's state.
     """
 
     def get_state(self) -> Any:
@@ -225,7 +229,7 @@ class CheckedIterator(states.Checked, DatasetIterator[T]):
 
 
 class NodeIterator(CheckedIterator[T]):
-    """An iterator over a built-in node; all but its position is the node's."""
+    """An iterator over a built-in node. It stores only a position."""
 
     def __init__(self, node: Any) -> None:
         super().__init__([iter(parent) for parent in node._parents])
@@ -268,7 +272,7 @@ class CountingIterator(NodeIterator[T]):
 
 
 class ElementCountingIterator(CountingIterator[T]):
-    """An iterator that counts its parent's elements, each of which becomes one."""
+    """An iterator that counts elements, which correspond one-to-one to its parent's."""
 
     _TAKES_IN_STEP = True
 
@@ -281,13 +285,13 @@ class ElementCountingIterator(CountingIterator[T]):
 
 
 class ForwardingIterator(CheckedIterator[T]):
-    """An iterator that gives its one parent's elements, each at the same index."""
+    """An iterator that returns its only parent's elements, with the same indices."""
 
     _TAKES_IN_STEP = True
 
     @property
     def alloc(self) -> Any:
-        """The function that makes the arrays of batches, if the parent has one."""
+        """The parent's function that allocates the arrays of batches, if it has one."""
         return self._parent.alloc  # type: ignore[attr-defined]
 
     @alloc.setter
@@ -302,7 +306,7 @@ class ForwardingIterator(CheckedIterator[T]):
 
 
 def _common_context(parents: Sequence[DatasetIterator[Any]]) -> IteratorContext:
-    """The one context of all parents and their ancestors."""
+    """Merge the contexts of all parents and their ancestors into one."""
     if not parents:
         return IteratorContext()
     context = parents[0]._ctx
@@ -316,14 +320,14 @@ def _common_context(parents: Sequence[DatasetIterator[Any]]) -> IteratorContext:
 
 
 def share_context(iterator: Any, context: IteratorContext) -> None:
-    """Give an iterator and those above it the context of another chain."""
+    """Set the context of an iterator and its ancestors to another chain's."""
     iterator._ctx = context
     for parent in iterator._parents:
         share_context(parent, context)
 
 
 def get_next_index(ds_iter: DatasetIterator[Any]) -> int:
-    """The index of the element that an iterator gives next.
+    """Return the index of the next element of an iterator.
 
     Raises:
         NotImplementedError: The chain is not one-to-one (it filters, packs, mixes...).
@@ -337,7 +341,7 @@ def get_next_index(ds_iter: DatasetIterator[Any]) -> int:
 
 
 def set_next_index(ds_iter: DatasetIterator[Any], index: int) -> None:
-    """Make element `index` the next one that an iterator gives.
+    """Set the next element of an iterator to element `index`.
 
     Raises:
         NotImplementedError: The chain is not one-to-one (it filters, packs, mixes...).

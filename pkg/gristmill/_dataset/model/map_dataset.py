@@ -74,9 +74,9 @@ class MapDatasetMeta(abc.ABCMeta):
         datasets: Sequence[MapDataset[S]] | Mapping[str, MapDataset[S]],
         weights: Sequence[float] | Mapping[str, float] | None = None,
     ) -> MapDataset[S]:
-        """Make a dataset that takes from several in turn, in proportion to weights.
+        """Mix several datasets, in proportion to weights.
 
-        It ends when a part would run out.  Shuffle and repeat the parts.
+        The dataset ends when a part would run out.  Shuffle and repeat the parts.
 
         Args:
             datasets: The parts, at least 1, or a mapping of names to them.
@@ -92,7 +92,7 @@ class MapDatasetMeta(abc.ABCMeta):
     def select_from_datasets(
         cls, datasets: Sequence[MapDataset[S]], selection_map: DatasetSelectionMap
     ) -> MapDataset[S]:
-        """Make a dataset that takes from several by a map of your own.
+        """Select elements from several datasets by a user-defined map.
 
         Args:
             datasets: The parts.
@@ -234,14 +234,14 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     def block_map(
         self, transform: AnyBlockMap[T, S], block_size: int | None = None
     ) -> MapDataset[S]:
-        """Do as `map`, with a function of several elements, which may be faster.
+        """Map elements by a function of several elements, which may be faster.
 
         Results must not depend on the other elements of a call.  If the function
         raises, it is called again with each element alone.  Absent ones stay absent.
 
         Args:
-            transform: Returns a sequence of as many elements as the list that it gets,
-                in their order; or a `transforms.BlockMap`.
+            transform: A function that takes a list and returns a sequence of the same
+                length and order; or a `transforms.BlockMap`.
             block_size: The most elements in a call, by default the transform's, or 64.
 
         Raises:
@@ -271,13 +271,13 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         return build("MapDataset.map", self, transform)
 
     def map_with_index(self, transform: AnyMapWithIndex[T, S]) -> MapDataset[S]:
-        """Do as `map`, with a function of the index over all epochs and the element."""
+        """Map elements by a function of the index over all epochs and the element."""
         return build("MapDataset.map_with_index", self, transform)
 
     def random_map(
         self, transform: AnyRandomMap[T, S], *, seed: int | None = None
     ) -> MapDataset[S]:
-        """Do as `map`, with a function of the element and a random generator.
+        """Map elements by a function of the element and a random generator.
 
         Random numbers depend on the seed and the index.  Do not keep the generator.
 
@@ -286,7 +286,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
             seed: By default derived from the nearest `seed` before this step.
 
         Raises:
-            ValueError: There is no seed.
+            ValueError: `seed` is None and no earlier step has a seed.
         """
         return build("MapDataset.random_map", self, transform, seed)
 

@@ -1,4 +1,4 @@
-"""What transformations and nodes are called in texts: the words are Grain's."""
+"""Returns the names of transforms and nodes for messages, in Grain's words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMED_BY_CLASS = (
 
 
 def transform_name(transform: Any) -> str:
-    """A name such as ``<lambda> @ .../a/b/file.py:12``, or that of a class."""
+    """Return a name such as ``<lambda> @ .../a/b/file.py:12``, or the class name."""
     if isinstance(transform, _NAMED_BY_CLASS):
         cls = type(transform)
         if cls.__str__ is object.__str__ and cls.__repr__ is object.__repr__:
@@ -49,10 +49,10 @@ def line_of(node: Any) -> str:
 
 
 def node_text(node: Any) -> str:
-    """What a dataset or an iterator is, with its main arguments.
+    """Return the text of a dataset or an iterator with its main arguments.
 
-    That is its ``str`` where it is Gristmill's and has arguments; a user's may be made
-    of its `repr`.
+    This is its ``str`` if that is Gristmill's and has arguments.  A user's ``str`` is
+    not called, because it may call `repr`.
     """
     home = getattr(type(node).__str__, "__module__", "")
     if home.startswith("gristmill.") and (line := line_of(node)).endswith((")", "]")):

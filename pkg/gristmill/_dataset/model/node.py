@@ -1,4 +1,4 @@
-"""What datasets of both kinds are: nodes in a tree."""
+"""The base of both kinds of datasets: nodes in a tree."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from gristmill._dataset.model.stats import Stats
 
 S = TypeVar("S")
 Made = TypeVar("Made", bound=Callable[..., Any])
-# What a node does.  "read" gets elements from outside, "order" says which one comes
-# when, "transform" runs somebody's function, "batch" groups or packs, "prefetch" works
-# ahead with threads, and "transport" gets elements from worker processes.
+# The kind of work of a node.  "read" nodes read elements from a source, "order" nodes
+# select or reorder them, "transform" nodes call a user's function, "batch" nodes group
+# or pack them, "prefetch" nodes work ahead in threads, and "transport" nodes receive
+# elements from worker processes.
 Kind = Literal["read", "order", "transform", "batch", "prefetch", "transport"]
 _BUILDERS: dict[str, Callable[..., Any]] = {}
 
 
 def builds(*methods: str) -> Callable[[Made], Made]:
-    """Register what methods of datasets call, such as ``"MapDataset.batch"``."""
+    """Register the function or class that methods call, e.g. ``"MapDataset.batch"``."""
 
     def register(made: Made) -> Made:
         _BUILDERS.update(dict.fromkeys(methods, made))
@@ -35,34 +36,35 @@ def builds(*methods: str) -> Callable[[Made], Made]:
 
 
 def build(method: str, *arguments: Any, **named: Any) -> Any:
-    """Call what is registered for a method: the class of a node, mostly."""
+    """Call the function registered for a method, usually the class of a node."""
     return _BUILDERS[method](*arguments, **named)
 
 
 class Dataset:
-    """A node in a tree of datasets; its parents are where its elements come from."""
+    """A node in a tree of datasets. Its elements are computed from its parents'."""
 
-    # What this does; None: "transform" where it has parents, else "read".
+    # The kind of node; None: "transform" if it has parents, else "read".
     _KIND: ClassVar[Kind | None] = None
-    # What may drop elements that the parents have, in Grain's words; None: nothing.
+    # The operation that may drop elements, in Grain's words; None: none are dropped.
     _SPARSE: ClassVar[str | None] = None
-    # Of how many elements of the only parent each is made, one behind another, where
-    # nothing but the parent's position says which are next; else None.
+    # The number of consecutive parent elements in each element, if the parent's
+    # position alone determines them; else None.
     _stride: int | None = None
-    # How many elements should be made at once, where that is cheaper.
+    # The number of elements to compute at once, if that is cheaper.
     _together: int = 1
-    # Whether it gives its parent's elements, some of them, without looking at one.
+    # Whether elements are an unchanged subset of the parent's, chosen without reading
+    # them.
     _AS_THEY_ARE: ClassVar[bool] = False
-    # Whether a contiguous piece of a chain's sources is a piece of this node.
+    # Whether this node can be cut into contiguous pieces, like a source.
     _CUT_IN_PIECES: ClassVar[bool] = False
-    # What changes from one epoch to the next: which element comes when, or what is
-    # drawn for each; None: nothing.
+    # What changes from epoch to epoch: the order of elements, or their random draws;
+    # None: nothing.
     _random: Literal["order", "draws"] | None = None
     _seed_rng_seed: Any = None
-    # Whether iterators over it may have no state; see `nodes/unsaved.py`.
+    # Whether iterators over this node may lack a state; see `nodes/unsaved.py`.
     _may_lack_state: bool = False
     _parents: Sequence[Any] = ()
-    # Arguments, kept as ``_name``, that are in the text of a node and its iterators.
+    # Arguments, stored as ``_name``, to show in the text of a node and its iterators.
     _SAID: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parents: Dataset | Sequence[Dataset] = ()) -> None:
@@ -74,7 +76,7 @@ class Dataset:
 
     @property
     def parents(self) -> Sequence[Any]:
-        """The datasets that this one is made of."""
+        """The datasets that this one reads."""
         return self._parents
 
     @property
@@ -84,10 +86,10 @@ class Dataset:
 
     @functools.cached_property
     def _default_seed(self) -> Any:
-        """The seed of a random step that was given none; None without any above.
+        """The default seed of a random step, or None if no ancestor has a seed.
 
-        Mixes the seeds of the nearest ancestors that have one, each with how far away
-        it is, by `numpy.random.SeedSequence`.
+        `numpy.random.SeedSequence` mixes the seeds of the nearest ancestors that have
+        one, each with its distance.
         """
         found: list[int] = []
         level: list[tuple[Any, int]] = [(self, 0)]
@@ -112,7 +114,7 @@ class Dataset:
         return Stats()
 
     def _in_epoch(self, epoch: int) -> Self:
-        """A copy of this chain with the order and the random draws of an epoch."""
+        """Return a copy of this chain with the order and random draws of an epoch."""
         parents = [parent._in_epoch(epoch) for parent in self._parents]
         made: Self = with_parents(self, parents)
         if callable(set_epoch := getattr(made, "set_epoch", None)):
@@ -120,32 +122,32 @@ class Dataset:
         return made
 
     def _measure(self) -> None:
-        """Find what follows from the parents, such as lengths; see `with_parents`."""
+        """Compute properties of the parents, such as lengths; see `with_parents`."""
 
     def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
         """Return ``func(self, *args, **kwargs)``.
 
         Args:
-            func: Takes a dataset first, such as a dataset's class.
-            *args: Passed on.
-            **kwargs: Passed on.
+            func: A function whose first argument is a dataset, or a dataset's class.
+            *args: Other arguments of `func`.
+            **kwargs: Keyword arguments of `func`.
         """
         return func(self, *args, **kwargs)
 
     def _arguments_text(self) -> str:
-        """What follows the class's name in the text of a node and of its iterators."""
+        """Return the text after the class name, for a node and its iterators."""
         said = [f"{name}={getattr(self, '_' + name)}" for name in self._SAID]
         return f"({', '.join(said)})" if said else ""
 
     def _line(self) -> str:
-        """The text of this node alone, in Grain's words."""
+        """Return the text of this node alone, in Grain's words."""
         return type(self).__name__ + self._arguments_text()
 
     def __str__(self) -> str:
         return chain_text(self)
 
     def __format__(self, spec: str) -> str:
-        # In a message, a dataset is one line.
+        # Messages show a dataset as one line.
         return format(line_of(self), spec)
 
     def __repr__(self) -> str:
@@ -157,7 +159,7 @@ class Dataset:
 
 
 class ParentSpec(Dataset):
-    """A dataset whose elements look as its first parent's do."""
+    """A dataset whose elements have the spec of its first parent's."""
 
     @property
     def _element_spec(self) -> Any:
@@ -165,7 +167,7 @@ class ParentSpec(Dataset):
 
 
 def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
-    """Refuse parents of a node that are no datasets, or of the other kind."""
+    """Raise TypeError if parents are not datasets of the wanted kind."""
     for parent in parents:
         if isinstance(parent, wanted):
             continue
@@ -181,7 +183,7 @@ def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
 
 
 def listed(datasets: Any, name: str) -> list[Any]:
-    """Several datasets as a list; one alone is refused."""
+    """Return several datasets as a list. Raises TypeError for a single one."""
     if isinstance(datasets, (Dataset, str)) or not isinstance(datasets, Iterable):
         raise TypeError(
             f"{name} takes a sequence of datasets, got {kind(datasets)}. Put them in a"
@@ -191,12 +193,12 @@ def listed(datasets: Any, name: str) -> list[Any]:
 
 
 def is_ours(node: Any) -> bool:
-    """Whether the class of a dataset or an iterator is Gristmill's."""
+    """Return whether the class of a dataset or an iterator is Gristmill's."""
     return type(node).__module__.startswith("gristmill.")
 
 
 def chain_of(dataset: Any) -> Iterator[Any]:
-    """A dataset and all that it is made of, the nearest first."""
+    """Yield a dataset and all of its ancestors, the nearest first."""
     nodes = [dataset]
     for node in nodes:
         yield node
@@ -204,16 +206,15 @@ def chain_of(dataset: Any) -> Iterator[Any]:
 
 
 def seed_in_epoch(seed: int, epoch: int) -> int:
-    """Another seed for each epoch, in [0, 2**31)."""
+    """Return a different seed for each epoch, in [0, 2**31)."""
     mixed = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint32)
     return int(mixed[0]) >> 1
 
 
 def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
-    """A copy of a dataset, made of other parents.
+    """Return a copy of a dataset with other parents.
 
-    Seeds stay what they were; what a built-in dataset knows of its parents is found
-    again.
+    Seeds do not change.  A built-in dataset computes properties of its parents again.
     """
     made = copy.copy(dataset)
     made._parents = tuple(parents)

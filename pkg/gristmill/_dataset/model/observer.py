@@ -42,7 +42,7 @@ _observers: list[Callable[[], Observer]] = []
 
 
 def install(observer: Callable[[], Observer]) -> None:
-    """Have datasets call the functions of the observer that this returns."""
+    """Make datasets use the observer that `observer` returns."""
     _observers[:] = [observer]
 
 
@@ -55,8 +55,9 @@ class _Here(threading.local):
     """The state of this thread.
 
     Attributes:
-        inside: Whether it makes the iterators of a chain.
-        counts: Whether a chain that it iterates over is a user's, not part of another.
+        inside: Whether this thread is creating the iterators of a chain.
+        counts: Whether chains are iterated over by the user, not as part of another
+            one.
     """
 
     inside = False
@@ -87,7 +88,7 @@ def iterate(dataset: Any, make: Callable[[Any], Any]) -> Any:
 
 @contextlib.contextmanager
 def as_part() -> Iterator[None]:
-    """Iterate, inside the context, over chains that another one is made of."""
+    """Treat chains inside this context as parts of another one."""
     before = _here.counts
     _here.counts = False
     try:
@@ -98,7 +99,7 @@ def as_part() -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_inner() -> Iterator[None]:
-    """Iterate, inside the context, over a chain as over a part of another one."""
+    """Do not observe iterators that are created inside this context."""
     before = _here.inside
     _here.inside = True
     try:

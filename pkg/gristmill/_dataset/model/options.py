@@ -1,4 +1,4 @@
-"""Options of a dataset, and what an iterator knows of where it runs."""
+"""Options of a dataset, and the context of its iterators."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["DatasetOptions", "ExecutionTrackingMode"]
 
 
 class ExecutionTrackingMode(enum.Enum):
-    """What is measured while a dataset is iterated over.
+    """What to measure while iterating over a dataset.
 
     Attributes:
-        DISABLED: No more than what is measured always.
-        STAGE_TIMING: How long each node of the chain takes.
+        DISABLED: Only the measurements that are always made.
+        STAGE_TIMING: Also the time of each node of the chain.
 
     Example:
         >>> options = DatasetOptions(
@@ -32,7 +32,7 @@ class ExecutionTrackingMode(enum.Enum):
     STAGE_TIMING = 2
 
 
-# The default of a field, which tells "not given" from any value.
+# The default of a field, to distinguish "not given" from any value.
 _UNSET: Any = object()
 _DEFAULTS: dict[str, Any] = {
     "filter_warn_threshold_ratio": 0.9,
@@ -44,16 +44,17 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclasses.dataclass(kw_only=True, frozen=True)
 class DatasetOptions:
-    """Options that hold for a whole dataset.
+    """Options of a whole dataset.
 
     Args:
-        filter_warn_threshold_ratio: A warning is logged where at least this share of
-            1000 consecutive elements is dropped.  None never warns.
-        filter_raise_threshold_ratio: As above, with a ValueError.
+        filter_warn_threshold_ratio: Log a warning if at least this share of 1000
+            consecutive elements is dropped.  None never warns.
+        filter_raise_threshold_ratio: Raise a ValueError if at least this share is
+            dropped.  None never raises.
         execution_tracking_mode: STAGE_TIMING measures every node.
-        min_shm_size: Arrays of at least this many bytes come from workers by shared
-            memory.  Gristmill sends every array that way and copies small ones out,
-            so this changes nothing that can be seen.
+        min_shm_size: For compatibility with Grain, where workers send arrays of at
+            least this many bytes through shared memory.  Gristmill sends every array
+            that way and copies small ones out, so this has no visible effect.
 
     Example:
         >>> options = DatasetOptions(filter_warn_threshold_ratio=0.5)
@@ -85,7 +86,7 @@ class DatasetOptions:
         check_integer("min_shm_size", self.min_shm_size)
 
     def merge(self, other: DatasetOptions | None) -> DatasetOptions:
-        """The options of both; where both give one, this one's."""
+        """Return the options of both. If both set an option, this one's value wins."""
         if other is None:
             return self
         given = {name: getattr(other, name) for name in other._user_set_fields}
@@ -95,11 +96,11 @@ class DatasetOptions:
 
 @dataclasses.dataclass(kw_only=True, frozen=True, slots=True)
 class MultiprocessingContext:
-    """Which of the processes that share the data this one is.
+    """The place of this process among those that share the data.
 
     Attributes:
-        process_index: From 0.
-        process_count: At least 1.
+        process_index: The number of this process, from 0.
+        process_count: The number of processes, at least 1.
     """
 
     process_index: int = 0
@@ -108,13 +109,14 @@ class MultiprocessingContext:
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class IteratorContext:
-    """What all iterators of one chain share.
+    """The context shared by all iterators of a chain.
 
     Attributes:
-        dataset_options: Merged over the whole chain.
-        mp_context: Which process this is.
-        is_dataloader_pipeline: Always False here: a `DataLoader` has its own.
-        leaves_out_errors: Whether a node leaves out or replaces elements that fail.
+        dataset_options: The merged options of the whole chain.
+        mp_context: The place of this process.
+        is_dataloader_pipeline: Always False, because a `DataLoader` has its own
+            context.
+        leaves_out_errors: Whether a node skips or replaces elements that fail.
     """
 
     dataset_options: DatasetOptions = dataclasses.field(default_factory=DatasetOptions)
@@ -125,10 +127,10 @@ class IteratorContext:
     leaves_out_errors: bool = False
 
     def merge(self, other: IteratorContext) -> None:
-        """Take over what another chain knows, where two meet.
+        """Merge the context of another chain into this one.
 
         Raises:
-            ValueError: They run in different processes.
+            ValueError: The chains run in different processes.
         """
         self.dataset_options = self.dataset_options.merge(other.dataset_options)
         if self.mp_context != other.mp_context:

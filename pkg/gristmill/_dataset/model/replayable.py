@@ -1,7 +1,7 @@
 """Computes an output of an `IterDataset` again from the state before it."""
 
 # mypy: disable-error-code="no-any-return"
-# `build` gives what is registered, of any class.
+# `build` returns Any.
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Replayable(Generic[T]):
     """A dataset whose outputs can be computed again; `parallel/replay.py` does it."""
 
     def ids(self, state: Any) -> npt.NDArray[np.void]:
-        """Return the ids of the records that the output after a state is made of.
+        """Return the ids of the records in the output after a state.
 
         The output is computed again in this process.  Elements of a batch or of a
         packed row have the ids of all their records, in the order of the elements.
 
         Args:
-            state: What `get_state` of an iterator over this chain returned before the
+            state: The result of `get_state` of an iterator over this chain before the
                 output.
 
         Returns:
             Shape (n,), with int64 fields "source" and "key": the number of the source
-            in the chain, from 0 in the order of its parts, and the index that the
-            source was asked for.  A dataset of your own class counts as a source.
+            in the chain, from 0 in the order of its parts, and the index passed to the
+            source.  A dataset of a user's class counts as a source.
 
         Raises:
             StopIteration: There is no output after this state.
@@ -48,13 +48,13 @@ class Replayable(Generic[T]):
         return build("IterDataset.ids", self, state)
 
     def replay(self, state: Any) -> T:
-        """Compute again what an iterator with this state would give next.
+        """Compute again the output that an iterator with this state would return next.
 
-        It runs in this thread, where a debugger can follow, and advances nothing.
-        `worker_init_fn` is not called.
+        All code runs in this thread, where a debugger can follow it.  No iterator is
+        advanced.  `worker_init_fn` is not called.
 
         Args:
-            state: What `get_state` of an iterator over this chain returned.
+            state: The result of `get_state` of an iterator over this chain.
 
         Raises:
             StopIteration: There is no output after this state.

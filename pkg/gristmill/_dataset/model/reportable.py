@@ -27,8 +27,8 @@ class Reportable(Generic[T]):
 
         Args:
             seconds: The approximate duration, at most until the data ends.
-            consume: Called with each element in place of the loop that will use them;
-                by default they are dropped.
+            consume: Called with each element, in place of the training loop. By default
+                elements are dropped.
             verify: Whether to try changes, which takes up to five times `seconds`
                 more: see `DatasetIterator.report`.
 

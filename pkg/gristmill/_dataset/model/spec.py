@@ -1,4 +1,4 @@
-"""What elements look like, found without reading any."""
+"""Infers the structure, shapes and dtypes of elements without reading any."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class ShapeDtypeStructProtocol(Protocol):
 
     @property
     def shape(self) -> Any:
-        """Its extents; None stands for one that is not known."""
+        """The extents; None for an unknown one."""
 
     @property
     def dtype(self) -> Any:
-        """Its NumPy dtype."""
+        """The NumPy dtype."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ShapeDtypeStruct:
-    """The shape and the dtype of an array that is not there.
+    """The shape and dtype of an array, without its data.
 
     Args:
-        shape: Its extents; None stands for one that is not known.
-        dtype: Its NumPy dtype.
+        shape: The extents; None for an unknown one.
+        dtype: The NumPy dtype.
 
     Example:
         >>> class Half(gristmill.transforms.Map):
@@ -49,7 +49,7 @@ class ShapeDtypeStruct:
 
 
 def get_element_spec(ds: Any) -> Any:
-    """What the elements of a dataset look like; reads and computes none of them.
+    """Return the spec of a dataset's elements, without reading or computing any.
 
     Args:
         ds: A `MapDataset` or an `IterDataset`.
@@ -58,7 +58,7 @@ def get_element_spec(ds: Any) -> Any:
         An element with a `ShapeDtypeStruct` for each leaf.
 
     Raises:
-        NotImplementedError: A dataset of the chain cannot tell, such as a source.
+        NotImplementedError: A dataset of the chain, such as a source, has no spec.
         ValueError: A transform has no method ``output_spec``.
 
     Example:

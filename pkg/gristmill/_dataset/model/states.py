@@ -1,9 +1,9 @@
-"""States of iterators: checked before anything is changed, copied, and replayed.
+"""Checks, copies and restores states of iterators.
 
-A class says by `_STATE` or `_check_state` what its states have.  The call on the
-outermost iterator of a chain looks at the whole state first; then each takes its part.
-An iterator of a user's own has states that only it knows, and what it hands on is
-checked where it arrives.
+A class defines the structure of its states by `_STATE` or `_check_state`.  `set_state`
+of the outermost iterator of a chain first checks the whole state, then sets each
+iterator to its part.  States of a user's iterator are opaque.  If it passes states to
+its parents, these check them when they are set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy as np
 from gristmill._base.checks import kind
 from gristmill.errors import StateMismatch
 
-# Looks at a value of an iterator's state, and raises what is wrong with it.
+# Checks a value of an iterator's state (iterator, value, name), and raises if it is
+# wrong.
 Check = Callable[[Any, Any, str], None]
 ADVICE = "Restore a state to the chain that it was taken from."
 LONGEST_TEXT = 200
@@ -28,10 +29,14 @@ _FIXED = frozenset({int, str, float, bool, bytes, type(None)})
 
 
 class _Here(threading.local):
-    """Whether this thread sets a state that was checked, all of it."""
+    """The current thread's progress in setting a state.
+
+    Attributes:
+        trusts: Whether the whole state that is being set has been checked.
+        met_unknown: Whether an iterator with opaque states was found since the call.
+    """
 
     trusts = False
-    # Whether an iterator was met, since it was set, whose states only it knows.
     met_unknown = False
 
 
@@ -39,17 +44,18 @@ _here = _Here()
 
 
 class Checked:
-    """An iterator whose states are looked at before anything is changed."""
+    """An iterator that checks states before it changes anything."""
 
-    # What its states have, with the check of each value; None: they are the parent's.
+    # The keys of states, with a check of each value; None: states are the parent's.
     _STATE: ClassVar[Mapping[str, Check] | None] = None
 
     def set_state(self, state: Any) -> None:
         """Continue at a position that `get_state` returned.
 
         Raises:
-            StateMismatch: It is a state of another chain, or none; nothing is changed.
-            IndexError: It is one of a longer dataset; nothing is changed.
+            StateMismatch: The state is invalid, or of another chain. Nothing is
+                changed.
+            IndexError: The state is of a longer dataset. Nothing is changed.
         """
         self._from_state = True
         if not _here.trusts:
@@ -61,29 +67,29 @@ class Checked:
         self._go_to(state)
 
     def _check_state(self, state: Any) -> None:
-        """Refuse what is no state of this iterator."""
+        """Raise StateMismatch if a state is not one of this iterator."""
         if self._STATE is None:
             parent(self, state)
         else:
             check_values(self, state, self._STATE)
 
     def _go_to(self, state: Any) -> None:
-        """Continue at a position that is known to be one."""
+        """Continue at a position that was checked."""
         parent: Any = self._parent  # type: ignore[attr-defined]
         parent.set_state(state)
 
 
 def fields(**checks: Check) -> Mapping[str, Check]:
-    """What states have: for each key a check of its value."""
+    """Return the check of the value of each key in a state."""
     return checks
 
 
 def check_state(iterator: Any, state: Any) -> None:
-    """Look at the state of an iterator that is a part of another one's.
+    """Check the state of an iterator, which is a part of another iterator's state.
 
     Raises:
-        StateMismatch: It is none of this iterator.
-        IndexError: It is one of a longer dataset.
+        StateMismatch: It is not a state of this iterator.
+        IndexError: It is a state of a longer dataset.
     """
     if getattr(type(iterator), "set_state", None) is Checked.set_state:
         iterator._check_state(state)
@@ -92,7 +98,7 @@ def check_state(iterator: Any, state: Any) -> None:
 
 
 def go_to(iterator: Any, state: Any) -> None:
-    """Set a state that is known to be the iterator's."""
+    """Set a state that was checked."""
     before, _here.trusts = _here.trusts, True
     try:
         iterator.set_state(state)
@@ -101,14 +107,14 @@ def go_to(iterator: Any, state: Any) -> None:
 
 
 def check_values(iterator: Any, state: Any, checks: Mapping[str, Check]) -> None:
-    """Refuse what is no dict with just these keys, or has other values."""
+    """Raise StateMismatch unless `state` has exactly these keys, and valid values."""
     check_keys(iterator, state, checks)
     for name, look in checks.items():
         look(iterator, state[name], name)
 
 
 def check_keys(iterator: Any, state: Any, keys: Any, optional: Any = ()) -> None:
-    """Refuse what is no dict with just these keys."""
+    """Raise StateMismatch unless `state` is a dict with exactly these keys."""
     expected = f"a dict with {', '.join(map(repr, keys))}"
     if not isinstance(state, Mapping):
         raise mismatch(iterator, f"is {_short(state)}, expected {expected}")
@@ -119,26 +125,26 @@ def check_keys(iterator: Any, state: Any, keys: Any, optional: Any = ()) -> None
 
 
 def parent(iterator: Any, state: Any, name: str = "") -> None:
-    """Look at a state of the iterator's only parent."""
+    """Check a state of the iterator's only parent."""
     check_state(iterator._parent, state)
 
 
 def parents(iterator: Any, states: Any, name: str) -> None:
-    """Look at the states of all parents, a list."""
+    """Check a list of the states of all parents."""
     check_list(iterator, states, name, len(iterator._parents))
     for each, state in zip(iterator._parents, states, strict=True):
         check_state(each, state)
 
 
 def count(iterator: Any, value: Any, name: str) -> None:
-    """Refuse what does not count anything."""
+    """Raise StateMismatch unless a value is an int in [0, 2**63)."""
     number = integer(iterator, value, name)
     if not 0 <= number < 2**63:
         raise mismatch(iterator, f"has {name} {number}, expected at least 0")
 
 
 def flag(iterator: Any, value: Any, name: str) -> None:
-    """Refuse what is neither true nor false; JSON of Grain's has 0 and 1, too."""
+    """Raise StateMismatch unless a value is a bool, or 0 or 1 as in Grain's JSON."""
     if not isinstance(value, (bool, np.bool_)):
         number = integer(iterator, value, name)
         if number not in (0, 1):
@@ -146,7 +152,7 @@ def flag(iterator: Any, value: Any, name: str) -> None:
 
 
 def integer(iterator: Any, value: Any, name: str) -> int:
-    """The number that a state has; refuses what is none."""
+    """Return a value of a state as an int. Raises StateMismatch if it is not one."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)
@@ -156,7 +162,7 @@ def integer(iterator: Any, value: Any, name: str) -> int:
 
 
 def check_list(iterator: Any, value: Any, name: str, length: int) -> None:
-    """Refuse what is no list of some length."""
+    """Raise StateMismatch unless a value is a list of the given length."""
     is_list = isinstance(value, (Sequence, np.ndarray))
     if isinstance(value, (str, bytes)) or not is_list or len(value) != length:
         found = f"{len(value)} of them" if is_list else _short(value)
@@ -166,7 +172,7 @@ def check_list(iterator: Any, value: Any, name: str, length: int) -> None:
 
 
 def mismatch(iterator: Any, what: str) -> StateMismatch:
-    """What to raise of a state of which `what` is said."""
+    """Return a StateMismatch that reports the problem `what`."""
     return StateMismatch(f"{iterator}: the state {what}. {ADVICE}")
 
 
@@ -178,9 +184,9 @@ def _short(value: Any) -> str:
 
 
 def copied(state: Any) -> Any:
-    """A copy of a state that shares nothing that could change: `copy.deepcopy`, faster.
+    """Return a deep copy of a state, faster than `copy.deepcopy`.
 
-    A user's iterator may change a state that it has given out, or hold on to one.
+    A user's iterator may change a state that it returned, or keep a reference to it.
     """
     kind = type(state)
     if kind in _FIXED:
@@ -193,12 +199,12 @@ def copied(state: Any) -> Any:
 
 
 def replay(elements: Iterator[Any], count: int) -> list[Any]:
-    """Read again the next `count` elements, fewer only at the end.
+    """Read the next `count` elements again; fewer only at the end.
 
-    Elements that fail are passed over: whoever met them first was told.
+    Elements that fail are skipped: their errors were raised the first time.
 
     Raises:
-        Exception: More than 1000 in a row failed: what the last of them raised.
+        Exception: More than 1000 elements in a row failed; the last one's error.
     """
     found: list[Any] = []
     failed = 0

@@ -1,4 +1,4 @@
-"""What a node can be told about its own work; Grain's subclasses tell it."""
+"""Grain's interface for nodes to report their own work. Gristmill ignores reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gristmill._dataset.model import observer
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Grain's words for what a step does.
+# Grain's categories of steps.
 IPL_CAT_ENQUEUE = "enqueue"
 IPL_CAT_PREFETCH = "prefetch"
 IPL_CAT_PREPROCESSING = "preprocessing"
@@ -21,12 +21,12 @@ IPL_CAT_UNKNOWN = "unknown"
 
 
 class Stats:
-    """Takes what a user's node reports and keeps none of it.
+    """Accepts the reports of a user's node and discards them.
 
-    Nodes are measured from outside, so that none needs to report anything.
+    Nodes are measured from outside, so they need not report anything.
 
     Args:
-        owner: Returns the iterator whose statistics these are; None for a dataset's.
+        owner: Returns the iterator that has these statistics; None for a dataset.
     """
 
     def __init__(self, owner: Callable[[], Any] | None = None) -> None:
@@ -41,7 +41,7 @@ class Stats:
     def record_self_time(
         self, offset_ns: float = 0, num_elements: int = 1
     ) -> Iterator[None]:
-        """Enclose the node's own work."""
+        """Return a context manager for the node's own work, which does nothing."""
         yield
 
     def record_output_spec(self, element: T) -> T:
@@ -52,11 +52,11 @@ class Stats:
     record_bytes_consumed = record_bytes_produced = record_output_spec
 
     def report(self) -> Any:
-        """Return None: there is nothing to report."""
+        """Return None, because there is nothing to report."""
 
 
 class Timer:
-    """Adds up the time spent in several ``with`` blocks."""
+    """Adds up the time spent in ``with`` blocks."""
 
     def __init__(self) -> None:
         self.reset()
@@ -68,33 +68,33 @@ class Timer:
         self._total += time.perf_counter_ns() - self._began
 
     def value(self) -> int:
-        """The nanoseconds of all blocks so far."""
+        """Return the total time of all blocks so far, in ns."""
         return self._total
 
     def reset(self) -> None:
-        """Begin again at 0."""
+        """Reset the total to 0."""
         self._total = self._began = 0
 
 
 def record_next_duration_if_output(next_fn: F) -> F:
-    """Decorate the ``__next__`` of a user's iterator: it is measured from outside."""
+    """Return the ``__next__`` of a user's iterator. It is measured from outside."""
     return next_fn
 
 
 def trace_input_pipeline(
     stage_category: str = IPL_CAT_UNKNOWN, **trace_kwargs: Any
 ) -> Callable[[F], F]:
-    """Make a decorator of a user's ``__getitem__``, which needs none here."""
+    """Return a decorator for a user's ``__getitem__``, which does nothing."""
     return record_next_duration_if_output
 
 
 def trace_input_pipeline_next(
     stage_category: str = IPL_CAT_PREFETCH,
 ) -> Callable[[F], F]:
-    """Make a decorator of a user's ``__next__``, which needs none here."""
+    """Return a decorator for a user's ``__next__``, which does nothing."""
     return record_next_duration_if_output
 
 
 def trace_input_pipeline_prefetch(func: F) -> F:
-    """Decorate a function that reads elements ahead: it is measured from outside."""
+    """Return a function that reads ahead. It is measured from outside."""
     return func

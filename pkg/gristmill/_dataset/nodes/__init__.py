@@ -1,4 +1,4 @@
-"""The nodes of chains by their kinds; methods make those that `builds` registers.
+"""The nodes of chains. Methods of datasets create the nodes registered by `builds`.
 
-They import `model` and one another, downward.  Begin with `map.py`.
+Modules import `model` and each other without cycles.  Start with `map.py`.
 """

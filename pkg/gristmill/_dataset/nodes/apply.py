@@ -40,7 +40,7 @@ def apply_transformations(ds: Any, transformations: Any) -> Any:
         A dataset of the same kind.
 
     Raises:
-        NotImplementedError: Something is no transform that datasets know.
+        NotImplementedError: Datasets do not support one of the transforms.
 
     Example:
         >>> ds = gristmill.MapDataset.range(5)

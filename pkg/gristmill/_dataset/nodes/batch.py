@@ -43,7 +43,7 @@ from gristmill._engine.native_batches import NativeBatches
 from gristmill._hot import iterators, tree
 
 BatchFn = Callable[[list[Any]], Any]
-# What Grain says where a batch of indexed elements cannot be made.
+# Grain's message if a batch of indexed elements cannot be made.
 SPARSE = (
     "\nIf you are trying to batch elements after a sparse transformation, such as"
     " `filter`, you need to first convert the dataset to `IterDataset` with"
@@ -102,9 +102,9 @@ class Batching(Dataset):
 
 @builds("MapDataset.batch")
 class BatchMapDataset(Batching, BlockMapDataset[T]):
-    """Batches of the parent's elements; none crosses an epoch."""
+    """Batches of the parent's elements. No batch spans two epochs."""
 
-    # That compute what the parent's last steps defer; None: one for each core.
+    # The number of threads for the parent's deferred steps; None: one for each core.
     _threads: int | None = None
 
     def _measure(self) -> None:
@@ -113,7 +113,7 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         if self._drop_remainder:
             self._length = self._parent_length // self._batch_size
         else:
-            # In floating point, as Grain has it: an endless parent is rounded.
+            # Grain uses floating point, which rounds the length of an endless parent.
             self._length = math.ceil(self._parent_length / self._batch_size)
         stacks = self._batch_fn is None
         self._columns = column_batches_of(self._parent) if stacks else None
@@ -128,7 +128,7 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
 
     def _block(self, indices: Indices) -> list[Any]:
         epochs, batches = epochs_and_offsets(indices, self._length)
-        # In Python's integers: the parent's indices may not fit into 64 bits.
+        # Use Python's integers: the parent's indices may not fit into 64 bits.
         pairs = []
         for epoch, batch in zip(epochs.tolist(), batches.tolist(), strict=True):
             within = batch * self._batch_size
@@ -191,7 +191,7 @@ class BatchDatasetIterator(NodeIterator[T]):
     """Iterates over batches.
 
     Attributes:
-        alloc: Makes the arrays of batches that are stacked; None leaves it to NumPy.
+        alloc: Allocates the arrays of stacked batches; None uses NumPy.
     """
 
     _TAKES_IN_STEP = True
@@ -202,10 +202,10 @@ class BatchDatasetIterator(NodeIterator[T]):
         super().__init__(node if above is None else with_parents(node, [above]))
         self.alloc: Alloc | None = None
         self._rules = batching.tree_rules()
-        # Makes batches without elements; opened by the first batch, because a worker
-        # confines what is read ahead after it has made the iterator.
+        # Makes batches without creating elements. The first batch opens it, because a
+        # worker limits reading ahead only after it has created the iterator.
         self._batches: NativeBatches | ColumnBatches | None = None
-        # The chain whose steps do not defer, if those of the parent do.
+        # The original chain if the parent's steps defer their work, else None.
         self._plain = None if above is None else node._parent
         wanted = (feed.read_options.num_threads for feed in feeds_of(self._parent))
         self._threads = threads_to_compute(min(wanted, default=sys.maxsize))
@@ -233,7 +233,7 @@ class BatchDatasetIterator(NodeIterator[T]):
             self._batches.close()
 
     def _next_of(self, plain: Any, before: Any) -> Any:
-        """The batch from a position on, made of a chain that does not defer."""
+        """Return the batch at a position, made from a chain that does not defer."""
         with as_inner():
             iterator = iter(plain)
         share_context(iterator, self._ctx)
@@ -289,7 +289,7 @@ def _may_skip_elements(batches: NativeBatches | ColumnBatches) -> bool:
 
 
 def _refuse_sparse(dataset: Any) -> None:
-    """Raise where an element may be absent: a batch could not have it."""
+    """Raise ValueError if elements may be absent, because batches cannot omit them."""
     for node in chain_of(dataset):
         if node._SPARSE is not None:
             name = node._SPARSE.rpartition(".")[2]
@@ -301,12 +301,12 @@ def _refuse_sparse(dataset: Any) -> None:
 
 
 def make_batch(values: Sequence[Any], *, output_to_shared_memory: bool = False) -> Any:
-    """Stack the leaves of values; Grain's arguments of `batching.make_batch`.
+    """Stack the leaves of values, with Grain's arguments.
 
     Args:
-        values: Elements of one structure, at least 1.
-        output_to_shared_memory: Whether the batch's arrays are `SharedMemoryArray`s,
-            except those of dtype object.
+        values: Elements of the same structure, at least 1.
+        output_to_shared_memory: Whether to return `SharedMemoryArray`s, except for
+            arrays of dtype object.
     """
     return batching.make_batch(
         values, alloc=_shared if output_to_shared_memory and len(values) > 1 else None
@@ -320,21 +320,21 @@ def _shared(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0) -> Any:
-    """Stack elements, and fill the batch up to its size.
+    """Stack elements, and pad the batch to its size.
 
-    Pass it, with the size, as ``batch_fn`` to `batch`, so that the last elements are
-    kept and all batches have one shape.
+    Pass it, with the size, as ``batch_fn`` to `batch` to keep the last elements and
+    give all batches the same shape.
 
     Args:
         values: The elements, from 1 to `batch_size`.
-        batch_size: ``B``, rows of the batch.
-        pad_value: What missing rows consist of, as the dtype of each leaf.
+        batch_size: ``B``, the number of rows of the batch.
+        pad_value: The value of missing rows, converted to the dtype of each leaf.
 
     Returns:
-        An element with leaves of shape ``(B, *S)`` where the elements have ``S``.
+        A batch whose leaves have shape ``(B, *S)`` for leaves of shape ``S``.
 
     Raises:
-        ValueError: There are no values, or too many.
+        ValueError: `values` is empty, or longer than `batch_size`.
         ShapeMismatch: Two elements differ in structure or shape.
 
     Example:

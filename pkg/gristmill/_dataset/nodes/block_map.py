@@ -1,4 +1,4 @@
-"""Datasets that call a function with several elements at a time."""
+"""Datasets that call a function with several elements at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BlockMapping(Mapping):
 
 @builds("MapDataset.block_map")
 class BlockMapMapDataset(BlockMapping, StepMapDataset[T]):
-    """What a function makes of the parent's elements, called with several of them."""
+    """The results of a function that is called with several elements at once."""
 
     def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         try:
@@ -55,7 +55,7 @@ class BlockMapMapDataset(BlockMapping, StepMapDataset[T]):
                 self._failed(error, int(indices[0]))
                 raise
             failure = error
-        # The function may have changed what it got: all is made again, one by one.
+        # The function may have changed its arguments: make each element again, alone.
         singly = [self._block(indices[i : i + 1])[0] for i in range(len(indices))]
         if isinstance(failure, WrongNumber):
             note(failure, self, f"processed elements {indices[0]}, ...")
@@ -65,7 +65,7 @@ class BlockMapMapDataset(BlockMapping, StepMapDataset[T]):
 
 @builds("IterDataset.block_map")
 class BlockMapIterDataset(BlockMapping, IterDataset[T]):
-    """What a function makes of the parent's elements, called with several of them."""
+    """The results of a function that is called with several elements at once."""
 
     _KEEPS_COUNT = True
 
@@ -74,10 +74,10 @@ class BlockMapIterDataset(BlockMapping, IterDataset[T]):
 
 
 class BlockMapDatasetIterator(CountingIterator[T]):
-    """Iterates over what a function makes of elements, called with several of them.
+    """Iterates over the results of a function of several elements.
 
-    The state is the parent's before the block in hand, and how many of its elements
-    were given out; restoring takes these again.
+    The state is the parent's state before the current block, and the number of results
+    of the block that were returned.  Restoring reads the elements for these again.
     """
 
     _COUNTER_NAME = "given_of_block"
@@ -89,14 +89,14 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         self._drop()
 
     def _drop(self) -> None:
-        """Have no block in hand."""
-        # What is ready, the last one first, and what was raised behind it.
+        """Discard the current block."""
+        # Results that are ready, the last one first, and the exception after them.
         self._made: list[Any] = []
         self._failure: Exception | None = None
-        # What the function has not got yet, and where each came from.
+        # Elements not yet passed to the function, and the place of each in its source.
         self._waiting: list[Any] = []
         self._places: list[Any] = []
-        # What the parent raised in the place of another element.
+        # The exception that the parent raised instead of another element.
         self._ending: Exception | None = None
 
     def __next__(self) -> T:
@@ -130,7 +130,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
             self._ending = error
 
     def _end(self, ending: Exception) -> None:
-        """Raise what the parent raised: once, but for its end."""
+        """Raise the parent's exception. Only StopIteration is raised repeatedly."""
         if isinstance(ending, StopIteration):
             raise StopIteration
         self._ending = None
@@ -138,7 +138,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         raise ending
 
     def _compute(self) -> None:
-        """Make what waits ready, up to an element that fails."""
+        """Compute results for the waiting elements, up to an element that fails."""
         elements, call = self._waiting, self._node._call
         failure: Exception | None = None
         try:
@@ -152,20 +152,20 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         self._waiting, self._places = elements[used:], self._places[used:]
 
     def _taken_again(self) -> list[Any]:
-        """The elements that wait, as they were before the function changed them."""
+        """Read the waiting elements again, in case the function changed them."""
         self._parent.set_state(self._before)
         count = self.counter + len(self._waiting)
         elements = replay(self._parent, count)[self.counter :]
         if self._ending is not None:
             with contextlib.suppress(Exception):
                 next(self._parent)
-        # An iterator of the user's may give others.
+        # An iterator of the user may not return the same elements again.
         return elements if len(elements) == len(self._waiting) else self._waiting
 
     def _one_by_one(
         self, elements: list[Any], failure: Exception
     ) -> tuple[list[Any], int]:
-        """What is made of elements up to one that fails, and how many those are."""
+        """Return results up to an element that fails, and the elements used."""
         made: list[Any] = []
         for element, place in zip(elements, self._places, strict=True):
             try:
@@ -194,7 +194,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
 
     def _get_next_index(self) -> int:
         if self._made or self._waiting or self._failure is not None:
-            # Only the parent knows, and it is ahead.
+            # Only the parent has the index, and it has read ahead: move it back.
             self.set_state(self.get_state())
         return get_next_index(self._parent)
 
@@ -205,7 +205,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
 
 
 def _made_of(elements: list[Any], call: Callable[[list[Any]], list[Any]]) -> list[Any]:
-    """What a call makes of elements; absent ones stay so, and are not shown to it."""
+    """Return the results of `call`. Absent elements are kept and not passed to it."""
     present = [element for element in elements if element is not None]
     if len(present) == len(elements):
         return call(elements)

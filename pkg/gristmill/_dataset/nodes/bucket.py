@@ -20,9 +20,11 @@ from gristmill._engine.bucket_batches import BucketBatches
 from gristmill._hot import cancellation, tree
 from gristmill.transforms._bucket import BucketBatch
 
-# The parent's position is noted before every so many elements.  States depend on it.
+# The parent's position is recorded at this interval, in elements.  Saved states depend
+# on this value.
 MARK_EVERY = 16
-# To go so far ahead elements are read again rather than passed over.
+# If the next position is less than this many elements ahead, they are read again rather
+# than setting the parent's state.
 _NEAR = 64
 
 
@@ -84,7 +86,7 @@ class BucketIterDataset(IterDataset[Any]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mark:
-    """A position of the parent, and how many elements were read before it."""
+    """A position of the parent, and the number of elements before it."""
 
     number: int
     state: Any
@@ -92,7 +94,7 @@ class Mark:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waiting:
-    """An element that waits for its batch: so many behind a mark."""
+    """An element that waits for its batch, `offset` elements after a mark."""
 
     mark: Mark
     offset: int
@@ -102,9 +104,9 @@ class Waiting:
 class BucketDatasetIterator(NodeIterator[Any]):
     """Iterates over batches of elements of similar lengths.
 
-    The state has the positions from which the elements that wait for their batches are
-    read again, and which of those that follow they are; in a text, so that states are
-    alike whatever their number is.
+    The state has the positions from which the waiting elements can be read again, and
+    their offsets from these positions.  They are stored in one string, so that the
+    structure of the state does not depend on their number.
     """
 
     _TAKES_IN_STEP = True
@@ -146,7 +148,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
         raise StopIteration
 
     def get_state(self) -> Any:
-        """The parent's position, and those of the elements that wait."""
+        """Return the parent's position, and those of the waiting elements."""
         groups: dict[int, list[Any]] = {}
         for one in sorted(
             itertools.chain(*self._waiting),
@@ -162,7 +164,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
         }
 
     def _as_text(self, groups: list[list[Any]]) -> str:
-        """The positions of what waits as one text, whose length may change."""
+        """Encode the positions of waiting elements as one string."""
         try:
             text = json.dumps(groups)
             if json.loads(text) == groups:
@@ -202,7 +204,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
         self._ended = False
 
     def _read_again(self, groups: Any) -> list[list[Waiting]]:
-        """The elements that wait, by their buckets."""
+        """Read the waiting elements again, and return them by bucket."""
         sizes = self._batches.sizes
         waiting: list[list[Waiting]] = [[] for _ in sizes]
         for one in self._elements_of(groups):
@@ -242,7 +244,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
         return bucket
 
     def _batch_of(self, bucket: int) -> Any:
-        """The batch of all that waits in a bucket."""
+        """Return the batch of all elements that wait in a bucket."""
         elements = [one.element for one in self._waiting[bucket]]
         self._waiting[bucket].clear()
         try:
@@ -253,7 +255,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
 
 
 def _check_waiting(iterator: Any, value: Any, name: str) -> None:
-    """Refuse what is no text of positions and offsets."""
+    """Raise StateMismatch if a value does not encode positions and offsets."""
     try:
         groups = json.loads(value)
     except (TypeError, ValueError):

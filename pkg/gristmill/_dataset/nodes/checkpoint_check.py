@@ -1,4 +1,4 @@
-"""A check for tests of one's own datasets."""
+"""A check for tests of user-defined datasets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 def assert_equal_output_after_checkpoint(ds: IterDataset[Any]) -> None:
     """Check that a dataset can be resumed at each element.
 
-    Every state must have the structure of the first; an iterator that is set to one
-    must have that state, and give the elements that followed it.
+    Every state must have the structure of the first.  An iterator restored to a state
+    must return this state, and the elements that followed it.
 
     Args:
-        ds: The dataset, a short one: its elements are read as often as there are.
+        ds: The dataset. It should be short: for n elements, n iterators read it.
 
     Raises:
-        AssertionError: It cannot, or it has no elements.
+        AssertionError: The dataset cannot be resumed, or has no elements.
 
     Example:
         >>> ds = gristmill.MapDataset.range(5).shuffle(seed=1).to_iter_dataset()
@@ -43,7 +43,7 @@ def assert_equal_output_after_checkpoint(ds: IterDataset[Any]) -> None:
 
 
 def _run(ds: IterDataset[Any]) -> tuple[list[Any], list[Any]]:
-    """The elements, and the state before each."""
+    """Return the elements, and the state before each."""
     elements: list[Any] = []
     states: list[Any] = []
     iterator = iter(ds)
@@ -63,7 +63,7 @@ def _run(ds: IterDataset[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def _structure(state: Any) -> Any:
-    """A state with the types of its values in place of them."""
+    """Return a state with each value replaced by its type."""
     if isinstance(state, dict):
         return {key: _structure(value) for key, value in state.items()}
     if isinstance(state, (list, tuple)):

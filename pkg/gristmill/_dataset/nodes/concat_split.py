@@ -1,4 +1,4 @@
-"""A dataset that lays sequences end to end and cuts them into rows of one length."""
+"""A dataset that concatenates sequences and splits them into rows of fixed length."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gristmill._hot import concat_split
 from gristmill._hot.layouts import SplitLayout
 from gristmill.errors import StateMismatch
 
-# What a state has for a feature of which nothing is left over.
+# In a state, the range of a feature of which no cells are left.
 NOTHING_LEFT = (-1, -1)
 Slices: TypeAlias = dict[Any, tuple[int, int]]
 
 
 class BOSHandling(enum.Enum):
-    """What packing does to the token that begins a sequence.
+    """How packing treats the token that begins a sequence.
 
     Attributes:
-        DO_NOTHING: Sequences stay as they are.
+        DO_NOTHING: Sequences are not changed.
         REPLACE_FIRST_TOKEN_WITH_BOS: The first token of each sequence in a row, and of
-            what is left of one that was cut, becomes the BOS token.
+            the rest of a split sequence, is replaced by the BOS token.
 
     Example:
         >>> ds = gristmill.MapDataset.source([{"x": np.arange(4, 9)}]).to_iter_dataset()
@@ -46,13 +46,13 @@ class BOSHandling(enum.Enum):
 
 
 class ConcatThenSplitIterDataset(IterDataset[Any]):
-    """Lay elements end to end and cut them into rows of one length.
+    """Concatenate elements and split them into rows of fixed length.
 
-    Elements are flat dicts of scalars and of arrays, whose first axis is laid end to
-    end, with exactly the features of `length_struct`.  A row takes elements until one
-    of its features is full; the last element is cut there, and the next row begins with
-    what is left of it.  Other features of the row are padded with zeros.  A scalar
-    counts as one cell, and is there again in each part of its element.
+    Elements are flat dicts of scalars and of arrays, which are concatenated along the
+    first axis, with exactly the features of `length_struct`.  Elements are added to a
+    row until one of its features is full.  The last element is split there, and the
+    next row begins with the rest of it.  Other features of the row are padded with
+    zeros.  A scalar counts as one cell, and is repeated in each part of its element.
 
     A row is a dict; for a feature ``k`` of shape ``(n, *S)`` it has
 
@@ -62,24 +62,24 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
     - ``k_positions``: int32, shape ``(length,)``: 0, 1, 2, ... in each of them.
 
     Args:
-        parent: Gives the elements.
-        length_struct: How many cells of each feature a row has, at least 1.
-        meta_features: Features that are never cut and get no segment ids and positions.
-            All parts of an element have them. One that does not fit any more ends the
-            row.
-        split_full_length_features: False gives elements that fill a row by themselves
-            (a feature has the length of a row, and none more) out as they are, behind
-            the row that is being filled.
-        bos_handling: What happens to the token that begins a sequence.
-        bos_features: The features that it happens to.
-        bos_token_id: The token that takes its place.
+        parent: The dataset of the elements.
+        length_struct: The number of cells of each feature in a row, at least 1.
+        meta_features: Features that are never split and get no segment ids and
+            positions. Each part of an element has them. If one does not fit, the row
+            ends.
+        split_full_length_features: If False, an element that fills a row by itself (a
+            feature has the length of a row, and none is longer) is not split, and
+            becomes a row after the one that is being filled.
+        bos_handling: How to treat the token that begins a sequence.
+        bos_features: The features to which `bos_handling` applies.
+        bos_token_id: The token that replaces it.
 
     Raises:
-        TypeError: A length is no int.
-        ValueError: An argument is out of range, or the arguments about BOS do not fit
-            together. At iteration: an element has other features, or one that is never
-            cut is longer than a row; the element is dropped, and ``next`` goes on with
-            the one after it.
+        TypeError: A length is not an int.
+        ValueError: An argument is out of range, or the BOS arguments contradict each
+            other. At iteration: an element has other features, or one that is never
+            split is longer than a row. The element is dropped, and ``next`` continues
+            after it.
 
     Example:
         >>> ds = gristmill.MapDataset.source([{"x": np.arange(n)} for n in (3, 6)])
@@ -151,10 +151,10 @@ def _check_slices(
 
 
 class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
-    """Iterates over rows of elements laid end to end.
+    """Iterates over rows of concatenated elements.
 
-    The state is where the parent stood before the element that opens a row, what of
-    that element is left, and how many rows were given out since.
+    The state is the parent's state before the element that starts a row, the rest of
+    that element, and the number of rows returned since then.
     """
 
     _STATE = states.fields(
@@ -176,15 +176,15 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         self._begin(self._nothing, 0)
 
     def _begin(self, left: Slices, to_skip: int) -> None:
-        """Go on from where the parent is, with what is left of its next element."""
+        """Continue at the parent's position, with the rest of its next element."""
         self._ended = False
-        # Whether a row is being filled, from the position that is saved.
+        # Whether a row is being filled; it starts at the saved position.
         self._is_filling = False
-        # The saved position; the parent's is asked for when it is needed.
+        # The parent's state at the saved position; None: read it when it is needed.
         self._parent_state: Any = None
         self._left = left
         self._given = 0
-        # What is still to be done of a `set_state`.
+        # The remaining work of a `set_state`.
         self._to_restore = left != self._nothing
         self._to_skip = to_skip
         self._splitter.clear()
@@ -198,7 +198,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         return self._next()
 
     def get_state(self) -> Any:
-        """The position at which the last row, or several, began."""
+        """Return the position at which the last row, or a group of rows, began."""
         return self._position()
 
     def _position(self) -> Any:
@@ -225,7 +225,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         return self._rows.popleft()
 
     def _fill(self) -> None:
-        """Make one row, and those that elements make by themselves meanwhile."""
+        """Fill one row, and add rows of elements that fill a row by themselves."""
         if not self._is_filling:
             self._save_position()
             self._is_filling = True
@@ -260,7 +260,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
             self._left = {key: parts[key] for key in self._nothing}
 
     def _restore_rest(self) -> None:
-        """Read the element again that opens the row; try again if that fails."""
+        """Read the element that starts the row again. A failed call can be repeated."""
         state = self._position()["parent_state"]
         left = {key: part for key, part in self._left.items() if part != NOTHING_LEFT}
         ranges = [left.get(key) for key in self._layout.keys]
@@ -280,7 +280,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         self._to_restore = False
 
     def _skip(self) -> None:
-        """Make a row again that was given out before the position was saved."""
+        """Skip a row that was returned before the position was saved."""
         try:
             self._next()
         except StopIteration:
@@ -298,7 +298,7 @@ def _check_bos(
     token: int | None,
     meta_features: Collection[str],
 ) -> None:
-    """Refuse arguments about BOS that do not fit together."""
+    """Raise ValueError if BOS arguments contradict each other."""
     if handling is BOSHandling.DO_NOTHING and (token is not None or features):
         raise ValueError(
             f"bos_handling={handling} indicates that BOS handling is not used. So"
@@ -314,7 +314,7 @@ def _check_bos(
 
 
 def columns_of(keys: tuple[Any, ...], meta_features: Collection[str]) -> dict[Any, int]:
-    """The keys of a row, in its order, and the number of the column of each."""
+    """Return the keys of a row in order, with the column number of each."""
     columns: dict[Any, int] = {}
     for number, key in enumerate(keys):
         columns[key] = number

@@ -1,7 +1,8 @@
-"""Chains whose last steps leave their work to the batch behind them.
+"""Chains whose last steps leave their work to the batch that follows.
 
-See `gristmill._base.deferred`.  A copy of the chain has those steps; where an element
-of it fails, the batch is made again of the chain itself, which raises what is wrong.
+See `gristmill._base.deferred`.  Those steps are replaced in a copy of the chain.  If an
+element of the copy fails, the batch is made again from the original chain, which raises
+the error.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ _STEPS = (MapMapDataset, RandomMapMapDataset, MapIterDataset, RandomMapIterDatas
 
 
 def deferred(dataset: Any) -> Any:
-    """A copy of a chain whose last steps leave their work to a batch; None: none can.
+    """Return a copy of a chain whose last steps leave their work to a batch.
 
-    Of a chain with somebody's own iterators there is none: their states are theirs.
+    Returns None if no step can defer its work, or if the chain has the user's own
+    iterators, whose states Gristmill cannot interpret.
     """
     for node in chain_of(dataset):
         if not is_ours(node) or isinstance(node, IterableSourceDataset):
@@ -48,15 +50,16 @@ def _copy(dataset: Any) -> Any:
 
 
 def _passes(dataset: Any) -> bool:
-    """Whether a node is ours, and gives its only parent's elements as they are."""
+    """Return whether a node is ours and returns its parent's elements unchanged."""
     return bool(dataset._AS_THEY_ARE) and is_ours(dataset)
 
 
 def computes_ahead(dataset: Any) -> bool:
-    """Whether a thread may compute a batch while the caller uses the last one.
+    """Return whether a thread may compute a batch while the caller uses the last one.
 
-    So it is where nobody else's code runs, and most of the work needs no GIL: the chain
-    is a source of ours, steps that defer, their batch, and nodes that order elements.
+    This requires that no user code runs and that most of the work releases the GIL.
+    The chain must consist of one of our sources, steps that defer their work, their
+    batch, and nodes that order elements.
     """
     node, feeds = dataset, []
     while node._KIND != "batch" and _passes(node):

@@ -1,11 +1,11 @@
-"""Batches for one of several hosts, resumed by any number of them.
+"""Batches for one of several hosts. Any number of hosts can resume from a state.
 
-There is one stream of elements, which does not depend on hosts.  Global batch b is its
-elements ``[b * G, (b + 1) * G)``, and host h of H has every H-th of them, from h on.
-If elements have indices, a host reads only its own; otherwise (filters, packing,
-anything that is not a `MapDataset`) each host runs the stream.
+There is one stream of elements, which does not depend on the number of hosts.  Global
+batch b has the elements ``[b * G, (b + 1) * G)``, and host h of H gets every H-th of
+them, from h on.  If elements have indices, a host reads only its own.  Otherwise
+(filters, packing, any `IterDataset`) each host reads the whole stream.
 
-Interleaved datasets are the exception: hosts share them out, as in Grain.
+Interleaved datasets are the exception: like in Grain, they are divided among hosts.
 """
 
 from __future__ import annotations
@@ -40,36 +40,36 @@ from gristmill.sharding import ShardOptions
 class ElasticIterator(Checkpointable, IterDataset[Any]):
     """Batches of one host's share of a dataset.
 
-    A state that one host saved fits all hosts, however many there are and whatever the
-    batch size is afterwards: no element is lost or given twice.  All ``iter(ds)`` are
-    the same iterator.
+    A state that one host saved fits all hosts, for any number of hosts and any batch
+    size: no element is lost or repeated.  Each ``iter(ds)`` returns the same iterator.
 
     The datasets of an `InterleaveIterDataset`, or the files of a `ParquetIterDataset`,
-    are shared out instead: host h reads every H-th.  Steps behind it may be anything
-    but zips and mixtures.  A state fits the host that saved it.  For another number of
-    hosts, save the `get_shard_states` of all hosts, and give each new host the states
-    of its datasets; `checkpoint.CheckpointHandler` does both.
+    are divided among hosts instead: host h reads every H-th.  Steps after it may be
+    anything except zips and mixtures.  A state fits only the host that saved it.  To
+    change the number of hosts, save the `get_shard_states` of all hosts, and set the
+    states of its datasets on each new host.  `checkpoint.CheckpointHandler` does both.
 
     Args:
         ds: The dataset, neither batched nor sharded.  If it is an `IterDataset`, or
-            drops elements, every host reads all of it, unless datasets are shared out.
-        global_batch_size: Elements of a step in all hosts together, ``G``.  0 if
-            datasets are shared out: elements come one by one.
-        shard_options: Which host this is, and how many there are, ``H``.
+            drops elements, every host reads all of it, unless it is divided among
+            hosts.
+        global_batch_size: The number of elements of a step on all hosts together,
+            ``G``.  If datasets are divided among hosts, 0 returns single elements.
+        shard_options: The number of this host, and the number of hosts, ``H``.
         read_options: For `to_iter_dataset`.
-        multiprocessing_options: For `mp_prefetch`; None uses no workers.  Every host
-            reads all of an `IterDataset` then, and the order depends on the number of
-            workers.
+        multiprocessing_options: For `mp_prefetch`; None uses no workers.  With workers,
+            every host reads all of an `IterDataset`, and the order depends on the
+            number of workers.
 
-    Batches have ``G / H`` elements; what does not fill the last one is left out, except
-    if datasets are shared out.
+    Batches have ``G / H`` elements.  An incomplete last batch is dropped, unless
+    datasets are divided among hosts.
 
     Attributes:
-        shard_options: Which host this is, and how many there are.
+        shard_options: The number of this host, and the number of hosts.
 
     Raises:
-        ValueError: G is no multiple of H; at the first element.
-        StateMismatch: A state is of a dataset of another kind.
+        ValueError: At the first element: G is not a multiple of H.
+        StateMismatch: A state is from another kind of dataset.
 
     Example:
         >>> ds = gristmill.MapDataset.range(8)
@@ -106,7 +106,7 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
             )
             check_options("multiprocessing_options", given, kind, example)
         self._ds: Any = ds
-        # The same with datasets that hosts share out; None if each host reads all.
+        # The chain with datasets to divide among hosts; None if each host reads all.
         self._shared: IterDataset[Any] | None = shared
         self._global_batch_size = int(global_batch_size)
         self.shard_options = shard_options
@@ -126,7 +126,7 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         return state
 
     def set_state(self, state: Any) -> None:
-        """Continue at a position, after `close` as well."""
+        """Continue at a position. This may also be called after `close`."""
         self._reopened().set_state(state)
 
     def get_shard_states(self) -> dict[int, Any]:
@@ -136,7 +136,7 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
             ``{"exhausted": 0 or 1, "state": its iterator's state}`` of each.
 
         Raises:
-            NotImplementedError: No datasets are shared out.
+            NotImplementedError: Datasets are not divided among hosts.
         """
         return self._shards("get_shard_states").get_shard_states()
 
@@ -144,26 +144,27 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         """Continue at positions of this host's datasets.
 
         Args:
-            shard_states: What hosts returned of them, by number, or by its text.
+            shard_states: Results of `get_shard_states` for these datasets, with numbers
+                or their text as keys.
 
         Raises:
-            NotImplementedError: No datasets are shared out.
+            NotImplementedError: Datasets are not divided among hosts.
             StateMismatch: They are not the positions of this host's datasets.
         """
         self._reopened()
         self._shards("set_shard_states").set_shard_states(shard_states)
 
     def start_prefetch(self) -> None:
-        """Begin to work in the background, if a part of the chain can."""
+        """Start working in the background, if a part of the chain supports it."""
         self._iterator.start_prefetch()
 
     def close(self) -> None:
-        """End threads and workers."""
+        """Stop threads and workers."""
         self._iterator.close()
 
     @property
     def base_iterator(self) -> DatasetIterator[Any]:
-        """The iterator that this iterates with."""
+        """The underlying iterator."""
         return self._iterator
 
     def _shards(self, function: str) -> ElasticShardsDatasetIterator:
@@ -191,7 +192,7 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
             )
         nodes = chain_of(self._ds)
         dense = isinstance(self._ds, MapDataset) and not any(n._SPARSE for n in nodes)
-        if dense:  # It has indices, and an element at each.
+        if dense:  # There is an element at each index.
             return ElasticMapDatasetIterator(self)
         return ElasticStreamDatasetIterator(self)
 
@@ -208,11 +209,11 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         return made
 
     def _share(self) -> tuple[int, int, int]:
-        """Return which host this is, how many there are, and elements of each."""
+        """Return the number of this host, of hosts, and of elements for each host."""
         return share_of(self._global_batch_size, self.shard_options)
 
     def _iterated(self, ds: Any) -> IterDataset[Any]:
-        """A dataset that is iterated over as the options say."""
+        """Return a dataset with the read options and workers of this one."""
         if isinstance(ds, MapDataset):
             ds = ds.to_iter_dataset(self._read_options)
         if self._multiprocessing_options is not None:
@@ -229,7 +230,7 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
         super().__init__()
         self._node = node
         self._next_index = 0
-        # Of the part of the dataset from `_next_index` on; None where it is not made.
+        # Iterates over the dataset from `_next_index` on; None until it is needed.
         self._batches: DatasetIterator[Any] | None = None
 
     def __next__(self) -> Any:
@@ -238,7 +239,7 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
         return batch
 
     def get_state(self) -> Any:
-        """How many elements all hosts together were given."""
+        """Return the number of elements consumed by all hosts together."""
         return {"global_next_index": self._next_index}
 
     def _go_to(self, state: Any) -> None:
@@ -274,11 +275,12 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
             super().__init__(iter(node._iterated(node._ds)))
         self._node = node
         self._next_index = 0
-        # The elements of the global batch in hand that were read: its own, and how
-        # many in all.  Some only where the stream has ended or failed within it.
+        # This host's elements of the current global batch, and the number read for all
+        # hosts.  Between calls these are empty, unless the stream ended or failed
+        # within the batch.
         self._own: list[Any] = []
         self._read = 0
-        # Where the stream was before them.
+        # The state of the stream before the current global batch.
         self._before: Any = None
 
     def __next__(self) -> Any:
@@ -299,7 +301,7 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
             raise as_failure(error, self) from error
 
     def get_state(self) -> Any:
-        """How many elements all hosts together were given, and where the stream is."""
+        """Return the elements consumed by all hosts, and the state of the stream."""
         stream = self._before if self._read else self._parent.get_state()
         return {"global_next_index": self._next_index, "stream": stream}
 

@@ -1,4 +1,4 @@
-"""The datasets of an interleaving, shared out among hosts as Grain's main does."""
+"""Divides the datasets of an interleaving among hosts, like Grain's main branch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gristmill.sharding import ShardOptions
 
 
 def chain_to_share(ds: Any) -> IterDataset[Any] | None:
-    """Return a chain whose datasets hosts can share out, or None if there are none."""
+    """Return a chain whose datasets can be divided among hosts, or None."""
     if isinstance(ds, InterleaveIterDataset):
         return ds
     if isinstance(ds, ParquetIterDataset):
@@ -31,7 +31,7 @@ def chain_to_share(ds: Any) -> IterDataset[Any] | None:
 
 
 def share_of(batch_size: int, shard: ShardOptions) -> tuple[int, int, int]:
-    """Return which host this is, how many there are, and elements of each."""
+    """Return the number of this host, of hosts, and of elements for each host."""
     host, hosts = int(shard.shard_index), int(shard.shard_count)
     each, rest = divmod(batch_size, hosts)
     if rest:
@@ -63,12 +63,12 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         self._global_batch_size = global_batch_size
         self._shard_options = shard_options
         self._streamed = streamed
-        # Over the share; or over the stream of all hosts, after an older state.
+        # Iterates over the share, or over the whole stream after an older state.
         self._batches: DatasetIterator[Any] | None = None
 
     @property
     def shard_options(self) -> ShardOptions:
-        """Which host this is, and how many there are."""
+        """The number of this host, and the number of hosts."""
         return self._shard_options
 
     def __next__(self) -> Any:
@@ -125,7 +125,7 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
     def _replace(
         self, batches: DatasetIterator[Any], set_position: Callable[[], None]
     ) -> None:
-        """Take another iterator once its position is set; keep this one otherwise."""
+        """Switch to another iterator, unless setting its position fails."""
         try:
             set_position()
         except BaseException:

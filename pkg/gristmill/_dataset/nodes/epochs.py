@@ -1,4 +1,4 @@
-"""A chain in one of its epochs, each of which has its own order and random draws."""
+"""A chain in one epoch. Each epoch has its own order and random draws."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds
 from gristmill._dataset.model.observer import as_inner
 
-# In states, the epoch, unless it is 0: those of epoch 0 are the parent's own.
+# The key of the epoch in states.  States of epoch 0 are the parent's states, without
+# it.
 _EPOCH = "at_epoch"
 
 
 @builds("MapDataset._in_epoch")
 def map_dataset_in_epoch(dataset: MapDataset[T], epoch: int) -> MapDataset[T]:
-    """The elements of one epoch, by index."""
+    """Return the dataset of one epoch's elements."""
     length = len(dataset)
     first = epoch * length
     if first > sys.maxsize - length:
@@ -52,7 +53,7 @@ class EpochIterDataset(ParentSpec, IterDataset[T]):
         return EpochDatasetIterator(self)
 
     def _in_epoch(self, epoch: int) -> Self:
-        return self  # An epoch is chosen already.
+        return self  # This dataset already has an epoch.
 
     def open_epoch(self, epoch: int) -> DatasetIterator[T]:
         """Return an iterator over the parent in any epoch."""
@@ -75,7 +76,7 @@ class EpochDatasetIterator(ForwardingIterator[T]):
         return element
 
     def get_state(self) -> Any:
-        """The epoch and the parent's position; in epoch 0 the position alone."""
+        """Return the epoch and the parent's position, or only that in epoch 0."""
         state = super().get_state()
         return {_EPOCH: self._epoch, "parent": state} if self._epoch else state
 
@@ -94,7 +95,7 @@ class EpochDatasetIterator(ForwardingIterator[T]):
         return f"{type(self).__name__}(epoch={self._epoch})"
 
     def _move(self, epoch: int) -> None:
-        """Put the beginning of another epoch in place of the parent."""
+        """Replace the parent with the beginning of another epoch."""
         parent = self._node.open_epoch(epoch)
         parent._ctx.dataset_options = self._ctx.dataset_options
         parent._ctx.mp_context = self._ctx.mp_context
@@ -104,7 +105,7 @@ class EpochDatasetIterator(ForwardingIterator[T]):
 
 
 def _parts_of(state: Any) -> tuple[Any, Any]:
-    """The epoch, and the position in it."""
+    """Return the epoch, and the position in it."""
     if isinstance(state, Mapping) and state.keys() == {_EPOCH, "parent"}:
         return state[_EPOCH], state["parent"]
     return 0, state

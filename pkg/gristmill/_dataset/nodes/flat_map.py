@@ -1,4 +1,4 @@
-"""Datasets that make several elements of each."""
+"""Datasets that split each element into several."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class FlatMapping(Dataset):
 
 
 class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
-    """``max_fan_out`` indices for each element; those it does not fill are None.
+    """``max_fan_out`` indices for each element; unused ones are None.
 
     Args:
-        parent: Has the elements.
-        transform: Makes a sequence of each.
+        parent: The dataset.
+        transform: Splits an element into a sequence.
 
     Example:
         >>> class Letters(gristmill.transforms.FlatMap):
@@ -107,11 +107,11 @@ class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
 
 
 class FlatMapIterDataset(FlatMapping, IterDataset[T]):
-    """All elements that are made of each.
+    """All elements that each element is split into.
 
     Args:
-        parent: Gives the elements.
-        transform: Makes a sequence of each, of any length.
+        parent: The dataset.
+        transform: Splits an element into a sequence of any length.
 
     Example:
         >>> class Letters(gristmill.transforms.FlatMap):
@@ -131,10 +131,10 @@ class FlatMapIterDataset(FlatMapping, IterDataset[T]):
 
 
 class FlatMapDatasetIterator(CountingIterator[T]):
-    """Iterates over the elements made of each of the parent's.
+    """Iterates over the elements that each element of the parent is split into.
 
-    The state is the position before the element in hand, and how many of its were
-    given out; restoring makes them again.
+    The state is the position before the parent's current element, and the number of
+    its splits that were returned.  Restoring splits it again.
     """
 
     _TAKES_IN_STEP = True
@@ -154,7 +154,7 @@ class FlatMapDatasetIterator(CountingIterator[T]):
                 self._splits, self.counter = (), 0
                 self._splits = self._split(element)
             except StopIteration:
-                # The position at the end keeps the last count, as Grain's does.
+                # Like in Grain, the position at the end keeps the last count.
                 raise
             except Exception:
                 self._before = self._parent.get_state()

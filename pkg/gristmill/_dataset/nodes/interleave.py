@@ -50,12 +50,12 @@ class InterleaveIterDataset(IterDataset[T]):
 
     Args:
         datasets: The datasets: a sequence, or a `MapDataset` whose elements are
-            datasets, which are made when they are needed.
+            datasets, which are then made when they are needed.
         cycle_length: Number of open datasets; 1 reads them one after another.
         num_make_iter_threads: Threads that open datasets ahead if that is slow.
         make_iter_buffer_size: Number of opened datasets that may wait.
-        iter_buffer_size: Elements of each `IterDataset` that a thread computes ahead
-            if they are slow.
+        iter_buffer_size: The number of elements of each `IterDataset` that a thread
+            prefetches if they are slow.
 
     Attributes:
         datasets: The datasets.
@@ -316,7 +316,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
         return False
 
     def _begun(self, number: int) -> DatasetIterator[T] | None:
-        """Return the iterator of a dataset, made ahead of need if that is slow."""
+        """Return the iterator of a dataset, created ahead of time if that is slow."""
         read = self._reading.read(number, [number])
         if read is None:
             return self._iterators[number]

@@ -23,7 +23,7 @@ from gristmill._dataset.nodes.iterables import (
 from gristmill._dataset.nodes.unsaved import MARK, missing_state
 from gristmill._hot import cancellation
 
-# What each state has, and what it may have.
+# Required and optional keys of a state.
 _COUNTS = {"elements_read": states.count, "ended": states.flag}
 _PARTS = ("iterable", "iterator", MARK)
 
@@ -39,24 +39,24 @@ class IterableSourceDataset(IterDataset[T]):
         check_flag("replay", replay)
         check_iterable(iterable, replay)
         self._iterable = iterable
-        # Whether going on from a state reads again what came before.
+        # Whether restoring a state reads the elements before it again.
         self.replays = replay
         self._may_lack_state = not replay
         self._epoch: int | None = None
-        # Which share of how many.
+        # The number of this share, and the number of shares.
         self._share = (0, 1)
 
     def __iter__(self) -> DatasetIterator[T]:
         return IterableSourceIterator(self)
 
     def __deepcopy__(self, memo: Any) -> Self:
-        # Copies for threads have the iterable in common, which may be large.
+        # Copies for threads share the iterable, which may be large.
         return copy.copy(self)
 
     @property
     def name(self) -> str:
         """A name of the iterable or the function, for errors."""
-        named = getattr(self._iterable, "func", self._iterable)  # Of a partial.
+        named = getattr(self._iterable, "func", self._iterable)  # Unwrap a partial.
         return getattr(named, "__name__", type(named).__name__)
 
     def open(self) -> OpenIterable:
@@ -70,11 +70,11 @@ class IterableSourceDataset(IterDataset[T]):
             check_shares(self.name, self._iterable, self._share[1] * count)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Leave this dataset one share, so that workers share the elements.
+        """Keep one share of the elements, so that workers share them.
 
         Args:
-            sl: Its start is the number of the share, its step is how many there are.
-            sequential_slice: Makes no difference.
+            sl: Its start is the number of the share, its step the number of shares.
+            sequential_slice: Has no effect.
         """
         self.check_parts(sl.step)
         index, count = self._share
@@ -105,8 +105,8 @@ class IterableSourceIterator(CheckedIterator[T]):
         self._iterator: Iterator[T] | None = None
         self._read = 0
         self._ended = False
-        # The state that was set, until an element is asked for: some iterables return
-        # it only after that.
+        # The state that was set, until the next element is read. Some iterables return
+        # their restored state only after that.
         self._restored: Any = None
 
     def __next__(self) -> T:

@@ -35,7 +35,7 @@ class OpenIterable:
 
     Args:
         iterable: The iterable, which no other iteration uses if it has a state.
-        keeps_state: Whether the methods of the iterable say where the iteration stands.
+        keeps_state: Whether to use the methods of the iterable that return states.
     """
 
     def __init__(self, iterable: Any, keeps_state: bool) -> None:
@@ -45,7 +45,7 @@ class OpenIterable:
 
     def _begin(self) -> None:
         self.iterator: Iterator[Any] = iter(self._iterable)
-        # What returns a state of the iterable, of its iterator, or of both.
+        # Functions that return the states of the iterable, of its iterator, or of both.
         self._getters: dict[str, Callable[[], Any]] = {}
         levels = {"iterable": self._iterable, "iterator": self.iterator}
         if self.iterator is self._iterable:
@@ -154,7 +154,8 @@ def open_iterable(
         keeps_state: See `OpenIterable`.
 
     Raises:
-        TypeError: The function returned no iterable, or the iterable cannot be copied.
+        TypeError: The function did not return an iterable, or the iterable cannot be
+            copied.
     """
     if isinstance(iterable, Iterable):
         made = _own_copy(_share_of(iterable, *share), epoch, keeps_state)
@@ -172,7 +173,7 @@ def _share_of(iterable: Any, index: int, count: int) -> Any:
     if count == 1:
         return iterable
     part = iterable.shard(num_shards=count, index=index)
-    # Hugging Face's datasets forget it.
+    # `shard` of Hugging Face's datasets does not keep the epoch.
     epoch = getattr(iterable, "epoch", None)
     if isinstance(epoch, int):
         _set_epoch(part, epoch)
@@ -180,7 +181,7 @@ def _share_of(iterable: Any, index: int, count: int) -> Any:
 
 
 def _own_copy(iterable: Any, epoch: int | None, keeps_state: bool) -> Any:
-    """Return a copy of what iterating changes, or else the iterable itself."""
+    """Return a copy of an iterable that iteration changes, else the iterable itself."""
     methods = state_methods(iterable) if keeps_state else ()
     sets_epoch = epoch is not None and callable(getattr(iterable, "set_epoch", None))
     if not methods and not sets_epoch:
@@ -202,8 +203,9 @@ def _deep_copy(iterable: Any) -> Any:
     try:
         return copy.deepcopy(iterable)
     except RuntimeError:
-        # The first copy in a thread of a file system of fsspec changes the cache of
-        # them, which datasets of Hugging Face hold and which is being copied.
+        # Copying a file system of fsspec in a new thread changes fsspec's cache of file
+        # systems. Hugging Face's datasets refer to this cache, so that it changes while
+        # it is being copied.
         return copy.deepcopy(iterable)
 
 

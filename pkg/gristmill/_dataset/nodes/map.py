@@ -1,4 +1,4 @@
-"""Datasets that call a function with each element: to replace it, or to drop it."""
+"""Datasets that call a function with each element, to map or filter it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from gristmill._dataset.model.options import DatasetOptions
 from gristmill._hot import iterators, steps
 from gristmill._hot.draw import OpDraws, restart
 
-# The method of a dataset that takes each kind of transform; most transforms have one of
-# the same name, which is called.
+# The dataset's method for each kind of transform.  `call_of` calls a transform's method
+# of the same name.
 METHODS: dict[type, str] = {
     transforms.Map: "map",
     transforms.BlockMap: "block_map",
@@ -64,10 +64,10 @@ class Calling(Dataset):
 
 
 def call_of(transform: Any, wanted: type) -> Any:
-    """What is called for an element: a transform's method, or the function itself.
+    """Return the function to call: a transform's method, or the function itself.
 
     Raises:
-        TypeError: It is neither; the text names the method that takes it.
+        TypeError: The transform is neither. The message names the method for it.
     """
     if isinstance(transform, wanted):
         return getattr(transform, METHODS[wanted])
@@ -101,7 +101,7 @@ class Mapping(Calling):
 
 
 class IndexMapping(Mapping):
-    """A map dataset whose function takes the index, too."""
+    """A map dataset whose function also takes the index."""
 
     _TAKES = transforms.MapWithIndex
 
@@ -111,7 +111,7 @@ class IndexMapping(Mapping):
 
 
 class RandomMapping(Mapping):
-    """A map dataset whose function takes a random generator, too."""
+    """A map dataset whose function also takes a random generator."""
 
     _TAKES = transforms.RandomMap
     _random = "draws"
@@ -146,7 +146,7 @@ class MapWithIndexMapDataset(IndexMapping, StepMapDataset[T]):
 
 @builds("MapDataset.random_map")
 class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
-    """``f(parent[i], rng)``, the generator being that of i."""
+    """``f(parent[i], rng)``, with the generator of index i."""
 
     @functools.cached_property
     def _draws(self) -> _ThreadDraws:
@@ -172,7 +172,7 @@ class MapIterDataset(Mapping, IterDataset[T]):
 
 @builds("IterDataset.map_with_index")
 class MapWithIndexIterDataset(IndexMapping, IterDataset[T]):
-    """``f(n, x)`` for each x of the parent, n counting them."""
+    """``f(n, x)`` for each x of the parent and its position n."""
 
     _KEEPS_COUNT = True
 
@@ -197,7 +197,7 @@ class RandomMapIterDataset(RandomMapping, IterDataset[T]):
 
 
 class MapDatasetIterator(iterators.MapStep, NodeIterator[T]):
-    """Iterates over what a function makes of each element."""
+    """Iterates over the results of a function of each element."""
 
     _TAKES_IN_STEP = True
 
@@ -209,7 +209,7 @@ class MapDatasetIterator(iterators.MapStep, NodeIterator[T]):
 class MapWithIndexDatasetIterator(
     iterators.MapWithIndexStep, ElementCountingIterator[T]
 ):
-    """Iterates over what a function makes of a count and each element."""
+    """Iterates over the results of a function of a count and each element."""
 
     _COUNTER_NAME = "counter"
 
@@ -219,10 +219,10 @@ class MapWithIndexDatasetIterator(
 
 
 class RandomMapDatasetIterator(iterators.RandomMapStep, ElementCountingIterator[T]):
-    """Iterates over what a function makes of each element and a generator.
+    """Iterates over the results of a function of each element and a generator.
 
-    Generators are numbered over all processes that share the data, so that each
-    element draws what it would draw in one process.
+    Generators are numbered across all processes that share the data, so that each
+    element gets the same draws as in a single process.
     """
 
     _COUNTER_NAME = "index_for_rng"
@@ -251,7 +251,7 @@ class Filtering(ParentSpec, Calling):
 
 @builds("MapDataset.filter")
 class FilterMapDataset(Filtering, StepMapDataset[T]):
-    """The parent's elements, None where the predicate is false."""
+    """The parent's elements, or None if the predicate is false."""
 
     _SPARSE = "MapDataset.filter"
 
@@ -281,7 +281,7 @@ class FilterDatasetIterator(iterators.FilterStep, NodeIterator[T]):
 
 
 def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
-    """Warn or raise where too many of 1000 elements were dropped."""
+    """Warn or raise if too many of the last elements were dropped."""
     ratio = skipped / iterators.WINDOW
     text = (
         f"Transformation {name} skipped {ratio * 100:.2f} % of the last seen"
@@ -308,7 +308,7 @@ class _ThreadDraws(threading.local):
         self.here = OpDraws(seed)
 
     def move(self, epoch: int) -> OpDraws:
-        """Draw in another epoch from now on."""
+        """Use the draws of another epoch from now on."""
         self.here = OpDraws(self._seed, epoch)
         return self.here
 
@@ -317,14 +317,14 @@ class _ThreadDraws(threading.local):
 
 
 class RngPool:
-    """Generators that are used again, each set to the draws of one index.
+    """A pool of reusable generators, each set to the draws of one index.
 
-    The generator of an index draws the same whatever was drawn before:
+    The generator of an index does not depend on earlier draws. It is
     ``np.random.Generator(np.random.Philox(seed))`` with its counter at
-    [0, 0, op_seed, index]. A pool pickles as its seed. Any thread may call.
+    [0, 0, op_seed, index]. A pool is pickled as its seed. It is thread-safe.
 
     Args:
-        seed: Whatever ``np.random.Philox`` takes.
+        seed: Any seed for ``np.random.Philox``.
 
     Example:
         >>> pool = RngPool(42)
@@ -346,17 +346,17 @@ class RngPool:
     def acquire_rng(
         self, index: SupportsIndex, *, op_seed: SupportsIndex = 0
     ) -> np.random.Generator:
-        """Return the generator of an index, which nobody else has.
+        """Return the generator of an index, for exclusive use by the caller.
 
         Args:
             index: In [0, 2**64).
-            op_seed: In [0, 2**64): other draws for the same index.
+            op_seed: In [0, 2**64). Selects other draws for the same index.
 
         Raises:
             OverflowError: An argument is out of range.
         """
         try:
-            # One call of a list's method: no other thread takes the same one.
+            # `list.pop` is atomic: no other thread gets the same generator.
             rng = self._free.pop()
         except IndexError:
             rng = np.random.Generator(np.random.Philox(self._seed))
@@ -367,9 +367,9 @@ class RngPool:
         return call_text(self, seed=self._seed)
 
     def release_rng(self, rng: np.random.Generator) -> None:
-        """Give a generator back; do not draw from it any more.
+        """Return a generator to the pool. The caller must not use it afterwards.
 
         Args:
-            rng: What ``acquire_rng`` of this pool returned.
+            rng: A generator returned by ``acquire_rng`` of this pool.
         """
         self._free.append(rng)

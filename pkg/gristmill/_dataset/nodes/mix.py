@@ -1,4 +1,4 @@
-"""Datasets that take from several: in proportion, by a map, or one after another."""
+"""Datasets that mix several datasets, select from them, or concatenate them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from gristmill._hot import iterators, steps
 from gristmill.batching import tree_rules
 from gristmill.errors import StateMismatch
 
-# A longer order of turns is not searched for the turn with which a mixture ends.
+# If the order of turns repeats only after more turns than this, the length of a mixture
+# is not computed.
 MOST_TURNS = 1 << 20
 
 
@@ -49,12 +50,12 @@ class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
         )
 
     def _selection_text(self) -> str:
-        """What says which parent is taken from."""
+        """Describe how parents are selected."""
         raise NotImplementedError
 
     @abc.abstractmethod
     def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
-        """Return which parent, and which of its indices, is at each of `indices`."""
+        """Return the number of the parent, and the index in it, for each index."""
 
     def _block(self, indices: Indices) -> list[Any]:
         chosen, keys = self._select(indices)
@@ -86,9 +87,9 @@ class MixedMapDataset(SelectingMapDataset[T]):
 
     Args:
         parents: The datasets, or a mapping of names to them.
-        proportions: A weight for each, with the same names; by default all have the
-            same.
-        selection_map: The user's own map, in place of weights.
+        proportions: A weight for each dataset, with the same names. Default: equal
+            weights.
+        selection_map: The user's own map, used instead of weights.
 
     Raises:
         ValueError: Both weights and a map are given, or a weight or a dataset is empty.
@@ -135,7 +136,7 @@ class MixedMapDataset(SelectingMapDataset[T]):
             return self._selected(self._selection_map, indices)
         if not indices.dtype.hasobject:
             return self._mixture.take(indices)
-        # Parts take turns in the same order again and again.
+        # The order of turns is periodic.
         common = math.gcd(*self._proportions)
         shares = np.array([part // common for part in self._proportions], np.object_)
         epochs, offsets = epochs_and_offsets(indices, sum(shares))
@@ -146,7 +147,7 @@ class MixedMapDataset(SelectingMapDataset[T]):
         self, selection_map: transforms.DatasetSelectionMap, indices: Indices
     ) -> tuple[Int64Array, Indices]:
         selected = [selection_map[index] for index in indices.tolist()]
-        # A parent may be counted from the end, as in a list.
+        # A negative number counts parents from the end, as in a list.
         chosen = [range(len(self._parents))[number] for number, _ in selected]
         keys = [key for _, key in selected]
         return np.array(chosen, np.int64), as_indices(keys)
@@ -154,7 +155,7 @@ class MixedMapDataset(SelectingMapDataset[T]):
     def _measure(self) -> None:
         if self._selection_map is not None:
             return
-        # It ends with the first parent that does, in Grain's arithmetic.
+        # The mixture ends when its first parent ends. This is Grain's arithmetic.
         whole = sum(self._proportions)
         lengths = [
             len(parent) / (proportion / whole)
@@ -211,7 +212,7 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
         return int(self._begins[-1])
 
     def __repr__(self) -> str:
-        # States of a loader that reads this have it, so it has every length.
+        # Saved states of DataLoaders contain this text, so include every length.
         return f"ConcatenateMapDataset(parent_lengths={self._lengths.tolist()})"
 
     def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
@@ -245,7 +246,7 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
         return MixedDatasetIterator(self)
 
     def _count_elements(self) -> float:
-        # The parts take turns in the same order again and again.
+        # The order of turns is periodic.
         shares = np.array(self._proportions) // math.gcd(*self._proportions)
         turns = int(shares.sum())
         if turns > MOST_TURNS:
@@ -255,7 +256,7 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
         for part, share in zip(self._parents, shares.tolist(), strict=True):
             count = count_of(part)
             if count < math.inf:
-                # It ends at the turn of a part that has ended.
+                # The mixture ends at the turn of a part that has ended.
                 rounds, rest = divmod(int(count), share)
                 place = np.flatnonzero(order == len(counts))[rest]
                 count = rounds * turns + int(place)
@@ -275,13 +276,13 @@ class MixedDatasetIterator(iterators.MixStep, NodeIterator[T]):
         NodeIterator.__init__(self, node)
         iterators.MixStep.__init__(self, self._parents)
         self._mixture = _core.Mixture(list(node._proportions))
-        # Of the parts, where the state says them.
+        # The names of the parts, or None if states identify parts by position.
         self._names = node._names
-        # Where parts stopped that are in the mixture no more.
+        # The positions of parts that are no longer in the mixture.
         self._absent: dict[str, Any] = {}
 
     def get_state(self) -> Any:
-        """The position; by name of the parts, where they have names."""
+        """Return the position of the mixture and of its parts."""
         parents: Any = [parent.get_state() for parent in self._parents]
         if self._names is not None:
             parents = dict(zip(self._names, parents, strict=True)) | self._absent
@@ -303,8 +304,8 @@ class MixedDatasetIterator(iterators.MixStep, NodeIterator[T]):
                 states.check_state(parent, position)
 
     def _go_to(self, state: Any) -> None:
-        # Parts that it does not name begin anew.  Of parts that only it has the
-        # positions are kept, so that they can come back.
+        # Parts that are missing in the state start from the beginning.  Positions of
+        # parts that are only in the state are kept, in case these parts come back.
         found = state["parents"]
         if self._names is not None:
             self._absent = {k: v for k, v in found.items() if k not in self._names}
@@ -332,7 +333,7 @@ class MixedDatasetIterator(iterators.MixStep, NodeIterator[T]):
 
 
 def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
-    """Weights as integers, the smallest about 100: Grain's rounding."""
+    """Round weights to integers like Grain does, with the smallest about 100."""
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Iterable):
         raise TypeError(
             f"weights must be a sequence of numbers, got {kind(weights)}. Pass one for"
@@ -354,7 +355,7 @@ def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
 
 
 def _ordered_names(parts: Any) -> list[str] | None:
-    """The names of a mapping, in the order in which its parts take turns."""
+    """Return the names of a mapping, in the order in which its parts take turns."""
     if not isinstance(parts, Mapping):
         return None
     return sorted(parts) if tree_rules() == "jax" else list(parts)
@@ -365,7 +366,7 @@ def _in_order(parts: Any, names: list[str] | None) -> Any:
 
 
 def check_names(datasets: Any, weights: Any) -> None:
-    """Refuse weights that are for other datasets, where these have names."""
+    """Raise if datasets and weights have different names."""
     if weights is None:
         return
     if isinstance(datasets, Mapping) != isinstance(weights, Mapping):

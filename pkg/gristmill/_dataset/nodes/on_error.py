@@ -1,4 +1,4 @@
-"""Leaves out elements that fail, or puts others in their places."""
+"""Skips elements that fail, or substitutes others for them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class OnErrorIterDataset(ParentSpec, IterDataset[T]):
                     " calls."
                 )
             _check_single(node)
-            # Datasets of an interleaving that is made of a list.
+            # The datasets of an interleaving of a list.
             for part in _parts_of(node):
                 check_part(part, True)
         if self._substitutes:
@@ -200,7 +200,7 @@ def _forget_frames(error: BaseException | None) -> None:
 
 
 def check_part(dataset: Any, leaves_out_errors: bool) -> None:
-    """Refuse a part of an interleaving that `on_error` is not for.
+    """Raise ValueError if `on_error` does not support a part of an interleaving.
 
     Args:
         dataset: The part.
@@ -222,7 +222,7 @@ def check_part(dataset: Any, leaves_out_errors: bool) -> None:
 
 
 def _check_single(node: Any) -> None:
-    """Refuse a node whose elements are not single records."""
+    """Raise ValueError if a node's elements are not single records."""
     if node._KIND in ("batch", "transport"):
         method = "batch" if node._KIND == "batch" else "mp_prefetch"
         raise ValueError(
@@ -237,7 +237,7 @@ def _parts_of(node: Any) -> Sequence[Any]:
 
 
 def _check_indices(parent: Any) -> None:
-    """Refuse a chain whose elements do not have the index of one element each."""
+    """Raise ValueError if elements of a chain do not each have one index."""
     node = parent
     while type(node) is not PrefetchIterDataset:
         if node._stride != 1 or not is_ours(node):

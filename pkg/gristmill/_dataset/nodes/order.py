@@ -1,7 +1,7 @@
-"""Datasets that have their parent's elements at other indices.
+"""Datasets that reorder their parent's elements.
 
-A run of those that a formula describes is one `_core.KeyPlan`, over the nearest dataset
-above that is not described by one.
+Consecutive nodes whose order is a formula are combined in one `_core.KeyPlan`, which
+maps indices to those of the nearest ancestor that is not such a node.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, with_parents
 
-# Indices in the text of a dataset that lists them. If there are more, it has the ends.
+# The most indices in the text of a `ReindexMapDataset`. Otherwise it shows both ends.
 MOST_SHOWN = 5
 
 
 class OrderMapDataset(ParentSpec, BlockMapDataset[T]):
-    """A dataset that only says which of its parent's elements comes at an index."""
+    """A dataset that only maps indices to indices of its parent."""
 
     _KIND = "order"
     _AS_THEY_ARE = True
@@ -48,14 +48,14 @@ class OrderMapDataset(ParentSpec, BlockMapDataset[T]):
 
 
 class IndexMapDataset(OrderMapDataset[T]):
-    """A dataset whose order a formula describes."""
+    """A dataset whose order is computed by a formula."""
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
-        """The plan of this dataset, given its parent's."""
+        """Return the plan of this dataset, given its parent's."""
         return plan
 
     def _above(self, indices: Indices) -> Indices:
-        """Return the parent's indices, in Python's integers."""
+        """Convert indices to indices of the parent, as Python's integers."""
         return indices
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class IndexMapDataset(OrderMapDataset[T]):
 
     @functools.cached_property
     def _plan(self) -> tuple[_core.KeyPlan, MapDataset[Any]]:
-        """Indices here to indices of a dataset above, and that dataset."""
+        """The plan from indices to indices of `base`, and `base`."""
         run: list[IndexMapDataset[Any]] = [self]
         base = self._parent
         while isinstance(base, IndexMapDataset) and is_built_in(type(base)):
@@ -79,7 +79,7 @@ class IndexMapDataset(OrderMapDataset[T]):
 
     @property
     def base(self) -> MapDataset[Any]:
-        """The nearest dataset above that is not one of these."""
+        """The nearest ancestor that is not an `IndexMapDataset`."""
         return self._plan[1]
 
     def of_base(self, indices: Indices) -> Indices:
@@ -102,7 +102,7 @@ class IndexMapDataset(OrderMapDataset[T]):
 
 @builds("MapDataset.shuffle")
 class ShuffleMapDataset(IndexMapDataset[T]):
-    """The parent's elements in a random order, another one in each epoch."""
+    """The parent's elements in a random order that changes each epoch."""
 
     _random = "order"
 
@@ -175,7 +175,7 @@ class ReindexMapDataset(OrderMapDataset[T]):
 
     Args:
         parent: The dataset.
-        indices: Ints, or a dataset of ints, which are read when they are needed.
+        indices: Ints, or a dataset of ints, which is read on demand.
 
     Raises:
         TypeError: The indices are not ints.
@@ -193,7 +193,7 @@ class ReindexMapDataset(OrderMapDataset[T]):
         indices: Sequence[int] | IndexList | MapDataset[int],
     ) -> None:
         super().__init__(parent)
-        # Other sequences may be long, and compute their ints.
+        # Other sequences may be long, and may compute their ints.
         in_memory = isinstance(indices, (list, tuple, np.ndarray))
         self._indices = _checked_indices(indices) if in_memory else indices
 
@@ -211,7 +211,7 @@ class ReindexMapDataset(OrderMapDataset[T]):
         return f"(indices={text}, len={length})"
 
     def _positions(self, indices: Indices) -> Indices:
-        """Return the parent's indices."""
+        """Convert indices to indices of the parent."""
         epochs, offsets = epochs_and_offsets(indices, len(self))
         listed = self._indices
         if isinstance(listed, np.ndarray):
@@ -222,7 +222,7 @@ class ReindexMapDataset(OrderMapDataset[T]):
             positions = _checked_indices([listed[each] for each in offsets.tolist()])
         if not epochs.any():
             return positions
-        # In Python's integers: the sum may not fit into 64 bits.
+        # Use Python's integers: the sum may not fit into 64 bits.
         above = positions + epochs.astype(np.object_) * len(self._parent)
         return as_indices(above.tolist())
 
@@ -248,7 +248,7 @@ def _checked_indices(indices: Any) -> Indices:
     if found.ndim == 1 and found.dtype.kind == "i":
         return found.astype(np.int64)
     if found.ndim == 1 and found.dtype.kind in "ufO":
-        # NumPy makes floats of ints that no integer dtype holds together.
+        # NumPy returns floats if no integer dtype can hold all of the ints.
         return as_indices([checked_index(each) for each in indices])
     raise TypeError(
         f"indices of a MapDataset are ints, got {kind(indices)} of dtype"
@@ -259,7 +259,7 @@ def _checked_indices(indices: Any) -> Indices:
 
 @builds("MapDataset.repeat")
 class RepeatMapDataset(IndexMapDataset[T]):
-    """Several epochs of the parent as one."""
+    """Several epochs of the parent, combined into one."""
 
     _SAID = ("num_epochs",)
 

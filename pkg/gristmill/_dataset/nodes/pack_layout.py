@@ -1,4 +1,4 @@
-"""What the arguments of packing say about rows: checked, and as plain data."""
+"""Checks the arguments of packing datasets and computes the layout of rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Path: TypeAlias = tuple[Any, ...]
 
 
 class Features:
-    """The leaves of a tree of lengths, and how to find the same in an element.
+    """The leaves of a tree of lengths, and their paths in an element.
 
     Args:
         struct: Dicts, lists and tuples whose leaves are lengths.
@@ -24,9 +24,9 @@ class Features:
     Attributes:
         treedef: The tree without its leaves.
         lengths: The leaves.
-        paths: The keys that lead to each.
+        paths: The keys that lead to each leaf.
         keys: The keys of the leaves if the tree is one flat dict, else None.
-        names: The paths in words: ``['tokens']``.
+        names: The paths as Python subscripts: ``['tokens']``.
         words: The paths as Grain prints them.
     """
 
@@ -49,7 +49,7 @@ class Features:
         self.keys = tuple(path[0] for path in self.paths) if is_flat else None
 
     def leaves_of(self, element: Any) -> list[Any]:
-        """What an element has at each path; it may have more beside."""
+        """Return the leaf of an element at each path. Other leaves are ignored."""
         try:
             return [
                 functools.reduce(operator.getitem, path, element) for path in self.paths
@@ -61,7 +61,7 @@ class Features:
             ) from error
 
     def leaves_like(self, struct: Any, name: str) -> tuple[Any, ...]:
-        """The leaves of a tree of the same containers."""
+        """Return the leaves of a tree with the same structure."""
         try:
             leaves = {number: leaf for number, leaf, *_ in _walk(self._numbers, struct)}
         except LookupError:
@@ -82,11 +82,11 @@ def pack_layout(
     paddings: Any = None,
     max_sequences: int | None = None,
 ) -> PackLayout:
-    """Check the arguments of a packing dataset and say what its rows are made of.
+    """Check the arguments of a packing dataset and return the layout of its rows.
 
     Raises:
-        TypeError: A number is no int, or `struct` no dict.
-        ValueError: An argument is out of range, or does not fit to `struct`.
+        TypeError: A number is not an int, or `struct` is not a dict.
+        ValueError: An argument is out of range, or does not match `struct`.
     """
     if not isinstance(struct, dict):
         raise TypeError(
@@ -131,7 +131,7 @@ def pack_layout(
 def bare_layout(
     features: Features, rows: int, max_sequences: int | None, **more: Any
 ) -> PackLayout:
-    """The layout of rows with these features, without others but for `more`."""
+    """Return a layout with these features and defaults, overridden by `more`."""
     rows = at_least(1, rows, "the number of rows")
     if max_sequences is not None and max_sequences <= 0:
         raise ValueError(
@@ -164,7 +164,7 @@ def bare_layout(
 def _template(
     features: Features, meta_features: Sequence[str], meta_keys: tuple[Any, ...]
 ) -> dict[Any, Any]:
-    """A packed row with the number of its column in place of each leaf."""
+    """Return a packed row with column numbers as leaves."""
     count = len(features.paths)
     template: dict[Any, Any] = tree.unflatten(features.treedef, list(range(count)))
     packed = [key for key in template if key not in meta_features]
@@ -172,14 +172,14 @@ def _template(
         template[key] = number
     for key in packed:
         number = template[key]
-        if isinstance(number, int):  # Others are refused by `check_flat`.
+        if isinstance(number, int):  # `check_flat` rejects other values.
             template[f"{key}_segment_ids"] = count + number
             template[f"{key}_positions"] = 2 * count + number
     return template
 
 
 def check_flat(struct: Any, meta_features: Sequence[str]) -> None:
-    """See that every feature that gets segment ids is one array."""
+    """Raise ValueError if a feature that gets segment ids is not one array."""
     for key, length in struct.items():
         is_leaf = tree.flatten(length, batching.tree_rules())[1] == tree.LEAF_DEF
         if key not in meta_features and not is_leaf:
@@ -192,7 +192,7 @@ def check_flat(struct: Any, meta_features: Sequence[str]) -> None:
 
 
 def at_least(least: int, value: Any, name: str) -> int:
-    """The int that an argument is; refuses what is none, or too small."""
+    """Return an argument as an int. Raises if it is not an int, or is too small."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -205,14 +205,14 @@ def at_least(least: int, value: Any, name: str) -> int:
 def _walk(
     numbers: Any, struct: Any, path: Path = (), words: Path = ()
 ) -> Iterator[tuple[int, Any, Path, Path]]:
-    """Go through a tree of numbers, and another one of the same containers.
+    """Walk a tree of numbers and another tree with the same structure.
 
     Yields:
-        (number, what the other tree has in its place, the keys that lead there, and
-        what Grain calls these).
+        (number, the other tree's value in its place, its path, and its path in Grain's
+        words).
 
     Raises:
-        LookupError: The other tree has other containers.
+        LookupError: The other tree has another structure.
     """
     if isinstance(numbers, int):
         yield numbers, struct, path, words

@@ -1,8 +1,8 @@
-"""Datasets that pack several sequences into each row, without cutting any.
+"""Datasets that pack several sequences into each row, without splitting any.
 
-Rows are filled a batch at a time.  What is saved of a position is where the parent
-stood before the first element of the batch, and how many of its rows were given out;
-restoring packs the batch again.
+Rows are filled a batch at a time.  A state has the parent's position before the first
+element of the batch, and the number of its rows that were returned.  Restoring packs
+the batch again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gristmill.records import Record
 
 
 class PackIterDataset(IterDataset[Any]):
-    """Packs elements into rows; its subclasses say into which."""
+    """Packs elements into rows. Subclasses define how a row is chosen."""
 
     _KIND = "batch"
     _best_fit: ClassVar[bool]
@@ -87,38 +87,40 @@ class PackIterDataset(IterDataset[Any]):
 class FirstFitPackIterDataset(PackIterDataset):
     """Pack each element into the first of several rows that has room for it.
 
-    Elements are dicts of arrays; the features that `length_struct` names are laid
-    behind one another along their first axis, the others are dropped.  A scalar counts
-    as one cell.  A row is a dict; for a feature ``k`` of shape ``(n, *S)`` it has
+    Elements are dicts of arrays.  The features named in `length_struct` are
+    concatenated along their first axis, the others are dropped.  A scalar counts as one
+    cell.  A row is a dict; for a feature ``k`` of shape ``(n, *S)`` it has
 
     - ``k``: shape ``(length, *S)`` and the dtype of the batch's first element, padded
-      with zeros or what `padding_struct` says;
+      with zeros or the value from `padding_struct`;
     - ``k_segment_ids``: int32, shape ``(length,)``: 1 for the cells of the row's first
       element, 2 for those of its second, ..., 0 for padding;
     - ``k_positions``: int32, shape ``(length,)``: 0, 1, 2, ... in each element.
 
-    When an element fits into no row, all rows are given out, and it begins the next
-    batch.  More rows leave less padding; elements of several epochs may meet in one.
+    When an element does not fit into any row, all rows are returned, and it starts the
+    next batch.  More rows leave less padding.  A row may have elements of several
+    epochs.
 
     Args:
-        parent: Gives the elements.
-        length_struct: How many cells of each feature a row has.
-        num_packing_bins: Rows that are filled at the same time, at least 1.
-        seed: Orders the rows of each batch.
-        shuffle_bins: Whether rows are given out in a random order.
-        shuffle_bins_group_by_feature: Orders rows by the mean of the distinct nonzero
-            values of this feature instead, and at random only where it is equal. Used
-            with `shuffle_bins` only.
+        parent: The dataset of the elements.
+        length_struct: The number of cells of each feature in a row.
+        num_packing_bins: The number of rows that are filled at the same time, at
+            least 1.
+        seed: The seed for the order of rows.
+        shuffle_bins: Whether to shuffle the rows of each batch.
+        shuffle_bins_group_by_feature: Sorts rows by the mean of the distinct nonzero
+            values of this feature instead, and shuffles only rows with the same mean.
+            Used with `shuffle_bins` only.
         meta_features: Features that get no segment ids and positions. One that is not
             in `length_struct` is not packed: a row has a list of its elements' values.
-        pack_alignment_struct: Elements begin at multiples of so many cells; has the
-            structure of `length_struct`. None for 1.
-        padding_struct: What cells hold that nothing is packed into; has the structure
-            of `length_struct`. None, also for single features, for zeros.
-        max_sequences_per_bin: The most elements that a row holds; None for no limit.
+        pack_alignment_struct: Elements begin at multiples of this number of cells; has
+            the structure of `length_struct`. None for 1.
+        padding_struct: The value of unused cells; has the structure of
+            `length_struct`. None, also for single features, for zeros.
+        max_sequences_per_bin: The most elements in a row; None for no limit.
 
     Raises:
-        TypeError: `length_struct` is no dict of ints.
+        TypeError: `length_struct` is not a dict of ints.
         ValueError: An argument is out of range, or has another structure than
             `length_struct`. At iteration: a feature is longer than a row; the element
             is dropped, and ``next`` goes on with the one after it.
@@ -139,9 +141,9 @@ class FirstFitPackIterDataset(PackIterDataset):
 class BestFitPackIterDataset(PackIterDataset):
     """Pack each element into the fullest of several rows that has room for it.
 
-    As `FirstFitPackIterDataset`, with its arguments and rows, but an element goes to
-    the row where the most cells of all features together are taken; of equally full
-    ones to the first. That leaves less padding where lengths vary much.
+    It has the arguments and rows of `FirstFitPackIterDataset`, but an element is packed
+    into the row with the most used cells, counting all features. Ties go to the first
+    row. This leaves less padding if lengths vary a lot.
 
     Example:
         >>> ds = gristmill.MapDataset.source([{"x": np.ones(n)} for n in (2, 4, 3, 1)])
@@ -158,13 +160,13 @@ class BestFitPackIterDataset(PackIterDataset):
 
 @dataclasses.dataclass(frozen=True)
 class RowShuffle:
-    """In what order the rows of a batch are given out: by a feature first, if any."""
+    """Orders the rows of a batch, by a feature first if `group_by` is set."""
 
     seed: int
     group_by: str | None
 
     def order(self, batch: packing.PackedRows, before: int) -> list[int]:
-        """The order of a batch's rows; `before` it, so many were given out."""
+        """Return the order of a batch's rows; earlier batches have `before` rows."""
         rng = np.random.default_rng(self.seed + before)
         rows = range(len(batch))
         order: list[int] = rng.permuted(rows).tolist()
@@ -200,14 +202,14 @@ class PackingDatasetIterator(NodeIterator[Any]):
         self._begin(0, 0)
 
     def _begin(self, next_row: int, counter: int) -> None:
-        """Go on behind row `next_row` of the batch that the parent is before."""
+        """Continue at row `next_row` of the batch at the parent's position."""
         self._packer = packing.Packer(self._layout)
         self._batch: packing.PackedRows | None = None
         self._order: Sequence[int] = ()
         self._next_row = next_row
         self._counter = counter
-        # Where the parent was before the first element of the batch, and of the next
-        # one; the former is asked for when it is needed.
+        # The parent's states before the first element of this batch, read when it is
+        # needed, and of the next batch.
         self._first_state: Any = None
         self._next_first_state: Any = None
 
@@ -223,7 +225,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
         return row
 
     def get_state(self) -> Any:
-        """The parent's position before the batch in hand, and the rows given out."""
+        """Return the parent's position before the batch, and the rows returned."""
         return self._position()
 
     def _position(self) -> Any:
@@ -240,7 +242,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
         self._begin(state["next_row"], state["counter"])
 
     def get_packed_batch_size_bytes(self) -> int:
-        """Bytes of a batch of rows, with all that Grain keeps while it fills one.
+        """Return the bytes that Grain would need to fill a batch.
 
         Raises:
             ValueError: No batch has been filled yet.
@@ -250,12 +252,12 @@ class PackingDatasetIterator(NodeIterator[Any]):
                 "No current batch. Size can only be computed after at least one element"
                 " has been packed."
             )
-        # Two int32 for each cell and an int64 for each feature, beside the values.
+        # Besides the values, two int32 for each cell and an int64 for each feature.
         lengths = self._layout.lengths
         return self._layout.rows * (self._row_bytes + 8 * (sum(lengths) + len(lengths)))
 
     def _pack(self) -> packing.PackedRows:
-        """Fill a batch and put its rows in order; StopIteration without elements."""
+        """Fill a batch and order its rows. Raises StopIteration at the end."""
         position = self._position()
         try:
             state, rest = self._packer.fill(self._parent)
@@ -289,21 +291,22 @@ class PackingDatasetIterator(NodeIterator[Any]):
 class PackAndBatchOperation:
     """Pack elements into the first row of a batch that has room, row by row.
 
-    An old operation of `DataLoader`; `FirstFitPackIterDataset` does the same faster,
-    and remembers its position.  Each batch is a tuple of three trees like
-    `length_struct`: the data, of shape ``(batch_size, length, *S)`` where leaves of
-    elements have ``(n, *S)``; the segment ids, int32 of shape ``(batch_size,
-    length)``, which count the elements of a row from 1, 0 being padding; and the
-    positions in each element, the same.
+    This is an old operation of `DataLoader`.  `FirstFitPackIterDataset` is faster and
+    saves its position.  Each batch is a tuple of three trees like `length_struct`:
+
+    - the data, of shape ``(batch_size, length, *S)`` for leaves of shape ``(n, *S)``;
+    - the segment ids, int32 of shape ``(batch_size, length)``, which number the
+      elements of a row from 1 and are 0 for padding;
+    - the positions in each element, with the same dtype and shape.
 
     Args:
-        length_struct: A tree like an element's, whose leaves say how many cells a row
-            has.
+        length_struct: A tree like an element, whose leaves are the number of cells in
+            a row.
         batch_size: Rows per batch, at least 1.
-        max_sequences_per_bin: The most elements that a row holds; None for no limit.
+        max_sequences_per_bin: The most elements in a row; None for no limit.
 
     Raises:
-        TypeError: A length is no int.
+        TypeError: A length is not an int.
         ValueError: An argument is out of range; an element has another structure, or is
             longer than a row.
 
@@ -338,7 +341,7 @@ class PackAndBatchOperation:
         self._layout = dataclasses.replace(layout, keys=None, leaves_of=self._leaves_of)
 
     def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
-        """Return the batches of the elements that go in; the last is partly empty."""
+        """Pack elements and yield the batches. The last batch may be partly empty."""
         packer = packing.Packer(self._layout)
         metadata = None
         for record in input_iterator:

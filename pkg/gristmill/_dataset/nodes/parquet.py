@@ -27,17 +27,18 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
     """The rows of Parquet files, from first to last: dicts of ``{column: value}``.
 
     Args:
-        path: A file, or several, of which 16 at a time are read in turn.
-        **read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
+        path: A file or several files. Of several, 16 at a time are read in turn.
+        **read_kwargs: Other arguments of ``pyarrow.parquet.ParquetFile``.
 
     Values are NumPy scalars, str, bytes, arrays for lists, dicts for structs, and None
-    or NaN if they are missing.  A column has one dtype in a file, as
-    docs/record-files.md lists.  For rows by number use `sources.ParquetDataSource`.
+    or NaN if they are missing.  A column has one dtype in a file, see
+    docs/record-files.md.  To read rows by number, use `sources.ParquetDataSource`.
 
     Raises:
         ImportError: pyarrow is not installed.
-        FileNotFoundError: A file is missing; by ``iter(ds)`` or while iterating.
-        CorruptRecord: A file is no Parquet file, or damaged; likewise.
+        FileNotFoundError: In ``iter(ds)`` or while iterating: a file is missing.
+        CorruptRecord: In ``iter(ds)`` or while iterating: a file is damaged or not a
+            Parquet file.
 
     Example:
         >>> import pathlib, pyarrow, pyarrow.parquet, tempfile
@@ -73,18 +74,18 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         return InterleaveIterDataset(files, cycle_length=CYCLE_LENGTH)
 
     def as_interleaving(self) -> InterleaveIterDataset[dict[str, Any]] | None:
-        """Return what takes from the files in turn, or None if there is only one."""
+        """Return a dataset that reads the files in turn, or None for one file."""
         return self._interleaving() if len(self._paths) > 1 else None
 
     def __repr__(self) -> str:
         return call_text(self, *self._paths, **self._read_kwargs)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Leave this dataset some of the files, so that workers share them.
+        """Keep some of the files, so that workers share them.
 
         Args:
-            sl: Which of them.
-            sequential_slice: Makes no difference.
+            sl: The slice to keep.
+            sequential_slice: Has no effect.
         """
         self._paths = self._paths[sl]
 
@@ -109,7 +110,7 @@ class ParquetDatasetIterator(iterators.Feed, CheckedIterator[dict[str, Any]]):
         DatasetIterator.__init__(self)
 
     def get_state(self) -> Any:
-        """The row group of the last row that was given out, and the row behind it."""
+        """Return the row group of the last returned row, and the row after it."""
         group = max(int(self._bounds.searchsorted(self.given, "left")) - 1, 0)
         return {
             "row_group": group,
@@ -137,13 +138,13 @@ class ParquetDatasetIterator(iterators.Feed, CheckedIterator[dict[str, Any]]):
         self.seek(self.given)
 
     def _refill(self, first: int) -> list[Any]:
-        """The next rows of the row group that row `first` is in."""
+        """Return the next rows of the row group that contains row `first`."""
         self._assert_not_closed()
         if first >= self._bounds[-1]:
             return []
         group = int(self._bounds.searchsorted(first, "right")) - 1
         if group != self._group or self._columns is None:
-            self._columns = None  # Before the next is decoded.
+            self._columns = None  # Free it before decoding the next one.
             self._columns, self._group = self._file.read(group), group
         start = int(self._bounds[group])
         last = min(first + ROWS_AT_ONCE, int(self._bounds[group + 1]))

@@ -1,4 +1,4 @@
-"""Iterators of the datasets that a dataset takes elements from."""
+"""Creates the iterators of interleaved datasets."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from gristmill._hot.place import as_failure
 
 
 class PartIterators:
-    """Makes iterators of several datasets, by number.
+    """Creates iterators of several datasets, by number.
 
     Args:
         datasets: The datasets, by number.
-        buffer_size: Elements of an `IterDataset` that a thread computes ahead.
+        buffer_size: The number of elements of an `IterDataset` that a thread
+            prefetches.
 
     Attributes:
-        options: Options of the chain that the iterators will belong to.
-        leaves_out_errors: Whether a node of that chain leaves out elements that fail.
+        options: The options of the chain that contains these datasets.
+        leaves_out_errors: Whether a node of that chain skips elements that fail.
     """
 
     def __init__(self, datasets: Any, buffer_size: int) -> None:
@@ -45,7 +46,7 @@ class PartIterators:
         return iterator
 
     def make(self, number: int) -> DatasetIterator[Any] | None:
-        """Make the iterator of a dataset; return None if the dataset is absent.
+        """Create the iterator of a dataset; return None if the dataset is absent.
 
         Raises:
             StopIteration: There are no more datasets.

@@ -1,4 +1,4 @@
-"""The thread that takes elements out of an iterator ahead of need."""
+"""A thread that prefetches elements of an iterator."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from gristmill._engine.background import Background
 from gristmill._engine.slow_probe import SlowProbe
 from gristmill._hot import cancellation
 
-# An element, the state behind it, and what was raised instead of it.
+# An element, the state after it, and the exception raised instead of it.
 Taken: TypeAlias = tuple[Any, Any, BaseException | None]
 
-# A thread that computes nothing ends at once, unless who waits for it holds a lock of
-# `threading`: an iterator may be collected within `threading.enumerate()`.
+# An idle thread ends at once, unless the thread that waits for it holds a lock of
+# `threading`: an iterator may be garbage-collected within `threading.enumerate()`.
 LEAVE_WAIT_S = 0.1
 CLOSED = "Attempting to use a closed iterator."
 
 
 class PrefetchThread:
-    """Takes elements out of an iterator, until it ends, one fails, or they are fast.
+    """Prefetches elements until the iterator ends or fails, or elements are fast.
 
     The iterator belongs to the thread until `take` has returned its end, `stop` has
-    returned True, or `wait` has returned.  At least one element may wait.  The probe
-    measures how long elements take; without one the thread goes on however fast they
-    are.
+    returned True, or `wait` has returned.  `size` is at least 1.  The probe measures
+    the time of elements.  Without a probe, the thread does not stop if they are fast.
     """
 
     def __init__(
@@ -48,11 +47,11 @@ class PrefetchThread:
 
     @property
     def lost(self) -> bool:
-        """True in a fork, which does not have the thread."""
+        """Whether this is a forked process, which does not have the thread."""
         return self._background.lost
 
     def take(self) -> Taken | None:
-        """The next of them; None if elements are too fast for a thread.
+        """Return the next element; None if elements are too fast for a thread.
 
         After None, or an exception, the thread has ended.
 
@@ -70,10 +69,10 @@ class PrefetchThread:
         return taken
 
     def stop(self, to_close: Sequence[Any] = ()) -> bool:
-        """End the thread after its current element; elements that wait are lost.
+        """Stop the thread after its current element, and drop waiting elements.
 
-        Returns at once.  False means that the thread still computes, and uses the
-        iterator: it closes the iterators `to_close` when it leaves.
+        Does not block.  Returns False if the thread is still computing and uses the
+        iterator; it then closes the iterators `to_close` when it ends.
         """
         if self.lost:
             return True
@@ -116,7 +115,7 @@ class PrefetchThread:
         self._ready.put(None)
 
     def _goes_on(self, *, computing: bool) -> bool:
-        """Begin or end an element; returns False after `stop`."""
+        """Mark the start or end of an element; return False after `stop`."""
         with self._lock:
             self._computing = computing and not self._stopping
             return not self._stopping
@@ -130,7 +129,7 @@ def _next_of(source: Any) -> Taken:
 
 
 def _state_behind(source: Any, error: BaseException) -> Any:
-    """The state behind an element that failed; None at the end, or if it has none."""
+    """Return the state after an element that failed, or None at the end or on error."""
     if isinstance(error, StopIteration):
         return None
     try:

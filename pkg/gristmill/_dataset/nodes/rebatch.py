@@ -1,4 +1,4 @@
-"""A dataset that cuts its parent's batches anew."""
+"""A dataset that changes the batch size of its parent."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ class RebatchIterDataset(IterDataset[Any]):
     """Batches of another size, of the same rows in the same order.
 
     Args:
-        parent: Gives batches: trees of arrays with equally long first axes.
-        batch_size: Rows of a new batch, ``B``, at least 1.
-        drop_remainder: Whether a last, shorter batch is left out.
+        parent: A dataset of batches, which are trees of arrays with first axes of the
+            same length.
+        batch_size: The number of rows of a new batch, ``B``, at least 1.
+        drop_remainder: Whether to drop a last, shorter batch.
 
     A batch that lies within one of the parent's is a view of it.
 
     Raises:
-        ValueError: The size is not positive; or, while iterating, a batch has no rows
-            or leaves that differ in length.
-        ShapeMismatch: Two batches differ in structure; while iterating.
+        ValueError: The size is not positive. While iterating: a batch has no rows, or
+            its leaves differ in length.
+        ShapeMismatch: While iterating: two batches differ in structure.
 
     Example:
         >>> ds = gristmill.MapDataset.range(5).batch(3).to_iter_dataset()
@@ -71,8 +72,8 @@ class RebatchIterDataset(IterDataset[Any]):
 class RebatchDatasetIterator(CountingIterator[Any]):
     """Iterates over batches of another size.
 
-    The state is the position before the parent's batch in hand, and how many of its
-    rows were given out; restoring reads that batch again.
+    The state is the position before the parent's current batch, and the number of its
+    rows that were returned.  Restoring reads that batch again.
     """
 
     _COUNTER_NAME = "batch_idx"
@@ -80,7 +81,7 @@ class RebatchDatasetIterator(CountingIterator[Any]):
     def __init__(self, node: RebatchIterDataset) -> None:
         super().__init__(node)
         self._before = self._parent.get_state()
-        # The leaves of the batch in hand, and its rows.
+        # The leaves of the parent's current batch, and its number of rows.
         self._leaves: list[Any] | None = None
         self._treedef: tree.TreeDef | None = None
         self._rows = 0
@@ -111,7 +112,7 @@ class RebatchDatasetIterator(CountingIterator[Any]):
         return self._before
 
     def _has_rows(self) -> bool:
-        """Whether there are rows to give out; takes the next batch where needed."""
+        """Return whether rows are left, after taking the next batch if necessary."""
         while self._leaves is None or self.counter >= self._rows:
             given = self.counter if self._leaves is None else 0
             cancellation.check()
@@ -134,7 +135,7 @@ class RebatchDatasetIterator(CountingIterator[Any]):
 
 
 def _rows_of(leaves: list[Any], treedef: tree.TreeDef, expected: tree.TreeDef) -> int:
-    """The length of all leaves of a batch, which must be as the first."""
+    """Return the number of rows of a batch, whose structure must be `expected`."""
     if treedef != expected:
         found, first = (
             tree.unflatten(each, ["leaf"] * each.num_leaves)

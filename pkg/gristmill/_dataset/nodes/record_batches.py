@@ -1,4 +1,4 @@
-"""Finds the records of a source that the elements of a dataset are.
+"""Finds the source records of a dataset's elements.
 
 Batches of such elements are made without a Python object for each element, see
 `gristmill._engine.native_batches`.
@@ -32,7 +32,7 @@ class DatasetKeys:
         orders: The nodes that order the elements, the last one first.
 
     Attributes:
-        length: See above.
+        length: The number of the dataset's elements.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class DatasetKeys:
 
 
 class Records(NamedTuple):
-    """The records that elements are made of.
+    """The source records of a dataset's elements.
 
     Attributes:
         source: The source of the records.
-        calls: The functions that map each record, at most one.
+        calls: The function that maps each record, if any: a list of at most one.
         keys: The keys of the records.
     """
 
@@ -69,7 +69,7 @@ class Records(NamedTuple):
 
 
 def records_of(dataset: Any) -> Records | None:
-    """Return the records that a dataset's elements are made of, one each.
+    """Return the source record of each element of a dataset.
 
     Returns None unless the dataset is a source, nodes that order its elements, and at
     most one map.
@@ -91,7 +91,7 @@ def records_of(dataset: Any) -> Records | None:
 
 
 def column_batches_of(dataset: Any) -> ColumnBatches | None:
-    """Return an object that makes batches of a dataset's columns; None: it has none."""
+    """Return an object that makes batches of a dataset's columns, or None."""
     found = records_of(dataset)
     if found is None or found.calls:
         return None
@@ -104,7 +104,7 @@ def column_batches_of(dataset: Any) -> ColumnBatches | None:
 def batches_of(
     feed: PrefetchDatasetIterator[Any],
 ) -> NativeBatches | ColumnBatches | None:
-    """Return an object that makes batches of an iterator's elements; None: none can."""
+    """Return an object that makes batches without creating elements, or None."""
     found = records_of(feed.dataset)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Datasets that end early, go through their parent several times, or keep it."""
+"""Datasets that limit, repeat or cache their parent's elements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LimitIterDataset(ParentSpec, IterDataset[T]):
 
     Args:
         parent: The dataset.
-        count: How many elements, at least 1; all where the parent has fewer.
+        count: The number of elements, at least 1. If the parent has fewer, all.
 
     Raises:
         ValueError: The count is not positive.
@@ -68,18 +68,18 @@ class LimitDatasetIterator(ElementCountingIterator[T]):
 
 
 class RepeatIterDataset(ParentSpec, IterDataset[T]):
-    """The parent's elements several times, each time the same.
+    """The parent's elements several times, in the same order each time.
 
-    Workers of the parent stay alive from one epoch to the next.  For other shuffles in
-    each epoch use `MapDataset.repeat`.
+    Workers of the parent stay alive from one epoch to the next.  To shuffle each epoch
+    differently, use `MapDataset.repeat`.
 
     Args:
         parent: The dataset.
-        num_epochs: How many times; None for no end.
+        num_epochs: The number of epochs, or None to repeat forever.
 
     Raises:
-        ValueError: The number is not positive; or, while iterating without an end,
-            the parent has no elements.
+        ValueError: The number is not positive. While iterating forever: the parent has
+            no elements.
 
     Example:
         >>> ds = gristmill.MapDataset.range(2).to_iter_dataset()
@@ -107,7 +107,7 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
 
 
 class RepeatDatasetIterator(CountingIterator[T]):
-    """Iterates over the parent, and sets it back to its start where it ends."""
+    """Iterates over the parent, and resets it to its start when it ends."""
 
     _TAKES_IN_STEP = True
     _COUNTER_NAME = "epoch"
@@ -115,7 +115,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
     def __init__(self, node: RepeatIterDataset[T]) -> None:
         super().__init__(node)
         self._start = self._parent.get_state()
-        # Whether the parent is at its start, as far as is known.
+        # True if the parent is known to be at its start.
         self._at_start = True
         self._keep_after_end()
 
@@ -160,8 +160,9 @@ class RepeatDatasetIterator(CountingIterator[T]):
 class CacheIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements, kept in memory by each iterator.
 
-    Put it under a `RepeatIterDataset`: epochs after the first come from memory.  Where
-    a restored iterator needs elements that an earlier one kept, it reads them again.
+    Use it as the parent of a `RepeatIterDataset`: epochs after the first are then read
+    from memory.  If a restored iterator needs elements that an earlier iterator kept,
+    it reads them again.
 
     Args:
         parent: The dataset.
@@ -187,8 +188,8 @@ class CacheIterDataset(ParentSpec, IterDataset[T]):
 class CacheDatasetIterator(NodeIterator[T]):
     """Iterates over the parent's elements and keeps them.
 
-    The position in the cache counts; the parent's own is that of the last element
-    that was read from it.
+    The position in the cache determines the next element.  The parent's position is
+    after the last element that was read from it.
     """
 
     _STATE = states.fields(
@@ -203,7 +204,8 @@ class CacheDatasetIterator(NodeIterator[T]):
         self._filled = False
         # Whether elements before the position are missing from the cache.
         self._incomplete = False
-        # The parent's position in a state of a full cache: nothing depends on it.
+        # The parent's position in a restored state of a full cache, else None. It does
+        # not affect the elements.
         self._idle: Any = None
 
     def __next__(self) -> T:
@@ -217,7 +219,8 @@ class CacheDatasetIterator(NodeIterator[T]):
             states.go_to(self._parent, self._start)
             self._cache = replay(self._parent, self._position)
             self._incomplete = False
-        # What is idle was read before, by the iterator that made the state.
+        # If the state had a full cache, the iterator that saved it has already read
+        # this element.
         idle = self._idle is not None
         source = iter(replay(self._parent, 1)) if idle else self._parent
         try:
@@ -231,7 +234,7 @@ class CacheDatasetIterator(NodeIterator[T]):
         return element
 
     def get_state(self) -> Any:
-        """The position, and whether all elements were read."""
+        """Return the position, and whether all elements were read."""
         idle = self._idle is not None
         return {
             "parent": self._idle if idle else self._parent.get_state(),
@@ -240,12 +243,12 @@ class CacheDatasetIterator(NodeIterator[T]):
         }
 
     def _go_to(self, state: Any) -> None:
-        # What is in the cache is not read again.
+        # Cached elements are not read again.
         self._parent.set_state(state["parent"])
         self._position = state["position"]
         self._idle = state["parent"] if state["cache_filled"] else None
         if not self._filled:
-            # What was read is only known to be behind the parent's position where the
+            # The parent's position shows which elements were read only if the saved
             # cache was not full.
             missing = self._position > len(self._cache)
             self._incomplete |= state["cache_filled"] or missing

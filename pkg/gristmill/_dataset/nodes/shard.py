@@ -1,4 +1,4 @@
-"""What one of several ranks has of a dataset: equally many elements as any other."""
+"""Divides a dataset among ranks, with the same number of elements for each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shard(
     batch_size: int,
     mask_key: str | None,
 ) -> MapDataset[Any]:
-    """The elements of one rank, see `MapDataset.shard`."""
+    """Return the elements of one rank, see `MapDataset.shard`."""
     expected = "a ShardOptions: ShardOptions(shard_index, shard_count)"
     check_instance("shard_options", options, ShardOptions, expected)
     check_mask_key(mask_key)
@@ -56,7 +56,7 @@ def shard(
 
 
 class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
-    """Every so many elements of an epoch, from a rank on, and on from its beginning."""
+    """Every `ranks`-th element of an epoch from `rank` on, wrapping at its end."""
 
     _KIND = "order"
     _AS_THEY_ARE = True
@@ -72,12 +72,12 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
         self._length = length
 
     def _places(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return the epochs of indices, and their places, also beyond the parent."""
+        """Return the epochs and places of indices. Places may exceed the parent."""
         epochs, offsets = epochs_and_offsets(indices, self._length)
         return epochs, offsets * self._ranks + self._rank
 
     def _of_parent(self, indices: Indices) -> Indices:
-        """Return the parent's indices."""
+        """Convert indices to indices of the parent."""
         epochs, places = self._places(indices)
         length = len(self._parent)
         if abs(epochs).max(initial=0) > 2**62 // length:
@@ -94,7 +94,7 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
 
 
 class PadMapDataset(WrapMapDataset[Any]):
-    """The same elements, with masks: what goes beyond the parent's epoch is no data."""
+    """The same elements with masks, False for padding after the parent's epoch."""
 
     _AS_THEY_ARE = False
     _SAID = ("rank", "ranks", "length", "mask_key")

@@ -1,7 +1,7 @@
-"""The positions of interleaved datasets one by one, for other numbers of hosts.
+"""Saves the position of each interleaved dataset, to change the number of hosts.
 
-Hosts that share the datasets of an interleaving save the position of each, and others
-take some of them over.
+Hosts that share the datasets of an interleaving save the position of each dataset.
+Another number of hosts can then divide these datasets differently.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gristmill._dataset.model import states
 
 
 class ShardStates:
-    """Adds methods for the position of each dataset to an interleaving's iterator."""
+    """Methods of an interleaving's iterator for the position of each dataset."""
 
     def get_shard_states(self: Any) -> list[dict[str, Any]]:
         """Return ``{"exhausted": 0 or 1, "state": state}`` of each dataset."""
@@ -82,7 +82,7 @@ def _state_of(shards: Sequence[Any], cycle: int) -> Any:
     begun = max(opened, default=-1) + 1
     places = [*opened, *ended][:cycle]
     futures = {number: shards[number]["state"] for number in left[cycle:]}
-    # Otherwise they would be begun again.
+    # Otherwise these datasets would start again.
     futures |= {number: None for number in ended if number >= begun}
     return {
         "next_index_in_cycle": 0,

@@ -1,7 +1,7 @@
 """Cuts a chain of datasets into parts, one for each stream.
 
 Part w of W has every W-th element of each `MapDataset` that the chain iterates over,
-from w on; or, where that is asked for, the w-th contiguous piece of each source.
+from w on.  With ``sequential=True`` it has the w-th contiguous piece of each source.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def check_parts(dataset: IterDataset[Any], parts: int) -> None:
 def sliced(
     dataset: IterDataset[Any], part: int, parts: int, sequential: bool
 ) -> IterDataset[Any]:
-    """One part of a chain; `sequential` cuts sources into contiguous pieces."""
+    """Return one part of a chain; `sequential` cuts sources into contiguous pieces."""
     if parts == 1:
         return dataset
     found: IterDataset[Any] = _part_of(dataset, slice(part, None, parts), sequential)

@@ -1,4 +1,4 @@
-"""Datasets that have no parents: what a source holds, and integers."""
+"""Datasets without parents: the elements of a source, and ranges of integers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gristmill.sources._checks import check_numbered, check_readable, length_of
 class SourceMapDataset(BlockMapDataset[Any]):
     """The elements of a source, ``source[i % len(source)]``.
 
-    A dict of arrays and a table of pyarrow are sources of their rows.
+    The elements of a dict of arrays or a pyarrow table are its rows.
     """
 
     _CUT_IN_PIECES = True
@@ -37,7 +37,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
     def __init__(self, source: Any) -> None:
         super().__init__()
         self._source = source
-        # An array of no rows is as good as any other source of no elements.
+        # Do not treat an empty array as a table.
         empty = isinstance(source, np.ndarray) and not len(source)
         self._reader = source if empty else as_table(source)
         check_readable(self._reader)
@@ -47,7 +47,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
         return length_of(self._reader)
 
     def __deepcopy__(self, memo: Any) -> SourceMapDataset:
-        # Copies for threads have the source in common, which may be large.
+        # Copies for threads share the source, which may be large.
         return copy.copy(self)
 
     def _arguments_text(self) -> str:
@@ -93,7 +93,7 @@ class RangeMapDataset(BlockMapDataset[int]):
         self._range = builtins.range(self.start, self.stop, self.step)
         self._keys: _core.KeyPlan | None = None
         with contextlib.suppress(OverflowError):
-            # Else values are such as only Python's integers hold.
+            # On overflow, the values need Python's integers.
             self._keys = _core.KeyPlan.range(len(self._range), self.start, self.step)
 
     def __deepcopy__(self, memo: Any) -> RangeMapDataset:
@@ -112,7 +112,7 @@ class RangeMapDataset(BlockMapDataset[int]):
     def to_iter_dataset(
         self, read_options: ReadOptions | None = None, *, allow_nones: bool = False
     ) -> PrefetchIterDataset[int]:
-        """As for any dataset; by default without threads."""
+        """See `MapDataset.to_iter_dataset`. By default, no threads are used."""
         return PrefetchIterDataset(
             self,
             read_options=read_options or ReadOptions(prefetch_buffer_size=0),

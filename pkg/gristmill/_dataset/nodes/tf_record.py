@@ -22,17 +22,17 @@ from gristmill.sources._tf_record_stream import (
 class TFRecordIterDataset(IterDataset[bytes]):
     """The records of a TFRecord file, as bytes.
 
-    Several files are read by an `InterleaveIterDataset` of several of these.
+    To read several files, pass several of these datasets to an `InterleaveIterDataset`.
 
     Args:
-        path: The file, or a URL that fsspec knows; gzip and zlib are recognized.
+        path: The file, or a URL for fsspec. Detects gzip and zlib.
 
-    Checksums of lengths are compared, those of data are not, as in Grain;
-    `sources.read_tf_records` compares all.
+    Like Grain, this verifies checksums of lengths, but not those of data.
+    `sources.read_tf_records` verifies both.
 
     Raises:
-        OSError: The file cannot be opened; by ``iter(ds)``.
-        CorruptRecord: The file is no TFRecord file, or truncated; while iterating.
+        OSError: In ``iter(ds)``: the file cannot be opened.
+        CorruptRecord: While iterating: the file is truncated or not a TFRecord file.
 
     Example:
         >>> import pathlib, tempfile
@@ -53,9 +53,9 @@ class TFRecordIterDataset(IterDataset[bytes]):
 
 
 class TFRecordReader:
-    """Reads the records of a TFRecord file one after the other.
+    """Reads the records of a TFRecord file in order.
 
-    A subclass may open the file itself: `_reader` is any binary file that can seek.
+    A subclass may open the file itself: `_reader` is a seekable binary file.
 
     Args:
         path: The file.
@@ -79,11 +79,11 @@ class TFRecordReader:
         return self._records.__next__()
 
     def seek(self, offset: int) -> None:
-        # Only errors would say which record that is.
+        # The record number is unknown. It is only used in error messages.
         self._records = self._from(TFRecordPosition(record=0, offset=offset))
 
     def tell(self) -> int:
-        """Where the next record begins, in bytes of what the file holds."""
+        """Return the offset of the next record, in uncompressed bytes."""
         return self._records.offset
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A dataset whose elements a thread computes ahead of need."""
+"""A dataset whose elements are prefetched by a thread."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from gristmill._engine.slow_probe import SlowProbe
 # Handing an element from one thread to another takes about this long.
 FAST_ELEMENT_S = 20e-6
 PROBED_ELEMENTS = 9
-# Elements that no thread computes, between two that are timed.
+# The number of untimed elements between two timed ones, when no thread is used.
 ELEMENTS_BETWEEN_PROBES = 16
 
 
 class CheckpointableIterator(Iterator[T], Protocol[T]):
-    """What `ThreadPrefetchDatasetIterator` can iterate over."""
+    """An iterator that `ThreadPrefetchDatasetIterator` accepts."""
 
     def get_state(self) -> Any:
-        """The position."""
+        """Return the position."""
 
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
 
 
 class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
-    """The parent's elements, computed by a thread ahead of need.
+    """The parent's elements, prefetched by a thread.
 
-    Elements that take less time than the way from one thread to another (about 20 us)
-    are computed where they are needed, once that is known.
+    If elements turn out to take less time than passing them between threads (about
+    20 us), the consumer's thread computes them.
 
     Args:
         parent: The dataset.
@@ -66,7 +66,7 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
     _KEEPS_COUNT = True
     _KIND = "prefetch"
     _SAID = ("prefetch_buffer_size",)
-    # Whether elements are computed ahead however fast they are.
+    # Whether to use a thread even for fast elements.
     _always_ahead = False
 
     def __init__(self, parent: IterDataset[T], *, prefetch_buffer_size: int) -> None:
@@ -82,7 +82,7 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
 
 
 def opened(dataset: Any, make: Callable[[Any], Any]) -> Any:
-    """What `make` makes of a chain, computed ahead of need where that can be."""
+    """Return ``make(dataset)``, prefetched by a thread if the chain allows it."""
     iterator = make(dataset)
     if not computes_ahead(dataset):
         return iterator
@@ -92,10 +92,10 @@ def opened(dataset: Any, make: Callable[[Any], Any]) -> Any:
 
 
 class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
-    """Iterates over elements that a thread computes ahead of need.
+    """Iterates over elements that a thread prefetches.
 
-    The state is the parent's behind the last element that was given out.  An exception
-    arrives in place of the element that raised it; the next element is the one after.
+    The state is the parent's state after the last element that was returned.  An
+    exception is raised in place of its element, and the next call continues after it.
 
     Args:
         parent: Anything with ``__next__``, ``get_state`` and ``set_state``.
@@ -111,29 +111,31 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         [0, 1, 2]
     """
 
-    # Whether elements are computed ahead however fast they are.
+    # Whether to use a thread even for fast elements.
     _always_ahead = False
-    # Makes another iterator like the parent; None if that cannot be done.
+    # Creates another iterator like the parent, or None if that is impossible.
     _make_parent: Callable[[], Any] | None = None
 
     def __init__(
         self, parent: CheckpointableIterator[T], prefetch_buffer_size: int
     ) -> None:
-        # `close` needs these first three, even if the rest raises.
+        # `close` needs the next three attributes, even if the rest raises.
         self._thread: PrefetchThread | None = None
         # A thread that was stopped and may still use the parent.
         self._leaving: PrefetchThread | None = None
-        # A thread computes elements that take longer than handing them over.
+        # A thread is used only if elements take longer than passing them between
+        # threads.
         self._probe = SlowProbe(
             FAST_ELEMENT_S, PROBED_ELEMENTS, ELEMENTS_BETWEEN_PROBES, waits=True
         )
         super().__init__(parent if isinstance(parent, DatasetIterator) else ())
         self._source = parent
-        # What most chains begin with: its states are dicts of an int.
+        # Most chains start with this class. It creates a new dict for each state, so
+        # that states need not be copied.
         self._states_are_new = type(parent) is PrefetchDatasetIterator
         self._size = _checked_size(prefetch_buffer_size)
         self._state: Any = parent.get_state()
-        # None where it has to be found from the state.
+        # None if it must be computed from the state.
         self._index: int | None = 0
 
     def __next__(self) -> T:
@@ -152,7 +154,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         return element
 
     def get_state(self) -> Any:
-        """The parent's position behind the last element that was given out."""
+        """Return the parent's position after the last element that was returned."""
         if self._state is None:
             self._state = self._source.get_state()
         return self._state
@@ -173,7 +175,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         if self._closed:
             raise ValueError(CLOSED)
         if self._thread is not None and self._thread.lost:
-            # A fork has not its parent's threads: begin where they were.
+            # Threads do not survive a fork: continue at their position.
             self._thread = None
             self._source.set_state(self._state)
         if self._thread is None and self._size:
@@ -183,7 +185,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             self._thread = PrefetchThread(self._source, self._size, str(self), probe)
 
     def close(self) -> None:
-        """See `DatasetIterator.close`; does not wait for the thread's element."""
+        """Close, but do not wait for the thread. See `DatasetIterator.close`."""
         if getattr(self, "_closed", True):
             return
         thread, self._thread = self._thread, None
@@ -203,7 +205,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         return f"ThreadPrefetchDatasetIterator(prefetch_buffer_size={self._size})"
 
     def _compute(self) -> T:
-        """The next element, computed here."""
+        """Compute the next element in this thread."""
         try:
             element = next(self._source)
         except StopIteration:
@@ -216,7 +218,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         return element
 
     def _take(self) -> T:
-        """The next element, from the thread."""
+        """Return the next element from the prefetching thread."""
         self.start_prefetch()
         assert self._thread is not None
         taken = self._thread.take()
@@ -234,13 +236,13 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         raise error
 
     def _count(self, state: Any) -> None:
-        """Count an element, or one that failed, and note the state behind it."""
+        """Count an element, even if it failed, and store the state after it."""
         self._state = state
         if self._index is not None:
             self._index += 1
 
     def _stop(self) -> None:
-        """End the thread; if it still uses the parent, take another in its place."""
+        """Stop the thread. If it still uses the parent, replace the parent."""
         thread, self._thread = self._thread, None
         if thread is None or thread.stop(self._parents if self._make_parent else ()):
             return
@@ -275,7 +277,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         self._state = None
 
     def _native_parent(self, function: str) -> DatasetIterator[T]:
-        """The parent, which no thread uses any more."""
+        """Stop the thread, wait for it, and return the parent."""
         if not isinstance(self._source, DatasetIterator):
             raise ValueError(
                 f"`{function}` only supported for native dataset iterators. {self}"

@@ -1,7 +1,7 @@
-"""Iterates over a dataset of indices, in their order.
+"""Iterates over a `MapDataset` in the order of its indices.
 
-Elements are made in blocks, as many at a time as take about a millisecond; slow ones
-are made by threads ahead of need, see `gristmill._engine.reading`.
+Elements are computed in blocks that take about a millisecond.  Threads prefetch slow
+elements, see `gristmill._engine.reading`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
     _KIND = "prefetch"
     _AS_THEY_ARE = True
     _SAID = ("read_options", "allow_nones")
-    # The most elements that an iterator makes at a time.
+    # The most elements that an iterator computes at once.
     _most_at_once = MOST_AT_ONCE
 
     def __init__(
@@ -75,10 +75,10 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
 
 
 class BlockSampler(Protocol):
-    """Measures some of the blocks of a dataset, and reads those.
+    """Reads some of the blocks of a dataset, and measures them.
 
     Attributes:
-        due_ns: When it should read the next block, by `time.perf_counter_ns`.
+        due_ns: The time to read the next block, by `time.perf_counter_ns`.
     """
 
     due_ns: int
@@ -87,14 +87,14 @@ class BlockSampler(Protocol):
         """Return the elements at `indices`, of shape (n,)."""
 
     def failed(self) -> None:
-        """Note that reading an element raised."""
+        """Record that reading an element raised an exception."""
 
 
 class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
     """Iterates over the elements of a `MapDataset`.
 
     Attributes:
-        dataset: The dataset of indices.
+        dataset: The dataset.
     """
 
     def __init__(self, node: PrefetchIterDataset[T]) -> None:
@@ -106,7 +106,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         self._node = node
         self.dataset = dataset
         self._length = len(dataset)
-        # The index at which there is no element, as far as is known.
+        # The index at which the dataset is assumed to end.
         self._stop = self._length
         self._least_at_once = together(dataset)
         self._usual_most = _multiple(node._most_at_once, self._least_at_once)
@@ -116,12 +116,12 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         self._limit = self._length
         self._look_ahead = True
         self._elements = _Elements(dataset)
-        # Gets the elements of a block as they are made, during `take_block`.
+        # During `take_block`: receives each element of a block when it is computed.
         self._made_so_far: list[Any] | None = None
         self._reading = self._new_reading()
 
     def get_state(self) -> Any:
-        """Indices that were given out, absent elements included."""
+        """Return the number of indices consumed, including absent elements."""
         return {"next_index": self.given}
 
     def _check_state(self, state: Any) -> None:
@@ -144,7 +144,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         self._reading.start(self.given + self.ahead())
 
     def _release(self) -> None:
-        if hasattr(self, "_reading"):  # Else making it failed.
+        if hasattr(self, "_reading"):  # Unset if __init__ failed.
             self._reading.close()
             self.seek(self.given)
 
@@ -156,7 +156,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
 
     @property
     def sampling(self) -> BlockSampler | None:
-        """What measures some of the blocks; None: nothing does."""
+        """The object that measures some of the blocks, or None."""
         return self._elements.sampling
 
     @sampling.setter
@@ -165,7 +165,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
 
     @property
     def read_options(self) -> ReadOptions:
-        """Threads that read ahead where reading waits."""
+        """The options of the threads that read ahead."""
         return self._node._read_options
 
     @property
@@ -175,11 +175,11 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
 
     @property
     def capacity(self) -> int:
-        """How many elements may be ready ahead of need; 0 without threads."""
+        """The most elements that may be ready ahead of need; 0 without threads."""
         return self._reading.capacity
 
     def ready(self) -> int:
-        """How many elements could be given out at once."""
+        """Return the number of elements that are ready."""
         ahead = self.ahead()
         return ahead + self._reading.ready(self.given + ahead)
 
@@ -190,7 +190,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         self.set_state({"next_index": index})
 
     def pass_over(self, count: int) -> tuple[int, int]:
-        """Skip up to `count` indices; returns the first one and how many there were."""
+        """Skip up to `count` indices; return the first one and the number skipped."""
         self._assert_not_closed()
         first = self.given
         count = min(count, self._length - first)
@@ -198,15 +198,15 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         return first, count
 
     def limit_blocks(self, count: int | None = None) -> None:
-        """Make at most `count` elements at once from now on; None: as at first."""
+        """Compute at most `count` elements at once; None restores the default."""
         self._most_at_once = self._usual_most if count is None else count
         at_once = self._least_at_once if count is None else self._at_once
         self._at_once = min(at_once, self._most_at_once)
 
     def confine(self, first: int, count: int) -> None:
-        """Go to index `first`, and make no elements behind `count` until they are due.
+        """Go to index `first`, and do not read ahead past `count` elements.
 
-        For a worker that has to compute these, and others the ones behind them.
+        Used by a worker that computes only these elements.
         """
         if self._look_ahead:
             self._look_ahead = False
@@ -218,7 +218,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         self.seek(first)
 
     def _last_taken(self) -> tuple[MapDataset[T], int]:
-        """The dataset, and the index of the element that was given out last."""
+        """Return the dataset, and the index of the element returned last."""
         return self.dataset, self.given - 1
 
     def _new_reading(self) -> Reading:
@@ -232,14 +232,15 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         )
 
     def take_block(self, made: list[Any]) -> list[Any]:
-        """Return the next elements, as many as are made at once; absent ones are None.
+        """Return the next block of elements; absent ones are None.
 
-        If one fails, return those before it, and let `next` raise its error. `seek`
-        marks the elements as given.
+        If an element fails, return those before it; `next` then raises its error. The
+        caller must call `seek` to mark the elements as consumed.
 
         Args:
-            made: Empty. Gets the elements one by one as they are made, for another
-                thread to read; stays empty if they are made all at once.
+            made: An empty list. Elements are appended one by one when they are
+                computed, so that another thread can read them. The list stays empty if
+                they are all computed at once.
         """
         first = self.given
         self._made_so_far = made
@@ -256,7 +257,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         check_dropped(skipped, str(self), self._ctx.dataset_options)
 
     def _refill(self, first: int) -> list[Any]:
-        """The elements from index `first` on, as many as are made at once."""
+        """Return a block of elements from index `first` on."""
         self._assert_not_closed()
         last = self._limit if first < self._limit else self._length
         last = min(last, self._stop)
@@ -268,7 +269,8 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         try:
             elements = self._made(first, min(most, last - first), began)
         except StopIteration:
-            # A source has no more, until somebody goes elsewhere.
+            # The source has ended earlier than its length implies. `_go_to` and
+            # `confine` reset this.
             self._stop = first
             return []
         except Exception:
@@ -285,7 +287,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         return elements
 
     def _made(self, first: int, most: int, now_ns: int) -> list[Any]:
-        """The next elements, some of `most`; fewer if one of them fails, or is slow."""
+        """Return up to `most` next elements; fewer if one of them fails or is slow."""
         if self._failure is not None:
             index, error = self._failure
             self._failure = None
@@ -316,12 +318,12 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
 
 
 def _multiple(count: int, least: int) -> int:
-    """The largest multiple of `least` up to `count`, at least `least`."""
+    """Return the largest multiple of `least` up to `count`, but at least `least`."""
     return max(count - count % least, least)
 
 
 def together(dataset: MapDataset[Any]) -> int:
-    """How many elements should be made at once, so that each step gets enough."""
+    """Return the number of elements to compute at once, so that steps get enough."""
     return max(
         -(-getattr(node, "_together", 1) // elements)
         for node, elements in _elements_of_nodes(dataset)
@@ -329,12 +331,12 @@ def together(dataset: MapDataset[Any]) -> int:
 
 
 def elements_of_one(dataset: MapDataset[Any]) -> int:
-    """How many elements of a source one of the dataset holds at most: batches do."""
+    """Return the most source elements in one element, which may be a batch."""
     return max(elements for _, elements in _elements_of_nodes(dataset))
 
 
 def _elements_of_nodes(dataset: MapDataset[Any]) -> Iterator[tuple[Any, int]]:
-    """Each node of a chain, and how many of its elements one of the last node's has."""
+    """Yield each node, and the number of its elements in one of the last node's."""
     nodes: list[tuple[Any, int]] = [(dataset, 1)]
     for node, elements in nodes:
         yield node, elements
@@ -343,7 +345,7 @@ def _elements_of_nodes(dataset: MapDataset[Any]) -> Iterator[tuple[Any, int]]:
 
 
 def feeds_of(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
-    """The iterators of a chain that read a dataset by index."""
+    """Yield the iterators of a chain that read a dataset by index."""
     if isinstance(iterator, PrefetchDatasetIterator):
         yield iterator
     for parent in getattr(iterator, "_parents", ()):
@@ -351,12 +353,12 @@ def feeds_of(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
 
 
 class _Elements:
-    """The elements of a dataset, read in blocks, or by threads one by one.
+    """Reads elements of a dataset in blocks, or one by one for threads.
 
     Attributes:
-        by_threads: Whether they should: no source of the chain says otherwise.
-        reads_thread_name: Whether a source or a step looks at its thread's name.
-        sampling: What measures some of the blocks; None: nothing does.
+        by_threads: False if a source of the chain should not be read by threads.
+        reads_thread_name: Whether a source or a step reads its thread's name.
+        sampling: The object that measures some of the blocks, or None.
     """
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
@@ -371,8 +373,8 @@ class _Elements:
     def read(
         self, indices: Int64Array, now_ns: int, out: list[Any] | None = None
     ) -> list[Any]:
-        """The elements at `indices`, see `block_of`."""
-        if here.epoch != self._epoch:  # Of a thread, or of who asks for an element.
+        """Return the elements at `indices`, see `block_of`."""
+        if here.epoch != self._epoch:  # The calling thread is in another one.
             with drawing_in(self._epoch):
                 return self.read(indices, now_ns, out)
         sampling = self.sampling

@@ -1,7 +1,7 @@
-"""Refuses to give states of chains that could not go on from them.
+"""Raises errors for states of chains that could not be restored.
 
-Nodes take states of their parents all the time, so an iterable without a state has one
-that only marks it as missing.  The user gets an error when a state has such a mark.
+Nodes often get the states of their parents, so an iterable without a state returns one
+that marks it as missing.  If a state has this mark, the user gets an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from gristmill._dataset.model.node import chain_of
 
-# The key of a state that stands for a missing one; its value names the iterable.
+# The key of a state that represents a missing one; its value is the iterable's name.
 MARK = "no_state_of"
 
 
@@ -51,7 +51,7 @@ def refuse_unsaved(iterator: Any, dataset: Any) -> None:
     The iterator gets another class, so that each `next` takes as long as before.
     """
     if may_lack_state(dataset):
-        # Some classes allow no other; their states are refused when they are set.
+        # The class of some objects cannot change; set_state raises for their states.
         with contextlib.suppress(TypeError):
             kind: Any = type(iterator)
             iterator.__class__ = _refusing_class(kind)

@@ -74,7 +74,7 @@ class WindowShuffleMapDataset(WindowShuffling, BlockMapDataset[T]):
         return block_of(self._parent, self._shuffled(indices))
 
     def _shuffled(self, indices: Indices) -> Indices:
-        """Return the parent's indices."""
+        """Convert indices to indices of the parent."""
         size, seed, length = self._window_size, self._seed, len(self._parent)
         if not indices.dtype.hasobject:
             try:
@@ -95,7 +95,7 @@ class WindowShuffleMapDataset(WindowShuffling, BlockMapDataset[T]):
 class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
     """The parent's elements, each window of them in a random order.
 
-    A window is read whole before its first element is given out.  Window w is shuffled
+    The whole window is read before its first element is returned.  Window w is shuffled
     with seed ``seed + w``.
 
     Args:
@@ -132,8 +132,8 @@ class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
 class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
     """Iterates over shuffled windows.
 
-    The state is the position before the window in hand and how many of its elements
-    were given out; restoring reads the window again.
+    The state is the position before the current window and the number of its elements
+    that were returned.  Restoring reads the window again.
     """
 
     _STATE = states.fields(
@@ -145,18 +145,18 @@ class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
     def __init__(self, node: WindowShuffling) -> None:
         NodeIterator.__init__(self, node)
         iterators.Feed.__init__(self, keep_absent=True)
-        # The position before the window in hand, its number and its length.
+        # The position before the current window, its number and its length.
         self._before = self._parent.get_state()
         self._window = 0
         self._length = 0
-        # What a window that is not complete has, because reading it failed.
+        # The elements of an incomplete window after reading it failed.
         self._gathered: list[T] = []
-        # What a restored window has left.
+        # The remaining elements of a restored window.
         self._restored: list[T] = []
         self._parent_ended = False
 
     def get_state(self) -> Any:
-        """The position before the window, its number, and its elements given out."""
+        """Return the position before the window, its number, and the place in it."""
         left = self.ahead() + len(self._restored)
         return {
             "parent_window_start_state": copied(self._before),
@@ -184,11 +184,11 @@ class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
         if given:
             window = replay(self._parent, self._node._window_size)
             self._restored = self._shuffled(window)[given:]
-            # The number in the state is the next window's if none is left of this.
+            # If no elements are left, the state has the next window's number.
             self._window -= not self._restored
 
     def _refill(self, first: int) -> list[Any]:
-        """The next window, in the order in which it is given out."""
+        """Return the next window, in output order."""
         if self._restored:
             window, self._restored = self._restored, []
             return window
@@ -199,16 +199,16 @@ class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
         if not self._gathered:
             self._before = self._parent.get_state()
         missing = self._node._window_size - len(self._gathered)
-        # Keeps what was read where reading fails.
+        # `extend` keeps the elements that were read if reading fails.
         self._gathered.extend(itertools.islice(self._parent, missing))
         window, self._gathered = self._gathered, []
         return self._shuffled(window)
 
     def _shuffled(self, window: list[T]) -> list[T]:
-        """The window in hand in a random order, the last first."""
+        """Shuffle the current window, in reverse order of the permutation."""
         self._length = len(window)
         self._parent_ended = self._length < self._node._window_size
         if not window:
-            return []  # Which needs no seed.
+            return []  # Do not check the seed.
         order = _core.permutation(len(window), self._node._seed + self._window)
         return [window[place] for place in order[::-1].tolist()]

@@ -1,4 +1,4 @@
-"""Nodes that set options for the whole chain, or a seed for what is behind them."""
+"""Nodes that set options for a whole chain, or a seed for the nodes after them."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class WithOptions(ParentSpec):
 
 @builds("MapDataset.set_options")
 class WithOptionsMapDataset(WithOptions, IndexMapDataset[T]):
-    """The parent's elements; options hold for all iterators that are made of it."""
+    """The parent's elements. The options apply to all iterators over this dataset."""
 
 
 @builds("IterDataset.set_options")
 class WithOptionsIterDataset(WithOptions, IterDataset[T]):
-    """The parent's elements; options hold for what is before and behind this node.
+    """The parent's elements. The options apply to all nodes of the chain.
 
-    Where several nodes of a chain set one option, the last one wins.
+    If several nodes of a chain set the same option, the last one wins.
 
     Args:
         parent: The dataset.
-        options: What to set.
+        options: The options to set.
 
     Example:
         >>> options = gristmill.experimental.DatasetOptions(
@@ -67,7 +67,7 @@ class WithOptionsIterDataset(WithOptions, IterDataset[T]):
 
 
 def options_of(dataset: Any) -> DatasetOptions:
-    """The options that a dataset and its ancestors set, the last one of each."""
+    """Return the options set by a dataset and its ancestors. The last node wins."""
     found = DatasetOptions()
     for node in chain_of(dataset):
         if isinstance(node, WithOptions):

@@ -1,4 +1,4 @@
-"""Datasets that put the elements of several side by side, in tuples."""
+"""Datasets that combine the elements of several datasets in tuples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gristmill._dataset.model.node import Dataset, builds, listed
 
 
 class Zipping(Dataset):
-    """A dataset of either kind that has its parents' elements side by side."""
+    """A zip dataset of either kind."""
 
     _KIND = "order"
     _SAID: ClassVar[tuple[str, ...]] = ("parents",)
@@ -35,7 +35,7 @@ class Zipping(Dataset):
 
 @builds("MapDataset.zip")
 class ZipMapDataset(Zipping, BlockMapDataset[T]):
-    """Tuples of what equally long datasets have at an index.
+    """Tuples of the elements of datasets of the same length at an index.
 
     An element that is absent is None in its tuple.
 
@@ -43,7 +43,7 @@ class ZipMapDataset(Zipping, BlockMapDataset[T]):
         parents: The datasets, at least 1.
 
     Raises:
-        ValueError: There are none, or they differ in length.
+        ValueError: `parents` is empty, or the datasets differ in length.
 
     Example:
         >>> MapDataset = gristmill.MapDataset
@@ -76,11 +76,11 @@ class ZipIterDataset(Zipping, IterDataset[T]):
 
     Args:
         parents: The datasets, at least 1.
-        strict: Whether it is an error that one ends before another.  Otherwise the
-            shortest decides.
+        strict: Whether to raise an error if the datasets differ in length.  Otherwise
+            iteration ends with the shortest.
 
     Raises:
-        ValueError: There are none; or, while iterating, one ends before another.
+        ValueError: `parents` is empty. While iterating: a dataset ends before another.
 
     Example:
         >>> MapDataset = gristmill.MapDataset
@@ -106,14 +106,14 @@ class ZipIterDataset(Zipping, IterDataset[T]):
 
 
 class ZipDatasetIterator(NodeIterator[T]):
-    """Iterates over several iterators side by side."""
+    """Iterates over several iterators in parallel."""
 
     _STATE = states.fields(parents=states.parents)
 
     def __next__(self) -> Any:
         items: list[Any] = []
         try:
-            # Stops short where a parent has ended.
+            # `extend` stops at the first parent that has ended.
             items.extend(map(next, self._parents))
         except Exception:
             self._skip(len(items) + 1)
@@ -135,14 +135,15 @@ class ZipDatasetIterator(NodeIterator[T]):
     def _skip(self, first: int) -> None:
         """Drop the next element of the parents from `first` on.
 
-        One before them has failed, and the tuple with it; the others stay in step.
+        The parent before them has failed, and its tuple is lost. This keeps the other
+        parents in step.
         """
         for parent in self._parents[first:]:
             with contextlib.suppress(Exception):
                 next(parent, None)
 
     def _end(self, number: int) -> NoReturn:
-        """Raise what it means that parent `number` has ended and none before it."""
+        """Raise StopIteration or an error after parent `number` ended first."""
         if self._node._strict and number > 0:
             raise ValueError(_misfit(number, "shorter"))
         if self._node._strict:

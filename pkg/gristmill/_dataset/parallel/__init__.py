@@ -1,4 +1,4 @@
 """Runs chains in worker processes and threads.
 
-It imports `nodes`, `model` and `_engine`.  Begin with `process_prefetch.py`.
+This package imports `nodes`, `model` and `_engine`.  Start with `process_prefetch.py`.
 """

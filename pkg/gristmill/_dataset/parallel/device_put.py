@@ -1,4 +1,4 @@
-"""Moves elements to jax's devices ahead of need."""
+"""Prefetches elements to JAX devices."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def device_put(
     cpu_buffer_size: int = 4,
     device_buffer_size: int = 2,
 ) -> IterDataset[Any]:
-    """Put the elements of a dataset on devices, ahead of need.
+    """Prefetch the elements of a dataset to devices.
 
     Args:
         ds: The dataset.
-        device: As the second argument of ``jax.device_put``.
-        cpu_buffer_size: How many elements may wait in memory.
-        device_buffer_size: How many may wait on the devices.
+        device: The second argument of ``jax.device_put``.
+        cpu_buffer_size: The most elements that may wait in memory.
+        device_buffer_size: The most elements that may wait on the devices.
 
     Raises:
         ImportError: jax is not installed.
@@ -43,5 +43,5 @@ def device_put(
     ahead = ThreadPrefetchIterDataset(ds, prefetch_buffer_size=cpu_buffer_size)
     moved = ahead.map(lambda element: jax.device_put(element, device))
     moved = ThreadPrefetchIterDataset(moved, prefetch_buffer_size=device_buffer_size)
-    moved._always_ahead = True  # A transfer begins long before it is done.
+    moved._always_ahead = True  # device_put returns before the transfer is done.
     return moved

@@ -1,4 +1,4 @@
-"""Computes parts of a dataset in threads, and puts them together again."""
+"""Computes parts of a dataset in threads, and joins their elements."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def multithread_prefetch(
 ) -> IterDataset[T]:
     """Compute a dataset in several threads, for Python without a GIL.
 
-    Thread t computes elements t, t + `num_threads`, ... of the datasets of indices that
-    the chain begins with, with a copy of all transforms of its own.
+    Thread t computes elements t, t + `num_threads`, ... of each `MapDataset` that the
+    chain starts with, with its own copy of all transforms.
 
     Args:
         ds: The dataset.
-        num_threads: How many threads; 0 returns the dataset itself.
-        buffer_size: How many elements of each thread may wait.
+        num_threads: The number of threads; 0 returns the dataset itself.
+        buffer_size: The most elements of each thread that may wait.
         sequential_slice: Whether each thread gets a contiguous piece of each source.
 
     Raises:
-        ValueError: A source of the chain cannot be cut.
+        ValueError: A source of the chain cannot be split.
 
     Example:
         >>> ds = gristmill.MapDataset.range(6).to_iter_dataset()
@@ -58,12 +58,12 @@ def multithread_prefetch(
     joined = InterleaveIterDataset[T](
         parts, cycle_length=num_threads, iter_buffer_size=buffer_size
     )
-    # The parts are no parents, so that their options would not be found.
+    # The parts are not parents, so their options would be lost.
     return WithOptionsIterDataset(joined, options_of(ds))
 
 
 class PlacedIterDataset(ParentSpec, IterDataset[T]):
-    """The parent's elements, computed as those of one process of several."""
+    """The parent's elements, computed as if in one of several processes."""
 
     _KEEPS_COUNT = True
 

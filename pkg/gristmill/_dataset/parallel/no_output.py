@@ -1,4 +1,4 @@
-"""Warns of chains in workers that give nothing, as `gristmill._engine.no_output`."""
+"""Warns about chains in workers without outputs, like `gristmill._engine.no_output`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._dataset.parallel.pipeline import Pipeline
 from gristmill._engine.no_output import batches_of
 
-# Nodes that give at most one element for each that they get.
+# Nodes that return at most one element for each element of their parent.
 _NO_MORE = (FilterIterDataset, MapWithIndexIterDataset, RandomMapIterDataset)
 
 
@@ -32,7 +32,7 @@ def warn_of_no_output(pipeline: Pipeline) -> None:
     try:
         elements = len(node._parent)
     except Exception:
-        return  # What computes the chain raises it in its turn.
+        return  # Computing the chain will raise the same error.
     # Part 0 has the most elements.
     count = most = -(-elements // pipeline.parts)
     dropping = None

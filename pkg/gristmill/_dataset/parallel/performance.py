@@ -1,4 +1,4 @@
-"""Chooses workers and buffers by the size of a few elements."""
+"""Chooses the numbers of workers and of buffered elements by their size."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def pick_performance_config(
     max_buffer_size: int | None,
     samples_to_check: int = 5,
 ) -> PerformanceConfig:
-    """Choose as many workers and as long buffers as memory allows.
+    """Choose the most workers and the largest buffers that fit into memory.
 
     It reads a few elements of the dataset and measures them.
 
     Args:
         ds: The dataset.
-        ram_budget_mb: Memory for elements that wait, in MiB, for workers and for
-            buffers each.
-        max_workers: At most so many workers; None for the number of CPUs.
-        max_buffer_size: At most so many elements in a buffer; None for 1000.
-        samples_to_check: How many elements to read.  If there are fewer, the most
-            workers and the longest buffers are chosen.
+        ram_budget_mb: Memory for waiting elements, in MiB, separately for workers and
+            for buffers.
+        max_workers: The most workers; None for the number of CPUs.
+        max_buffer_size: The most elements in a buffer; None for 1000.
+        samples_to_check: The number of elements to read.  If the dataset has fewer, the
+            maximum of workers and buffers is chosen.
 
     Example:
         >>> ds = gristmill.MapDataset.range(100).batch(10).to_iter_dataset()
@@ -71,7 +71,7 @@ def pick_performance_config(
     """
     most_workers = (os.cpu_count() or 1) if max_workers is None else max_workers
     most_buffered = MOST_BUFFERED if max_buffer_size is None else max_buffer_size
-    # Elements wait in buffers in front of to_iter_dataset as they come out of there.
+    # Buffers of to_iter_dataset hold elements of its parent.
     buffered = _inputs(ds)
     workers = _fitting([ds], ram_budget_mb, most_workers, samples_to_check)
     places = _fitting(buffered, ram_budget_mb, most_buffered, samples_to_check)
@@ -82,7 +82,7 @@ def pick_performance_config(
 
 
 def _fitting(datasets: Sequence[Any], budget_mb: int, most: int, samples: int) -> int:
-    """How many elements of each dataset fit, at most `most`, by the mean of some."""
+    """Return how many elements of each dataset fit, up to `most`, by a mean size."""
     if not datasets:
         return most
     each = math.ceil(samples / len(datasets))
@@ -104,7 +104,7 @@ def _fitting(datasets: Sequence[Any], budget_mb: int, most: int, samples: int) -
 
 
 def _size(element: Any) -> int:
-    """Bytes of an element."""
+    """Return the approximate size of an element in bytes."""
     if isinstance(element, dict):
         return sum(map(_size, element.values()))
     if isinstance(element, (list, tuple)):
@@ -115,7 +115,7 @@ def _size(element: Any) -> int:
 
 
 def _inputs(dataset: Any) -> list[Any]:
-    """The datasets of indices that a chain iterates over."""
+    """Return the `MapDataset`s that a chain iterates over."""
     if isinstance(dataset, PrefetchIterDataset):
         return [dataset._parent]
     return [found for parent in dataset._parents for found in _inputs(parent)]

@@ -50,7 +50,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._tally: Tally | None = None
         if policy is not None:
             self._tally = Tally(policy, line_of([*chain_of(pipeline.dataset)][-1]))
-        # Outputs that each worker may be ahead, beyond the two in hand.
+        # Outputs that each worker may be ahead, besides the two that it holds.
         self._buffer = buffer
         self._place = place
         # The argument of `set_workers`.

@@ -49,7 +49,7 @@ class _Here:
     """Copies a chain so that it runs in this thread alone.
 
     Args:
-        tracing: Copies chains so that elements have ids; None: they have none.
+        tracing: Copies chains so that elements have ids; None for no ids.
     """
 
     def __init__(self, tracing: Tracing | None) -> None:
@@ -77,7 +77,7 @@ class _Here:
             made._read_options = NO_THREADS
             made._most_at_once = 1
         if isinstance(dataset, OnErrorIterDataset):
-            # Only the iterator counts bad records and writes them down.
+            # Only the original iterator counts bad records and quarantines them.
             made.policy = dataclasses.replace(
                 dataset.policy, max_errors=None, quarantine=None
             )

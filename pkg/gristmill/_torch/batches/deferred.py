@@ -1,7 +1,7 @@
-"""Batches of a `MapDataset` whose last steps leave their work to the batch.
+"""Fetches batches of a `MapDataset` whose last steps leave their work to the batch.
 
-See `gristmill._base.deferred`.  What cannot be made so is fetched torch's way, which
-raises torch's error.
+See `gristmill._base.deferred`.  If this fails, the batch is fetched by torch's fetcher,
+which raises torch's error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from gristmill._torch.indices.draws import as_list
 
 
 def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
-    """A fetch of batches that are computed at once, None where there is none.
+    """Return a fetch function that computes whole batches, or None.
 
     Args:
-        dataset: A map-style dataset, read in batches by a `collate_fn` of which
-            `native.is_torchs` is true.
-        fetch: Torch's way: takes what a batch sampler gives and returns the batch.
+        dataset: A map-style dataset, read in batches, with a `collate_fn` for which
+            `native.is_torchs` returns True.
+        fetch: Torch's fetch function, from an item of a batch sampler to a batch.
     """
-    # Who has a chain has imported this; workers of others need not.
+    # A program that has a chain has imported this package. Do not import it otherwise.
     if "gristmill._dataset" not in sys.modules:
         return None
     from gristmill._dataset.model.blocks import block_of
@@ -66,13 +66,13 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
 
 
 def _collated(samples: list[Any]) -> Any:
-    """What ``default_collate`` makes of samples, their deferred leaves computed."""
+    """Collate samples like ``default_collate``, and compute their deferred leaves."""
     rules = {**private.collation(), Deferred: _stacked}
     return private.collate(samples, collate_fn_map=rules)
 
 
 def _stacked(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    """The tensor of deferred leaves, where batches are to be made."""
+    """Return the tensor of deferred leaves, in the memory for batches."""
     made: list[torch.Tensor] = []
 
     def alloc(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -82,7 +82,8 @@ def _stacked(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
         return array.view(dtype).reshape(shape)
 
     array = column[0].stack(column, alloc, threads_to_compute())
-    # Not of the array: what moves a batch out of a slot knows its own tensors.
+    # Return a view of the tensor, not of the array: only storages from `new_bytes` are
+    # tracked and moved out of a slot.
     is_bfloat16 = array.dtype.name == "bfloat16"
     dtype = torch.bfloat16 if is_bfloat16 else torch.from_numpy(array[:0]).dtype
     return made[-1].view(dtype).view(array.shape)

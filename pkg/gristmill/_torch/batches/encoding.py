@@ -1,20 +1,20 @@
-"""Batches of tensors as elements that cross a slot of shared memory, and back.
+"""Encodes batches of tensors as elements for a slot of shared memory, and decodes them.
 
-A worker turns its batch into an element that `gristmill._hot.slot_writer` writes
-without pickling its arrays; the parent turns what it reads into a batch again:
+A worker encodes its batch as an element that `gristmill._hot.slot_writer` writes
+without pickling its arrays.  The parent decodes the element:
 
     element = encoded(batch, state)        # in the worker
     batch, state = decoded(element)        # in the parent
 
-What arrives is what torch's own queue would give: the same types, dtypes, shapes and
-strides.  Large tensors view the slot, small ones their own memory; all are writable
-and none ``is_shared()``.
+The result is the same as from torch's own queue, with the same types, dtypes, shapes
+and strides.  Large tensors view the slot, and small ones have their own memory.  All
+are writable, and ``is_shared()`` returns False.
 
-A plain batch, dicts, lists and tuples of ordinary tensors, becomes ``(tree,)`` with
-an array for each tensor, or ``(tree, state)``.  Any other batch is pickled, as torch
-would do it but with the memory of its tensors and arrays beside the pickle, and becomes
-``(buffers, places, state)``.  If tensors of a batch share memory, or are the same one,
-it is not plain: its parts must share that again when they arrive.
+A plain batch of dicts, lists, tuples and ordinary tensors becomes ``(tree,)`` or
+``(tree, state)``, with an array for each tensor.  Any other batch is pickled like torch
+would, but with the memory of its tensors and arrays out of band, and becomes
+``(buffers, places, state)``.  If tensors of a batch share memory, or are the same
+tensor, the batch is not plain, because they must share memory again after decoding.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from gristmill._hot.leaf_replacement import NotPlain, replace_leaves
 from gristmill._torch.batches import pickling
 
 Array = npt.NDArray[Any]
-# Items of an element that stands for a pickled batch.
+# Items of the element of a pickled batch.
 _PICKLED_PARTS = 3
 
 
 def encoded(batch: Any, state: bytes | None = None) -> Any:
-    """Return the element that stands for a batch, and a worker's state, on its way.
+    """Encode a batch and a worker's state as an element.
 
     Its arrays view the tensors' memory: write it to a slot before that changes.
 
     Raises:
         RuntimeError: A tensor requires grad and is not a leaf.
-        Exception: Whatever pickling an object of the batch raised.
+        Exception: Pickling an object of the batch failed.
     """
     tree = _plain_tree(batch)
     if tree is not None:
@@ -50,7 +50,7 @@ def encoded(batch: Any, state: bytes | None = None) -> Any:
 
 
 def decoded(element: Any) -> tuple[Any, bytes | None]:
-    """Return the batch and the state that an element stands for.
+    """Decode an element; return the batch and the state.
 
     The tensors of the batch view the element's arrays.
     """
@@ -67,7 +67,7 @@ def decoded(element: Any) -> tuple[Any, bytes | None]:
 
 
 def state_of(element: Any) -> bytes | None:
-    """Return the state that an element stands for, if any."""
+    """Return the state in an element, if any."""
     state: bytes | None = element[-1] if len(element) > 1 else None
     return state
 

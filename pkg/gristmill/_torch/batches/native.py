@@ -1,8 +1,8 @@
-"""Batches gathered from whole tensors, where torch would stack rows one by one.
+"""Gathers batches from whole tensors instead of stacking single rows.
 
-Only where the result is the one torch's `default_collate` gives: the same types,
-dtypes and strides.  A batch that cannot be gathered (an index out of range, a
-negative one, memory) is fetched torch's way, which raises torch's error.
+This is used only if the result is the same as from torch's `default_collate`, with the
+same types, dtypes and strides.  If gathering fails (an index is negative or out of
+range, or memory is short), torch's fetcher fetches the batch and raises torch's error.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from gristmill._torch.indices.draws import Block, Drawn, as_list
 from gristmill._torch.private import is_own
 
 Fetch: TypeAlias = Callable[[Any], Any]
-# `torch.tensor` is fastest for 2 ints or more, and fewer than this.
+# `torch.tensor` is the fastest for at least 2 and fewer than this many ints.
 _MANY = 16
 
 
 def is_torchs(collate_fn: Any) -> bool:
-    """Whether batches are made by the rules of torch alone."""
+    """Return whether only torch's own rules make batches."""
     if collate_fn is not default_collate or not is_own(private.MapFetcher, "fetch"):
         return False
     rules = private.collation()
@@ -52,9 +52,9 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
     It takes lists of indices, not a `Drawn`.
 
     Args:
-        dataset: A map-style dataset, read in batches by a `collate_fn` that
-            `is_torchs`.
-        fetch: Torch's way: takes what a batch sampler gives and returns the batch.
+        dataset: A map-style dataset, read in batches, with a `collate_fn` for which
+            `is_torchs` returns True.
+        fetch: Torch's fetch function, from an item of a batch sampler to a batch.
     """
 
     def fetch_samples(batch: Any) -> Any:
@@ -62,7 +62,7 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
             return fetch(batch)
         samples = [dataset[index] for index in batch]
         began = begin()
-        # Not bools, nor NumPy's ints: torch has other rules for those.
+        # Torch has other rules for bools and NumPy's ints.
         if set(map(type, samples)) != {int}:
             made = default_collate(samples)
         elif 1 < len(samples) < _MANY:
@@ -87,14 +87,14 @@ def _stacked(ints: list[int]) -> torch.Tensor:
         made = torch.empty(len(ints), dtype=torch.int64)
         made.numpy()[:] = ints
     except (OverflowError, RuntimeError, TypeError):
-        return torch.tensor(ints)  # Of another device, or too large.
+        return torch.tensor(ints)  # Another default device, or an int is too large.
     return made
 
 
 def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
-    """A fetch of batches that reads no rows one by one, None where there is none.
+    """Return a fetch function that gathers whole batches, or None.
 
-    What is neither a `Drawn` nor a list of indices is fetched torch's way.  See
+    It passes items other than a `Drawn` or a list of indices to `fetch`.  See
     `samples_fetch` for the arguments.
     """
     table = _table_of_own(dataset)
@@ -120,18 +120,19 @@ def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
 
 
 class _Changed(Exception):
-    """A dataset holds other parts than those that a `Table` was made of."""
+    """The parts of a dataset have changed since a `Table` was made."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows that lie in tensors.
+    """Rows stored in tensors.
 
     Attributes:
-        row: What rows of two tables have in common that may be in one batch.
-        gather: Makes the batch of some rows, in new tensors.  Raises `_Changed`, or
-            another error for rows that torch has to fetch: IndexError for a negative
-            number or one that is too large.
+        row: The type of rows. If two tables have equal ones, a batch may mix their
+            rows.
+        gather: Makes a batch of some rows, in new tensors.  Raises `_Changed`, or
+            another error if torch must fetch the rows: IndexError for a number that is
+            negative or too large.
     """
 
     row: Any
@@ -139,7 +140,7 @@ class Table:
 
 
 def _rows(tensor: torch.Tensor, index: Block) -> torch.Tensor:
-    """Copies of some rows of a tensor."""
+    """Return copies of some rows of a tensor."""
     if isinstance(index, range):
         if index.stop > len(tensor):
             raise IndexError
@@ -149,7 +150,7 @@ def _rows(tensor: torch.Tensor, index: Block) -> torch.Tensor:
 
 
 def _joined(batches: list[Any], order: torch.Tensor) -> Any:
-    """One batch with the rows of all, in this order."""
+    """Join batches, and return their rows in the given order."""
     first = batches[0]
     if type(first) is list:
         return [_joined([*parts], order) for parts in zip(*batches, strict=True)]
@@ -159,7 +160,7 @@ def _joined(batches: list[Any], order: torch.Tensor) -> Any:
 
 
 def _table_of_own(dataset: Any) -> Table | None:
-    """Return the rows of a dataset, None if others have changed torch's classes."""
+    """Return the rows of a dataset, or None if torch's classes were modified."""
     table = _table(dataset)
     if table is None:
         return None
@@ -169,7 +170,7 @@ def _table_of_own(dataset: Any) -> Table | None:
 
 
 def _table(dataset: Any) -> Table | None:
-    """The rows of a dataset, None where a stack of them may be something else."""
+    """Return the rows of a dataset, or None if stacking them may differ."""
     if "__getitems__" in getattr(dataset, "__dict__", ()):
         return None
     make = _TABLES.get(type(dataset))
@@ -177,7 +178,7 @@ def _table(dataset: Any) -> Table | None:
 
 
 def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
-    """The rows of a tensor; `origin` is the type whose rows they are."""
+    """Return the rows of a tensor; `origin` is the type of the original container."""
     if not is_plain(tensor) or tensor.ndim == 0:
         return None
     row = (origin, tensor.dtype, tensor.shape[1:])
@@ -185,12 +186,12 @@ def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
 
 
 def _array(array: np.ndarray[Any, Any]) -> Table | None:
-    # Torch warns of arrays that cannot be written to, and knows no such scalars.
+    # Torch warns about read-only arrays, and does not support np.uint64 scalars.
     scalars = array.ndim == 1
     if not array.flags.writeable or (scalars and array.dtype == np.uint64):
         return None
-    # Torch makes tensors of arrays elsewhere.  (In torch 2.6 `get_default_device` does
-    # not know of ``with torch.device(...)``.)
+    # With another default device, torch creates the tensors there.  (In torch 2.6,
+    # `get_default_device` ignores ``with torch.device(...)``.)
     if not torch.empty(0).is_cpu:
         return None
     try:
@@ -229,7 +230,7 @@ def _subset(subset: Subset[Any]) -> Table | None:
 
 
 def _items_of_range(numbers: range, index: Block) -> Block:
-    """The items of a range at some places; raises IndexError as `Table.gather` does."""
+    """Return items of a range. Raises IndexError like `Table.gather`."""
     if isinstance(index, range):
         if index.stop > len(numbers):
             raise IndexError
@@ -243,9 +244,9 @@ def _items_of_range(numbers: range, index: Block) -> Block:
 
 
 def _columns(owner: TensorDataset | StackDataset, name: str) -> Table | None:
-    """Rows of parts side by side: a batch is a list or a dict of theirs.
+    """Return rows made of several parts: a batch is a list or dict of their batches.
 
-    `name` is the attribute of `owner` that holds the parts.
+    `name` is the attribute of `owner` with the parts.
     """
     held = getattr(owner, name)
     if type(held) is dict:
@@ -287,7 +288,7 @@ def _named_columns(
 
 
 def _tables(parts: Iterable[Any]) -> list[Table] | None:
-    """The tables of all parts, None if one has none."""
+    """Return the tables of all parts, or None if a part does not have one."""
     tables = [_table(part) for part in parts]
     found = [table for table in tables if table is not None]
     return found if len(found) == len(tables) else None
@@ -322,7 +323,7 @@ def _concat(concat: ConcatDataset[Any]) -> Table | None:
     return Table(tables[0].row, gather)
 
 
-# By exact type: a subclass may give other rows.
+# By exact type: a subclass may return other rows.
 _TABLES: dict[type, Callable[[Any], Table | None]] = {
     TensorDataset: lambda data: _columns(data, "tensors"),
     torch.Tensor: _tensor,
@@ -334,8 +335,8 @@ _TABLES: dict[type, Callable[[Any], Table | None]] = {
 
 
 def _numbers(indices: list[Any]) -> np.ndarray[Any, Any] | None:
-    """Indices as an array, None for what may not be row numbers."""
-    # Not bools, which would index otherwise.
+    """Return indices as an array, or None if they may not be row numbers."""
+    # Exclude bools, which index differently.
     if set(map(type, indices)) != {int}:
         return None
     try:

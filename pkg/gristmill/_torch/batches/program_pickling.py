@@ -1,6 +1,6 @@
 """Pickles a loader's dataset for workers of the launcher.
 
-Its tensors and arrays reach these as memory that they map copy-on-write.
+Workers map the memory of its tensors and arrays copy-on-write.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from gristmill._workers import inheriting
 
 
 class ProgramPickle:
-    """Stands for a `Runnable` in a pickle; what comes out is the program itself.
+    """Pickles a `Runnable`. Unpickling returns the program itself.
 
-    The memory of its tensors is out of band, so `gristmill._engine.packing` writes that
-    once and all workers map it copy-on-write.  Tensors in shared memory, locks, queues
-    and what else a child started by "spawn" shares with its parent, workers share, too.
+    The memory of its tensors is out of band: `gristmill._engine.packing` writes it
+    once, and all workers map it copy-on-write.  Workers also share tensors in shared
+    memory, locks, queues and other objects that a "spawn" child shares with its parent.
 
     Attributes:
-        inherited: Descriptors that workers need for these, known after pickling.
+        inherited: Descriptors that workers need for shared objects, set by pickling.
 
     Raises:
-        RuntimeError: Only a fork of this process can have it.  Raised by pickling.
+        RuntimeError: When pickled: an object can only be passed to a fork of this
+            process.
     """
 
     def __init__(self, program: Any) -> None:
@@ -45,7 +46,7 @@ class ProgramPickle:
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         self.inherited.clear()
         with inheriting.inheriting(self.inherited):
-            # Arrays share memory in a fork, so one pool has all that they view.
+            # Use one pool for all buffers, because arrays would share memory in a fork.
             sent = dumped(self._program, _ProgramPickler, lambda owner: 0)
         pickled, blobs, places = sent
         out_of_band: list[Any] = [pickle.PickleBuffer(blob.data) for blob in blobs]
@@ -53,7 +54,7 @@ class ProgramPickle:
         return _loaded, (pickle.PickleBuffer(pickled), out_of_band, places, tracker)
 
     def unpicklable_note(self) -> str:
-        """The program's."""
+        """Return the program's note."""
         note: str = self._program.unpicklable_note()
         return note
 
@@ -69,11 +70,11 @@ def _loaded(
 
 
 class _ProgramPickler(CloudPickler):
-    """Keeps what is shared with other processes shared, and storages of tensors."""
+    """Keeps objects shared that other processes share, and storages of tensors."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        # Of tensors with the same storage, which lives as long as its buffers.
+        # The storages that several tensors share. They live as long as their buffers.
         self._storages: dict[int, Storages] = {}
 
     def reducer_override(self, thing: Any) -> Any:
@@ -102,7 +103,7 @@ class _ProgramPickler(CloudPickler):
 
 
 def _is_shared(thing: Any) -> bool:
-    """Return whether a tensor or storage lies in memory that processes share."""
+    """Return whether a tensor or storage is in shared memory."""
     if isinstance(thing, torch.Tensor):
         return thing.layout is torch.strided and bool(thing.is_shared())
     return isinstance(thing, torch.UntypedStorage) and bool(thing.is_shared())

@@ -1,13 +1,13 @@
-"""Lets torch's ``default_collate`` make its batches in a slot of shared memory.
+"""Makes torch's ``default_collate`` write batches to a slot of shared memory.
 
-In a worker torch stacks tensors into a new file in ``/dev/shm`` for each batch, and
-so do the collate functions of others that ask torch for a new shared storage.  After
-`install` they get private memory instead, and within `into` memory of the slot, which
-costs no file, no page faults and no copy.  When a batch is written, `move_kept` comes
-before the slot is given away.
+In a worker, torch stacks tensors into a new file in ``/dev/shm`` for each batch, and so
+do other collate functions that ask torch for a new shared storage.  After `install`
+they get private memory instead, and inside `into` they get memory of the slot, without
+a file, page faults or a copy.  After a batch was written, call `move_kept` before the
+slot is sent.
 
-Results, types and errors are torch's: its own functions run wherever a batch is not
-a plain one.
+Results, types and errors are the same as torch's, whose own functions are called for
+unusual batches.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import torch
 
 from gristmill._torch import private
 
-# Makes an array of a shape and a dtype; in the slot, or in its own memory.
+# Allocates an array with a shape and a dtype, in the slot or in private memory.
 Alloc = Callable[[Any, Any], Any]
 Rules = list[tuple[Any, Callable[..., Any]]]
 
-# Torch's own functions are as fast for fewer numbers.
+# For fewer numbers, torch's own functions are as fast.
 _MANY = 16
 _BYTE = np.dtype(np.uint8)
-# NumPy has no dtype for the others of torch, such as bfloat16.
+# NumPy does not have torch's other dtypes, such as bfloat16.
 _DTYPES = {
     torch.from_numpy(np.empty(0, code)).dtype: np.dtype(code)
     for code in "?bhilBHILefdFD"
@@ -37,7 +37,7 @@ _DTYPES = {
 
 
 class _Here(threading.local):
-    """Where this thread makes batches, and which storages it has made in slots."""
+    """This thread's allocator for batches, and the storages that it made in slots."""
 
     alloc: Alloc = np.empty
 
@@ -49,7 +49,7 @@ _here = _Here()
 
 
 class into:
-    """The context in which this thread makes batches by `alloc`."""
+    """A context in which this thread allocates batches by `alloc`."""
 
     def __init__(self, alloc: Alloc) -> None:
         self._alloc = alloc
@@ -62,26 +62,26 @@ class into:
 
 
 def move_kept() -> None:
-    """Move the batches that somebody still holds out of their slot.
+    """Move batches that are still referenced out of their slot.
 
-    A dataset may keep what it has collated.  Call this before the slot is given away.
+    A dataset may keep a batch that it collated.  Call this before the slot is sent.
     """
     for made in _here.made:
         if not made.expired():
-            # Only a move to a shared file changes a storage and not just a tensor.
+            # Only share_memory_() replaces the memory of a storage for all tensors.
             private.storage_of_weak_ref(made.cdata).share_memory_()
     _here.made.clear()
 
 
 def rules() -> Rules:
-    """What ``default_collate`` does in this process, for `install` in workers."""
+    """Return the rules of ``default_collate`` here, for `install` in workers."""
     return list(private.collation().items())
 
 
 def install(rules: Rules) -> None:
-    """Take over the rules of the parent process, and give torch memory of slots.
+    """Install the rules of the parent process, and make torch use memory of slots.
 
-    Functions that are not torch's own stay what they are.
+    Functions that are not torch's own are not replaced.
     """
     ours = {
         private.collate_tensor_fn: _collate_tensors,
@@ -96,7 +96,7 @@ def install(rules: Rules) -> None:
 
 
 def new_bytes(count: int) -> torch.Tensor:
-    """Return `count` bytes, not filled, where this thread makes batches."""
+    """Return `count` uninitialized bytes from this thread's allocator."""
     return _new_tensor((count,), _BYTE)
 
 
@@ -111,14 +111,14 @@ def _new_tensor(shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
 def _new_storage(
     cls: type[torch.UntypedStorage], size: int, *, device: Any = "cpu"
 ) -> torch.UntypedStorage:
-    """In the place of torch's ``_new_shared``."""
+    """Replace torch's ``_new_shared``."""
     if torch.device(device).type != "cpu":
         return private.new_shared(cls, size, device=device)
     return new_bytes(size).untyped_storage()
 
 
 def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    """In the place of ``collate_tensor_fn``."""
+    """Replace torch's ``collate_tensor_fn``."""
     first = batch[0]
     if type(first) is torch.Tensor and first.is_cpu:
         try:
@@ -130,12 +130,12 @@ def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any
                 out = out.view(len(batch), *first.shape)
             return torch.stack(batch, 0, out=out)
         except Exception:
-            pass  # Torch's own function says what is wrong.
+            pass  # Torch's own function raises the error.
     return private.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
 
 
 def _numbers(kind: type, code: str, torchs: Any) -> Callable[..., Any]:
-    """What stands in the place of torch's function for Python numbers of a type."""
+    """Return the replacement of torch's function for Python numbers of a type."""
 
     def collate_numbers(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
         if len(batch) >= _MANY and set(map(type, batch)) == {kind}:

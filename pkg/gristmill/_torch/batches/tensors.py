@@ -1,7 +1,7 @@
-"""Elements of Gristmill's loaders and datasets as torch tensors.
+"""Converts elements of Gristmill's loaders and datasets to torch tensors.
 
-Record sources and `MapDataset` need nothing: by ``len``, ``[]`` and
-``__getitems__`` they are map-style datasets as they are.
+Record sources and `MapDataset` need no conversion: with ``len``, ``[]`` and
+``__getitems__`` they are map-style datasets.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gristmill.checkpoint import Checkpointable
 
 
 class TensorIterator(Checkpointable, Iterator[T]):
-    """Gives the elements of an iterator with tensors in place of its arrays.
+    """Returns the elements of an iterator with arrays converted to tensors.
 
     Args:
-        iterator: Gives trees of dicts, lists and tuples with array leaves.
-        whole: What it iterates over, which may have a length.
+        iterator: An iterator over trees of dicts, lists and tuples with array leaves.
+        whole: The object that it iterates over, which may have a length.
 
     Example:
         >>> ds = gristmill.MapDataset.range(6).batch(3).to_iter_dataset()
@@ -41,11 +41,11 @@ class TensorIterator(Checkpointable, Iterator[T]):
         self._whole: Any = iterator if whole is None else whole
 
     def __len__(self) -> int:
-        """Return how many elements there are from the beginning, as torch counts them.
+        """Return the number of elements from the beginning, as torch expects.
 
         Raises:
-            TypeError: That is not known: `as_tensors` was given an iterator, or what it
-                was given has no length.
+            TypeError: The argument of `as_tensors` was an iterator, or does not have a
+                length.
         """
         return len(self._whole)
 
@@ -64,15 +64,15 @@ class TensorIterator(Checkpointable, Iterator[T]):
         return call_text(self, self._iterator)
 
     def get_state(self) -> Any:
-        """The iterator's own state."""
+        """Return the iterator's state."""
         return self._iterator.get_state()  # type: ignore[attr-defined]
 
     def set_state(self, state: Any) -> None:
-        """Set the iterator's own state."""
+        """Set the iterator's state."""
         self._iterator.set_state(state)  # type: ignore[attr-defined]
 
     def start_prefetch(self) -> None:
-        """Let the iterator start computing in the background."""
+        """Start prefetching in the iterator."""
         self._iterator.start_prefetch()  # type: ignore[attr-defined]
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class TensorIterator(Checkpointable, Iterator[T]):
         self._iterator.close()  # type: ignore[attr-defined]
 
 
-# Any alone is Never, too: what nothing is known of comes here.
+# Any also matches Never: this overload is for iterators of unknown type.
 @overload
 def as_tensors(iterator: Iterable[Never]) -> TensorIterator[Any]: ...
 
@@ -106,11 +106,11 @@ def as_tensors(iterator: Iterable[Any]) -> TensorIterator[Any]: ...
 
 
 def as_tensors(iterator: Any) -> TensorIterator[Any]:
-    """Iterate over elements with their arrays as tensors, without copying.
+    """Iterate over elements with arrays converted to tensors, without copying.
 
     A tensor keeps the memory of its batch alive.  Arrays that a tensor cannot view
-    (read-only ones, negative strides, foreign byte order) are copied.  Leaves that
-    torch has no dtype for (strings, dates, objects) stay what they are.
+    (read-only ones, negative strides, foreign byte order) are copied.  Leaves without a
+    torch dtype (strings, dates, objects) are not changed.
 
     Args:
         iterator: A `DataLoaderIterator` or any iterator or iterable of elements.
@@ -124,18 +124,19 @@ def as_tensors(iterator: Any) -> TensorIterator[Any]:
 
 
 class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
-    """A Gristmill `DataLoader` or `IterDataset` where torch wants an `IterableDataset`.
+    """Wraps a Gristmill `DataLoader` or `IterDataset` as torch's `IterableDataset`.
 
-    Give it to a loader, for a trainer that insists on one, with ``batch_size=None``:
-    its elements are batches already.  Workers are Gristmill's own; the loader has none.
+    Pass it to a loader with ``batch_size=None``, for a trainer that requires a loader.
+    Its elements are already batches.  Gristmill has its own workers; the loader must
+    not have any.
 
     Args:
-        elements: Gives an iterator, for each epoch, over trees with array leaves, which
-            become tensors.
+        elements: An iterable, read once per epoch, of trees with array leaves, which
+            are converted to tensors.
 
     Raises:
-        RuntimeError: When iterated over in a worker of a loader: each would give all
-            elements.
+        RuntimeError: When iterated over in a worker of a loader, because each worker
+            would return all elements.
 
     Example:
         >>> import gristmill as g
@@ -150,13 +151,13 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
         self._epoch: int | None = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next ``iter()`` give another epoch: its order and random draws.
+        """Set the epoch of the next ``iter()``, for its order and random draws.
 
-        A loader's `set_epoch` calls it.  Elements of another library begin again as
-        their own ``iter()`` says.
+        A loader's `set_epoch` calls it.  It has no effect on iterables of other
+        libraries without a `set_epoch`.
 
         Args:
-            epoch: From 0; see `gristmill.DataLoader.set_epoch` and
+            epoch: The epoch, from 0; see `gristmill.DataLoader.set_epoch` and
                 `gristmill.IterDataset.at_epoch`.
         """
         self._epoch = epoch
@@ -180,7 +181,7 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
 
 
 def as_tensor_tree(element: Any) -> Any:
-    """One element with its arrays as tensors.
+    """Convert the arrays of an element to tensors.
 
     Example:
         >>> as_tensor_tree({"x": np.arange(3), "name": "a"})
@@ -190,14 +191,14 @@ def as_tensor_tree(element: Any) -> Any:
 
 
 def as_tensor_leaf(leaf: Any) -> Any:
-    """Return an array of any library as a tensor, in place where that can be."""
+    """Convert an array of any library to a tensor, without a copy if possible."""
     if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | torch.Tensor):
         return torch.from_dlpack(leaf)
     return _as_tensor(leaf)
 
 
 def is_plain(leaf: Any) -> bool:
-    """Whether a leaf is a tensor on the CPU that is no more than its elements."""
+    """Return whether a leaf is an ordinary strided CPU tensor without gradient."""
     return (
         type(leaf) is torch.Tensor
         and leaf.device.type == "cpu"
@@ -210,16 +211,16 @@ def is_plain(leaf: Any) -> bool:
 
 
 def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
-    """Return an element with the function applied to everything in its containers.
+    """Return an element with the function applied to each leaf.
 
-    Containers are mappings, lists, tuples and named tuples; a mapping keeps its class
-    where it can be changed and is a dict otherwise.  What moves itself by a method
-    ``to``, such as a `PackedSequence`, is a leaf although it is a tuple.
+    Containers are mappings, lists, tuples and named tuples.  A mutable mapping keeps
+    its class, and other mappings become dicts.  An object with a method ``to``, such as
+    a `PackedSequence`, is a leaf even if it is a tuple.
     """
     if isinstance(element, torch.Tensor | np.ndarray):
-        return function(element)  # Most are: asked first, since mappings are slow to.
+        return function(element)  # The most common case; checking mappings is slow.
     if isinstance(element, dict | MutableMapping):
-        mapped = copy.copy(element)  # Keeps the factory of a defaultdict, too.
+        mapped = copy.copy(element)  # Also keeps the factory of a defaultdict.
         for key, value in element.items():
             mapped[key] = map_leaves(function, value)
         return mapped

@@ -1,4 +1,4 @@
-"""Copies batches to an accelerator ahead of need.
+"""Prefetches batches to an accelerator.
 
 It imports `_torch/private.py` and `_engine/ahead.py`.  Begin with `device.py`.
 """

@@ -1,4 +1,4 @@
-"""Copies batches to a CUDA device beside what it computes."""
+"""Copies batches to a CUDA device while it computes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 from gristmill import _core
 from gristmill._torch.batches.tensors import as_tensor_leaf, is_plain, map_leaves
 
-# Every device of the process may read the memory.
+# cudaHostRegisterPortable: all CUDA contexts of the process may access the memory.
 _PORTABLE = 1
 
 
 class Cuda:
-    """One CUDA device, and the calls of it that copying batches needs.
+    """A CUDA device, with the calls needed to copy batches.
 
     Args:
         device: A ``torch.device`` of type cuda; without an index, the current one.
@@ -28,54 +28,57 @@ class Cuda:
         self.device = torch.device("cuda", index)
 
     def new_stream(self) -> Any:
-        """A stream beside the one that the program computes on."""
+        """Return a new stream, separate from the program's."""
         return torch.cuda.Stream(self.device)
 
     def current_stream(self) -> Any:
-        """The stream that the calling thread computes on."""
+        """Return the current stream of the calling thread."""
         return torch.cuda.current_stream(self.device)
 
     def room_for(self, host: torch.Tensor) -> torch.Tensor:
-        """A tensor like `host`, not filled, in memory of the current stream."""
+        """Return an uninitialized device tensor like `host`, for the current stream."""
         return torch.empty_like(host, device=self.device)
 
     def copy(self, room: torch.Tensor, host: torch.Tensor, stream: Any) -> None:
-        """Copy in a stream's turn; `host` must stay until the stream is past it."""
+        """Copy on a stream. `host` must stay alive until the copy is done."""
         with torch.cuda.stream(stream):
             room.copy_(host, non_blocking=True)
 
     def used_on(self, room: torch.Tensor, stream: Any) -> None:
-        """Keep the memory of a tensor, once dropped, until a stream has used it."""
+        """Delay the reuse of a tensor's memory until a stream has used it."""
         room.record_stream(stream)
 
     def is_pinned(self, host: torch.Tensor) -> bool:
-        """Whether the device reads the tensor's memory in place."""
+        """Return whether the tensor is in pinned memory."""
         pinned: bool = host.is_pinned()
         return pinned
 
     def staged(self, host: torch.Tensor) -> torch.Tensor:
-        """A copy of a tensor in pinned memory, which torch keeps for the next."""
+        """Return a copy of a tensor in pinned memory, which torch reuses later."""
         return host.pin_memory()
 
     def register(self, address: int, nbytes: int) -> bool:
-        """Let the device read a range of memory in place; False where it cannot."""
+        """Register memory so that the device can read it in place.
+
+        Returns False if CUDA refuses.
+        """
         error = torch.cuda.cudart().cudaHostRegister(address, nbytes, _PORTABLE)
         if int(error) == 0:
             return True
-        # CUDA remembers the error for whoever asks next, which is the first kernel
-        # that torch launches.  Let that one be ours.
+        # CUDA stores the error and reports it at the next check, which is the first
+        # kernel that torch launches.  Launch a kernel here to clear it.
         with contextlib.suppress(RuntimeError):
             torch.ones(1, device=self.device)
         return False
 
     def unregister(self, address: int) -> None:
-        """Take `register` back, once nothing is copied from there any more."""
+        """Undo `register`. No copies from this memory may be in progress."""
         torch.cuda.cudart().cudaHostUnregister(address)
 
 
 @dataclasses.dataclass(slots=True)
 class _Copying:
-    """A batch whose values are on their way to `rooms`."""
+    """A batch whose values are being copied to `rooms`."""
 
     batch: Any
     rooms: list[torch.Tensor]
@@ -84,40 +87,40 @@ class _Copying:
 
 
 class CudaCopies:
-    """Moves batches on a stream of its own.
+    """Copies batches on a separate stream.
 
     Memory on the device comes from torch's allocator, for the stream that is current
-    when the copy begins, and the copy waits for what that stream was given before.
-    So a batch that the program dropped is free for the next one at once, in stream
-    order, as if the program itself had called ``x.to(device)``: after a few batches
-    nothing is allocated, however far the program runs ahead of the device, which is
-    what memory marked by ``record_stream`` cannot promise.  The host memory of a
-    batch, a slot mostly, is held until its copies are done, and at most `depth` + 1
-    batches are; then the program waits for the device.
+    when the copy begins, and the copy waits for earlier work on that stream.  The
+    memory of a batch that the program dropped can therefore be reused at once, in
+    stream order, as if the program itself had called ``x.to(device)``.  After a few
+    batches nothing is allocated, even if the program runs far ahead of the device.
+    Memory marked by ``record_stream`` cannot guarantee this.  The host memory of a
+    batch, usually a slot, is kept until its copies are done.  At most `depth` + 1
+    batches are kept; then the program waits for the device.
 
-    The device reads slots of shared memory in place.  One is registered when the first
-    batch in it is copied, whole, and stays so while others use it after that one.  A
-    loader soon uses the same few slots again and again, so registering, which is slow,
-    ends after the first batches.  Where CUDA refuses (some containers and virtual
-    machines), nothing more is tried.
+    The device reads slots of shared memory in place.  A whole slot is registered when
+    the first batch in it is copied, and stays registered for later batches.  A loader
+    soon reuses the same few slots, so the slow registration only happens for the first
+    batches.  If CUDA refuses once (in some containers and virtual machines), it is not
+    tried again.
 
     Args:
         cuda: The device.
-        depth: How many copies may be behind the program.
+        depth: The number of unfinished copies before `place` waits.
     """
 
     def __init__(self, cuda: Cuda, depth: int) -> None:
         self._cuda = cuda
         self._depth = depth
         self._stream = cuda.new_stream()
-        # Those that are registered.
+        # The registered slots.
         self._slots: list[_core.PinnedSlot] = []
         self._refused = False
         self._flying: collections.deque[tuple[Any, list[torch.Tensor]]]
         self._flying = collections.deque()
 
     def place(self, batch: Any) -> _Copying:
-        """Begin to copy a batch."""
+        """Start copying a batch."""
         self._land(self._depth)
         hosts: list[torch.Tensor] = []
         rooms: list[torch.Tensor] = []
@@ -132,7 +135,7 @@ class CudaCopies:
 
         placed = map_leaves(place_leaf, batch)
         stream = self._cuda.current_stream()
-        # Rooms may be memory that work under way on the program's stream still uses.
+        # Unfinished work on the program's stream may still use the memory of the rooms.
         self._stream.wait_stream(stream)
         for room, host in zip(rooms, hosts, strict=True):
             self._cuda.copy(room, host, self._stream)
@@ -141,7 +144,7 @@ class CudaCopies:
         return _Copying(placed, rooms, stream, copied)
 
     def hand_out(self, copying: _Copying) -> Any:
-        """The batch, for work on the current stream, which waits for the copy."""
+        """Return the batch for the current stream, which waits for the copy."""
         stream = self._cuda.current_stream()
         stream.wait_event(copying.copied)
         if stream != copying.stream:
@@ -151,19 +154,20 @@ class CudaCopies:
         return copying.batch
 
     def settle(self) -> None:
-        """Wait for all copies, so that what they write to may be dropped."""
+        """Wait for all copies, so that their memory may be dropped."""
         self._land(0)
 
     def close(self) -> None:
-        """Wait for all copies, and take back what was registered."""
+        """Wait for all copies, and unregister all slots."""
         self._land(0)
         while self._slots:
-            # Before the slot's pages may move, and before they are unmapped.
+            # Unregister before the slot is released and its pages are moved or
+            # unmapped.
             self._cuda.unregister(self._slots[-1].address)
             self._slots.pop()
 
     def _readable(self, host: torch.Tensor) -> torch.Tensor:
-        """The tensor, or a copy of it, where the device reads it in place."""
+        """Return the tensor, or a copy, in memory that the device reads in place."""
         address = host.data_ptr()
         in_place = (
             any(0 <= address - slot.address < slot.nbytes for slot in self._slots)
@@ -173,7 +177,7 @@ class CudaCopies:
         return host if in_place else self._cuda.staged(host)
 
     def _register(self, address: int) -> bool:
-        """Register the slot of an address; False where it lies in none."""
+        """Register the slot that contains an address; return False if there is none."""
         slot = None if self._refused else _core.pin_slot(address)
         if slot is None:
             return False
@@ -183,7 +187,7 @@ class CudaCopies:
         return not self._refused
 
     def _land(self, at_most: int) -> None:
-        """Let go of what is copied, and wait until no more are under way."""
+        """Release finished copies, and wait until at most `at_most` are in progress."""
         while self._flying:
             copied, _ = self._flying[0]
             if not copied.query():

@@ -1,4 +1,4 @@
-"""Batches on the accelerator, ahead of need."""
+"""Prefetches batches to an accelerator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gristmill._torch.device.cuda import Cuda, CudaCopies
 
 
 class _Moves:
-    """Moves batches to a device by ``to``, which for the CPU's own is nothing."""
+    """Moves batches to a device by ``to``, which does nothing on the CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -27,7 +27,7 @@ class _Moves:
         return batch
 
     def settle(self) -> None:
-        """Nothing is under way."""
+        """Do nothing, because there are no asynchronous copies."""
 
     close = settle
 
@@ -37,15 +37,16 @@ class _Moves:
 
 
 class DeviceIterator(Ahead[T]):
-    """Gives the batches of an iterator on a device; made by `to_device`.
+    """Returns the batches of an iterator on a device; created by `to_device`.
 
-    `get_state` is the position after the last batch that was given out: save this
-    iterator, and not the one below.
+    `get_state` returns the position after the last batch that was returned.  Save the
+    state of this iterator, not of the underlying one.
 
     Args:
         batches: Any iterator or iterable of trees.
-        moves: Begins and ends what it takes to have a batch on the device.
-        depth: Batches on the device at a time, the one given out included.
+        moves: Copies batches to the device.
+        depth: The number of batches on the device at a time, including the one returned
+            last.
 
     Raises:
         ValueError: `depth` is less than 1.
@@ -64,16 +65,16 @@ class DeviceIterator(Ahead[T]):
     ) -> None:
         super().__init__(batches, depth)
         self._moves = moves
-        # Also where nobody closes this: before the batches that wait are dropped.
+        # If the user does not call close(), run it before waiting batches are dropped.
         weakref.finalize(self, moves.close)
 
     def set_state(self, state: Any) -> None:
-        """Continue after `state`; batches on the device are dropped."""
+        """Continue at a state, and drop waiting batches."""
         self._moves.settle()
         super().set_state(state)
 
     def close(self) -> None:
-        """Drop the batches that wait, close the iterator, unregister its memory."""
+        """Drop waiting batches, close the iterator, and unregister its memory."""
         self._moves.settle()
         super().close()
         self._moves.close()
@@ -94,17 +95,17 @@ class StatefulDeviceIterator(DeviceIterator[T]):
         super().__init__(_StatefulBatches(batches), moves, depth)
 
     def state_dict(self) -> dict[str, Any]:
-        """The loader's state after the last batch that was given out."""
+        """Return the loader's state after the last batch that was returned."""
         state: dict[str, Any] = self._state
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue after the state; batches on the device are dropped."""
+        """Continue at a state, and drop waiting batches."""
         self.set_state(state_dict)
 
 
 class _StatefulBatches(Iterator[Any]):
-    """The batches of a loader, whose state is the loader's."""
+    """An iterator over a loader's batches, with the loader's state."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -122,13 +123,13 @@ class _StatefulBatches(Iterator[Any]):
         return self._loader.state_dict()
 
     def set_state(self, state: Any) -> None:
-        # The loader takes a state for the iterator that it makes next, which is made
-        # when a batch is asked for: until then it has no workers.
+        # The loader applies a state to its next iterator.  Create that when the next
+        # batch is read, so that workers do not start before.
         self._loader.load_state_dict(state)
         self._iterator = None
 
 
-# Any alone is Never, too: what nothing is known of comes here.
+# Any also matches Never: this overload is for iterators of unknown type.
 @overload
 def to_device(
     iterator: Iterable[Never], device: torch.device | str | int, depth: int = 2
@@ -168,40 +169,39 @@ def to_device(  # type: ignore[overload-cannot-match]
 def to_device(
     iterator: Iterable[Any], device: torch.device | str | int, depth: int = 2
 ) -> DeviceIterator[Any]:
-    """Iterate over batches with their tensors and arrays on a device, ahead of need.
+    """Iterate over batches, and prefetch their tensors and arrays to a device.
 
-    On CUDA a batch is copied on a stream beside the one that computes.  The shared
-    memory in which a Gristmill loader hands batches over is registered as pinned, once
-    and not for each batch, so nothing is copied on the host; other memory that is not
-    pinned goes through torch's pinned allocator.  The shared memory of a batch is used
-    for another only after its copy.  The tensors behave as if made by
-    ``x.to(device)`` on the stream that is current when they are given out: to use them
-    on another one, call ``record_stream`` as for any tensor.  Registered memory counts
-    against the loader's ``memory_limit`` until `DeviceIterator.close`; draw no batches
-    from the iterator below meanwhile, since an asynchronous copy of your own would
-    read memory that is used again.
+    On CUDA, batches are copied on a separate stream.  The shared memory that contains
+    the batches of a Gristmill loader is registered as pinned, only once, so nothing is
+    copied on the host.  Other unpinned memory is copied through torch's pinned
+    allocator.  The shared memory of a batch is reused only after its copy is done.
+    Tensors behave as if created by ``x.to(device)`` on the stream that is current when
+    they are returned.  To use them on another stream, call ``record_stream`` as for any
+    tensor.  Registered memory counts against the loader's ``memory_limit`` until
+    `DeviceIterator.close`.  Do not read batches from the underlying iterator in the
+    meantime: their memory may be reused before your own asynchronous copies are done.
 
-    On the CPU nothing is copied and no thread runs: arrays become tensors in place,
-    and batches are drawn when they are asked for, whatever `depth` is.  On any other
-    device batches are moved by ``to``.
+    On the CPU nothing is copied and no thread runs: arrays become tensors in place, and
+    batches are read on demand, for any `depth`.  On other devices, batches are moved by
+    ``to``.
 
     Args:
         iterator: A loader of this library or of torch, or any other iterator or
             iterable of trees: mappings, lists, tuples and named tuples.  Leaves are
-            tensors, arrays of NumPy and, by DLPack, of other libraries, and what
-            has a method ``to``; others, such as strings, stay what they are.
-        device: A ``torch.device``, or what makes one.
-        depth: Batches on the device at a time, the one given out included, at least
-            1; from 2 on copies and computation overlap.
+            tensors, arrays of NumPy and, by DLPack, of other libraries, and objects
+            with a method ``to``; others, such as strings, are not changed.
+        device: A ``torch.device``, or an argument for it.
+        depth: The number of batches on the device at a time, including the one returned
+            last, at least 1. From 2 on, copies and computation overlap.
 
     Returns:
-        An iterator with the state of the one below, after the last batch given out:
-        ``get_state`` for iterators of this library, also ``state_dict`` where the
-        loader has that, as torchdata's has.
+        An iterator with the state of the underlying iterator after the last returned
+        batch: ``get_state`` for iterators of this library, and ``state_dict`` if the
+        loader has that method, like torchdata's.
 
     Raises:
         ValueError: `depth` is less than 1.
-        RuntimeError: torch does not know the device, or has none.
+        RuntimeError: torch does not support the device, or it does not exist.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Which samples come next: samplers, draws, batches of indices, requests to workers.
+"""Selects samples: samplers, draws, batches of indices, and requests to workers.
 
-Of the rest of `_torch` it imports `private`.  Begin with `draws.py`.
+From the rest of `_torch` it only imports `private`.  Start with `draws.py`.
 """

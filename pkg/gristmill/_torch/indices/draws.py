@@ -1,15 +1,15 @@
 """Batches of indices from torch's samplers, with exactly torch's random draws.
 
-A draw is a block, an int64 array or a range, instead of a Python int at a time.  It
-happens at the same moment as torch's: a sampler whose generator the user holds is
-seen to advance at the same batches.
+Each draw is a block, an int64 array or a range, instead of a single Python int.  It
+happens at the same moment as torch's: a generator that the user holds advances at the
+same batches.
 
-A batch of a block is a `Drawn`, which nobody else makes: an array or a range that a
-user's sampler gives is the user's, and reaches the dataset as it is.
+A batch of a block is a `Drawn`, to distinguish it from an array or a range returned by
+a user's sampler, which is passed to the dataset unchanged.
 
-What will be drawn in the next epoch is found out from copies of generators, so that
-nobody can see it.  That is wrong where somebody uses or sets a generator, or sets
-another epoch, in between: whoever asks has to compare.
+The draws of the next epoch are predicted from copies of generators, so that predictions
+have no side effects.  They are wrong if the program uses or sets a generator, or sets
+another epoch, in the meantime.  The caller must compare them with the actual draws.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from gristmill._torch.private import is_own
 
 Block: TypeAlias = "np.ndarray[Any, Any] | range"
 
-# RandomSampler with replacement draws as many at a time.
+# RandomSampler with replacement draws this many at a time.
 _TORCH_DRAW = 32
-# Indices that are Python ints at the same time.
+# The most indices to convert to Python ints at once.
 _INTS = 4096
-# To draw more at once twice takes longer than to wait for an epoch's first batch.
+# For more indices than this, drawing them twice takes longer than waiting for the first
+# batch of an epoch.
 MOST_FORESEEN = 1 << 22
 
 
 class Drawn:
-    """A batch of indices, in the place of the list that torch's sampler would give.
+    """A batch of indices, in place of the list that torch's sampler would return.
 
     Attributes:
         block: Not empty; a range has the step 1.
@@ -59,7 +60,7 @@ class Drawn:
 
 
 def drawn(index_sampler: Any, lists: bool = False) -> Iterator[Any] | None:
-    """Return what `index_sampler` gives; None if only the sampler itself can draw.
+    """Return an iterator over `index_sampler`; None if it must draw by itself.
 
     A batch of indices is a list, or a `Drawn` unless `lists`; `as_list` makes a list of
     either.
@@ -74,9 +75,9 @@ def drawn(index_sampler: Any, lists: bool = False) -> Iterator[Any] | None:
 def blocks_of(
     sampler: Any, generator: torch.Generator | None = None
 ) -> Iterator[Block] | None:
-    """What a sampler of samples gives, in blocks; None where only itself knows how.
+    """Return a sampler's indices in blocks; None if only the sampler itself can draw.
 
-    `generator` draws in the place of the one that `sampler` would choose.
+    `generator` replaces the generator that `sampler` would choose.
     """
     kind = type(sampler)
     draw = _DRAWS.get(kind)
@@ -84,12 +85,12 @@ def blocks_of(
 
 
 def as_list(batch: Any) -> Any:
-    """Return a list in place of a `Drawn`, and anything else as it is."""
+    """Convert a `Drawn` to a list, and return anything else unchanged."""
     return _ints(batch.block) if type(batch) is Drawn else batch
 
 
 def integers(blocks: Iterator[Block]) -> Iterator[int]:
-    """The indices of blocks, one by one."""
+    """Yield the indices of blocks, one by one."""
     for block in blocks:
         for start in range(0, len(block), _INTS):
             yield from _ints(block[start : start + _INTS])
@@ -132,7 +133,7 @@ def batches(
 
 
 def _grown(rest: Block, blocks: Iterator[Block], size: int) -> Block:
-    """The rest of a block and so many further ones that `size` are there."""
+    """Return the rest of a block, joined with further blocks up to `size` indices."""
     parts, count = [rest] if len(rest) else [], len(rest)
     while count < size:
         block = next(blocks, None)
@@ -150,7 +151,7 @@ def _sequential(sampler: SequentialSampler, generator: Any = None) -> Iterator[B
 
 
 def epoch_generator(sampler: RandomSampler) -> torch.Generator:
-    """What draws an epoch: the sampler's generator, or else a new one for it alone."""
+    """Return the generator of an epoch: the sampler's, or else a new one."""
     if sampler.generator is not None:
         held: torch.Generator = sampler.generator
         return held
@@ -158,7 +159,7 @@ def epoch_generator(sampler: RandomSampler) -> torch.Generator:
 
 
 def _seeded_by(generator: torch.Generator | None) -> torch.Generator:
-    """A new one with a seed that is drawn from another, by default torch's."""
+    """Return a new generator with a seed drawn from another, by default torch's."""
     seed = torch.empty((), dtype=torch.int64).random_(generator=generator).item()
     return torch.Generator().manual_seed(int(seed))
 
@@ -168,7 +169,7 @@ def _random(
 ) -> Iterator[Block]:
     high = len(sampler.data_source)
     generator = generator or epoch_generator(sampler)
-    # Torch asks twice for `num_samples`, which is another one if the dataset grows.
+    # Like torch, read `num_samples` twice: it changes if the dataset grows.
     if sampler.replacement:
         for _ in range(sampler.num_samples // _TORCH_DRAW):
             yield _integers_below(high, _TORCH_DRAW, generator)
@@ -176,7 +177,7 @@ def _random(
         return
     for _ in range(sampler.num_samples // high):
         yield torch.randperm(high, generator=generator).numpy(force=True)
-    # Torch draws once more though it may need none of it.
+    # Torch draws another permutation, even if it needs no indices from it.
     extra = torch.randperm(high, generator=generator).numpy(force=True)
     yield extra[: sampler.num_samples % high]
 
@@ -207,7 +208,7 @@ def _dealt(
     yield sampler.indices()
 
 
-# By exact type: a subclass may draw otherwise.
+# By exact type: a subclass may draw differently.
 _DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
     distributed.DistributedSampler: _dealt,
     RandomSampler: _random,
@@ -216,23 +217,23 @@ _DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
 }
 
 
-# Theirs is the next epoch that a program will set.
+# For these, predict the next epoch number, which the program will set.
 _BY_EPOCH = (DistributedSampler, distributed.DistributedSampler)
 
 
 def can_foresee(index_sampler: Any) -> bool:
-    """Whether `foreseen` knows how a sampler, of batches or of samples, draws."""
+    """Return whether `foreseen` supports a sampler of batches or of samples."""
     kind = type(_sampler_of(index_sampler))
     known = kind in _DRAWS or kind in _BY_EPOCH
     return known and all(is_own(cls, "__iter__") for cls in (kind, type(index_sampler)))
 
 
 def foreseen(index_sampler: Any) -> Iterator[Any]:
-    """What a sampler will give if it is iterated over again; nothing if that is long.
+    """Predict a sampler's next epoch; yield nothing if it is too long.
 
-    Of a `DistributedSampler` in its next epoch.  Where drawing fails, or has come to be
-    a class's that draws as it likes, there is nothing more: the epoch that is drawn
-    raises it, if it is still so then.
+    A `DistributedSampler` is predicted for its next epoch number.  The iterator ends
+    early if drawing fails, or if the class of the sampler was modified.  An error that
+    persists is raised when the epoch is drawn.
     """
     with contextlib.suppress(Exception):
         sampler = _sampler_of(index_sampler)
@@ -251,7 +252,7 @@ def _sampler_of(index_sampler: Any) -> Any:
 
 
 def _drawn_at_once(sampler: Any) -> int:
-    """How many indices a sampler draws before it gives the first."""
+    """Return the number of indices that a sampler draws before its first output."""
     if type(sampler) in _BY_EPOCH:
         return int(sampler.total_size)
     if type(sampler) is WeightedRandomSampler:

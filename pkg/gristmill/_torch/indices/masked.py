@@ -1,4 +1,4 @@
-"""A dataset of torch's whose elements say whether they are data."""
+"""A torch dataset that marks its elements as data or padding."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gristmill._base.masks import check_mask_key, with_mask
 
 
 class WithMask(Dataset[Any]):  # type: ignore[misc]
-    """Elements of a dataset with a mask: whether they are data, or fill a batch.
+    """Elements of a dataset with a mask: True for data, False for padding.
 
-    Samplers with ``remainder="pad"`` need it.  Of n elements, index i + n is element i
-    once more, as no data.
+    Samplers with ``remainder="pad"`` need it.  For n elements, index i + n is element i
+    again, as padding.
 
     Args:
-        dataset: Has a length and items by index.
-        key: Where elements, which are dicts, get a bool; None makes pairs
-            ``(element, bool)`` of elements of any kind.
+        dataset: A dataset with a length and items by index.
+        key: The key of the mask in elements, which must be dicts; None returns pairs
+            ``(element, bool)`` for elements of any type.
 
     Raises:
-        TypeError: The dataset has no length or items; or, when an element is read,
-            there is a key and it is no dict.
-        ValueError: When an element is read: it has the key already.
+        TypeError: The dataset does not have a length or items. When an element is read:
+            there is a key and the element is not a dict.
+        ValueError: When an element is read: it already has the key.
         IndexError: When an element is read: the index is not in [0, 2 n).
 
     Example:
@@ -49,7 +49,7 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
         return len(self._dataset)
 
     def __iter__(self) -> Iterator[Any]:
-        # Without this, a loop ends at an IndexError that the dataset raises.
+        # Without this, a loop would end at an IndexError from the dataset.
         for index in range(2 * len(self)):
             yield self[index]
 
@@ -58,7 +58,7 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
         return with_mask(self._dataset[place], real, self._key)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Return the elements at some indices, read together where the dataset can."""
+        """Return the elements at some indices, with one read if possible."""
         places = [self._place(index) for index in indices]
         read = getattr(self._dataset, "__getitems__", None)
         if read is None:
@@ -74,7 +74,7 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
         return call_text(self, self._dataset, key=self._key)
 
     def _place(self, index: int) -> tuple[int, bool]:
-        """Which element an index is, and whether it is data."""
+        """Return the element number of an index, and whether it is data."""
         check_integer("An index of WithMask", index)
         length = len(self)
         if not 0 <= index < 2 * length:
@@ -86,7 +86,7 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
 
 
 def check_masked(dataset: Any) -> None:
-    """Refuse a dataset whose elements do not say whether they are data."""
+    """Raise TypeError if a dataset is not a `WithMask`."""
     if not isinstance(dataset, WithMask):
         raise TypeError(
             "remainder='pad' needs elements that say whether they are data: pass"

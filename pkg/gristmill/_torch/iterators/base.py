@@ -158,5 +158,5 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
             raise
 
 
-# Of a timed call, for which `watch.left` is above 0.
+# The call to time; `watch.left` is above 0 during it.
 _next_output = LoaderIterator.__next__

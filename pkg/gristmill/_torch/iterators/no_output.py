@@ -1,4 +1,4 @@
-"""Warns of torch loaders that give nothing, as `gristmill._engine.no_output`."""
+"""Warns about torch loaders without outputs, like `gristmill._engine.no_output`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.utils.data import BatchSampler
 
 from gristmill._base.user_lines import warn_user
 
-# Where torch's loader calls `iter` for the user.
+# The folder of the code of torch's loader, which calls `iter` for the user.
 _TORCH = str(pathlib.Path(torch.utils.data.__file__).parent) + "/"
 
 
@@ -18,7 +18,7 @@ def warn_of_no_output(batches: Any) -> None:
     """Warn if torch's batch sampler drops its only batch, of a known sampler.
 
     An empty dataset does not count, since it may be intended.  Neither does a sampler
-    of the user's, whose length may be a guess.
+    of the user, whose length may be a guess.
     """
     if type(batches) is not BatchSampler or not batches.drop_last:
         return
@@ -28,7 +28,7 @@ def warn_of_no_output(batches: Any) -> None:
     try:
         samples = len(sampler)
     except Exception:
-        return  # Iterating raises it in its turn.
+        return  # Iterating will raise the same error.
     if 0 < samples < batches.batch_size:
         warn_user(
             f"This loader gives no batch. It has {samples} samples,"

@@ -146,7 +146,7 @@ class WorkersPosition(EpochPosition):
         return with_state
 
     def after_answer(self, answer: Answer) -> None:
-        """Note an answer, which is delivered unless it says that a worker is done."""
+        """Record an answer, which is delivered unless its worker is exhausted."""
         self._unanswered -= 1
         if answer.state is not None:
             self._worker_states[answer.worker] = answer.state
@@ -233,7 +233,7 @@ class WorkersPosition(EpochPosition):
         if not self._interval or not self.has_states:
             return False
         if self._iterable:
-            # Some of the answers say that a worker is exhausted.
+            # Some answers only report that a worker is exhausted.
             before = self.given % self._interval + self._unanswered
         else:
             before = (self.given + self._unanswered) % self._interval

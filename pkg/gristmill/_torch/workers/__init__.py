@@ -1,4 +1,4 @@
-"""The workers of a loader: what they run, how they start, and who ends them.
+"""The workers of a loader: their code, and how they are started and stopped.
 
 It imports `batches`, `indices` and `_engine`.  Begin with `pool.py`.
 """

@@ -1,11 +1,11 @@
-"""What the workers of a torch loader run: they fetch what they are asked for.
+"""Fetches batches in the workers of a torch loader.
 
-An answer is a pair of a batch and, if that is asked for, the worker's state.  These are
-pickled one by one, since a batch may be one that the parent cannot unpickle.
+An answer is a batch and, if requested, the worker's state.  They are pickled
+separately, because the parent may not be able to unpickle the batch.
 
-Seeds, `get_worker_info`, fetchers and errors are torch's own (torch 2.13,
-torch/utils/data/_utils/worker.py has their order), so that users' code in a worker
-sees what it would see in a worker of torch's.
+Seeds, `get_worker_info`, fetchers and errors are the same as in torch's workers, and in
+the same order (torch 2.13, torch/utils/data/_utils/worker.py), so that a user's code
+cannot see a difference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gristmill._torch.private import ExceptionWrapper
 
 
 class Exhausted:
-    """Sent in place of a batch by a worker whose dataset has no more."""
+    """Sent in place of a batch by a worker whose dataset has ended."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,21 +48,21 @@ class Unsent:
 
 @dataclasses.dataclass(frozen=True)
 class FetchProgram:
-    """A dataset and how batches are made of it.  What a worker needs of a `Runnable`.
+    """A dataset, and how to make batches of it: the `Runnable` of a worker.
 
     Attributes:
-        iterable: Whether the dataset is iterated over; else it is asked for keys.
-        auto_collation: Whether samples make batches.
-        collate_fn: Makes a batch of a list of samples, or converts a sample.
-        base_seed: Worker i is seeded with ``base_seed + i``.
-        worker_init_fn: Called with the worker's number before all else.
-        collate_rules: What ``default_collate`` does, from `slot_collation.rules`.
-        shared_seed: Seed of the first epoch, for datapipes.
-        default_dtype: Of new tensors, as a fork of the user's process would have it.
-        native: Whether whole batches are gathered where the dataset allows it.
-        epoch: In which random steps draw as the workers begin.
-        states: What each worker begins its first epoch with, None for what its dataset
-            is; empty where nobody asks for states.
+        iterable: Whether the dataset is iterable-style; else it is read by keys.
+        auto_collation: Whether samples are collated to batches.
+        collate_fn: Collates a list of samples, or converts a sample.
+        base_seed: The seed of worker i is ``base_seed + i``.
+        worker_init_fn: Called with the worker's number before it reads the dataset.
+        collate_rules: The rules of ``default_collate``, from `slot_collation.rules`.
+        shared_seed: The seed of the first epoch, for datapipes.
+        default_dtype: The default dtype of tensors in the user's process.
+        native: Whether to gather whole batches if the dataset supports it.
+        epoch: The epoch for random draws when the workers start.
+        states: The state of each worker at the start of its first epoch, or None to
+            start from the beginning; empty if states are not used.
     """
 
     dataset: Any
@@ -90,7 +90,7 @@ class FetchProgram:
     position_capacity = 1 << 16
 
     def greet(self, worker: int, workers: int) -> None:
-        """Nothing; `open_stream` prepares the worker."""
+        """Do nothing: `open_stream` prepares the worker."""
 
     def unpicklable_note(self) -> str:
         """See `Runnable`."""
@@ -102,7 +102,7 @@ class FetchProgram:
         )
 
     def open_stream(self, stream: int, at: int = 0) -> FetchStream:
-        """What a worker runs; `at` is not used: samples have no numbers."""
+        """Return the stream of a worker. `at` is unused, as samples have no numbers."""
         return FetchStream(self, stream)
 
 
@@ -122,9 +122,9 @@ class FetchStream:
         self._become_worker()
 
     def answer(self, request: Int64Array, alloc: Alloc) -> Any:
-        """Return what a request asks for, by `encoding.encoded`, and the state.
+        """Return the answer to a request and the state, encoded by `encoding.encoded`.
 
-        In its place an exception of the user's code is sent as `ExceptionWrapper`.
+        An exception of the user's code is sent as an `ExceptionWrapper` instead.
         """
         self._alloc = alloc
         here.epoch = 0
@@ -143,11 +143,11 @@ class FetchStream:
             return encoding.encoded(Unsent(failure), state)
 
     def leave_slot(self) -> None:
-        """Let go of the memory of the slot, where the output has been written."""
+        """Move batches that are still referenced out of the slot."""
         slot_collation.move_kept()
 
     def close(self) -> None:
-        """Let go of the dataset's iterator, whose generators end then."""
+        """Drop the dataset's iterator, so that its generators end."""
         self._fetcher = None
 
     def _answer(self, request: Any) -> tuple[Any, Any]:
@@ -171,7 +171,7 @@ class FetchStream:
 
     def _fetch(self, request: Any) -> Any:
         if self._refusal is not None:
-            # As torch's, the worker says so once.
+            # Like torch's worker, report the error once.
             refusal, self._refusal = self._refusal, None
             return refusal
         try:
@@ -189,7 +189,7 @@ class FetchStream:
             due = self._fetched == request.number
             self._fetched += 1
             try:
-                # What stands for a batch of so many, or for a sample.
+                # Placeholders for the keys of a batch, or None for a sample.
                 data = fetched(self._fetcher, request.size and [None] * request.size)
             except StopIteration:
                 self._exhausted = True
@@ -202,10 +202,10 @@ class FetchStream:
         return Exhausted()
 
     def _go_to(self, request: requests.Next) -> None:
-        """Make the fetcher stand where the output comes next, or before it.
+        """Move the fetcher to the requested output, or to a position before it.
 
-        A new epoch is a new iteration.  So is what goes on in the place of a dead
-        worker, or gives an output again: it passes over the outputs before that one.
+        A new epoch starts a new iteration.  So does a replacement for a dead worker, or
+        a request for an earlier output.  Outputs before the requested one are skipped.
         """
         if request.epoch == self._epoch and request.number >= self._fetched:
             return
@@ -215,7 +215,7 @@ class FetchStream:
         self._fetcher = self._new_fetcher()
 
     def _new_fetcher(self) -> Any:
-        """A fetcher with which an epoch begins, the first one where that goes on."""
+        """Return a fetcher for an epoch. The first may start from a saved state."""
         program, kinds = self._program, private.DatasetKind
         saved = program.states[self._worker] if program.states else None
         if self._epoch > 0:
@@ -232,7 +232,7 @@ class FetchStream:
         )
         of_fetcher = saved and saved[layout.FETCHER_STATE]
         if of_fetcher is not None and program.iterable:
-            # One that had ended says so again when it is asked.
+            # A fetcher that had ended will end again at the next request.
             layout.restore(fetcher.dataset_iter, of_fetcher[layout.DATASET_ITER_STATE])
         if program.native:
             fetch = native.native_fetch(program.dataset, fetcher.fetch)
@@ -241,16 +241,16 @@ class FetchStream:
         return fetcher
 
     def _collate(self, samples: Any) -> Any:
-        """A batch in the slot, where nobody but torch sees it.
+        """Collate a batch in the slot. This is only used for torch's collate function.
 
-        Users' functions get memory of their own: what they keep of it, as a NumPy view,
-        cannot be moved when the slot is handed over.
+        A user's function gets private memory instead.  It may keep references such as a
+        NumPy view, which cannot be moved when the slot is sent.
         """
         with slot_collation.into(self._alloc):
             return default_collate(samples)
 
     def _deferred_fetch(self, fetch: native.Fetch) -> native.Fetch | None:
-        """A fetch that computes batches in the slot, where steps leave that to them."""
+        """Return a fetch function that computes deferred steps in the slot, or None."""
         compute = deferred_fetch(self._program.dataset, fetch)
         if compute is None:
             return None
@@ -286,14 +286,14 @@ class FetchStream:
             self._refusal = self._failure()
 
     def _failure(self) -> ExceptionWrapper:
-        """The exception in hand, as torch sends it."""
+        """Return the current exception in the form that torch sends."""
         kind, error, whole = sys.exc_info()
         where = f"in DataLoader worker process {self._worker}"
         return ExceptionWrapper((kind, error, tracebacks.shown(whole)), where)
 
 
 def _seeded(dataset: Any, seed: int | None) -> Any:
-    """A datapipe whose shuffles are the same in all workers."""
+    """Return a datapipe whose shuffles are the same in all workers."""
     from torch.utils.data.graph_settings import apply_random_seed
 
     generator = torch.Generator()

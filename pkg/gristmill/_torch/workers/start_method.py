@@ -1,4 +1,4 @@
-"""How the workers of a torch loader start: as torch's do, unless asked otherwise."""
+"""Chooses how workers of a torch loader start: like torch's, by default."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import torch.multiprocessing
 
 
 class LauncherContext(SpawnContext):
-    """Stands for Gristmill's launcher among the contexts of `multiprocessing`.
+    """Represents Gristmill's launcher as a context of `multiprocessing`.
 
     Workers are forks of a clean process that has imported torch.  Locks and queues are
-    those of "spawn", and so are the workers of a loader of torch's with this context.
+    those of "spawn".  Torch's own loader with this context starts workers by "spawn".
     """
 
     _name = "launcher"
 
 
 def default() -> Any:
-    """What has the program's own start method, which torch uses: a context, or like it.
+    """Return a context with the program's start method, which torch uses.
 
-    A program that has initialised JAX gets the launcher in place of a fork: JAX has
-    threads, and forks of such a process are known to wait for ever for their locks.
+    If the program has initialized JAX, the launcher replaces a fork.  JAX has threads,
+    and forks of a process with threads may deadlock on their locks.
     """
     if torch.multiprocessing.get_start_method() == "fork" and _has_jax_begun():
         _warn_of_jax()
@@ -39,7 +39,7 @@ def _has_jax_begun() -> bool:
     return begun is not None and bool(begun())
 
 
-@functools.cache  # Once.
+@functools.cache  # Warn once.
 def _warn_of_jax() -> None:
     warnings.warn(
         "JAX is initialised, and a fork of its process may wait for ever: workers"
