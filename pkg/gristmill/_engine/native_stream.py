@@ -60,8 +60,7 @@ class NativeStream:
         self._length = self._keys.length
         self._draws = self._keys.draws
         self._batches = self._open_batches(look_ahead)
-        # It gets its own StreamKeys, because it prefetches other blocks than the one
-        # being computed.
+        # Has its own StreamKeys, because it reads other blocks ahead.
         ahead = look_ahead and self._batches is None
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._read_natively = isinstance(program.source, TableSource)
@@ -120,10 +119,7 @@ class NativeStream:
         return output
 
     def next_run(self, want: int) -> list[Output]:
-        """Return `want` outputs; fewer, or none, before one that fails.
-
-        REQUIRES: `computes_runs`.  `next` raises the error of the one that fails.
-        """
+        """Return `want` outputs; fewer before one that fails, which `next` raises."""
         want = min(want, self._length - self._consumed)
         if want <= 0 or self._careful:
             return []
@@ -269,10 +265,7 @@ class NativeStream:
         return elements
 
     def _next_block(self, want: int, made: list[Any] | None = None) -> RanBlock:
-        """Run the steps over the next records, for at most `want` elements.
-
-        `made` gets the elements one by one; another thread may read it.
-        """
+        """Run the steps over the next records; append each element to `made`."""
         first, rest, pending = self._consumed, self._rest, self._pending
         self._rest = self._pending = None
         if pending is not None and pending[0] == first:
@@ -365,10 +358,7 @@ class NativeStream:
         return bool(elements) and fixed and self._program.in_blocks
 
     def _again(self, records: Records, elements: list[Any]) -> list[Any]:
-        """Return the original elements of records, and renew their generators.
-
-        Reads the records again if steps may have changed `elements`.
-        """
+        """Renew the generators of records; return their elements before the steps."""
         keys, indices, names = records
         for place, index in enumerate(indices.tolist()):
             self._keys.renew_generator(self._consumed + place, index)

@@ -219,9 +219,7 @@ class DataLoader(Epochs, Shown[T]):
         self._choose(epoch)
 
     def replay(self, state: bytes) -> T:
-        """Compute the next output after a state again, in this process.
-
-        A debugger can follow it, and no iterator advances.
+        """Compute the output after a state again, here, and advance no iterator.
 
         Args:
             state: A state that ``get_state()`` returned.
