@@ -1,7 +1,8 @@
 """The PyTorch front end; `gristmill.torch` has the public names.
 
-`private.py` alone names what is private to torch.  A loader's way is `indices` (what to
-ask for), `workers` (who is asked), `batches` (what comes back), `iterators` (the order
-of it) and `resume` (states); `device` copies batches ahead.  It imports `_engine` and
-below.  Begin with `loader.py`.
+`indices` chooses the samples and packs requests, `workers` runs the processes that
+answer them, `batches` makes batches, `iterators` delivers them in order, and `resume`
+saves and restores states.  `device` copies batches to an accelerator.  Only
+`private.py` uses private parts of torch.  Imports `_engine` and the packages below it.
+Start with `loader.py`.
 """

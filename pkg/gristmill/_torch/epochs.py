@@ -1,7 +1,7 @@
-"""Which epoch of a loader begins, in which random steps of Gristmill's datasets draw.
+"""Counts the epochs of a loader, in which random steps of Gristmill's datasets draw.
 
-Torch's loaders have no epochs, so iterations are counted.  A loader's `set_epoch`, or
-that of its sampler, says another number.
+Torch's loaders have no epochs, so iterations are counted.  `set_epoch` of a loader or
+of its sampler sets another number.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from torch.utils.data import BatchSampler, SequentialSampler
 from gristmill._base import log
 from gristmill._base.epochs import checked_epoch, here
 
-# The attribute of a loader that has its `Epochs`.
+# The attribute of a loader that contains its `Epochs`.
 _NAME = "_gristmill_epochs"
-# Of numbers that fit into a request.
+# Epochs in requests are less than this.
 _MOST = 1 << 63
 
 
 @dataclasses.dataclass(frozen=True)
 class Epochs:
-    """What is known of a loader's epochs.  Copies of a loader share it.
+    """The epochs of a loader.  Copies of the loader share this object.
 
     Attributes:
-        latest: Of the last iteration that began; -1 before the first.
-        chosen: Of the next one, if `set_epoch` has said it.
-        of_sampler: What the sampler had for an epoch then; None if it has none.
+        latest: The epoch of the latest iteration; -1 before the first.
+        chosen: The epoch of the next iteration, if `set_epoch` was called.
+        of_sampler: The sampler's epoch when the latest iteration began; None if the
+            sampler has no epoch.
     """
 
     latest: int = -1
@@ -39,7 +40,7 @@ class Epochs:
 
 
 def begin(loader: Any) -> int:
-    """Count an iteration over a loader; returns its epoch."""
+    """Count an iteration over a loader, and return its epoch."""
     known = _known(loader)
     of_sampler = _of_sampler(loader)
     if known.chosen is not None:
@@ -55,9 +56,10 @@ def begin(loader: Any) -> int:
 
 
 def resume(loader: Any, epoch: int, finished: bool) -> int:
-    """Go on with a saved iteration over a loader; returns its epoch.
+    """Resume a saved iteration over a loader, and return its epoch.
 
-    If that had ended, what was chosen is the epoch after it.
+    If the saved iteration was finished, an epoch chosen by `set_epoch` applies to the
+    iteration after it.
     """
     chosen = _known(loader).chosen if finished else None
     setattr(loader, _NAME, Epochs(epoch, chosen, _of_sampler(loader)))
@@ -65,7 +67,7 @@ def resume(loader: Any, epoch: int, finished: bool) -> int:
 
 
 def choose(loader: Any, epoch: Any) -> None:
-    """Say which epoch the next iteration is, to the loader and all that it has."""
+    """Set the next iteration's epoch in a loader, its samplers and its dataset."""
     epoch = checked_epoch(epoch)
     for part in (*_samplers(loader), loader.dataset):
         if callable(set_epoch := getattr(part, "set_epoch", None)):
@@ -74,19 +76,19 @@ def choose(loader: Any, epoch: Any) -> None:
 
 
 def told(epoch: int) -> int:
-    """The epoch that random steps are told; 0 if there are no datasets of ours."""
-    # Who has one has imported them.
+    """Return the epoch for random steps; 0 if the program has no Gristmill dataset."""
+    # A program with such a dataset has imported this module.
     return epoch % _MOST if "gristmill._dataset" in sys.modules else 0
 
 
 def drawing(fetch: Callable[[Any], Any], epoch: int) -> Callable[[Any], Any]:
-    """A fetch of batches whose samples draw in an epoch."""
+    """Return a fetch that computes batches with the random draws of an epoch."""
     draws_in = told(epoch)
     return functools.partial(_fetch_in, draws_in, fetch) if draws_in else fetch
 
 
 def _fetch_in(epoch: int, fetch: Callable[[Any], Any], batch: Any) -> Any:
-    # As `drawing_in`, in less time.
+    # Does the same as `drawing_in`, in less time.
     before, here.epoch = here.epoch, epoch
     try:
         return fetch(batch)
@@ -95,9 +97,10 @@ def _fetch_in(epoch: int, fetch: Callable[[Any], Any], batch: Any) -> Any:
 
 
 def _warn_of_order(loader: Any) -> None:
-    """Say that the shuffle of a dataset, which nobody else shuffles, is not renewed.
+    """Warn if only the dataset shuffles, because its order is the same in each epoch.
 
-    A slice of a shuffled dataset is one part of it, of which the order does not matter.
+    A slice of a shuffled dataset does not count: it selects elements, such as a
+    validation set, and their order may not matter.
     """
     from gristmill._dataset.model.map_dataset import MapDataset
     from gristmill._dataset.nodes.order import ShuffleMapDataset, SliceMapDataset
@@ -125,7 +128,7 @@ def _known(loader: Any) -> Epochs:
 
 
 def _samplers(loader: Any) -> Iterator[Any]:
-    """The samplers of a loader, each once."""
+    """Yield the samplers of a loader, each once."""
     outer = loader.batch_sampler
     inner = getattr(outer, "sampler", None)
     yield outer

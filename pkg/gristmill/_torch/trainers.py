@@ -1,4 +1,4 @@
-"""Makes programs that build torch's loaders use Gristmill's."""
+"""Makes libraries that create torch's loaders create Gristmill's instead."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gristmill._torch.stateful import StatefulDataLoader
 
 __all__ = ["install", "uninstall"]
 
-# Modules that hold a loader by its name, and what that is to mean.  Accelerate looks
-# the stateful one up in torchdata each time.
+# Modules that refer to a loader class, and its replacement.  Accelerate imports the
+# stateful one from torchdata at each use.
 _BUILDERS: dict[str, type[DataLoader[Any]]] = {
     "accelerate.data_loader": DataLoader,
     "transformers.trainer": DataLoader,
     "torchdata.stateful_dataloader": StatefulDataLoader,
 }
-# What torch's own loaders have in the place of our arguments.
+# The attributes of torch's own loaders that replace Gristmill's arguments.
 _DEFAULTS = {
     "max_restarts": 0,
     "reorder_window": None,
@@ -35,24 +35,26 @@ _installed = contextlib.ExitStack()
 
 
 def install(*, everywhere: bool = False, **options: Any) -> None:
-    """Let Accelerate and the Hugging Face Trainer build Gristmill's loaders.
+    """Make Accelerate and the Hugging Face Trainer create Gristmill's loaders.
 
-    They build torch's `DataLoader` by its name in their own modules, also from a loader
-    that is ours, and Accelerate torchdata's `StatefulDataLoader`, whose name is ours
-    for whoever imports it after this.  Where one of these modules is not imported yet,
-    it is seen to when it is.  A second call replaces what the first one said.
+    These libraries create torch's `DataLoader`, even from a Gristmill loader, and
+    Accelerate also torchdata's `StatefulDataLoader`.  This function replaces these
+    classes in the modules `accelerate.data_loader`, `transformers.trainer` and
+    `torchdata.stateful_dataloader`, at once or when they are imported.  A second call
+    replaces the options of the first one.
 
     Args:
-        everywhere: Let torch's own class, `torch.utils.data.DataLoader`, and what is
-            derived from it iterate as ours do: the loaders of any library, imported or
-            made before this or after.
-        **options: Keyword arguments of all loaders with workers that are built so, as
-            ``max_restarts=1``: trainers know only torch's arguments.  Not
-            ``overlap_epochs``: what trainers' own samplers draw cannot be foreseen.
+        everywhere: Make torch's own class, `torch.utils.data.DataLoader`, and its
+            subclasses use Gristmill's iterators.  This applies to the loaders of every
+            library, including existing ones.
+        **options: Keyword arguments for all replaced loaders with workers, such as
+            ``max_restarts=1``.  Trainers pass only torch's arguments.
+            ``overlap_epochs`` is not allowed: the draws of trainers' own samplers
+            cannot be predicted.
 
     Raises:
-        TypeError: It is not one of those, or torch's loader has it, too, or its type is
-            wrong.
+        TypeError: An option is not one of Gristmill's own arguments, is not allowed, or
+            has the wrong type.
         ValueError: An option is out of range.
 
     Example:
@@ -86,9 +88,9 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
 
 
 def uninstall() -> None:
-    """Undo `install`; loaders that it let be built stay what they are.
+    """Undo `install`, except for existing Gristmill loaders.
 
-    Those of torch's own class make torch's iterators again.
+    Loaders of torch's own class use torch's iterators again.
 
     Example:
         >>> import torch
@@ -101,7 +103,7 @@ def uninstall() -> None:
 
 
 def _with_options(loader_class: type[DataLoader[Any]], options: dict[str, Any]) -> Any:
-    """A loader class of the same name, whose loaders with workers have `options`."""
+    """Return a subclass with the same name that passes `options` if it has workers."""
     signature = inspect.signature(loader_class)
 
     class Built(loader_class[_T_co]):  # type: ignore[misc, valid-type]
@@ -115,7 +117,7 @@ def _with_options(loader_class: type[DataLoader[Any]], options: dict[str, Any]) 
         def __reduce_ex__(self, protocol: Any) -> Any:
             if type(self) is not Built:
                 return super().__reduce_ex__(protocol)
-            # Other processes do not have this class.
+            # Other processes cannot import this class.
             return _new, (loader_class,), vars(self)
 
     for name in ("__doc__", "__module__", "__name__", "__qualname__"):
@@ -128,7 +130,10 @@ def _new(loader_class: type[DataLoader[Any]]) -> DataLoader[Any]:
 
 
 def _rebind(built: Any, module: ModuleType) -> None:
-    """Let a module build ours; what undoes it leaves alone what it holds by then."""
+    """Replace a loader class in a module until `uninstall`.
+
+    `uninstall` does not restore it if other code has replaced it since.
+    """
     name = built.__name__
     held = getattr(module, name)
     setattr(module, name, built)

@@ -1,7 +1,7 @@
-"""Batches of a `MapDataset` whose last steps leave their work to the batch.
+"""Batches of a `MapDataset` whose last steps are computed for a batch at once.
 
-See `gristmill._base.deferred`.  What cannot be made so is fetched torch's way, which
-raises torch's error.
+See `gristmill._base.deferred`.  If a batch cannot be computed this way, torch's fetch
+is used, which raises torch's error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from gristmill._torch.indices.draws import as_list
 
 
 def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
-    """A fetch of batches that are computed at once, None where there is none.
+    """Return a fetch that computes deferred steps per batch, or None if none apply.
 
     Args:
-        dataset: A map-style dataset, read in batches by a `collate_fn` of which
-            `native.is_torchs` is true.
-        fetch: Torch's way: takes what a batch sampler gives and returns the batch.
+        dataset: A map-style dataset, read in batches by a `collate_fn` for which
+            `native.is_torchs` returns True.
+        fetch: Torch's fetch: takes an item of a batch sampler and returns the batch.
     """
-    # Who has a chain has imported this; workers of others need not.
+    # A process with a deferred chain has imported this module.  Importing it here
+    # would slow down workers of other datasets.
     if "gristmill._dataset" not in sys.modules:
         return None
     from gristmill._dataset.model.blocks import block_of
@@ -66,13 +67,13 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
 
 
 def _collated(samples: list[Any]) -> Any:
-    """What ``default_collate`` makes of samples, their deferred leaves computed."""
+    """Collate samples like ``default_collate``, and compute their deferred leaves."""
     rules = {**private.collation(), Deferred: _stacked}
     return private.collate(samples, collate_fn_map=rules)
 
 
 def _stacked(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    """The tensor of deferred leaves, where batches are to be made."""
+    """Return a tensor of the deferred leaves, in memory from `slot_collation`."""
     made: list[torch.Tensor] = []
 
     def alloc(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -82,7 +83,8 @@ def _stacked(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
         return array.view(dtype).reshape(shape)
 
     array = column[0].stack(column, alloc, threads_to_compute())
-    # Not of the array: what moves a batch out of a slot knows its own tensors.
+    # Return a view of the tensor that `new_bytes` made, not one of the array:
+    # `slot_collation.move_kept` tracks only the storages that it made.
     is_bfloat16 = array.dtype.name == "bfloat16"
     dtype = torch.bfloat16 if is_bfloat16 else torch.from_numpy(array[:0]).dtype
     return made[-1].view(dtype).view(array.shape)

@@ -1,8 +1,8 @@
-"""Batches gathered from whole tensors, where torch would stack rows one by one.
+"""Gathers batches from whole tensors, instead of stacking rows one by one.
 
-Only where the result is the one torch's `default_collate` gives: the same types,
-dtypes and strides.  A batch that cannot be gathered (an index out of range, a
-negative one, memory) is fetched torch's way, which raises torch's error.
+This is used only if the result equals that of torch's `default_collate`: the same
+types, dtypes and strides.  If a batch cannot be gathered (an index is negative or out
+of range, or memory runs out), torch's fetch is used, which raises torch's error.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from gristmill._torch.indices.draws import Block, Drawn, as_list
 from gristmill._torch.private import is_own
 
 Fetch: TypeAlias = Callable[[Any], Any]
-# `torch.tensor` is fastest for 2 ints or more, and fewer than this.
+# `torch.tensor` is fastest for at least 2 ints and fewer than this.
 _MANY = 16
 
 
 def is_torchs(collate_fn: Any) -> bool:
-    """Whether batches are made by the rules of torch alone."""
+    """Return whether torch's own, unmodified rules collate batches."""
     if collate_fn is not default_collate or not is_own(private.MapFetcher, "fetch"):
         return False
     rules = private.collation()
@@ -47,14 +47,14 @@ def is_torchs(collate_fn: Any) -> bool:
 
 
 def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
-    """Return a fetch of batches that reads samples one by one, and stacks ints faster.
+    """Return a fetch that reads samples one by one, and stacks ints faster than torch.
 
     It takes lists of indices, not a `Drawn`.
 
     Args:
-        dataset: A map-style dataset, read in batches by a `collate_fn` that
-            `is_torchs`.
-        fetch: Torch's way: takes what a batch sampler gives and returns the batch.
+        dataset: A map-style dataset, read in batches by a `collate_fn` for which
+            `is_torchs` returns True.
+        fetch: Torch's fetch: takes an item of a batch sampler and returns the batch.
     """
 
     def fetch_samples(batch: Any) -> Any:
@@ -62,7 +62,7 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
             return fetch(batch)
         samples = [dataset[index] for index in batch]
         began = begin()
-        # Not bools, nor NumPy's ints: torch has other rules for those.
+        # Exact types: torch has other rules for bools and NumPy's ints.
         if set(map(type, samples)) != {int}:
             made = default_collate(samples)
         elif 1 < len(samples) < _MANY:
@@ -77,9 +77,9 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
 
 
 def _stacked(ints: list[int]) -> torch.Tensor:
-    """Return ``torch.tensor(ints)`` of one int, or of many, in less time.
+    """Return ``torch.tensor(ints)`` for one int, or for many, in less time.
 
-    For one it takes a third of the time; for many, NumPy takes a tenth for each.
+    One int takes a third of the time; with many, NumPy takes a tenth for each.
     """
     try:
         if len(ints) == 1:
@@ -87,14 +87,14 @@ def _stacked(ints: list[int]) -> torch.Tensor:
         made = torch.empty(len(ints), dtype=torch.int64)
         made.numpy()[:] = ints
     except (OverflowError, RuntimeError, TypeError):
-        return torch.tensor(ints)  # Of another device, or too large.
+        return torch.tensor(ints)  # Another default device, or an int over 64 bits.
     return made
 
 
 def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
-    """A fetch of batches that reads no rows one by one, None where there is none.
+    """Return a fetch that gathers all rows of a batch at once, or None if impossible.
 
-    What is neither a `Drawn` nor a list of indices is fetched torch's way.  See
+    Torch's fetch gets the batch if it is neither a `Drawn` nor a list of indices.  See
     `samples_fetch` for the arguments.
     """
     table = _table_of_own(dataset)
@@ -120,18 +120,19 @@ def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
 
 
 class _Changed(Exception):
-    """A dataset holds other parts than those that a `Table` was made of."""
+    """A dataset's parts were replaced after its `Table` was made."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows that lie in tensors.
+    """Rows stored in tensors.
 
     Attributes:
-        row: What rows of two tables have in common that may be in one batch.
-        gather: Makes the batch of some rows, in new tensors.  Raises `_Changed`, or
-            another error for rows that torch has to fetch: IndexError for a negative
-            number or one that is too large.
+        row: The type, dtype and shape of a row.  Rows of two tables may share a batch
+            only if these are equal.
+        gather: Copies the rows at some indices into a batch of new tensors.  Raises
+            `_Changed`, or another error if torch has to fetch the rows: IndexError for
+            a negative index or one that is too large.
     """
 
     row: Any
@@ -139,7 +140,7 @@ class Table:
 
 
 def _rows(tensor: torch.Tensor, index: Block) -> torch.Tensor:
-    """Copies of some rows of a tensor."""
+    """Return copies of the rows of a tensor at some indices."""
     if isinstance(index, range):
         if index.stop > len(tensor):
             raise IndexError
@@ -149,7 +150,7 @@ def _rows(tensor: torch.Tensor, index: Block) -> torch.Tensor:
 
 
 def _joined(batches: list[Any], order: torch.Tensor) -> Any:
-    """One batch with the rows of all, in this order."""
+    """Concatenate batches into one, and reorder its rows."""
     first = batches[0]
     if type(first) is list:
         return [_joined([*parts], order) for parts in zip(*batches, strict=True)]
@@ -159,7 +160,7 @@ def _joined(batches: list[Any], order: torch.Tensor) -> Any:
 
 
 def _table_of_own(dataset: Any) -> Table | None:
-    """Return the rows of a dataset, None if others have changed torch's classes."""
+    """Return the table of a dataset, or None if torch's classes are patched."""
     table = _table(dataset)
     if table is None:
         return None
@@ -169,7 +170,7 @@ def _table_of_own(dataset: Any) -> Table | None:
 
 
 def _table(dataset: Any) -> Table | None:
-    """The rows of a dataset, None where a stack of them may be something else."""
+    """Return the table of a dataset, or None if a gather may differ from torch."""
     if "__getitems__" in getattr(dataset, "__dict__", ()):
         return None
     make = _TABLES.get(type(dataset))
@@ -177,7 +178,7 @@ def _table(dataset: Any) -> Table | None:
 
 
 def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
-    """The rows of a tensor; `origin` is the type whose rows they are."""
+    """Return the table of a tensor; `origin` is the type that the dataset holds."""
     if not is_plain(tensor) or tensor.ndim == 0:
         return None
     row = (origin, tensor.dtype, tensor.shape[1:])
@@ -185,12 +186,12 @@ def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
 
 
 def _array(array: np.ndarray[Any, Any]) -> Table | None:
-    # Torch warns of arrays that cannot be written to, and knows no such scalars.
+    # Torch warns about read-only arrays, and cannot collate uint64 scalars.
     scalars = array.ndim == 1
     if not array.flags.writeable or (scalars and array.dtype == np.uint64):
         return None
-    # Torch makes tensors of arrays elsewhere.  (In torch 2.6 `get_default_device` does
-    # not know of ``with torch.device(...)``.)
+    # With another default device, torch collates arrays to that device.  (In torch
+    # 2.6 `get_default_device` ignores ``with torch.device(...)``.)
     if not torch.empty(0).is_cpu:
         return None
     try:
@@ -229,7 +230,11 @@ def _subset(subset: Subset[Any]) -> Table | None:
 
 
 def _items_of_range(numbers: range, index: Block) -> Block:
-    """The items of a range at some places; raises IndexError as `Table.gather` does."""
+    """Return the items of a range at some indices.
+
+    Raises:
+        IndexError: An index is negative or too large.
+    """
     if isinstance(index, range):
         if index.stop > len(numbers):
             raise IndexError
@@ -243,9 +248,9 @@ def _items_of_range(numbers: range, index: Block) -> Block:
 
 
 def _columns(owner: TensorDataset | StackDataset, name: str) -> Table | None:
-    """Rows of parts side by side: a batch is a list or a dict of theirs.
+    """Return the table of columns: a batch is a list or a dict of their batches.
 
-    `name` is the attribute of `owner` that holds the parts.
+    `name` is the attribute of `owner` that holds the columns.
     """
     held = getattr(owner, name)
     if type(held) is dict:
@@ -287,7 +292,7 @@ def _named_columns(
 
 
 def _tables(parts: Iterable[Any]) -> list[Table] | None:
-    """The tables of all parts, None if one has none."""
+    """Return the tables of all parts, or None if a part has none."""
     tables = [_table(part) for part in parts]
     found = [table for table in tables if table is not None]
     return found if len(found) == len(tables) else None
@@ -322,7 +327,7 @@ def _concat(concat: ConcatDataset[Any]) -> Table | None:
     return Table(tables[0].row, gather)
 
 
-# By exact type: a subclass may give other rows.
+# Keyed by exact type: a subclass may return other rows.
 _TABLES: dict[type, Callable[[Any], Table | None]] = {
     TensorDataset: lambda data: _columns(data, "tensors"),
     torch.Tensor: _tensor,
@@ -334,8 +339,8 @@ _TABLES: dict[type, Callable[[Any], Table | None]] = {
 
 
 def _numbers(indices: list[Any]) -> np.ndarray[Any, Any] | None:
-    """Indices as an array, None for what may not be row numbers."""
-    # Not bools, which would index otherwise.
+    """Return indices as an int64 array, or None if one is not an int of 64 bits."""
+    # NumPy would treat bools as a mask.
     if set(map(type, indices)) != {int}:
         return None
     try:

@@ -1,6 +1,6 @@
 """Pickles a loader's dataset for workers of the launcher.
 
-Its tensors and arrays reach these as memory that they map copy-on-write.
+The workers map the memory of its tensors and arrays copy-on-write.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from gristmill._workers import inheriting
 
 
 class ProgramPickle:
-    """Stands for a `Runnable` in a pickle; what comes out is the program itself.
+    """A wrapper that pickles a `Runnable` and unpickles to the `Runnable` itself.
 
-    The memory of its tensors is out of band, so `gristmill._engine.packing` writes that
-    once and all workers map it copy-on-write.  Tensors in shared memory, locks, queues
-    and what else a child started by "spawn" shares with its parent, workers share, too.
+    The memory of its tensors is out of band, so `gristmill._engine.packing` writes it
+    once and all workers map it copy-on-write.  Workers share tensors in shared memory,
+    locks, queues and all other objects that a child started by "spawn" shares with its
+    parent.
 
     Attributes:
-        inherited: Descriptors that workers need for these, known after pickling.
+        inherited: File descriptors that workers need for shared objects, set by
+            pickling.
 
     Raises:
-        RuntimeError: Only a fork of this process can have it.  Raised by pickling.
+        RuntimeError: Pickling found an object that only a fork of this process can use.
     """
 
     def __init__(self, program: Any) -> None:
@@ -45,7 +47,7 @@ class ProgramPickle:
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         self.inherited.clear()
         with inheriting.inheriting(self.inherited):
-            # Arrays share memory in a fork, so one pool has all that they view.
+            # A fork keeps memory that arrays share, so use one pool for all owners.
             sent = dumped(self._program, _ProgramPickler, lambda owner: 0)
         pickled, blobs, places = sent
         out_of_band: list[Any] = [pickle.PickleBuffer(blob.data) for blob in blobs]
@@ -53,7 +55,7 @@ class ProgramPickle:
         return _loaded, (pickle.PickleBuffer(pickled), out_of_band, places, tracker)
 
     def unpicklable_note(self) -> str:
-        """The program's."""
+        """Return the program's note on objects that cannot be pickled."""
         note: str = self._program.unpicklable_note()
         return note
 
@@ -69,11 +71,12 @@ def _loaded(
 
 
 class _ProgramPickler(CloudPickler):
-    """Keeps what is shared with other processes shared, and storages of tensors."""
+    """Keeps memory shared that processes share, or several tensors of the program."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        # Of tensors with the same storage, which lives as long as its buffers.
+        # By the address of a storage, which lives as long as its buffers: the dict
+        # that all tensors of this storage share.
         self._storages: dict[int, Storages] = {}
 
     def reducer_override(self, thing: Any) -> Any:
@@ -91,7 +94,7 @@ class _ProgramPickler(CloudPickler):
             return mapped
         reduced = super().reducer_override(thing)
         if isinstance(reduced, tuple) and reduced[0] is make_tensor:
-            # A batch of these tensors shares memory again in the loader's process.
+            # So a batch of these tensors shares memory again in the loader's process.
             storage = thing.untyped_storage()._cdata
             shared = self._storages.setdefault(storage, {})
             return make_tensor, (*reduced[1], shared)

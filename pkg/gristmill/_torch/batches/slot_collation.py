@@ -1,13 +1,13 @@
-"""Lets torch's ``default_collate`` make its batches in a slot of shared memory.
+"""Makes torch's ``default_collate`` write its batches into a slot of shared memory.
 
-In a worker torch stacks tensors into a new file in ``/dev/shm`` for each batch, and
-so do the collate functions of others that ask torch for a new shared storage.  After
+In a worker, torch stacks the tensors of each batch into a new file in ``/dev/shm``.  So
+do other collate functions that request a new shared storage from torch.  After
 `install` they get private memory instead, and within `into` memory of the slot, which
-costs no file, no page faults and no copy.  When a batch is written, `move_kept` comes
-before the slot is given away.
+costs no file, no page faults and no copy.  After writing a batch, call `move_kept`
+before releasing the slot.
 
-Results, types and errors are torch's: its own functions run wherever a batch is not
-a plain one.
+Results, types and errors are torch's: its own functions collate all batches that are
+not plain.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import torch
 
 from gristmill._torch import private
 
-# Makes an array of a shape and a dtype; in the slot, or in its own memory.
+# Allocates an array of a shape and a dtype, in the slot or in private memory.
 Alloc = Callable[[Any, Any], Any]
 Rules = list[tuple[Any, Callable[..., Any]]]
 
-# Torch's own functions are as fast for fewer numbers.
+# For fewer numbers, torch's own functions are as fast.
 _MANY = 16
 _BYTE = np.dtype(np.uint8)
-# NumPy has no dtype for the others of torch, such as bfloat16.
+# NumPy has no dtype for torch's other dtypes, such as bfloat16.
 _DTYPES = {
     torch.from_numpy(np.empty(0, code)).dtype: np.dtype(code)
     for code in "?bhilBHILefdFD"
@@ -37,7 +37,7 @@ _DTYPES = {
 
 
 class _Here(threading.local):
-    """Where this thread makes batches, and which storages it has made in slots."""
+    """The calling thread's allocator, and weak references to its storages in slots."""
 
     alloc: Alloc = np.empty
 
@@ -49,7 +49,7 @@ _here = _Here()
 
 
 class into:
-    """The context in which this thread makes batches by `alloc`."""
+    """A context in which the calling thread allocates batches by `alloc`."""
 
     def __init__(self, alloc: Alloc) -> None:
         self._alloc = alloc
@@ -62,26 +62,28 @@ class into:
 
 
 def move_kept() -> None:
-    """Move the batches that somebody still holds out of their slot.
+    """Move the batches that are still referenced out of their slot.
 
-    A dataset may keep what it has collated.  Call this before the slot is given away.
+    A dataset may keep a batch that it has collated.  Call this before releasing the
+    slot.
     """
     for made in _here.made:
         if not made.expired():
-            # Only a move to a shared file changes a storage and not just a tensor.
+            # Only a move to a shared file changes the storage itself, and with it
+            # every tensor that uses it.
             private.storage_of_weak_ref(made.cdata).share_memory_()
     _here.made.clear()
 
 
 def rules() -> Rules:
-    """What ``default_collate`` does in this process, for `install` in workers."""
+    """Return the rules of ``default_collate`` here, for `install` in workers."""
     return list(private.collation().items())
 
 
 def install(rules: Rules) -> None:
-    """Take over the rules of the parent process, and give torch memory of slots.
+    """Set the parent's collation rules, and make torch allocate in slots.
 
-    Functions that are not torch's own stay what they are.
+    Functions that are not torch's own stay unchanged.
     """
     ours = {
         private.collate_tensor_fn: _collate_tensors,
@@ -96,7 +98,7 @@ def install(rules: Rules) -> None:
 
 
 def new_bytes(count: int) -> torch.Tensor:
-    """Return `count` bytes, not filled, where this thread makes batches."""
+    """Return `count` uninitialized bytes from the calling thread's allocator."""
     return _new_tensor((count,), _BYTE)
 
 
@@ -111,14 +113,14 @@ def _new_tensor(shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
 def _new_storage(
     cls: type[torch.UntypedStorage], size: int, *, device: Any = "cpu"
 ) -> torch.UntypedStorage:
-    """In the place of torch's ``_new_shared``."""
+    """Replace torch's ``_new_shared``."""
     if torch.device(device).type != "cpu":
         return private.new_shared(cls, size, device=device)
     return new_bytes(size).untyped_storage()
 
 
 def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    """In the place of ``collate_tensor_fn``."""
+    """Replace torch's ``collate_tensor_fn``."""
     first = batch[0]
     if type(first) is torch.Tensor and first.is_cpu:
         try:
@@ -130,12 +132,12 @@ def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any
                 out = out.view(len(batch), *first.shape)
             return torch.stack(batch, 0, out=out)
         except Exception:
-            pass  # Torch's own function says what is wrong.
+            pass  # Torch's own function raises the error.
     return private.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
 
 
 def _numbers(kind: type, code: str, torchs: Any) -> Callable[..., Any]:
-    """What stands in the place of torch's function for Python numbers of a type."""
+    """Return a replacement of torch's collate function for Python's ints or floats."""
 
     def collate_numbers(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
         if len(batch) >= _MANY and set(map(type, batch)) == {kind}:

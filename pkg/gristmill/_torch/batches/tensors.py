@@ -1,7 +1,7 @@
 """Elements of Gristmill's loaders and datasets as torch tensors.
 
-Record sources and `MapDataset` need nothing: by ``len``, ``[]`` and
-``__getitems__`` they are map-style datasets as they are.
+Record sources and `MapDataset` need no adapter: they have ``len``, ``[]`` and
+``__getitems__``, so torch accepts them as map-style datasets.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from gristmill.checkpoint import Checkpointable
 
 
 class TensorIterator(Checkpointable, Iterator[T]):
-    """Gives the elements of an iterator with tensors in place of its arrays.
+    """Iterates over the elements of an iterator with arrays converted to tensors.
 
     Args:
-        iterator: Gives trees of dicts, lists and tuples with array leaves.
-        whole: What it iterates over, which may have a length.
+        iterator: Yields trees of dicts, lists and tuples with array leaves.
+        whole: The iterable that `iterator` came from, used for ``len()``. By default
+            `iterator` itself.
 
     Example:
         >>> ds = gristmill.MapDataset.range(6).batch(3).to_iter_dataset()
@@ -41,11 +42,11 @@ class TensorIterator(Checkpointable, Iterator[T]):
         self._whole: Any = iterator if whole is None else whole
 
     def __len__(self) -> int:
-        """Return how many elements there are from the beginning, as torch counts them.
+        """Return the number of elements of a full pass, as torch's loaders do.
 
         Raises:
-            TypeError: That is not known: `as_tensors` was given an iterator, or what it
-                was given has no length.
+            TypeError: The length is unknown: `as_tensors` received an iterator, or an
+                iterable without a length.
         """
         return len(self._whole)
 
@@ -80,7 +81,7 @@ class TensorIterator(Checkpointable, Iterator[T]):
         self._iterator.close()  # type: ignore[attr-defined]
 
 
-# Any alone is Never, too: what nothing is known of comes here.
+# Any also matches Never, so elements of an unknown type select this overload.
 @overload
 def as_tensors(iterator: Iterable[Never]) -> TensorIterator[Any]: ...
 
@@ -109,8 +110,8 @@ def as_tensors(iterator: Any) -> TensorIterator[Any]:
     """Iterate over elements with their arrays as tensors, without copying.
 
     A tensor keeps the memory of its batch alive.  Arrays that a tensor cannot view
-    (read-only ones, negative strides, foreign byte order) are copied.  Leaves that
-    torch has no dtype for (strings, dates, objects) stay what they are.
+    (read-only ones, negative strides, foreign byte order) are copied.  Leaves without
+    a torch dtype (strings, dates, objects) are unchanged.
 
     Args:
         iterator: A `DataLoaderIterator` or any iterator or iterable of elements.
@@ -124,18 +125,19 @@ def as_tensors(iterator: Any) -> TensorIterator[Any]:
 
 
 class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
-    """A Gristmill `DataLoader` or `IterDataset` where torch wants an `IterableDataset`.
+    """Wraps a Gristmill `DataLoader` or `IterDataset` as a torch `IterableDataset`.
 
-    Give it to a loader, for a trainer that insists on one, with ``batch_size=None``:
-    its elements are batches already.  Workers are Gristmill's own; the loader has none.
+    Use it for trainers that require a torch loader.  Pass ``batch_size=None`` to that
+    loader, because the elements are already batches, and no workers, because Gristmill
+    runs its own.
 
     Args:
-        elements: Gives an iterator, for each epoch, over trees with array leaves, which
-            become tensors.
+        elements: An iterable of trees with array leaves, which become tensors.  It is
+            iterated over once per epoch.
 
     Raises:
-        RuntimeError: When iterated over in a worker of a loader: each would give all
-            elements.
+        RuntimeError: It was iterated over in a worker of a loader. Each worker would
+            yield all elements.
 
     Example:
         >>> import gristmill as g
@@ -150,10 +152,10 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
         self._epoch: int | None = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next ``iter()`` give another epoch: its order and random draws.
+        """Set the epoch of the next ``iter()``: its order and random draws.
 
-        A loader's `set_epoch` calls it.  Elements of another library begin again as
-        their own ``iter()`` says.
+        A loader's `set_epoch` calls this.  It has no effect on elements of other
+        libraries, which have neither ``set_epoch`` nor ``at_epoch``.
 
         Args:
             epoch: From 0; see `gristmill.DataLoader.set_epoch` and
@@ -180,7 +182,7 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
 
 
 def as_tensor_tree(element: Any) -> Any:
-    """One element with its arrays as tensors.
+    """Return one element with its arrays as tensors.
 
     Example:
         >>> as_tensor_tree({"x": np.arange(3), "name": "a"})
@@ -190,14 +192,18 @@ def as_tensor_tree(element: Any) -> Any:
 
 
 def as_tensor_leaf(leaf: Any) -> Any:
-    """Return an array of any library as a tensor, in place where that can be."""
+    """Return an array of any library as a tensor, without a copy if possible."""
     if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | torch.Tensor):
         return torch.from_dlpack(leaf)
     return _as_tensor(leaf)
 
 
 def is_plain(leaf: Any) -> bool:
-    """Whether a leaf is a tensor on the CPU that is no more than its elements."""
+    """Return whether a leaf is an ordinary CPU tensor, fully described by its values.
+
+    It is strided, requires no gradient, is not quantized and has no lazy conjugate or
+    negative bit.
+    """
     return (
         type(leaf) is torch.Tensor
         and leaf.device.type == "cpu"
@@ -210,16 +216,17 @@ def is_plain(leaf: Any) -> bool:
 
 
 def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
-    """Return an element with the function applied to everything in its containers.
+    """Return an element with the function applied to every leaf.
 
-    Containers are mappings, lists, tuples and named tuples; a mapping keeps its class
-    where it can be changed and is a dict otherwise.  What moves itself by a method
-    ``to``, such as a `PackedSequence`, is a leaf although it is a tuple.
+    Containers are mappings, lists, tuples and named tuples.  A mutable mapping keeps
+    its class; any other mapping becomes a dict.  An object with a method ``to``, such
+    as a `PackedSequence`, is a leaf even if it is a tuple.
     """
+    # Checked first: most leaves are arrays, and isinstance is slow for mappings.
     if isinstance(element, torch.Tensor | np.ndarray):
-        return function(element)  # Most are: asked first, since mappings are slow to.
+        return function(element)
     if isinstance(element, dict | MutableMapping):
-        mapped = copy.copy(element)  # Keeps the factory of a defaultdict, too.
+        mapped = copy.copy(element)  # Keeps the factory of a defaultdict.
         for key, value in element.items():
             mapped[key] = map_leaves(function, value)
         return mapped

@@ -1,4 +1,4 @@
-"""Batches on the accelerator, ahead of need."""
+"""Iterates over batches on an accelerator, copied before the program needs them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gristmill._torch.device.cuda import Cuda, CudaCopies
 
 
 class _Moves:
-    """Moves batches to a device by ``to``, which for the CPU's own is nothing."""
+    """Moves batches to a device by ``to``, which does nothing for the CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -27,7 +27,7 @@ class _Moves:
         return batch
 
     def settle(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: ``to`` has finished when it returns."""
 
     close = settle
 
@@ -37,15 +37,15 @@ class _Moves:
 
 
 class DeviceIterator(Ahead[T]):
-    """Gives the batches of an iterator on a device; made by `to_device`.
+    """Iterates over batches on a device; made by `to_device`.
 
-    `get_state` is the position after the last batch that was given out: save this
-    iterator, and not the one below.
+    `get_state` returns the position after the last batch that was returned.  Save this
+    iterator's state, not that of the source iterator, which is ahead.
 
     Args:
         batches: Any iterator or iterable of trees.
-        moves: Begins and ends what it takes to have a batch on the device.
-        depth: Batches on the device at a time, the one given out included.
+        moves: Moves a batch to the device.
+        depth: Batches on the device at a time, including the one returned last.
 
     Raises:
         ValueError: `depth` is less than 1.
@@ -64,7 +64,8 @@ class DeviceIterator(Ahead[T]):
     ) -> None:
         super().__init__(batches, depth)
         self._moves = moves
-        # Also where nobody closes this: before the batches that wait are dropped.
+        # If the program never calls close(), this still runs before the waiting
+        # batches are freed.
         weakref.finalize(self, moves.close)
 
     def set_state(self, state: Any) -> None:
@@ -73,7 +74,7 @@ class DeviceIterator(Ahead[T]):
         super().set_state(state)
 
     def close(self) -> None:
-        """Drop the batches that wait, close the iterator, unregister its memory."""
+        """Drop the waiting batches, close the source, and unregister its memory."""
         self._moves.settle()
         super().close()
         self._moves.close()
@@ -86,7 +87,7 @@ class DeviceIterator(Ahead[T]):
 
 
 class StatefulDeviceIterator(DeviceIterator[T]):
-    """A `DeviceIterator` over a loader that has `state_dict`, such as torchdata's."""
+    """A `DeviceIterator` over a loader with `state_dict`, such as torchdata's."""
 
     def __init__(
         self, batches: Iterable[Any], moves: _Moves | CudaCopies, depth: int
@@ -94,7 +95,7 @@ class StatefulDeviceIterator(DeviceIterator[T]):
         super().__init__(_StatefulBatches(batches), moves, depth)
 
     def state_dict(self) -> dict[str, Any]:
-        """The loader's state after the last batch that was given out."""
+        """Return the loader's state after the last batch that was returned."""
         state: dict[str, Any] = self._state
         return state
 
@@ -104,7 +105,7 @@ class StatefulDeviceIterator(DeviceIterator[T]):
 
 
 class _StatefulBatches(Iterator[Any]):
-    """The batches of a loader, whose state is the loader's."""
+    """Adapts a loader with `state_dict` to an iterator with `get_state`."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -122,13 +123,13 @@ class _StatefulBatches(Iterator[Any]):
         return self._loader.state_dict()
 
     def set_state(self, state: Any) -> None:
-        # The loader takes a state for the iterator that it makes next, which is made
-        # when a batch is asked for: until then it has no workers.
+        # A loader applies its state to the next iterator.  Make that one only for the
+        # next batch, so that it does not start workers before.
         self._loader.load_state_dict(state)
         self._iterator = None
 
 
-# Any alone is Never, too: what nothing is known of comes here.
+# Any also matches Never, so batches of an unknown type select this overload.
 @overload
 def to_device(
     iterator: Iterable[Never], device: torch.device | str | int, depth: int = 2
@@ -168,40 +169,41 @@ def to_device(  # type: ignore[overload-cannot-match]
 def to_device(
     iterator: Iterable[Any], device: torch.device | str | int, depth: int = 2
 ) -> DeviceIterator[Any]:
-    """Iterate over batches with their tensors and arrays on a device, ahead of need.
+    """Iterate over batches on a device, copied before the program needs them.
 
-    On CUDA a batch is copied on a stream beside the one that computes.  The shared
-    memory in which a Gristmill loader hands batches over is registered as pinned, once
-    and not for each batch, so nothing is copied on the host; other memory that is not
-    pinned goes through torch's pinned allocator.  The shared memory of a batch is used
-    for another only after its copy.  The tensors behave as if made by
-    ``x.to(device)`` on the stream that is current when they are given out: to use them
-    on another one, call ``record_stream`` as for any tensor.  Registered memory counts
-    against the loader's ``memory_limit`` until `DeviceIterator.close`; draw no batches
-    from the iterator below meanwhile, since an asynchronous copy of your own would
-    read memory that is used again.
+    On CUDA a batch is copied on a separate stream while the device computes.  The
+    shared memory of a Gristmill loader's batches is registered as pinned, once and not
+    for each batch, so nothing is copied on the host.  Other memory that is not pinned
+    is copied to torch's pinned memory first.  The loader reuses the shared memory of a
+    batch only after its copy is done.  The tensors behave as if made by
+    ``x.to(device)`` on the stream that is current when they are returned.  To use them
+    on another stream, call ``record_stream`` as for any tensor.  Registered memory
+    counts against the loader's ``memory_limit`` until `DeviceIterator.close`.  Until
+    then do not take batches from the source iterator: an asynchronous copy of your own
+    could read memory that is being reused.
 
     On the CPU nothing is copied and no thread runs: arrays become tensors in place,
-    and batches are drawn when they are asked for, whatever `depth` is.  On any other
-    device batches are moved by ``to``.
+    and each batch is computed when the program requests it, for any `depth`.  On other
+    devices, batches are moved by ``to``.
 
     Args:
         iterator: A loader of this library or of torch, or any other iterator or
-            iterable of trees: mappings, lists, tuples and named tuples.  Leaves are
-            tensors, arrays of NumPy and, by DLPack, of other libraries, and what
-            has a method ``to``; others, such as strings, stay what they are.
-        device: A ``torch.device``, or what makes one.
-        depth: Batches on the device at a time, the one given out included, at least
-            1; from 2 on copies and computation overlap.
+            iterable of trees: mappings, lists, tuples and named tuples.  Leaves to move
+            are tensors, NumPy arrays, arrays of other libraries with DLPack, and
+            objects with a method ``to``.  Others, such as strings, are unchanged.
+        device: A ``torch.device``, or its name or index.
+        depth: Batches on the device at a time, including the one returned last; at
+            least 1.  Copies and computation overlap if it is 2 or more.
 
     Returns:
-        An iterator with the state of the one below, after the last batch given out:
-        ``get_state`` for iterators of this library, also ``state_dict`` where the
-        loader has that, as torchdata's has.
+        An iterator whose state is that of the source after the last returned batch:
+        ``get_state`` for iterators of this library, and ``state_dict`` if the loader
+        has it, such as torchdata's.
 
     Raises:
         ValueError: `depth` is less than 1.
-        RuntimeError: torch does not know the device, or has none.
+        RuntimeError: torch does not support the device, or the machine does not have
+            it.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Which samples come next: samplers, draws, batches of indices, requests to workers.
+"""Chooses samples: samplers, draws, batches of indices, requests to workers.
 
-Of the rest of `_torch` it imports `private`.  Begin with `draws.py`.
+Imports only `private` from the rest of `_torch`.  Start with `draws.py`.
 """

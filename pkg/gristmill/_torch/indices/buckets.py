@@ -1,4 +1,4 @@
-"""Batches of indices of elements of similar lengths, equally many for each rank."""
+"""Batches samples of similar lengths; each rank gets the same number of batches."""
 
 from __future__ import annotations
 
@@ -17,36 +17,39 @@ from gristmill.sharding import AnyRemainder, Remainder, torch_process
 
 
 class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
-    """Batch samples of similar lengths; a ``batch_sampler`` of torch's loaders.
+    """Batches samples of similar lengths; a ``batch_sampler`` for torch's loaders.
 
-    An epoch's order is cut into batches within each bucket.  Ranks work on a step
-    together, which has one batch of each, of one bucket wherever there are enough: none
-    waits for another's long samples.  All ranks have equally many batches, and the same
-    number in each epoch.  Nothing but the arguments and the epoch decides what they
-    are: call `set_epoch` before each one, also before going on with a saved one.
+    The order of an epoch is cut into batches within each bucket.  In each step, every
+    rank gets one batch.  The batches of a step are from the same bucket if it has
+    enough, so that no rank waits for another's long samples.  All ranks get the same
+    number of batches, in every epoch.  Batches depend only on the arguments and the
+    epoch: call `set_epoch` before each epoch, also before resuming a saved one.
 
     Args:
-        lengths: Of each sample, ints of at least 0, shape (n,).
-        bucket_boundaries: Ascending lengths, at least 1; a sample of just this length
-            is in the next bucket.
-        bucket_batch_sizes: Samples per batch of each bucket, one more than there are
-            boundaries.
-        max_tokens: Instead of sizes, what the samples of a batch times the longest
-            length of its bucket are at most; the last boundary is more than any length.
-        num_replicas: Ranks; by default those of torch.distributed or torchrun, else 1.
-        rank: Which one this is, by default the same.
-        shuffle: Whether each epoch has its own random order.  Without, and with one
+        lengths: The length of each sample: ints of at least 0, shape (n,).
+        bucket_boundaries: Ascending lengths, at least 1.  A sample whose length equals
+            a boundary is in the bucket after it.
+        bucket_batch_sizes: Samples per batch of each bucket.  There is one more bucket
+            than boundaries.
+        max_tokens: An alternative to `bucket_batch_sizes`: the maximum of a batch's
+            samples times the longest length of its bucket.  The last boundary must be
+            greater than all lengths.
+        num_replicas: The number of ranks; by default that of torch.distributed or
+            torchrun, else 1.
+        rank: The rank of this process; by default that of torch.distributed or
+            torchrun, else 0.
+        shuffle: Whether each epoch has its own random order.  If False, and with one
             rank, batches are those of `IterDataset.bucket_by_sequence_length`.
-        seed: Of the order, the same for all ranks.
-        drop_last: Whether batches that are not full, one for each bucket at most, are
-            left out.
-        remainder: What becomes of batches that do not make a step of all ranks, a
-            `sharding.Remainder` or its value.  With "wrap" and "pad" batches of the
-            same step come again; a `WithMask` dataset tells those of "pad" from data.
+        seed: The seed of the order, which must be the same for all ranks.
+        drop_last: Whether to leave out batches that are not full, at most one per
+            bucket.
+        remainder: How to treat batches that do not fill a step of all ranks: a
+            `sharding.Remainder` or its value.  "wrap" and "pad" repeat batches of the
+            same step; a `WithMask` dataset marks those repeated by "pad".
 
     Raises:
-        ValueError: An argument is out of range, a sample is longer than any bucket, or
-            no step is left.
+        ValueError: An argument is out of range, a sample is longer than the last
+            bucket allows, or no step is left.
         TypeError: An argument has the wrong type.
 
     Example:
@@ -97,14 +100,14 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
             )
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch is iterated over next; the first one is 0.
+        """Set the epoch of the next ``iter()``; the first one is 0.
 
         Args:
             epoch: From 0 to 2**63 - 1.
 
         Raises:
-            TypeError: It is no integer.
-            ValueError: It is less or more than that.
+            TypeError: `epoch` is not an integer.
+            ValueError: `epoch` is out of range.
         """
         check_integer("epoch", epoch)
         if not 0 <= epoch < 2**63:
@@ -117,7 +120,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
     def __iter__(self) -> Iterator[list[int]]:
         count = len(self._bucket_of)
         for step in self._steps():
-            # A copy of a batch is for a rank that the step has none for.
+            # If the step has too few batches, the remaining ranks repeat some.
             indices = step[self.rank % len(step)]
             if self.rank >= len(step) and self.remainder is Remainder.PAD:
                 indices = indices + count
@@ -139,7 +142,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         )
 
     def _steps(self) -> list[list[Int64Array]]:
-        """The batches of all ranks, step by step; the last may have too few of them."""
+        """Return the batches of each step; the last step may have too few."""
         generator = torch.Generator()
         generator.manual_seed(self.seed + self.epoch)
         ranks = self.num_replicas
@@ -152,7 +155,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
             rest += full[whole:] + batches[len(full) :]
         steps.sort(key=lambda step: step[-1].last)
         if self.remainder is Remainder.DROP:
-            # Any of them, so that not those of long samples are left out each time.
+            # Drop random batches: the last ones are always those of long samples.
             kept = self._order(len(rest), generator)[: len(rest) - len(rest) % ranks]
             rest = [rest[place] for place in np.sort(kept).tolist()]
         steps += (rest[at : at + ranks] for at in range(0, len(rest), ranks))
@@ -160,7 +163,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         return [[batch.indices for batch in steps[place]] for place in order]
 
     def _batches(self, order: Int64Array) -> Iterator[list[_Batch]]:
-        """The batches of each bucket, in their order; the last may not be full."""
+        """Yield the batches of each bucket, in order; the last may not be full."""
         buckets = self._bucket_of[order]
         places = np.argsort(buckets, kind="stable")
         ends = np.searchsorted(buckets[places], np.arange(len(self._sizes)), "right")
@@ -186,13 +189,13 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
 class _Batch(NamedTuple):
     """A batch of one bucket."""
 
-    last: int  # The place of its last sample in the epoch's order.
+    last: int  # The position of its last sample in the epoch's order.
     is_full: bool
     indices: Int64Array
 
 
 def _in_buckets(lengths: Any, buckets: Buckets) -> tuple[Int64Array, Int64Array]:
-    """The batch size of each bucket, and the bucket of each sample."""
+    """Return the batch size of each bucket, and the bucket of each sample."""
     found = np.asarray(lengths)
     if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Torch's DistributedSampler, with as many full batches for each rank as for others."""
+"""Torch's DistributedSampler, with the same number of full batches for each rank."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from gristmill.sharding import AnyRemainder, Remainder
 
 
 class DistributedSampler(data.DistributedSampler[Any]):  # type: ignore[misc]
-    """Deal out a dataset so that all ranks have equally many full batches.
+    """Divides a dataset so that all ranks get the same number of full batches.
 
-    A subclass of torch's, with its order and random draws; without the last two
-    arguments it gives just what torch's gives.
+    It is a subclass of torch's sampler, with the same order and random draws.  Without
+    the last two arguments, the indices are the same, too.
 
-    Call `set_epoch` before each epoch, also before going on with a saved one: the epoch
-    is no part of a loader's state.
+    Call `set_epoch` before each epoch, also before resuming a saved one: a loader's
+    state does not include the epoch.
 
     Args:
-        dataset: Has a length; for ``remainder="pad"`` a `WithMask`.
-        num_replicas: Ranks, by default those of torch.distributed.
-        rank: Which one this is, by default that of torch.distributed.
+        dataset: A dataset with a length; for ``remainder="pad"`` a `WithMask`.
+        num_replicas: The number of ranks, by default that of torch.distributed.
+        rank: The rank of this process, by default that of torch.distributed.
         shuffle: Whether each epoch has its own random order.
-        seed: Of the order, the same for all ranks.
-        drop_last: Whether samples that do not fill a batch of every rank are left out:
-            another way to say ``remainder="drop"``.
-        batch_size: Samples that each rank takes at once, at least 1: the loader's. With
-            1 all ranks have equally many samples.
-        remainder: What becomes of samples that do not fill a batch of every rank, a
-            `sharding.Remainder` or its value; by default "drop" with `drop_last` and
-            else "wrap".
+        seed: The seed of the order, which must be the same for all ranks.
+        drop_last: Whether to leave out samples that do not fill a batch of every rank,
+            like ``remainder="drop"``.
+        batch_size: The batch size of the loader, at least 1.  With 1 all ranks get the
+            same number of samples.
+        remainder: How to treat samples that do not fill a batch of every rank: a
+            `sharding.Remainder` or its value.  By default "drop" with `drop_last`, and
+            "wrap" without.
 
     Raises:
         ValueError: An argument is out of range, or `drop_last` contradicts `remainder`.
@@ -92,7 +92,7 @@ class DistributedSampler(data.DistributedSampler[Any]):  # type: ignore[misc]
         )
 
     def indices(self) -> Int64Array:
-        """Return what this rank has of the epoch, int64 of shape (len(self),)."""
+        """Return this rank's indices of the epoch, int64 of shape (len(self),)."""
         length = len(self.dataset)
         places = np.arange(self.rank, self.total_size, self.num_replicas)
         wrapped = places % max(length, 1)

@@ -1,15 +1,16 @@
 """Batches of indices from torch's samplers, with exactly torch's random draws.
 
-A draw is a block, an int64 array or a range, instead of a Python int at a time.  It
-happens at the same moment as torch's: a sampler whose generator the user holds is
-seen to advance at the same batches.
+Indices are drawn in blocks, int64 arrays or ranges, instead of one Python int at a
+time.  A generator advances at the same batches as with torch, so a user who holds it
+sees no difference.
 
-A batch of a block is a `Drawn`, which nobody else makes: an array or a range that a
-user's sampler gives is the user's, and reaches the dataset as it is.
+A batch of a block is a `Drawn`.  Only this module makes those, so they differ from
+arrays and ranges that a user's sampler yields, which reach the dataset unchanged.
 
-What will be drawn in the next epoch is found out from copies of generators, so that
-nobody can see it.  That is wrong where somebody uses or sets a generator, or sets
-another epoch, in between: whoever asks has to compare.
+The indices of the next epoch are predicted from copies of generators, without changing
+the generators.  The prediction is wrong if the program uses or sets a generator, or
+sets another epoch, in the meantime.  Callers must compare it with the indices that are
+drawn later.
 """
 
 from __future__ import annotations
@@ -34,19 +35,20 @@ from gristmill._torch.private import is_own
 
 Block: TypeAlias = "np.ndarray[Any, Any] | range"
 
-# RandomSampler with replacement draws as many at a time.
+# The number of indices that RandomSampler draws at a time with replacement.
 _TORCH_DRAW = 32
-# Indices that are Python ints at the same time.
+# The number of indices that are converted to Python ints at a time.
 _INTS = 4096
-# To draw more at once twice takes longer than to wait for an epoch's first batch.
+# If a sampler draws more indices at once, drawing twice takes longer than waiting for
+# the first batch of an epoch.
 MOST_FORESEEN = 1 << 22
 
 
 class Drawn:
-    """A batch of indices, in the place of the list that torch's sampler would give.
+    """A batch of indices, in place of the list that torch's sampler would yield.
 
     Attributes:
-        block: Not empty; a range has the step 1.
+        block: The indices, at least one.  A range has step 1.
     """
 
     __slots__ = ("block",)
@@ -59,10 +61,10 @@ class Drawn:
 
 
 def drawn(index_sampler: Any, lists: bool = False) -> Iterator[Any] | None:
-    """Return what `index_sampler` gives; None if only the sampler itself can draw.
+    """Return an iterator equal to `index_sampler`'s, or None for an unknown sampler.
 
-    A batch of indices is a list, or a `Drawn` unless `lists`; `as_list` makes a list of
-    either.
+    A batch of indices is a list if `lists`, else a list or a `Drawn`.  `as_list`
+    converts both to a list.
     """
     if type(index_sampler) is BatchSampler:
         return _batches(index_sampler, lists)
@@ -74,9 +76,9 @@ def drawn(index_sampler: Any, lists: bool = False) -> Iterator[Any] | None:
 def blocks_of(
     sampler: Any, generator: torch.Generator | None = None
 ) -> Iterator[Block] | None:
-    """What a sampler of samples gives, in blocks; None where only itself knows how.
+    """Return the indices of a sampler in blocks, or None for an unknown sampler.
 
-    `generator` draws in the place of the one that `sampler` would choose.
+    `generator` replaces the one that `sampler` would use.
     """
     kind = type(sampler)
     draw = _DRAWS.get(kind)
@@ -84,12 +86,12 @@ def blocks_of(
 
 
 def as_list(batch: Any) -> Any:
-    """Return a list in place of a `Drawn`, and anything else as it is."""
+    """Convert a `Drawn` to a list, and return anything else unchanged."""
     return _ints(batch.block) if type(batch) is Drawn else batch
 
 
 def integers(blocks: Iterator[Block]) -> Iterator[int]:
-    """The indices of blocks, one by one."""
+    """Yield the indices of blocks, one by one."""
     for block in blocks:
         for start in range(0, len(block), _INTS):
             yield from _ints(block[start : start + _INTS])
@@ -110,7 +112,7 @@ def _batches(batch_sampler: BatchSampler, lists: bool) -> Iterator[Any]:
 def batches(
     blocks: Iterator[Block], batch_sampler: BatchSampler, lists: bool = False
 ) -> Iterator[Any]:
-    """Yield the batches that `batch_sampler` makes of blocks, as `drawn` does."""
+    """Yield the batches that `batch_sampler` makes of blocks, in `drawn`'s format."""
     make: Callable[[Any], Any] = Drawn
     drop_last, size = batch_sampler.drop_last, batch_sampler.batch_size
     block: Block = range(0)
@@ -132,7 +134,7 @@ def batches(
 
 
 def _grown(rest: Block, blocks: Iterator[Block], size: int) -> Block:
-    """The rest of a block and so many further ones that `size` are there."""
+    """Join the rest of a block with further blocks, up to at least `size` indices."""
     parts, count = [rest] if len(rest) else [], len(rest)
     while count < size:
         block = next(blocks, None)
@@ -150,7 +152,7 @@ def _sequential(sampler: SequentialSampler, generator: Any = None) -> Iterator[B
 
 
 def epoch_generator(sampler: RandomSampler) -> torch.Generator:
-    """What draws an epoch: the sampler's generator, or else a new one for it alone."""
+    """Return the generator for an epoch: the sampler's own, or else a new one."""
     if sampler.generator is not None:
         held: torch.Generator = sampler.generator
         return held
@@ -158,7 +160,7 @@ def epoch_generator(sampler: RandomSampler) -> torch.Generator:
 
 
 def _seeded_by(generator: torch.Generator | None) -> torch.Generator:
-    """A new one with a seed that is drawn from another, by default torch's."""
+    """Return a new generator, with a seed drawn from another, by default torch's."""
     seed = torch.empty((), dtype=torch.int64).random_(generator=generator).item()
     return torch.Generator().manual_seed(int(seed))
 
@@ -168,7 +170,7 @@ def _random(
 ) -> Iterator[Block]:
     high = len(sampler.data_source)
     generator = generator or epoch_generator(sampler)
-    # Torch asks twice for `num_samples`, which is another one if the dataset grows.
+    # Torch reads `num_samples` twice; it changes if the dataset grows in between.
     if sampler.replacement:
         for _ in range(sampler.num_samples // _TORCH_DRAW):
             yield _integers_below(high, _TORCH_DRAW, generator)
@@ -176,7 +178,7 @@ def _random(
         return
     for _ in range(sampler.num_samples // high):
         yield torch.randperm(high, generator=generator).numpy(force=True)
-    # Torch draws once more though it may need none of it.
+    # Torch draws once more, even if it needs no more indices.
     extra = torch.randperm(high, generator=generator).numpy(force=True)
     yield extra[: sampler.num_samples % high]
 
@@ -207,7 +209,7 @@ def _dealt(
     yield sampler.indices()
 
 
-# By exact type: a subclass may draw otherwise.
+# Keyed by exact type: a subclass may draw differently.
 _DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
     distributed.DistributedSampler: _dealt,
     RandomSampler: _random,
@@ -216,23 +218,23 @@ _DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
 }
 
 
-# Theirs is the next epoch that a program will set.
+# Samplers whose epoch the program sets; the next one is predicted to be one higher.
 _BY_EPOCH = (DistributedSampler, distributed.DistributedSampler)
 
 
 def can_foresee(index_sampler: Any) -> bool:
-    """Whether `foreseen` knows how a sampler, of batches or of samples, draws."""
+    """Return whether `foreseen` supports a sampler, of batches or of samples."""
     kind = type(_sampler_of(index_sampler))
     known = kind in _DRAWS or kind in _BY_EPOCH
     return known and all(is_own(cls, "__iter__") for cls in (kind, type(index_sampler)))
 
 
 def foreseen(index_sampler: Any) -> Iterator[Any]:
-    """What a sampler will give if it is iterated over again; nothing if that is long.
+    """Yield the indices that a sampler will yield in its next iteration.
 
-    Of a `DistributedSampler` in its next epoch.  Where drawing fails, or has come to be
-    a class's that draws as it likes, there is nothing more: the epoch that is drawn
-    raises it, if it is still so then.
+    For a `DistributedSampler` these are the indices of the next epoch.  Yields nothing
+    if the sampler draws more than `MOST_FORESEEN` indices at once, or is not supported
+    any more.  Stops if drawing fails: the next epoch raises the error, if it persists.
     """
     with contextlib.suppress(Exception):
         sampler = _sampler_of(index_sampler)
@@ -251,7 +253,7 @@ def _sampler_of(index_sampler: Any) -> Any:
 
 
 def _drawn_at_once(sampler: Any) -> int:
-    """How many indices a sampler draws before it gives the first."""
+    """Return the number of indices that a sampler draws before it yields the first."""
     if type(sampler) in _BY_EPOCH:
         return int(sampler.total_size)
     if type(sampler) is WeightedRandomSampler:

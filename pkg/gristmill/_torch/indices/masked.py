@@ -1,4 +1,4 @@
-"""A dataset of torch's whose elements say whether they are data."""
+"""A torch dataset that adds a mask to its elements: data, or padding."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from gristmill._base.masks import check_mask_key, with_mask
 
 
 class WithMask(Dataset[Any]):  # type: ignore[misc]
-    """Elements of a dataset with a mask: whether they are data, or fill a batch.
+    """Adds a mask to the elements of a dataset: True for data, False for padding.
 
-    Samplers with ``remainder="pad"`` need it.  Of n elements, index i + n is element i
-    once more, as no data.
+    Samplers with ``remainder="pad"`` need it.  With n elements, index i + n returns
+    element i again, as padding.
 
     Args:
-        dataset: Has a length and items by index.
-        key: Where elements, which are dicts, get a bool; None makes pairs
-            ``(element, bool)`` of elements of any kind.
+        dataset: A dataset with a length and items by index.
+        key: The key of the bool in elements, which must be dicts.  None makes pairs
+            ``(element, bool)`` of elements of any type.
 
     Raises:
-        TypeError: The dataset has no length or items; or, when an element is read,
-            there is a key and it is no dict.
-        ValueError: When an element is read: it has the key already.
-        IndexError: When an element is read: the index is not in [0, 2 n).
+        TypeError: The dataset has no length or items.  Reading an element raises it if
+            there is a key and the element is not a dict.
+        ValueError: Reading an element raises it if the element already has the key.
+        IndexError: Reading an element raises it if the index is not in [0, 2 n).
 
     Example:
         >>> data = WithMask(["a", "b"])
@@ -58,7 +58,7 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
         return with_mask(self._dataset[place], real, self._key)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Return the elements at some indices, read together where the dataset can."""
+        """Return the elements at some indices, read together if the dataset can."""
         places = [self._place(index) for index in indices]
         read = getattr(self._dataset, "__getitems__", None)
         if read is None:
@@ -74,7 +74,7 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
         return call_text(self, self._dataset, key=self._key)
 
     def _place(self, index: int) -> tuple[int, bool]:
-        """Which element an index is, and whether it is data."""
+        """Return the index in the dataset, and whether the element is data."""
         check_integer("An index of WithMask", index)
         length = len(self)
         if not 0 <= index < 2 * length:
@@ -86,7 +86,11 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
 
 
 def check_masked(dataset: Any) -> None:
-    """Refuse a dataset whose elements do not say whether they are data."""
+    """Check that a dataset is a `WithMask`.
+
+    Raises:
+        TypeError: It is not.
+    """
     if not isinstance(dataset, WithMask):
         raise TypeError(
             "remainder='pad' needs elements that say whether they are data: pass"

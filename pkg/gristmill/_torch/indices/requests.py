@@ -1,7 +1,8 @@
-"""What the workers of a loader are asked for, as integers.
+"""Requests to the workers of a loader, packed as integers.
 
-The core carries a request to a worker and keeps it until it is answered, so that the
-successor of a dead worker is asked the same.  See `_core.Scheduler`, kind REQUEST.
+The core sends a request to a worker and keeps it until it is answered, so that the
+replacement of a dead worker gets the same request.  See `_core.Scheduler`, kind
+REQUEST.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from gristmill._base.types import Int64Array
 from gristmill._engine.stream import pack_int64, unpack_int64
 from gristmill._torch.indices.draws import Drawn
 
-# The first integer of a request that is not pickled; a pickle's is its length.
+# The first integer of a request that is not pickled.  Pickles begin with their length.
 _BLOCK, _IN_FILE, _RANGE, _KEY, _NEXT, _WITH_STATE = -1, -2, -4, -5, -6, -7
-# Stands for None in a `Next`, whose integers are not negative.
+# Represents None in a `Next`, whose integers are not negative.
 _NONE = -1
-# The first integer of a request with an epoch; the second one is its number.
+# The first integer of a request with an epoch; the second one is the epoch.
 IN_EPOCH = -3
 EPOCH_WORDS = 2
 _FILE_NAME = "gristmill-request"
@@ -35,14 +36,14 @@ _FILE_NAME = "gristmill-request"
 
 @dataclasses.dataclass(frozen=True)
 class Next:
-    """Asks for what comes next in a dataset that is iterated over.
+    """Requests the next batch, or sample, of an iterable dataset.
 
     Attributes:
-        epoch: Counts the iterations over the dataset.
-        number: How many were asked for before in this epoch.
-        size: Samples in a batch, None for one sample that is no batch; 0 for nothing
-            but to begin the epoch, of any dataset.
-        seed: Of the epoch, for datapipes.
+        epoch: The number of this iteration over the dataset.
+        number: The number of earlier requests in this epoch.
+        size: Samples in the batch, or None for a single sample without a batch.  0 only
+            begins the epoch, of any kind of dataset.
+        seed: The seed of the epoch, for datapipes.
     """
 
     epoch: int
@@ -53,10 +54,10 @@ class Next:
 
 @dataclasses.dataclass(frozen=True)
 class Generators:
-    """Asks for the states of a worker's random generators.
+    """Requests the states of a worker's random generators.
 
     Attributes:
-        wanted: What they are to be from now on; None leaves them as they are.
+        wanted: The states to set; None leaves the generators unchanged.
     """
 
     wanted: Any = None
@@ -64,19 +65,19 @@ class Generators:
 
 @dataclasses.dataclass(frozen=True)
 class WithState:
-    """Asks for a batch, and the state of the worker that has made it."""
+    """Requests a batch, and the state of the worker after it."""
 
     request: Any
 
 
 def packed(request: Any) -> Int64Array:
-    """A request as integers.
+    """Pack a request as integers.
 
-    It is of one of the classes above, or what the dataset of a map-style loader is
-    asked for: a key, a batch of them, or a `Drawn`.
+    The request is an instance of a class above or, for a map-style dataset, a key, a
+    batch of keys, or a `Drawn`.
 
     Raises:
-        Exception: Whatever pickling a key raised.
+        Exception: The error that pickling a key raised.
     """
     if type(request) is Drawn:
         block = request.block
@@ -97,10 +98,13 @@ def packed(request: Any) -> Int64Array:
 
 
 def moved_to_file(words: Int64Array) -> tuple[Int64Array, io.FileIO]:
-    """A request that is too long for the core: what stands for it, and where it is.
+    """Write a request that is too long for the core to a file.
 
-    The file has no name: workers open it by the number of this process's descriptor.
-    It is the caller's to close when the request is answered.
+    The file is a memfd; workers open it by this process's descriptor number.
+
+    Returns:
+        A request that refers to the file, and the file.  The caller must close the
+        file after the request is answered.
     """
     file = io.FileIO(os.memfd_create(_FILE_NAME, os.MFD_CLOEXEC), "w")
     file.write(words.data)
@@ -108,12 +112,12 @@ def moved_to_file(words: Int64Array) -> tuple[Int64Array, io.FileIO]:
 
 
 def in_epoch(words: Int64Array, epoch: int) -> Int64Array:
-    """A request, behind the epoch in which its samples are drawn."""
+    """Prepend the epoch in which random steps draw to a request."""
     return np.concatenate([[IN_EPOCH, epoch], words])
 
 
 def unpacked(words: Int64Array) -> Any:
-    """The request that `packed` was given; a list in place of a `Drawn`."""
+    """Undo `packed`, except that a `Drawn` becomes a list."""
     kind = words.item(0)
     if kind == _BLOCK:
         return words[1:].tolist()
@@ -133,10 +137,10 @@ def unpacked(words: Int64Array) -> Any:
 
 
 def _read(pid: int, fd: int) -> Int64Array:
-    """The words of a request that is in a file.
+    """Read the integers of a request from a file.
 
     Raises:
-        OSError: The request was dropped: nobody waits for the answer.
+        OSError: The parent dropped the request, and does not wait for the answer.
     """
     path = f"/proc/{pid}/fd/{fd}"
     found = os.readlink(path)
@@ -156,7 +160,7 @@ def _pickled(request: Any) -> bytes:
 
 
 def _reduced(tensor: torch.Tensor) -> Any:
-    """A tensor by itself: torch would pickle all of the storage that it views."""
+    """Reduce a tensor to its own values; torch would pickle its whole storage."""
     try:
         return torch.from_numpy, (tensor.numpy(),)
     except (RuntimeError, TypeError):
