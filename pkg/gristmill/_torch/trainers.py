@@ -40,8 +40,9 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
     These libraries create torch's `DataLoader`, even from a Gristmill loader, and
     Accelerate also torchdata's `StatefulDataLoader`.  This function replaces these
     classes in the modules `accelerate.data_loader`, `transformers.trainer` and
-    `torchdata.stateful_dataloader`, at once or when they are imported.  A second call
-    replaces the options of the first one.
+    `torchdata.stateful_dataloader`, at once or when they are imported.  Other code that
+    imports `StatefulDataLoader` from torchdata afterwards gets Gristmill's, too.  A
+    second call replaces the arguments of the first one.
 
     Args:
         everywhere: Make torch's own class, `torch.utils.data.DataLoader`, and its

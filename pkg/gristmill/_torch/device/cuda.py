@@ -104,7 +104,7 @@ class CudaCopies:
 
     Args:
         cuda: The device.
-        depth: The number of unfinished copies at which `place` does not wait.
+        depth: The number of unfinished copies up to which `place` does not wait.
     """
 
     def __init__(self, cuda: Cuda, depth: int) -> None:

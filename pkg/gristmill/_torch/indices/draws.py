@@ -61,7 +61,7 @@ class Drawn:
 
 
 def drawn(index_sampler: Any, lists: bool = False) -> Iterator[Any] | None:
-    """Return an iterator equal to `index_sampler`'s, or None for an unknown sampler.
+    """Return an iterator over a sampler's items, or None for an unknown sampler.
 
     A batch of indices is a list if `lists`, else a list or a `Drawn`.  `as_list`
     converts both to a list.

@@ -89,7 +89,7 @@ def check_masked(dataset: Any) -> None:
     """Check that a dataset is a `WithMask`.
 
     Raises:
-        TypeError: It is not.
+        TypeError: `dataset` is not a `WithMask`.
     """
     if not isinstance(dataset, WithMask):
         raise TypeError(

@@ -158,5 +158,5 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
             raise
 
 
-# Of a timed call, for which `watch.left` is above 0.
+# The step of a timed call, in which `watch.left` is above 0.
 _next_output = LoaderIterator.__next__

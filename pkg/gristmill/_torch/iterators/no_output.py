@@ -1,4 +1,4 @@
-"""Warns of torch loaders that give nothing, as `gristmill._engine.no_output`."""
+"""Warns of torch loaders without batches, like `gristmill._engine.no_output`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.utils.data import BatchSampler
 
 from gristmill._base.user_lines import warn_user
 
-# Where torch's loader calls `iter` for the user.
+# The folder of torch's loader, which calls `iter` for the user.
 _TORCH = str(pathlib.Path(torch.utils.data.__file__).parent) + "/"
 
 
@@ -28,7 +28,7 @@ def warn_of_no_output(batches: Any) -> None:
     try:
         samples = len(sampler)
     except Exception:
-        return  # Iterating raises it in its turn.
+        return  # Iterating raises the error again.
     if 0 < samples < batches.batch_size:
         warn_user(
             f"This loader gives no batch. It has {samples} samples,"

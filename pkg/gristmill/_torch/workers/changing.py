@@ -1,7 +1,7 @@
-"""Workers of one iterator, whose number may change while it runs.
+"""The workers of one iterator, whose number may change while it runs.
 
-An iterator numbers its workers from its beginning to its end, for turns and states.
-Where another number of them computes, requests are dealt among these in turn.
+An iterator keeps its original worker numbers until it ends, for turns and states.  If a
+different number of workers runs, requests are assigned to these in turn.
 """
 
 from __future__ import annotations
@@ -17,52 +17,54 @@ from gristmill._torch.workers.pool import Answer, WorkerPool
 
 
 class ChangingPool:
-    """Asks a `WorkerPool`, until another one has started in its place.
+    """Sends requests to a `WorkerPool`, and replaces it by another one on demand.
 
-    What the one that leaves was asked for it still answers: nothing is computed twice.
-    One thread may ask, another may call `next`, and any may call `set_workers`.
+    The old pool still answers its requests, so nothing is computed twice.  One thread
+    may send requests, another may call `next`, and any may call `set_workers`.
 
     Args:
-        window: Requests that may be unanswered at a time, at most.
+        window: The maximum number of unanswered requests.
 
     Attributes:
-        successor: The pool that `change_over` asks once its workers have begun, if any.
+        successor: The pool that `change_over` switches to when its workers have
+            started; None if there is none.
     """
 
     def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
         self._numbers = program.workers
         self._pool = WorkerPool(program, loader, window)
-        # Pools that are not asked any more, but have requests to answer, oldest first.
+        # Old pools that still have requests to answer, oldest first.
         self._leaving: collections.deque[WorkerPool] = collections.deque()
         # The iterator's worker number of each unanswered request that a worker with
         # another number computes.
         self._dealt: collections.deque[int] = collections.deque()
         self._asked = 0
-        # Takes over when all of its workers have answered that they have begun.
+        # Replaces `_pool` when all of its workers have answered their first request.
         self.successor: WorkerPool | None = None
+        # The workers of `successor` that have not answered it.
         self._beginning = 0
         self._changing = threading.Lock()
 
     @property
     def workers(self) -> int:
-        """How many are asked."""
+        """The number of workers that get requests."""
         return self._pool.workers
 
     @property
     def processes(self) -> list[Any]:
-        """Those of the workers that are asked, by number."""
+        """The processes of the workers that get requests, by number."""
         return self._pool.processes
 
     def start(self) -> None:
-        """Let the workers start, see `WorkerPool.start`."""
+        """Start the workers, see `WorkerPool.start`."""
         self._pool.start()
 
     def usage(self) -> NearUsage:
-        """What those that are asked do, see `WorkerPool.usage`."""
+        """Return the measured times of the current pool, see `WorkerPool.usage`."""
         return self._pool.usage()
 
     def set_workers(self, count: int, window: int) -> None:
-        """Start so many workers, which `change_over` asks when they have begun."""
+        """Start `count` workers, for `change_over` to switch to."""
         with self._changing:
             self._end_successor()
             if count == self._pool.workers:
@@ -78,16 +80,16 @@ class ChangingPool:
             self.successor, self._beginning = successor, count
 
     def change_over(self) -> bool:
-        """Ask the successor from now on; return whether its workers have begun.
+        """Switch to the successor if all its workers have started; return whether so.
 
         Raises:
-            Exception: One of them could not begin; the others go on.
+            Exception: One of its workers could not start. The present pool continues.
         """
         with self._changing:
             after = self.successor
             if after is None or not self._has_begun(after):
                 return False
-            # Before `_pool`: `next` may run in another thread.
+            # Set before `_pool`: `next` may run in another thread.
             self._leaving.append(self._pool)
             self._pool, self.successor, self._asked = after, None, 0
             return True
@@ -95,19 +97,19 @@ class ChangingPool:
     def ask(
         self, worker: int, keys: Any, epoch: int = 0, *, with_state: bool = False
     ) -> None:
-        """Ask for a batch, see `WorkerPool.ask`."""
+        """Request a batch, see `WorkerPool.ask`."""
         self._pool.ask(self._number_of(worker), keys, epoch, with_state=with_state)
 
     def send(self, worker: int, request: Any, epoch: int = 0) -> None:
-        """Ask for anything, see `requests.packed`."""
+        """Send any request, see `requests.packed`."""
         self._pool.send(self._number_of(worker), request, epoch)
 
     def beginning(self) -> requests.WithState:
-        """Asks a worker for its state before its first batch."""
+        """Return a request for a worker's state before its first batch."""
         return self._pool.beginning()
 
     def next(self, timeout_s: float | None = None) -> Answer | None:
-        """The answer that is due, see `WorkerPool.next`."""
+        """Wait for the next answer, and return it; see `WorkerPool.next`."""
         # Read before `_leaving`: `change_over` may run in another thread.
         current = self._pool
         while True:
@@ -121,19 +123,19 @@ class ChangingPool:
         return answer._replace(worker=self._dealt.popleft())
 
     def reset(self, shared_seed: int | None = None) -> None:
-        """Begin a new epoch with the same workers; what is unanswered is dropped."""
+        """Begin a new epoch with the same workers, and drop unanswered requests."""
         self._end_leaving()
         self._pool.reset(shared_seed)
 
     def close(self) -> None:
-        """End the workers.  Batches that were given stay valid."""
+        """End the workers.  Delivered batches stay valid."""
         with self._changing:
             self._end_successor()
         self._pool.close()
         self._end_leaving()
 
     def _number_of(self, worker: int) -> int:
-        """Return which worker of the pool computes what the iterator asks `worker`."""
+        """Return the pool's worker for a request to the iterator's `worker`."""
         if self._pool.workers == self._numbers:
             return worker
         self._dealt.append(worker)

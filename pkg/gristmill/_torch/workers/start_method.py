@@ -1,4 +1,4 @@
-"""How the workers of a torch loader start: as torch's do, unless asked otherwise."""
+"""The start methods of a torch loader's workers; by default those of torch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import torch.multiprocessing
 
 
 class LauncherContext(SpawnContext):
-    """Stands for Gristmill's launcher among the contexts of `multiprocessing`.
+    """A `multiprocessing` context that selects Gristmill's launcher.
 
     Workers are forks of a clean process that has imported torch.  Locks and queues are
-    those of "spawn", and so are the workers of a loader of torch's with this context.
+    those of "spawn".  One of torch's own loaders with this context spawns its workers.
     """
 
     _name = "launcher"
 
 
 def default() -> Any:
-    """What has the program's own start method, which torch uses: a context, or like it.
+    """Return a context, or a similar module, with the program's own start method.
 
-    A program that has initialised JAX gets the launcher in place of a fork: JAX has
-    threads, and forks of such a process are known to wait for ever for their locks.
+    If the program has initialized JAX, the launcher replaces "fork": JAX has threads,
+    and a fork of such a process may wait forever for a lock of theirs.
     """
     if torch.multiprocessing.get_start_method() == "fork" and _has_jax_begun():
         _warn_of_jax()
@@ -39,7 +39,7 @@ def _has_jax_begun() -> bool:
     return begun is not None and bool(begun())
 
 
-@functools.cache  # Once.
+@functools.cache  # Warn once.
 def _warn_of_jax() -> None:
     warnings.warn(
         "JAX is initialised, and a fork of its process may wait for ever: workers"

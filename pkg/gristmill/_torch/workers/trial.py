@@ -1,4 +1,4 @@
-"""Tries a loader beside its user's iterator, see `gristmill._observe.verifying`."""
+"""Tries changes to a loader in separate iterators, see `_observe.verifying`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torch.utils.data import IterableDataset
 from gristmill._engine.trial import NotTriedError
 from gristmill._torch.batches import encoding
 
-# Torch's own, for a loader without workers that gets some.
+# Torch's default, for a loader without workers that is tried with some.
 DEFAULT_PREFETCH = 2
 
 
 class TorchTrial:
-    """A `gristmill._observe.verifying.Trial` of a loader; each begins an epoch.
+    """A `gristmill._observe.verifying.Trial` of a loader; each begins a new epoch.
 
-    Generators of the loader's own draw on as if there had been none.
+    Afterwards it restores the states of the loader's own generators.
 
     Args:
         loader: The loader.
-        workers: How many its user's iterator has.
-        iterate: Makes an iterator of a loader.
+        workers: The number of workers of the user's iterator.
+        iterate: Returns an iterator over a loader.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class TorchTrial:
 
 
 def copy_of(loader: Any) -> Any:
-    """A copy without an iterator, whatever a subclass does when it is copied."""
+    """Return a copy without an iterator; do not call a subclass's copy methods."""
     made = object.__new__(type(loader))
     made.__dict__.update(loader.__dict__, _iterator=None)
     return made
 
 
 def _generators(loader: Any) -> list[torch.Generator]:
-    """Generators of its own that a loader draws from."""
+    """Return the generators that belong to a loader and its samplers."""
     owners = (loader, loader.sampler, getattr(loader.batch_sampler, "sampler", None))
     found = [getattr(owner, "generator", None) for owner in owners]
     return [one for one in found if isinstance(one, torch.Generator)]
