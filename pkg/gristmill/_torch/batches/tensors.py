@@ -154,8 +154,8 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next ``iter()``: its order and random draws.
 
-        A loader's `set_epoch` calls this.  It has no effect on elements of other
-        libraries, which have neither ``set_epoch`` nor ``at_epoch``.
+        A loader's `set_epoch` calls this.  It has no effect if the elements have
+        neither ``set_epoch`` nor ``at_epoch``.
 
         Args:
             epoch: From 0; see `gristmill.DataLoader.set_epoch` and

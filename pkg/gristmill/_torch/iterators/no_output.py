@@ -15,10 +15,10 @@ _TORCH = str(pathlib.Path(torch.utils.data.__file__).parent) + "/"
 
 
 def warn_of_no_output(batches: Any) -> None:
-    """Warn if torch's batch sampler drops its only batch, of a known sampler.
+    """Warn if torch's batch sampler drops its only batch.
 
-    An empty dataset does not count, since it may be intended.  Neither does a sampler
-    of the user's, whose length may be a guess.
+    Does not warn for an empty dataset, which may be intended, or for a user's own
+    sampler, whose length may be a guess.
     """
     if type(batches) is not BatchSampler or not batches.drop_last:
         return
