@@ -1,4 +1,4 @@
-// gristmill._core: the compiled core, one bind function for each concept.
+// gristmill._core: the compiled core, with one bind function per concept.
 #include "bindings/bind.hpp"
 
 PYBIND11_MODULE(_core, m) {
@@ -7,14 +7,14 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::plan(m);
   gristmill::bind::mixture(m);
   gristmill::bind::window_shuffle(m);
-  gristmill::bind::pool(m);  // Before what takes one.
+  gristmill::bind::pool(m);  // Before the functions that take a Pool.
   gristmill::bind::watch(m);
   gristmill::bind::collate(m);
   gristmill::bind::chunks(m);
   gristmill::bind::example(m);
   gristmill::bind::images(m);
-  gristmill::bind::range_cache(m);    // Before what uses it.
-  gristmill::bind::record_reader(m);  // Before what derives from it.
+  gristmill::bind::range_cache(m);    // Before its users.
+  gristmill::bind::record_reader(m);  // Before its derived classes.
   gristmill::bind::record_file(m);
   gristmill::bind::record_set(m);
   gristmill::bind::replace_file(m);

@@ -7,11 +7,12 @@
 namespace gristmill::bind {
 namespace {
 
-// Threads that are about to take the GIL, and whether they still may.
+// The number of threads that are about to take the GIL, and whether the
+// interpreter is shutting down, so that no more may.
 std::atomic<int> entering{0};
 std::atomic<bool> ending{false};
 
-// In a child that is forked, threads that were entering do not exist.
+// A forked child does not have the threads that were entering.
 [[maybe_unused]] const bool kNoneInChildren =
     at_fork(ForkStep::kPython, {.in_child = [] { entering.store(0); }});
 

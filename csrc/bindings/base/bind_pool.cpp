@@ -1,4 +1,4 @@
-// Binds core/base/pool.hpp: an opaque Pool, for the bindings that take one.
+// Binds core/base/pool.hpp: an opaque Pool, to pass to other bindings.
 #include <cstddef>
 #include <memory>
 

@@ -1,4 +1,4 @@
-// Binds core/base/watch.hpp: what is watched calls a Python function.
+// Binds core/base/watch.hpp, with a Python function as the callback.
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -17,7 +17,8 @@ Watch::Duration to_duration(double seconds) {
   return std::chrono::duration_cast<Watch::Duration>(Seconds(seconds));
 }
 
-// Calls the function; what it raises is written to stderr, as that of a thread.
+// Calls the function.  An exception is written to stderr, like that of a
+// thread.
 std::optional<Watch::Duration> call(PyObject* function,
                                     Watch::Duration passed) {
   std::optional<Watch::Duration> again;

@@ -1,4 +1,4 @@
-// Objects of Python that threads share which may have the GIL or not.
+// Python objects that threads share, with the GIL or without.
 #pragma once
 
 #include <memory>
@@ -7,15 +7,16 @@
 
 namespace gristmill::bind {
 
-// Takes over a reference; one that is left when the interpreter ends is never
-// given back.  REQUIRES: the GIL is held.
+// Takes ownership of a reference.  References that remain when the interpreter
+// shuts down are leaked.  REQUIRES: the GIL is held.
 std::shared_ptr<const void> share(PyObject* stolen);
 
 inline PyObject* object_of(const std::shared_ptr<const void>& shared) {
   return static_cast<PyObject*>(const_cast<void*>(shared.get()));
 }
 
-// Takes what was raised.  REQUIRES: the GIL is held; something was raised.
+// Returns the current Python exception as a status, and clears it.
+// REQUIRES: the GIL is held; an exception is set.
 Status take_raised();
 
 }  // namespace gristmill::bind

@@ -23,14 +23,13 @@ Indices permutation(std::int64_t count, std::uint32_t seed) {
   }
   Indices out(count);
   const auto all = numbers(out);
-  const Unlocked unlocked;  // A small range walks long.
+  const Unlocked unlocked;  // Even a small range may take many steps.
   std::iota(all.begin(), all.end(), 0);
   if (count > 0) Permutation(count - 1, seed).apply(all);
   return out;
 }
 
-// For fewer positions than this the lock costs more to give back than the
-// work.
+// With fewer positions than this, releasing the GIL takes longer than the work.
 constexpr std::size_t kUnlockPositions = 4096;
 
 py::tuple take(const Mixture& mixture, const Positions& positions) {
@@ -54,7 +53,7 @@ void permute(py::module_& m) {
       "index_shuffle",
       [](std::int64_t index, std::int64_t max_index, std::uint32_t seed,
          std::uint32_t rounds) {
-        return checked(unlocked([&] {  // A small range walks long.
+        return checked(unlocked([&] {  // May take many steps.
           return gristmill::index_shuffle(index, max_index, seed, rounds);
         }));
       },
@@ -77,11 +76,11 @@ void window_shuffle(py::module_& m) {
          std::int64_t seed, std::int64_t length) {
         auto out = copied(positions);
         const auto all = numbers(out);
-        const auto status = unlocked([&] {  // A small window walks long.
+        const auto status = unlocked([&] {  // May take many steps.
           return gristmill::window_shuffle(all, window_size, seed, length);
         });
         if (status.code() == Code::kOutOfRange) {
-          // As Grain's, to whom it is an argument of the wrong width.
+          // Grain raises TypeError, because its argument type is too narrow.
           throw py::type_error(status.message());
         }
         check(status);

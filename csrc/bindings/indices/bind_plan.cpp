@@ -1,5 +1,4 @@
-// Binds core/indices/plan.hpp: resolves Python slices and spells plans as
-// tuples.
+// Binds core/indices/plan.hpp, and converts plans to tuples and back.
 #include <pybind11/stl.h>
 
 #include <cstdint>
@@ -15,10 +14,10 @@ namespace {
 
 using Kind = KeyPlan::Kind;
 
-// For fewer keys than this the lock costs more to give back than the work.
+// With fewer keys than this, releasing the GIL takes longer than the work.
 constexpr std::size_t kUnlockKeys = 64;
 
-// What makes a result, as a method that raises.
+// Converts a function that returns a Result to one that raises.
 template <class T, class... Args>
 auto method(Result<T> (*call)(Args...)) {
   return [call](Args... args) { return checked(call(args...)); };
@@ -47,7 +46,7 @@ Indices keys(const KeyPlan& plan, const Positions& positions) {
   return out;
 }
 
-// Names the method and its arguments that make the operation again.
+// Returns the name and the arguments of the method that adds the operation.
 py::tuple describe(const KeyPlan::Op& op) {
   switch (op.kind) {
     case Kind::kRange:
@@ -75,8 +74,8 @@ py::tuple describe_all(const KeyPlan& plan) {
   return py::tuple(all);
 }
 
-// Builds a plan from describe_all(), through the same checks as the first
-// time.
+// Builds a plan from the result of describe_all().  The methods check their
+// arguments again.
 KeyPlan rebuild(const py::tuple& ops) {
   py::object plan = py::type::of<KeyPlan>();
   for (const auto& op : ops) {

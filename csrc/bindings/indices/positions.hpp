@@ -1,4 +1,4 @@
-// Arrays of positions: what callers give, and copies that the core changes.
+// Arrays of positions: the callers' arrays, and copies that the core modifies.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace gristmill::bind {
 
-// int64 numbers of any layout; take it with noconvert().
+// int64 numbers of any layout.  Bind such arguments with noconvert().
 using Positions = py::array_t<std::int64_t, 0>;
-// What is made of them: aligned, C-contiguous and nobody else's.
+// A new array: aligned, C-contiguous and not shared.
 using Indices = py::array_t<std::int64_t, py::array::c_style>;
 
 // Returns the positions in a new array.  Raises ValueError unless they have
@@ -23,7 +23,7 @@ inline Indices copied(const Positions& positions) {
                                  positions.ndim()));
   }
   Indices out(positions.size());
-  // NumPy's copy, which takes any layout, takes 500 instructions more.
+  // NumPy's copy supports any layout, but takes 500 more instructions.
   if (is_aligned(positions) && (positions.flags() & py::array::c_style) != 0) {
     std::copy_n(positions.data(), positions.size(), out.mutable_data());
     return out;
@@ -35,7 +35,7 @@ inline Indices copied(const Positions& positions) {
   return out;
 }
 
-// Returns the numbers of an array.  Valid as long as the array.
+// Returns a view of the array's numbers, valid while the array exists.
 inline std::span<std::int64_t> numbers(Indices& array) {
   return {array.mutable_data(), static_cast<std::size_t>(array.size())};
 }

@@ -1,7 +1,8 @@
 """The PyTorch front end; `gristmill.torch` has the public names.
 
-Only `private.py` uses private parts of torch.  A loader uses `indices` (requests),
-`workers` (processes that answer them), `batches` (the answers), `iterators` (their
-order) and `resume` (states).  `device` prefetches batches to an accelerator.  This
-package imports `_engine` and the layers below it.  Start with `loader.py`.
+`indices` chooses the samples and packs requests, `workers` runs the processes that
+answer them, `batches` makes batches, `iterators` delivers them in order, and `resume`
+saves and restores states.  `device` copies batches to an accelerator.  Only
+`private.py` uses private parts of torch.  Imports `_engine` and the packages below it.
+Start with `loader.py`.
 """

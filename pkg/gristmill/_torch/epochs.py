@@ -1,7 +1,7 @@
-"""Determines a loader's epoch, for random steps of Gristmill's datasets.
+"""Counts the epochs of a loader, in which random steps of Gristmill's datasets draw.
 
-Torch's loaders do not have epochs, so iterations are counted.  `set_epoch` of a loader
-or of its sampler sets another number.
+Torch's loaders have no epochs, so iterations are counted.  `set_epoch` of a loader or
+of its sampler sets another number.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from torch.utils.data import BatchSampler, SequentialSampler
 from gristmill._base import log
 from gristmill._base.epochs import checked_epoch, here
 
-# The attribute of a loader that has its `Epochs`.
+# The attribute of a loader that contains its `Epochs`.
 _NAME = "_gristmill_epochs"
-# Epochs in requests must be less than this.
+# Epochs in requests are less than this.
 _MOST = 1 << 63
 
 
 @dataclasses.dataclass(frozen=True)
 class Epochs:
-    """The state of a loader's epochs.  Copies of a loader share it.
+    """The epochs of a loader.  Copies of the loader share this object.
 
     Attributes:
-        latest: The epoch of the last iteration that began; -1 before the first.
-        chosen: The next epoch, if `set_epoch` has set it.
-        of_sampler: The sampler's epoch when the last iteration began, or None.
+        latest: The epoch of the latest iteration; -1 before the first.
+        chosen: The epoch of the next iteration, if `set_epoch` was called.
+        of_sampler: The sampler's epoch when the latest iteration began; None if the
+            sampler has no epoch.
     """
 
     latest: int = -1
@@ -57,7 +58,8 @@ def begin(loader: Any) -> int:
 def resume(loader: Any, epoch: int, finished: bool) -> int:
     """Resume a saved iteration over a loader, and return its epoch.
 
-    If it had ended, an epoch set by `set_epoch` applies to the iteration after it.
+    If the saved iteration was finished, an epoch chosen by `set_epoch` applies to the
+    iteration after it.
     """
     chosen = _known(loader).chosen if finished else None
     setattr(loader, _NAME, Epochs(epoch, chosen, _of_sampler(loader)))
@@ -65,7 +67,7 @@ def resume(loader: Any, epoch: int, finished: bool) -> int:
 
 
 def choose(loader: Any, epoch: Any) -> None:
-    """Set the next epoch of a loader, and of its samplers and dataset."""
+    """Set the next iteration's epoch in a loader, its samplers and its dataset."""
     epoch = checked_epoch(epoch)
     for part in (*_samplers(loader), loader.dataset):
         if callable(set_epoch := getattr(part, "set_epoch", None)):
@@ -74,19 +76,19 @@ def choose(loader: Any, epoch: Any) -> None:
 
 
 def told(epoch: int) -> int:
-    """Return the epoch for random steps; 0 if Gristmill's datasets are not used."""
-    # A program that has such a dataset has imported the package.
+    """Return the epoch for random steps; 0 if the program has no Gristmill dataset."""
+    # A program with such a dataset has imported this module.
     return epoch % _MOST if "gristmill._dataset" in sys.modules else 0
 
 
 def drawing(fetch: Callable[[Any], Any], epoch: int) -> Callable[[Any], Any]:
-    """Return a fetch function whose samples use the draws of an epoch."""
+    """Return a fetch that computes batches with the random draws of an epoch."""
     draws_in = told(epoch)
     return functools.partial(_fetch_in, draws_in, fetch) if draws_in else fetch
 
 
 def _fetch_in(epoch: int, fetch: Callable[[Any], Any], batch: Any) -> Any:
-    # Faster than `drawing_in`.
+    # Does the same as `drawing_in`, in less time.
     before, here.epoch = here.epoch, epoch
     try:
         return fetch(batch)
@@ -95,9 +97,10 @@ def _fetch_in(epoch: int, fetch: Callable[[Any], Any], batch: Any) -> Any:
 
 
 def _warn_of_order(loader: Any) -> None:
-    """Warn if a dataset's own shuffle has the same order in each epoch.
+    """Warn if only the dataset shuffles, because its order is the same in each epoch.
 
-    A slice of a shuffled dataset is a random part of it, whose order does not matter.
+    A slice of a shuffled dataset does not count: it selects elements, such as a
+    validation set, and their order may not matter.
     """
     from gristmill._dataset.model.map_dataset import MapDataset
     from gristmill._dataset.nodes.order import ShuffleMapDataset, SliceMapDataset

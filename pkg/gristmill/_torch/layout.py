@@ -8,7 +8,7 @@ A state is a plain dict.  Without workers:
     fetcher_state: None or {dataset_iter_state, fetcher_ended}, dataset_state,
     _iterator_finished
 
-With workers, where a snapshot may be some batches old:
+With workers, whose latest snapshot may be some batches old:
 
     _snapshot:
         _snapshot_step, _last_yielded_worker_id,

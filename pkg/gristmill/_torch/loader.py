@@ -31,47 +31,48 @@ if TYPE_CHECKING:
 class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
     """Loads the same batches as `torch.utils.data.DataLoader`, faster.
 
-    This is a subclass of torch's loader, with its arguments, attributes, samplers,
-    random draws, worker seeds, warnings and errors.  These differences are intended:
+    It is a subclass of torch's loader, with the same arguments, attributes, samplers,
+    random draws, worker seeds, warnings and errors.  Intended differences:
 
-    * Batches from workers view Gristmill's shared memory.  They are ordinary tensors
-      that may be written to and kept, but ``is_shared()`` returns False, and sending
+    * Batches from workers view Gristmill's shared memory.  They are ordinary
+      tensors that can be written to and kept, but ``is_shared()`` is False: sending
       one to another process copies it.
-    * A batch that cannot be pickled raises an error, while torch's loader hangs.
+    * A batch that cannot be pickled raises an error.  Torch's loader hangs.
     * A profiler range around each batch is opened only while a profiler runs.
 
     Args:
         dataset: Map-style (``__getitem__``) or an `IterableDataset`.
-        batch_size: Samples per batch; None returns single samples.
+        batch_size: Samples per batch; None yields single samples.
         shuffle: Draw the indices by a `RandomSampler`.
         sampler: Yields the indices, instead of `shuffle`.
         batch_sampler: Yields lists of indices, instead of the other four arguments.
         num_workers: Worker processes; 0 computes in the calling thread.
         collate_fn: Makes a batch of a list of samples; by default `default_collate`.
         pin_memory: Copy batches into memory from which an accelerator copies fast.
-        drop_last: Drop a last batch that is not full.
+        drop_last: Leave out a last batch that is not full.
         timeout: Seconds to wait for a batch from workers; 0 waits forever.
         worker_init_fn: Called first in each worker, with its number.
-        multiprocessing_context: The start method of workers, a name or a context; the
-            default is `multiprocessing.get_start_method()`.  "launcher" is Gristmill's
-            own: it forks a clean process that has imported torch.
+        multiprocessing_context: The start method of workers, a name or a context; by
+            default `multiprocessing.get_start_method()`.  "launcher" is Gristmill's
+            own: it forks workers from a clean process that has imported torch.
         generator: Draws the workers' base seed and the `RandomSampler`'s indices.
         prefetch_factor: Batches that each worker may be ahead; 2 by default.
         persistent_workers: Keep the workers from one epoch to the next.
         pin_memory_device: Deprecated by torch, which ignores it.
         in_order: Deliver the batches in the order of the indices.
-        max_restarts: The number of times that a batch is tried again by a new worker if
-            it killed its worker.  With 0, like in torch, a worker's death is an error.
-        reorder_window: The most batches that may be computed or waiting for their turn;
-            by default ``prefetch_factor * num_workers``.  With more, other workers can
-            continue while one computes a slow batch.
-        memory_limit: The most bytes of shared memory for batches, including batches
+        max_restarts: The number of times that a batch which killed its worker is tried
+            again by a new worker.  With 0 a worker's death is an error, as in torch.
+        reorder_window: Batches that may be unfinished or waiting for their turn; by
+            default ``prefetch_factor * num_workers``.  A larger window lets the other
+            workers continue while one computes a slow batch.
+        memory_limit: Bytes of shared memory that batches may take, including those
             that the program keeps; by default 80 % of the available memory.
-        overlap_epochs: With persistent workers: compute the first batches of the next
+        overlap_epochs: With persistent workers, compute the first batches of the next
             epoch while the last ones of this epoch are used, even if no other epoch
-            follows.  Samples must not depend on anything that changes between epochs,
-            and samplers must be torch's.  A `RandomSampler` needs its own `generator`
-            if other code draws random numbers on the CPU.  The batches do not change.
+            follows.  Use it with torch's samplers, and only if samples do not depend on
+            anything that changes between epochs.  A `RandomSampler` needs a `generator`
+            of its own if other code draws random numbers on the CPU.  The batches are
+            the same.
 
     Raises:
         ValueError: An argument is out of range, or contradicts another.
@@ -186,13 +187,13 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         """Choose the epoch of the next ``iter()``, by default the one after the last.
 
         Random steps of a `gristmill.MapDataset` or an `IterDataset` anywhere in the
-        dataset draw other numbers in each epoch.  Without this call, each ``iter()``
-        starts the next epoch, from 0 for a new loader.  A sampler's own `set_epoch`
-        also takes effect.  A `StatefulDataLoader` saves and restores the epoch.
+        dataset draw different numbers in each epoch.  Without this call, ``iter()``
+        counts epochs, from 0 for a new loader.  A sampler's own `set_epoch` also sets
+        the loader's epoch.  A `StatefulDataLoader` saves and restores the epoch.
 
         Args:
-            epoch: The epoch, at least 0.  If samplers, the batch sampler or the dataset
-                have a method ``set_epoch(epoch)``, it is called.
+            epoch: At least 0.  It is passed to ``set_epoch(epoch)`` of the sampler, the
+                batch sampler and the dataset, if they have this method.
 
         Raises:
             TypeError: `epoch` is not an int.
@@ -217,22 +218,22 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         consume: Callable[[T], Any] | None = None,
         verify: bool = False,
     ) -> Report:
-        """Iterate for a short time, and report what limits the rate.
+        """Iterate for a short time, and report what limits the speed.
 
-        The first output, which includes the start of workers, does not count.
+        The first output does not count, because it includes the start of workers.
 
         Args:
-            seconds: The approximate duration, in s; at most until the data ends.
-            consume: Called with each output, in place of the training loop; by default
+            seconds: The approximate duration, in s; less if the data ends before.
+            consume: Called with each output, to simulate the program's loop; by default
                 outputs are dropped.
             verify: Whether to try changes, which takes up to five times `seconds`
                 more: see `gristmill.DataLoaderIterator.report`.
 
         Returns:
-            A `Report`; with `verify`, its `checks` are the results of the changes.
+            A `Report`.  With `verify`, its `checks` are the changes that were tried.
 
         Raises:
-            ValueError: `seconds` is not positive, or the data can be read only once.
+            ValueError: `seconds` is not positive, or reading consumes the data.
 
         Example:
             >>> loader = DataLoader(range(1000), batch_size=10)
@@ -247,7 +248,7 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         return TorchTrial(self, self.num_workers, iterate)
 
     def _get_iterator(self) -> Any:
-        # After `install(everywhere=True)`, torch's own loaders also have this method.
+        # After ``install(everywhere=True)``, `self` may be one of torch's loaders.
         is_torchs = not isinstance(self, DataLoader)
         if private.needs_torchs_iterator(self) or (
             is_torchs and private.is_iterator_replaced(self)
@@ -268,8 +269,8 @@ def check_options(
     """Check the arguments that torch's loader does not have.
 
     Raises:
-        ValueError: An argument is out of range, or needs workers.
-        TypeError: An argument is not an integer.
+        ValueError: One is out of range, or needs workers.
+        TypeError: One is not an integer.
     """
     check_restarts(max_restarts)
     check_count("max_restarts", max_restarts, 0, workers)
@@ -292,7 +293,7 @@ _warned_of_accelerate = False
 
 
 def _warn_of_accelerate() -> None:
-    """Warn once that Accelerate creates torch's loader from ours."""
+    """Warn once that Accelerate converts Gristmill's loaders to torch's."""
     global _warned_of_accelerate
     accelerate = sys.modules.get("accelerate.data_loader")
     loader = getattr(accelerate, "DataLoader", None)

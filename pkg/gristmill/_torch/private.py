@@ -1,8 +1,8 @@
-"""Gristmill's uses of private parts of torch, which any version of torch may change.
+"""The private parts of torch that Gristmill uses, which any version may change.
 
-No other file uses them.  They are checked when this module is imported.  If one differs
-from torch 2.6 to 2.15, `UNKNOWN` describes the difference, and loaders fall back to
-torch's own iterators.
+No other file uses private parts.  Importing this file checks them.  If one differs from
+that of torch 2.6 to 2.15, `UNKNOWN` describes the difference, and loaders use torch's
+own iterators.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LOADING = "utils.data.dataloader."
 _COLLATE = "utils.data._utils.collate."
 _WORKER = "utils.data._utils.worker."
 
-# The parts that are used: the number of positional arguments in calls, including
-# `self`, and the names of keyword arguments; None if a part is not called or has no
-# signature.
+# The parts in use, by name.  For a function: the number of positional arguments in
+# calls, including `self`, and the names of keyword arguments.  None for a part that is
+# only read or set, or has no signature.
 _USED: dict[str, tuple[int, tuple[str, ...]] | None] = {
-    # Called, or replaced, as part of a class.
+    # Methods that are called or replaced.
     _LOADING + "DataLoader._get_iterator": (1, ()),
     _LOADING + "DataLoader.check_worker_number_rationality": (1, ()),
     _LOADING + "_BaseDataLoaderIter.__init__": (2, ()),
@@ -53,17 +53,17 @@ _USED: dict[str, tuple[int, tuple[str, ...]] | None] = {
 
 
 class Absent:
-    """A placeholder for a part that this version of torch does not have."""
+    """The value of a part that this version of torch does not have."""
 
 
 def _part(path: str, arguments: int | None = None, *names: str) -> Any:
-    """Return a part of torch by its name after ``torch.``, and record it in `_USED`."""
+    """Add a part to `_USED`, and return it; `path` is its name after ``torch.``."""
     _USED[path] = None if arguments is None else (arguments, names)
     return _found(path)
 
 
 def _found(path: str) -> Any:
-    """Return a part of torch, or `Absent`."""
+    """Return a part of torch, or `Absent` if it does not exist."""
     try:
         return functools.reduce(getattr, path.split("."), torch)
     except AttributeError:
@@ -78,10 +78,10 @@ SingleProcessIterator = _part(_LOADING + "_SingleProcessDataLoaderIter")
 MultiProcessIterator = _part(_LOADING + "_MultiProcessingDataLoaderIter")
 DatasetKind = _part(_LOADING + "_DatasetKind")
 MapFetcher = _part("utils.data._utils.fetch._MapDatasetFetcher")
-# The sampler for iterable datasets, which returns None forever.
+# The sampler of iterable datasets; it yields None forever.
 EndlessSampler = _part(_LOADING + "_InfiniteConstantSampler")
 init_sharding_worker = _part(_LOADING + "_sharding_worker_init_fn", 4)
-# These two determine whether a profiler is running.
+# A profiler is running if either of these two is true.
 profiler: Any = torch.autograd.profiler
 profiler_enabled = _part("autograd._profiler_enabled")
 pin_memory = _part("utils.data._utils.pin_memory.pin_memory", 2)
@@ -98,12 +98,12 @@ collate_int_fn = _part(_COLLATE + "collate_int_fn", 1, "collate_fn_map")
 StorageWeakRef = _part("multiprocessing.reductions.StorageWeakRef", 1)
 storage_of_weak_ref = _part("UntypedStorage._new_with_weak_ptr")
 neg_view = _part("_neg_view")
-# The plain function, which also takes the class.
+# The plain function, whose first argument is the class.
 new_shared: Any = getattr(
     _part("UntypedStorage._new_shared", 1, "device"), "__func__", Absent
 )
 
-# Attributes of loaders, of their iterators, and of fetchers for iterable datasets.
+# Attributes of loaders, of their iterators and of fetchers of iterable datasets.
 _OF_LOADERS = ("_dataset_kind", "_iterator")
 _OF_ITERATORS = (
     "_IterableDataset_len_called",
@@ -131,7 +131,7 @@ _OF_FETCHERS = ("dataset", "dataset_iter", "ended", "fetch")
 
 
 def unknown() -> str | None:
-    """Return a short description of a part that differs, or None."""
+    """Describe the first part that differs from those of `KNOWN`; None if none does."""
     for path, call in _USED.items():
         part = _found(path)
         if part is Absent:
@@ -144,7 +144,8 @@ def unknown() -> str | None:
         except (TypeError, ValueError):
             return f"torch.{path} takes other arguments"
     try:
-        # Use a new generator and an explicit device, to leave the program's unchanged.
+        # Use a separate generator and the CPU: the program's generator must not
+        # advance, and its default device may not exist.
         with torch.device("cpu"):
             loader = TorchLoader([0], generator=torch.Generator())
             iterator = _found(_LOADING + "_SingleProcessDataLoaderIter")(loader)
@@ -168,7 +169,7 @@ UNKNOWN = unknown()
 
 @functools.cache
 def warn_of_unknown() -> None:
-    """Warn once, at our caller's caller, that loaders use torch's iterators."""
+    """Warn once, at the caller's caller, if loaders use torch's own iterators."""
     if UNKNOWN is None:
         return
     warnings.warn(
@@ -180,10 +181,10 @@ def warn_of_unknown() -> None:
 
 
 def require() -> None:
-    """Raise an error if loaders use torch's iterators.
+    """Check that Gristmill supports this version of torch.
 
     Raises:
-        RuntimeError: Loaders use torch's iterators.
+        RuntimeError: It does not, so loaders use torch's own iterators.
     """
     if UNKNOWN is not None:
         raise RuntimeError(
@@ -197,9 +198,10 @@ def _because(found: str) -> str:
 
 
 def needs_torchs_iterator(loader: Any) -> bool:
-    """Return whether a loader must use torch's own iterator.
+    """Return whether a loader has to use torch's own iterator.
 
-    For example, its `multiprocessing_context` may start threads instead of processes.
+    This is the case if torch differs from the versions in `KNOWN`, or if the loader's
+    `multiprocessing_context` does not start processes, but threads for example.
     """
     if UNKNOWN is not None:
         return True
@@ -208,14 +210,14 @@ def needs_torchs_iterator(loader: Any) -> bool:
 
 
 def is_base_own() -> bool:
-    """Return whether torch's base iterator has its original functions."""
+    """Return whether the functions of torch's base iterator are torch's own."""
     return is_own(BaseIterator, "__init__", "__next__", "_next_index", "_reset")
 
 
 def is_iterator_replaced(loader: Any) -> bool:
-    """Return whether functions of torch's iterator over a loader were replaced.
+    """Return whether another library replaced functions of torch's iterator class.
 
-    Its base class does not count, because Gristmill's iterators have the same base.
+    Functions of its base class do not count: Gristmill's iterators call them, too.
     """
     cls = MultiProcessIterator if loader.num_workers > 0 else SingleProcessIterator
     functions = [name for name, part in vars(cls).items() if inspect.isfunction(part)]
@@ -223,17 +225,17 @@ def is_iterator_replaced(loader: Any) -> bool:
 
 
 def is_own(cls: type, *names: str) -> bool:
-    """Return whether a class has its original functions.
+    """Return whether functions of a class are those of its definition.
 
     Returns False if a function of a torch class was replaced or added.  Returns True
-    for classes that are not torch's.
+    for all classes outside torch.
     """
     module = cls.__module__
     if not module.startswith("torch."):
         return True
     parts = vars(cls)
     for name in names:
-        # Do not compare names, because `functools.update_wrapper` copies them.
+        # Compare modules, not names: `functools.update_wrapper` copies names.
         if name in parts:
             home = getattr(parts[name], "__globals__", {}).get("__name__")
             if home != module:
@@ -242,11 +244,11 @@ def is_own(cls: type, *names: str) -> bool:
 
 
 def is_unread(iteration: Any, sampler: Any) -> bool:
-    """Return whether `iteration` is ``iter(sampler)`` and was not advanced yet.
+    """Return whether `iteration` is ``iter(sampler)`` and nothing was drawn from it.
 
     Args:
         iteration: An iterator.
-        sampler: A torch sampler whose ``__iter__`` is a generator function.
+        sampler: A torch sampler whose own ``__iter__`` is a generator function.
     """
     if not is_own(type(sampler), "__iter__") or not inspect.isgenerator(iteration):
         return False
@@ -258,10 +260,11 @@ def is_unread(iteration: Any, sampler: Any) -> bool:
 
 
 def lend(**parts: Any) -> Callable[[], None]:
-    """Set attributes of torch's own loader class, and so of its subclasses.
+    """Set attributes of torch's loader class, which its subclasses inherit.
 
     Returns:
-        A function that undoes it, except for attributes that were replaced since then.
+        A function that restores the attributes, except those that other code has
+        replaced since.
     """
     before = {name: vars(TorchLoader).get(name, Absent) for name in parts}
     for name, part in parts.items():
@@ -280,7 +283,7 @@ def lend(**parts: Any) -> Callable[[], None]:
 
 
 def collation() -> dict[Any, Callable[..., Any]]:
-    """Return the collate function of ``default_collate`` for each type."""
+    """Return the functions of ``default_collate``, by type."""
     found: dict[Any, Callable[..., Any]]
     found = torch.utils.data._utils.collate.default_collate_fn_map
     return found
@@ -293,5 +296,5 @@ def set_worker_info(**fields: Any) -> None:
 
 
 def set_new_shared(function: Callable[..., Any]) -> None:
-    """Make torch call `function` to create storages in shared memory."""
+    """Replace torch's function that makes storages in shared memory."""
     torch.UntypedStorage._new_shared = classmethod(function)

@@ -1,4 +1,4 @@
-"""Makes programs that create torch's loaders use Gristmill's."""
+"""Makes libraries that create torch's loaders create Gristmill's instead."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gristmill._torch.stateful import StatefulDataLoader
 
 __all__ = ["install", "uninstall"]
 
-# Modules that refer to a loader class by its name, and the replacement.  Accelerate
-# reads the stateful loader from torchdata each time.
+# Modules that refer to a loader class, and its replacement.  Accelerate imports the
+# stateful one from torchdata at each use.
 _BUILDERS: dict[str, type[DataLoader[Any]]] = {
     "accelerate.data_loader": DataLoader,
     "transformers.trainer": DataLoader,
     "torchdata.stateful_dataloader": StatefulDataLoader,
 }
-# Attributes that torch's own loaders get in place of our arguments.
+# The attributes of torch's own loaders that replace Gristmill's arguments.
 _DEFAULTS = {
     "max_restarts": 0,
     "reorder_window": None,
@@ -37,24 +37,25 @@ _installed = contextlib.ExitStack()
 def install(*, everywhere: bool = False, **options: Any) -> None:
     """Make Accelerate and the Hugging Face Trainer create Gristmill's loaders.
 
-    They create torch's `DataLoader` by its name in their own modules, even from one of
-    Gristmill's loaders.  Accelerate also creates torchdata's `StatefulDataLoader`;
-    later imports of that name get Gristmill's class.  If one of these modules is not
-    imported yet, it is changed when it is imported.  A second call replaces the options
-    of the first.
+    These libraries create torch's `DataLoader`, even from a Gristmill loader, and
+    Accelerate also torchdata's `StatefulDataLoader`.  This function replaces these
+    classes in the modules `accelerate.data_loader`, `transformers.trainer` and
+    `torchdata.stateful_dataloader`, at once or when they are imported.  Other code that
+    imports `StatefulDataLoader` from torchdata afterwards gets Gristmill's, too.  A
+    second call replaces the arguments of the first one.
 
     Args:
-        everywhere: Whether torch's own class, `torch.utils.data.DataLoader`, and its
-            subclasses also iterate like Gristmill's.  This includes loaders of any
-            library, imported or created before or after this call.
-        **options: Keyword arguments for all loaders with workers that are created this
-            way, such as ``max_restarts=1``, since trainers only pass torch's arguments.
-            ``overlap_epochs`` is not allowed, because the draws of trainers' own
-            samplers cannot be predicted.
+        everywhere: Make torch's own class, `torch.utils.data.DataLoader`, and its
+            subclasses use Gristmill's iterators.  This applies to the loaders of every
+            library, including existing ones.
+        **options: Keyword arguments for all replaced loaders with workers, such as
+            ``max_restarts=1``.  Trainers pass only torch's arguments.
+            ``overlap_epochs`` is not allowed: the draws of trainers' own samplers
+            cannot be predicted.
 
     Raises:
-        TypeError: An option is unknown, is an argument of torch's loader, or has the
-            wrong type.
+        TypeError: An option is not one of Gristmill's own arguments, is not allowed, or
+            has the wrong type.
         ValueError: An option is out of range.
 
     Example:
@@ -88,9 +89,9 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
 
 
 def uninstall() -> None:
-    """Undo `install`. Loaders that were created in the meantime do not change.
+    """Undo `install`, except for existing Gristmill loaders.
 
-    Loaders of torch's own class create torch's iterators again.
+    Loaders of torch's own class use torch's iterators again.
 
     Example:
         >>> import torch
@@ -103,7 +104,7 @@ def uninstall() -> None:
 
 
 def _with_options(loader_class: type[DataLoader[Any]], options: dict[str, Any]) -> Any:
-    """Return a loader class of the same name that passes `options` to its loaders."""
+    """Return a subclass with the same name that passes `options` if it has workers."""
     signature = inspect.signature(loader_class)
 
     class Built(loader_class[_T_co]):  # type: ignore[misc, valid-type]
@@ -117,7 +118,7 @@ def _with_options(loader_class: type[DataLoader[Any]], options: dict[str, Any]) 
         def __reduce_ex__(self, protocol: Any) -> Any:
             if type(self) is not Built:
                 return super().__reduce_ex__(protocol)
-            # Other processes do not have this class.
+            # Other processes cannot import this class.
             return _new, (loader_class,), vars(self)
 
     for name in ("__doc__", "__module__", "__name__", "__qualname__"):
@@ -130,7 +131,10 @@ def _new(loader_class: type[DataLoader[Any]]) -> DataLoader[Any]:
 
 
 def _rebind(built: Any, module: ModuleType) -> None:
-    """Replace a loader class in a module, until `uninstall` or a later replacement."""
+    """Replace a loader class in a module until `uninstall`.
+
+    `uninstall` does not restore it if other code has replaced it since.
+    """
     name = built.__name__
     held = getattr(module, name)
     setattr(module, name, built)

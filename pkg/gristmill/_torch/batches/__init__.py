@@ -1,4 +1,4 @@
-"""Makes batches of samples, and sends them through a slot.
+"""Makes batches from samples, and sends them through a slot.
 
-It imports `indices` and `_engine`.  Begin with `native.py` and `slot_collation.py`.
+Imports `indices` and `_engine`.  Start with `native.py` and `slot_collation.py`.
 """

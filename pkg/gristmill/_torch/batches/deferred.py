@@ -1,7 +1,7 @@
-"""Fetches batches of a `MapDataset` whose last steps leave their work to the batch.
+"""Batches of a `MapDataset` whose last steps are computed for a batch at once.
 
-See `gristmill._base.deferred`.  If this fails, the batch is fetched by torch's fetcher,
-which raises torch's error.
+See `gristmill._base.deferred`.  If a batch cannot be computed this way, torch's fetch
+is used, which raises torch's error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from gristmill._torch.indices.draws import as_list
 
 
 def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
-    """Return a fetch function that computes whole batches, or None.
+    """Return a fetch that computes deferred steps per batch, or None if none apply.
 
     Args:
-        dataset: A map-style dataset, read in batches, with a `collate_fn` for which
+        dataset: A map-style dataset, read in batches by a `collate_fn` for which
             `native.is_torchs` returns True.
-        fetch: Torch's fetch function, from an item of a batch sampler to a batch.
+        fetch: Torch's fetch: takes an item of a batch sampler and returns the batch.
     """
-    # A program that has a chain has imported this package. Do not import it otherwise.
+    # A process with a deferred chain has imported this module.  Importing it here
+    # would slow down workers of other datasets.
     if "gristmill._dataset" not in sys.modules:
         return None
     from gristmill._dataset.model.blocks import block_of
@@ -72,7 +73,7 @@ def _collated(samples: list[Any]) -> Any:
 
 
 def _stacked(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
-    """Return the tensor of deferred leaves, in the memory for batches."""
+    """Return a tensor of the deferred leaves, in memory from `slot_collation`."""
     made: list[torch.Tensor] = []
 
     def alloc(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -82,8 +83,8 @@ def _stacked(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
         return array.view(dtype).reshape(shape)
 
     array = column[0].stack(column, alloc, threads_to_compute())
-    # Return a view of the tensor, not of the array: only storages from `new_bytes` are
-    # tracked and moved out of a slot.
+    # Return a view of the tensor that `new_bytes` made, not one of the array:
+    # `slot_collation.move_kept` tracks only the storages that it made.
     is_bfloat16 = array.dtype.name == "bfloat16"
     dtype = torch.bfloat16 if is_bfloat16 else torch.from_numpy(array[:0]).dtype
     return made[-1].view(dtype).view(array.shape)

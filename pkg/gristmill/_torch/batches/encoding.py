@@ -1,20 +1,20 @@
-"""Encodes batches of tensors as elements for a slot of shared memory, and decodes them.
+"""Converts batches of tensors to elements for a slot of shared memory, and back.
 
-A worker encodes its batch as an element that `gristmill._hot.slot_writer` writes
-without pickling its arrays.  The parent decodes the element:
+A worker converts its batch to an element, which `gristmill._hot.slot_writer` writes
+without pickling its arrays.  The parent converts the element back to a batch:
 
     element = encoded(batch, state)        # in the worker
     batch, state = decoded(element)        # in the parent
 
-The result is the same as from torch's own queue, with the same types, dtypes, shapes
-and strides.  Large tensors view the slot, and small ones have their own memory.  All
-are writable, and ``is_shared()`` returns False.
+The received batch equals that of torch's own queue: the same types, dtypes, shapes and
+strides.  Large tensors view the slot, small ones have memory of their own.  All are
+writable and none ``is_shared()``.
 
-A plain batch of dicts, lists, tuples and ordinary tensors becomes ``(tree,)`` or
-``(tree, state)``, with an array for each tensor.  Any other batch is pickled like torch
-would, but with the memory of its tensors and arrays out of band, and becomes
-``(buffers, places, state)``.  If tensors of a batch share memory, or are the same
-tensor, the batch is not plain, because they must share memory again after decoding.
+A plain batch, dicts, lists and tuples of ordinary tensors, becomes ``(tree,)`` with
+an array for each tensor, or ``(tree, state)``.  Any other batch is pickled as torch
+would pickle it, but with the memory of its tensors and arrays out of band, and becomes
+``(buffers, places, state)``.  A batch whose tensors share memory, or that contains a
+tensor twice, is not plain: the received tensors must share memory as well.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from gristmill._hot.leaf_replacement import NotPlain, replace_leaves
 from gristmill._torch.batches import pickling
 
 Array = npt.NDArray[Any]
-# Items of the element of a pickled batch.
+# The number of items of a pickled batch's element.
 _PICKLED_PARTS = 3
 
 
 def encoded(batch: Any, state: bytes | None = None) -> Any:
-    """Encode a batch and a worker's state as an element.
+    """Convert a batch, and a worker's state if given, to an element.
 
     Its arrays view the tensors' memory: write it to a slot before that changes.
 
     Raises:
         RuntimeError: A tensor requires grad and is not a leaf.
-        Exception: Pickling an object of the batch failed.
+        Exception: The error that pickling an object of the batch raised.
     """
     tree = _plain_tree(batch)
     if tree is not None:
@@ -50,7 +50,7 @@ def encoded(batch: Any, state: bytes | None = None) -> Any:
 
 
 def decoded(element: Any) -> tuple[Any, bytes | None]:
-    """Decode an element; return the batch and the state.
+    """Convert an element back to a batch and a worker's state.
 
     The tensors of the batch view the element's arrays.
     """
@@ -67,7 +67,7 @@ def decoded(element: Any) -> tuple[Any, bytes | None]:
 
 
 def state_of(element: Any) -> bytes | None:
-    """Return the state in an element, if any."""
+    """Return the worker's state in an element, or None if it has none."""
     state: bytes | None = element[-1] if len(element) > 1 else None
     return state
 
@@ -93,7 +93,7 @@ def _plain_tree(batch: Any) -> Any:
 
 
 def _overlap(spans: list[tuple[int, int]]) -> bool:
-    """Return whether two tensors have memory in common."""
+    """Return whether any two spans of memory overlap."""
     if len(spans) < 2:
         return False
     spans.sort()

@@ -1,8 +1,8 @@
-"""Gathers batches from whole tensors instead of stacking single rows.
+"""Gathers batches from whole tensors, instead of stacking rows one by one.
 
-This is used only if the result is the same as from torch's `default_collate`, with the
-same types, dtypes and strides.  If gathering fails (an index is negative or out of
-range, or memory is short), torch's fetcher fetches the batch and raises torch's error.
+This is used only if the result equals that of torch's `default_collate`: the same
+types, dtypes and strides.  If a batch cannot be gathered (an index is negative or out
+of range, or memory runs out), torch's fetch is used, which raises torch's error.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from gristmill._torch.indices.draws import Block, Drawn, as_list
 from gristmill._torch.private import is_own
 
 Fetch: TypeAlias = Callable[[Any], Any]
-# `torch.tensor` is the fastest for at least 2 and fewer than this many ints.
+# `torch.tensor` is fastest for at least 2 ints and fewer than this.
 _MANY = 16
 
 
 def is_torchs(collate_fn: Any) -> bool:
-    """Return whether only torch's own rules make batches."""
+    """Return whether torch's own, unmodified rules collate batches."""
     if collate_fn is not default_collate or not is_own(private.MapFetcher, "fetch"):
         return False
     rules = private.collation()
@@ -47,14 +47,14 @@ def is_torchs(collate_fn: Any) -> bool:
 
 
 def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
-    """Return a fetch of batches that reads samples one by one, and stacks ints faster.
+    """Return a fetch that reads samples one by one, and stacks ints faster than torch.
 
     It takes lists of indices, not a `Drawn`.
 
     Args:
-        dataset: A map-style dataset, read in batches, with a `collate_fn` for which
+        dataset: A map-style dataset, read in batches by a `collate_fn` for which
             `is_torchs` returns True.
-        fetch: Torch's fetch function, from an item of a batch sampler to a batch.
+        fetch: Torch's fetch: takes an item of a batch sampler and returns the batch.
     """
 
     def fetch_samples(batch: Any) -> Any:
@@ -62,7 +62,7 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
             return fetch(batch)
         samples = [dataset[index] for index in batch]
         began = begin()
-        # Torch has other rules for bools and NumPy's ints.
+        # Exact types: torch has other rules for bools and NumPy's ints.
         if set(map(type, samples)) != {int}:
             made = default_collate(samples)
         elif 1 < len(samples) < _MANY:
@@ -77,9 +77,9 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
 
 
 def _stacked(ints: list[int]) -> torch.Tensor:
-    """Return ``torch.tensor(ints)`` of one int, or of many, in less time.
+    """Return ``torch.tensor(ints)`` for one int, or for many, in less time.
 
-    For one it takes a third of the time; for many, NumPy takes a tenth for each.
+    One int takes a third of the time; with many, NumPy takes a tenth for each.
     """
     try:
         if len(ints) == 1:
@@ -87,14 +87,14 @@ def _stacked(ints: list[int]) -> torch.Tensor:
         made = torch.empty(len(ints), dtype=torch.int64)
         made.numpy()[:] = ints
     except (OverflowError, RuntimeError, TypeError):
-        return torch.tensor(ints)  # Another default device, or an int is too large.
+        return torch.tensor(ints)  # Another default device, or an int over 64 bits.
     return made
 
 
 def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
-    """Return a fetch function that gathers whole batches, or None.
+    """Return a fetch that gathers all rows of a batch at once, or None if impossible.
 
-    It passes items other than a `Drawn` or a list of indices to `fetch`.  See
+    Torch's fetch gets the batch if it is neither a `Drawn` nor a list of indices.  See
     `samples_fetch` for the arguments.
     """
     table = _table_of_own(dataset)
@@ -120,7 +120,7 @@ def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
 
 
 class _Changed(Exception):
-    """The parts of a dataset have changed since a `Table` was made."""
+    """A dataset's parts were replaced after its `Table` was made."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,11 +128,11 @@ class Table:
     """Rows stored in tensors.
 
     Attributes:
-        row: The type of rows. If two tables have equal ones, a batch may mix their
-            rows.
-        gather: Makes a batch of some rows, in new tensors.  Raises `_Changed`, or
-            another error if torch must fetch the rows: IndexError for a number that is
-            negative or too large.
+        row: The type, dtype and shape of a row.  Rows of two tables may share a batch
+            only if these are equal.
+        gather: Copies the rows at some indices into a batch of new tensors.  Raises
+            `_Changed`, or another error if torch has to fetch the rows: IndexError for
+            a negative index or one that is too large.
     """
 
     row: Any
@@ -140,7 +140,7 @@ class Table:
 
 
 def _rows(tensor: torch.Tensor, index: Block) -> torch.Tensor:
-    """Return copies of some rows of a tensor."""
+    """Return copies of the rows of a tensor at some indices."""
     if isinstance(index, range):
         if index.stop > len(tensor):
             raise IndexError
@@ -150,7 +150,7 @@ def _rows(tensor: torch.Tensor, index: Block) -> torch.Tensor:
 
 
 def _joined(batches: list[Any], order: torch.Tensor) -> Any:
-    """Join batches, and return their rows in the given order."""
+    """Concatenate batches into one, and reorder its rows."""
     first = batches[0]
     if type(first) is list:
         return [_joined([*parts], order) for parts in zip(*batches, strict=True)]
@@ -160,7 +160,7 @@ def _joined(batches: list[Any], order: torch.Tensor) -> Any:
 
 
 def _table_of_own(dataset: Any) -> Table | None:
-    """Return the rows of a dataset, or None if torch's classes were modified."""
+    """Return the table of a dataset, or None if torch's classes are patched."""
     table = _table(dataset)
     if table is None:
         return None
@@ -170,7 +170,7 @@ def _table_of_own(dataset: Any) -> Table | None:
 
 
 def _table(dataset: Any) -> Table | None:
-    """Return the rows of a dataset, or None if stacking them may differ."""
+    """Return the table of a dataset, or None if a gather may differ from torch."""
     if "__getitems__" in getattr(dataset, "__dict__", ()):
         return None
     make = _TABLES.get(type(dataset))
@@ -178,7 +178,7 @@ def _table(dataset: Any) -> Table | None:
 
 
 def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
-    """Return the rows of a tensor; `origin` is the type of the original container."""
+    """Return the table of a tensor; `origin` is the type that the dataset holds."""
     if not is_plain(tensor) or tensor.ndim == 0:
         return None
     row = (origin, tensor.dtype, tensor.shape[1:])
@@ -186,12 +186,12 @@ def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
 
 
 def _array(array: np.ndarray[Any, Any]) -> Table | None:
-    # Torch warns about read-only arrays, and does not support np.uint64 scalars.
+    # Torch warns about read-only arrays, and cannot collate uint64 scalars.
     scalars = array.ndim == 1
     if not array.flags.writeable or (scalars and array.dtype == np.uint64):
         return None
-    # With another default device, torch creates the tensors there.  (In torch 2.6,
-    # `get_default_device` ignores ``with torch.device(...)``.)
+    # With another default device, torch collates arrays to that device.  (In torch
+    # 2.6 `get_default_device` ignores ``with torch.device(...)``.)
     if not torch.empty(0).is_cpu:
         return None
     try:
@@ -230,7 +230,11 @@ def _subset(subset: Subset[Any]) -> Table | None:
 
 
 def _items_of_range(numbers: range, index: Block) -> Block:
-    """Return items of a range. Raises IndexError like `Table.gather`."""
+    """Return the items of a range at some indices.
+
+    Raises:
+        IndexError: An index is negative or too large.
+    """
     if isinstance(index, range):
         if index.stop > len(numbers):
             raise IndexError
@@ -244,9 +248,9 @@ def _items_of_range(numbers: range, index: Block) -> Block:
 
 
 def _columns(owner: TensorDataset | StackDataset, name: str) -> Table | None:
-    """Return rows made of several parts: a batch is a list or dict of their batches.
+    """Return the table of columns: a batch is a list or a dict of their batches.
 
-    `name` is the attribute of `owner` with the parts.
+    `name` is the attribute of `owner` that holds the columns.
     """
     held = getattr(owner, name)
     if type(held) is dict:
@@ -288,7 +292,7 @@ def _named_columns(
 
 
 def _tables(parts: Iterable[Any]) -> list[Table] | None:
-    """Return the tables of all parts, or None if a part does not have one."""
+    """Return the tables of all parts, or None if a part has none."""
     tables = [_table(part) for part in parts]
     found = [table for table in tables if table is not None]
     return found if len(found) == len(tables) else None
@@ -323,7 +327,7 @@ def _concat(concat: ConcatDataset[Any]) -> Table | None:
     return Table(tables[0].row, gather)
 
 
-# By exact type: a subclass may return other rows.
+# Keyed by exact type: a subclass may return other rows.
 _TABLES: dict[type, Callable[[Any], Table | None]] = {
     TensorDataset: lambda data: _columns(data, "tensors"),
     torch.Tensor: _tensor,
@@ -335,8 +339,8 @@ _TABLES: dict[type, Callable[[Any], Table | None]] = {
 
 
 def _numbers(indices: list[Any]) -> np.ndarray[Any, Any] | None:
-    """Return indices as an array, or None if they may not be row numbers."""
-    # Exclude bools, which index differently.
+    """Return indices as an int64 array, or None if one is not an int of 64 bits."""
+    # NumPy would treat bools as a mask.
     if set(map(type, indices)) != {int}:
         return None
     try:

@@ -1,9 +1,9 @@
-"""Pickles objects, with the memory of their tensors and arrays out of band.
+"""Pickles objects with the memory of their tensors and arrays out of band.
 
-This is the counterpart of torch's ``ForkingPickler``, and uses its table of reducers.
-The memory of tensors is not moved to shared files, but returned to the caller as the
-buffers of pickle protocol 5.  If this fails, cloudpickle is used, for classes from
-``__main__`` and lambdas.
+This replaces torch's ``ForkingPickler``, and uses its table of reducers.  The only
+difference is the memory of tensors: it is not moved to shared files but returned to
+the caller, as the buffers of pickle protocol 5.  If pickling fails, cloudpickle is used
+instead, for classes from ``__main__`` and lambdas.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from gristmill._torch import private
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 PROTOCOL = 5
-# Overlapping buffers of the same pool share a blob. A buffer without a pool has its
-# own.
+# Buffers of one pool share a blob if they overlap.  A buffer without a pool has a blob
+# of its own.
 Pool = int | None
 # Passed explicitly, because the user may have set another default device.
 CPU = torch.device("cpu")
@@ -49,7 +49,7 @@ Storages = dict[int, torch.UntypedStorage]
 
 
 def array_of(tensor: torch.Tensor) -> Array | None:
-    """Return an array that views a plain tensor in row-major order, else None."""
+    """Return an array that views a plain row-major tensor; None for other tensors."""
     try:
         array: Array = tensor.numpy()
     except (RuntimeError, TypeError, ValueError):
@@ -57,13 +57,13 @@ def array_of(tensor: torch.Tensor) -> Array | None:
         return None
     shape = array.shape
     if 0 not in shape and 1 not in shape and array.flags.c_contiguous:
-        return array  # Dimensions of size 1 may have any stride.
+        return array  # Without dimensions of size 1, whose strides are arbitrary.
     return array if tensor.stride() == _strides_of(tensor.shape) else None
 
 
 @functools.lru_cache(maxsize=1024)
 def _strides_of(shape: torch.Size) -> tuple[int, ...] | None:
-    """Return the strides of a restored array, in elements; None for an empty one."""
+    """Return the row-major strides of a shape, in elements; None for an empty shape."""
     if 0 in shape:
         return None
     steps = itertools.accumulate(reversed(shape), operator.mul, initial=1)
@@ -71,7 +71,7 @@ def _strides_of(shape: torch.Size) -> tuple[int, ...] | None:
 
 
 def reduce(thing: Any) -> Any:
-    """Reduce an object with tensor memory; return NotImplemented for all others."""
+    """Return a tensor's or storage's reduced value; NotImplemented for other types."""
     kind = type(thing)
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         return _reduce_tensor(thing)
@@ -89,7 +89,7 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
         return NotImplemented
     if tensor.requires_grad:
         if not tensor.is_leaf:
-            return NotImplemented  # Torch raises an error.
+            return NotImplemented  # Torch's reducer raises an error.
         warn_if_has_hooks(tensor)
     size, stride = tuple(tensor.size()), tensor.stride()
     buffer = None
@@ -105,7 +105,7 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
 
 
 def _reduce_of_batch(thing: Any) -> Any:
-    """Reduce a part of a batch, like `reduce`."""
+    """Return the reduced value of a part of a batch, like `reduce`."""
     return reduce_array(thing) if type(thing) is np.ndarray else reduce(thing)
 
 
@@ -116,14 +116,14 @@ class _Pickler(ForkingPickler):
 
 
 class CloudPickler(open_files.Pickler):
-    """Pickles functions and classes by value if they cannot be pickled by name."""
+    """Pickles functions and classes by value if they cannot be imported by name."""
 
     def __init__(
         self, file: io.BytesIO, protocol: int, fix_imports: bool, keep: Any
     ) -> None:
         inherited = cloudpickle.Pickler.dispatch_table
         ours = ForkingPickler(io.BytesIO()).dispatch_table
-        # Set this before the base class reads it.
+        # Set before the base class reads it.
         self.dispatch_table = collections.ChainMap(inherited, ours)
         super().__init__(file, protocol, keep)
 
@@ -133,10 +133,10 @@ class CloudPickler(open_files.Pickler):
 
 
 class _BatchCloudPickler(CloudPickler):
-    """Pickles classes of the user's ``__main__`` by name.
+    """Pickles classes of the user's ``__main__`` by name, for the parent process.
 
-    If a class were sent by value, its attributes in the user's process would be reset
-    to their values at the start of the worker.
+    Sending such a class by value would reset its attributes in the parent to those at
+    the start of the worker.
     """
 
     def reducer_override(self, thing: Any) -> Any:
@@ -147,12 +147,12 @@ class _BatchCloudPickler(CloudPickler):
         return super().reducer_override(thing)
 
 
-# Classes that this process received by value.
+# Classes of the user's ``__main__`` that this process received by value.
 _classes_of_main: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 def receive_class(make: Callable[..., type], arguments: tuple[Any, ...]) -> type:
-    """Return the class that cloudpickle creates from `arguments`, in a worker."""
+    """Make a class that cloudpickle sent by value, and register it, in a worker."""
     cls = make(*arguments)
     if cls.__module__ == "__main__" and "<locals>" not in cls.__qualname__:
         _classes_of_main.add(cls)
@@ -164,14 +164,14 @@ def _class_of_main(name: str) -> Any:
 
 
 def dumps(thing: Any) -> Pickled:
-    """Pickle a batch; return the pickle, the blobs for `loads`, and places in them.
+    """Pickle a batch; return the pickle, and the blobs and the places for `loads`.
 
-    The blobs have each byte of its storages once, and the memory of its arrays.  Memory
-    that torch's queue would send twice is in two blobs, so that it arrives as separate
-    memory.
+    The blobs contain the memory of the batch's storages, each byte once, and of its
+    arrays.  Memory that torch's queue would send twice is in two blobs, so that it
+    arrives as two separate copies.
 
     Raises:
-        Exception: Pickling failed.
+        Exception: The error that pickling raised.
     """
     with contextlib.suppress(Exception):
         return dumped(thing, _Pickler, _pool_of)
@@ -179,7 +179,7 @@ def dumps(thing: Any) -> Pickled:
 
 
 def loads(pickled: Any, blobs: list[Bytes], places: Places) -> Any:
-    """Unpickle an object. Its tensors and arrays view the blobs."""
+    """Unpickle an object whose tensors and arrays view the blobs."""
     buffers = [blobs[blob][at : at + size] for blob, at, size in places.tolist()]
     return pickle.loads(pickled, buffers=buffers)
 
@@ -189,7 +189,10 @@ def dumped(
     pickler: type[ForkingPickler | CloudPickler],
     pool_of: Callable[[Any], Pool],
 ) -> Pickled:
-    """Pickle an object like `dumps`; `pool_of` returns the pool of each buffer."""
+    """Pickle a thing by a pickler, like `dumps`.
+
+    `pool_of` returns the pool of a buffer from the owner of the buffer's memory.
+    """
     file = io.BytesIO()
     buffers: list[Bytes] = []
     pools: list[Pool] = []
@@ -207,15 +210,15 @@ def _pool_of(owner: Any) -> Pool:
     """Return the pool of a batch's buffer, whose memory belongs to `owner`."""
     if type(owner) is _StorageMemory:
         return id(owner.storage)
-    # Other owners, such as Arrow's, have read-only memory.
+    # The memory of other owners, such as Arrow's, is read-only.
     return None if isinstance(owner, np.ndarray | bytearray) else 0
 
 
 def _merged(buffers: list[Bytes], pools: list[Pool]) -> tuple[list[Bytes], Places]:
     """Return blobs with the memory of all buffers, and the place of each buffer.
 
-    Each byte of a pool is in only one blob, so tensors that shared memory share it
-    again after unpickling.
+    Each byte of a pool is in exactly one blob, so tensors that share memory share it
+    again after `loads`.
     """
     blobs: list[Bytes] = []
     places = [(0, 0, 0)] * len(buffers)
@@ -269,11 +272,12 @@ def make_tensor(
 
     Args:
         buffer: None if the tensor has no elements.
-        geometry: The dtype, size and strides.
+        geometry: Its dtype, size and strides.
         bits: Whether its conjugate and its negative bit are set.
         requires_grad: Whether it requires a gradient.
         parameter: Whether it is a `torch.nn.Parameter`.
-        storages: Storages to share with other tensors; None for a separate storage.
+        storages: Storages that it may share with other tensors; None for a storage of
+            its own.
     """
     dtype, size, stride = geometry
     if buffer is None:
@@ -299,7 +303,7 @@ def make_storage(buffer: Any) -> torch.UntypedStorage:
 def _storage_of(
     buffer: Any, storages: Storages | None, itemsize: int
 ) -> tuple[torch.UntypedStorage, int]:
-    """Return the storage of a tensor, and the tensor's offset in elements."""
+    """Return the storage of a tensor, and the tensor's offset in it, in elements."""
     if storages is not None:
         blob = buffer.base
         address = blob.ctypes.data
@@ -312,7 +316,7 @@ def _storage_of(
 
 
 class _StorageMemory(np.ndarray[Any, Any]):
-    """Bytes of a storage. The type distinguishes them from other memory."""
+    """Bytes of a storage; the type distinguishes them from other memory."""
 
     storage: torch.UntypedStorage
 
@@ -320,7 +324,7 @@ class _StorageMemory(np.ndarray[Any, Any]):
 def _buffer_of(
     storage: torch.UntypedStorage, begin: int, nbytes: int
 ) -> pickle.PickleBuffer:
-    """Return a buffer of bytes of a storage, which it keeps alive."""
+    """Return a buffer of bytes of a storage; it keeps the storage alive."""
     view = torch.empty(0, dtype=torch.uint8, device=CPU)
     array = view.set_(storage, begin, (nbytes,), (1,)).numpy()
     memory: Any = array.view(_StorageMemory)
@@ -329,7 +333,7 @@ def _buffer_of(
 
 
 def _span(begin: int, end: int, owners: Sequence[Array]) -> Bytes:
-    """Return the memory that arrays span together, and keep them alive."""
+    """Return the bytes from address `begin` to `end`, and keep `owners` alive."""
     memory: Any = (ctypes.c_ubyte * (end - begin)).from_address(begin)
     memory.owners = owners
     return np.frombuffer(memory, np.uint8)

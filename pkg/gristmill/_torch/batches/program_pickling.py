@@ -1,6 +1,6 @@
 """Pickles a loader's dataset for workers of the launcher.
 
-Workers map the memory of its tensors and arrays copy-on-write.
+The workers map the memory of its tensors and arrays copy-on-write.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from gristmill._workers import inheriting
 
 
 class ProgramPickle:
-    """Pickles a `Runnable`. Unpickling returns the program itself.
+    """A wrapper that pickles a `Runnable` and unpickles to the `Runnable` itself.
 
-    The memory of its tensors is out of band: `gristmill._engine.packing` writes it
-    once, and all workers map it copy-on-write.  Workers also share tensors in shared
-    memory, locks, queues and other objects that a "spawn" child shares with its parent.
+    The memory of its tensors is out of band, so `gristmill._engine.packing` writes it
+    once and all workers map it copy-on-write.  Workers share tensors in shared memory,
+    locks, queues and all other objects that a child started by "spawn" shares with its
+    parent.
 
     Attributes:
-        inherited: Descriptors that workers need for shared objects, set by pickling.
+        inherited: File descriptors that workers need for shared objects, set by
+            pickling.
 
     Raises:
-        RuntimeError: When pickled: an object can only be passed to a fork of this
-            process.
+        RuntimeError: Pickling found an object that only a fork of this process can use.
     """
 
     def __init__(self, program: Any) -> None:
@@ -46,7 +47,7 @@ class ProgramPickle:
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         self.inherited.clear()
         with inheriting.inheriting(self.inherited):
-            # Use one pool for all buffers, because arrays would share memory in a fork.
+            # A fork keeps memory that arrays share, so use one pool for all owners.
             sent = dumped(self._program, _ProgramPickler, lambda owner: 0)
         pickled, blobs, places = sent
         out_of_band: list[Any] = [pickle.PickleBuffer(blob.data) for blob in blobs]
@@ -54,7 +55,7 @@ class ProgramPickle:
         return _loaded, (pickle.PickleBuffer(pickled), out_of_band, places, tracker)
 
     def unpicklable_note(self) -> str:
-        """Return the program's note."""
+        """Return the program's note on objects that cannot be pickled."""
         note: str = self._program.unpicklable_note()
         return note
 
@@ -70,11 +71,12 @@ def _loaded(
 
 
 class _ProgramPickler(CloudPickler):
-    """Keeps objects shared that other processes share, and storages of tensors."""
+    """Keeps memory shared that processes share, or several tensors of the program."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        # The storages that several tensors share. They live as long as their buffers.
+        # By the address of a storage, which lives as long as its buffers: the dict
+        # that all tensors of this storage share.
         self._storages: dict[int, Storages] = {}
 
     def reducer_override(self, thing: Any) -> Any:
@@ -92,7 +94,7 @@ class _ProgramPickler(CloudPickler):
             return mapped
         reduced = super().reducer_override(thing)
         if isinstance(reduced, tuple) and reduced[0] is make_tensor:
-            # A batch of these tensors shares memory again in the loader's process.
+            # So a batch of these tensors shares memory again in the loader's process.
             storage = thing.untyped_storage()._cdata
             shared = self._storages.setdefault(storage, {})
             return make_tensor, (*reduced[1], shared)
@@ -103,7 +105,7 @@ class _ProgramPickler(CloudPickler):
 
 
 def _is_shared(thing: Any) -> bool:
-    """Return whether a tensor or storage is in shared memory."""
+    """Return whether a tensor or storage lies in memory that processes share."""
     if isinstance(thing, torch.Tensor):
         return thing.layout is torch.strided and bool(thing.is_shared())
     return isinstance(thing, torch.UntypedStorage) and bool(thing.is_shared())

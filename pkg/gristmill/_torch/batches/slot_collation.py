@@ -1,13 +1,13 @@
-"""Makes torch's ``default_collate`` write batches to a slot of shared memory.
+"""Makes torch's ``default_collate`` write its batches into a slot of shared memory.
 
-In a worker, torch stacks tensors into a new file in ``/dev/shm`` for each batch, and so
-do other collate functions that ask torch for a new shared storage.  After `install`
-they get private memory instead, and inside `into` they get memory of the slot, without
-a file, page faults or a copy.  After a batch was written, call `move_kept` before the
-slot is sent.
+In a worker, torch stacks the tensors of each batch into a new file in ``/dev/shm``.  So
+do other collate functions that request a new shared storage from torch.  After
+`install` they get private memory instead, and within `into` memory of the slot, which
+costs no file, no page faults and no copy.  After writing a batch, call `move_kept`
+before releasing the slot.
 
-Results, types and errors are the same as torch's, whose own functions are called for
-unusual batches.
+Results, types and errors are torch's: its own functions collate all batches that are
+not plain.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import torch
 
 from gristmill._torch import private
 
-# Allocates an array with a shape and a dtype, in the slot or in private memory.
+# Allocates an array of a shape and a dtype, in the slot or in private memory.
 Alloc = Callable[[Any, Any], Any]
 Rules = list[tuple[Any, Callable[..., Any]]]
 
 # For fewer numbers, torch's own functions are as fast.
 _MANY = 16
 _BYTE = np.dtype(np.uint8)
-# NumPy does not have torch's other dtypes, such as bfloat16.
+# NumPy has no dtype for torch's other dtypes, such as bfloat16.
 _DTYPES = {
     torch.from_numpy(np.empty(0, code)).dtype: np.dtype(code)
     for code in "?bhilBHILefdFD"
@@ -37,7 +37,7 @@ _DTYPES = {
 
 
 class _Here(threading.local):
-    """This thread's allocator for batches, and the storages that it made in slots."""
+    """The calling thread's allocator, and weak references to its storages in slots."""
 
     alloc: Alloc = np.empty
 
@@ -49,7 +49,7 @@ _here = _Here()
 
 
 class into:
-    """A context in which this thread allocates batches by `alloc`."""
+    """A context in which the calling thread allocates batches by `alloc`."""
 
     def __init__(self, alloc: Alloc) -> None:
         self._alloc = alloc
@@ -62,13 +62,15 @@ class into:
 
 
 def move_kept() -> None:
-    """Move batches that are still referenced out of their slot.
+    """Move the batches that are still referenced out of their slot.
 
-    A dataset may keep a batch that it collated.  Call this before the slot is sent.
+    A dataset may keep a batch that it has collated.  Call this before releasing the
+    slot.
     """
     for made in _here.made:
         if not made.expired():
-            # Only share_memory_() replaces the memory of a storage for all tensors.
+            # Only a move to a shared file changes the storage itself, and with it
+            # every tensor that uses it.
             private.storage_of_weak_ref(made.cdata).share_memory_()
     _here.made.clear()
 
@@ -79,9 +81,9 @@ def rules() -> Rules:
 
 
 def install(rules: Rules) -> None:
-    """Install the rules of the parent process, and make torch use memory of slots.
+    """Set the parent's collation rules, and make torch allocate in slots.
 
-    Functions that are not torch's own are not replaced.
+    Functions that are not torch's own stay unchanged.
     """
     ours = {
         private.collate_tensor_fn: _collate_tensors,
@@ -96,7 +98,7 @@ def install(rules: Rules) -> None:
 
 
 def new_bytes(count: int) -> torch.Tensor:
-    """Return `count` uninitialized bytes from this thread's allocator."""
+    """Return `count` uninitialized bytes from the calling thread's allocator."""
     return _new_tensor((count,), _BYTE)
 
 
@@ -135,7 +137,7 @@ def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any
 
 
 def _numbers(kind: type, code: str, torchs: Any) -> Callable[..., Any]:
-    """Return the replacement of torch's function for Python numbers of a type."""
+    """Return a replacement of torch's collate function for Python's ints or floats."""
 
     def collate_numbers(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
         if len(batch) >= _MANY and set(map(type, batch)) == {kind}:

@@ -1,4 +1,4 @@
-"""Measures the stages of a batch: reading the dataset, and the collate function."""
+"""The stages of a batch: reading from the dataset, and collating."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gristmill._hot import run as hot_run
 
 
 def fetched(fetcher: Any, batch: Any) -> Any:
-    """Return the batch of a torch fetcher. If measured, also measure collation."""
+    """Return the batch of one of torch's fetchers, and time collating if measured."""
     if hot_run.begin() < 0:
         return fetcher.fetch(batch)
     collate = fetcher.collate_fn
@@ -25,7 +25,7 @@ def fetched(fetcher: Any, batch: Any) -> Any:
 def stages_of(
     dataset: Any, iterable: bool, collate_fn: Callable[[Any], Any]
 ) -> dict[str, tuple[str, str]]:
-    """Return the kind and name of each stage, by the names of `stage_times`."""
+    """Return each stage's kind and name, keyed by constants of `stage_times`."""
     method = "__getitems__" if hasattr(dataset, "__getitems__") else "__getitem__"
     method = "__iter__" if iterable else method
     collates = getattr(collate_fn, "__qualname__", None) or value_text(collate_fn)

@@ -1,7 +1,7 @@
-"""Converts elements of Gristmill's loaders and datasets to torch tensors.
+"""Elements of Gristmill's loaders and datasets as torch tensors.
 
-Record sources and `MapDataset` need no conversion: with ``len``, ``[]`` and
-``__getitems__`` they are map-style datasets.
+Record sources and `MapDataset` need no adapter: they have ``len``, ``[]`` and
+``__getitems__``, so torch accepts them as map-style datasets.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from gristmill.checkpoint import Checkpointable
 
 
 class TensorIterator(Checkpointable, Iterator[T]):
-    """Returns the elements of an iterator with arrays converted to tensors.
+    """Iterates over the elements of an iterator with arrays converted to tensors.
 
     Args:
-        iterator: An iterator over trees of dicts, lists and tuples with array leaves.
-        whole: The object that it iterates over, which may have a length.
+        iterator: Yields trees of dicts, lists and tuples with array leaves.
+        whole: The iterable that `iterator` came from, used for ``len()``. By default
+            `iterator` itself.
 
     Example:
         >>> ds = gristmill.MapDataset.range(6).batch(3).to_iter_dataset()
@@ -41,11 +42,11 @@ class TensorIterator(Checkpointable, Iterator[T]):
         self._whole: Any = iterator if whole is None else whole
 
     def __len__(self) -> int:
-        """Return the number of elements from the beginning, as torch expects.
+        """Return the number of elements of a full pass, as torch's loaders do.
 
         Raises:
-            TypeError: The argument of `as_tensors` was an iterator, or does not have a
-                length.
+            TypeError: The length is unknown: `as_tensors` received an iterator, or an
+                iterable without a length.
         """
         return len(self._whole)
 
@@ -64,15 +65,15 @@ class TensorIterator(Checkpointable, Iterator[T]):
         return call_text(self, self._iterator)
 
     def get_state(self) -> Any:
-        """Return the iterator's state."""
+        """The iterator's own state."""
         return self._iterator.get_state()  # type: ignore[attr-defined]
 
     def set_state(self, state: Any) -> None:
-        """Set the iterator's state."""
+        """Set the iterator's own state."""
         self._iterator.set_state(state)  # type: ignore[attr-defined]
 
     def start_prefetch(self) -> None:
-        """Start prefetching in the iterator."""
+        """Let the iterator start computing in the background."""
         self._iterator.start_prefetch()  # type: ignore[attr-defined]
 
     def close(self) -> None:
@@ -80,7 +81,7 @@ class TensorIterator(Checkpointable, Iterator[T]):
         self._iterator.close()  # type: ignore[attr-defined]
 
 
-# Any also matches Never: this overload is for iterators of unknown type.
+# Any also matches Never, so elements of an unknown type select this overload.
 @overload
 def as_tensors(iterator: Iterable[Never]) -> TensorIterator[Any]: ...
 
@@ -106,11 +107,11 @@ def as_tensors(iterator: Iterable[Any]) -> TensorIterator[Any]: ...
 
 
 def as_tensors(iterator: Any) -> TensorIterator[Any]:
-    """Iterate over elements with arrays converted to tensors, without copying.
+    """Iterate over elements with their arrays as tensors, without copying.
 
     A tensor keeps the memory of its batch alive.  Arrays that a tensor cannot view
-    (read-only ones, negative strides, foreign byte order) are copied.  Leaves without a
-    torch dtype (strings, dates, objects) are not changed.
+    (read-only ones, negative strides, foreign byte order) are copied.  Leaves without
+    a torch dtype (strings, dates, objects) are unchanged.
 
     Args:
         iterator: A `DataLoaderIterator` or any iterator or iterable of elements.
@@ -124,19 +125,19 @@ def as_tensors(iterator: Any) -> TensorIterator[Any]:
 
 
 class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
-    """Wraps a Gristmill `DataLoader` or `IterDataset` as torch's `IterableDataset`.
+    """Wraps a Gristmill `DataLoader` or `IterDataset` as a torch `IterableDataset`.
 
-    Pass it to a loader with ``batch_size=None``, for a trainer that requires a loader.
-    Its elements are already batches.  Gristmill has its own workers; the loader must
-    not have any.
+    Use it for trainers that require a torch loader.  Pass ``batch_size=None`` to that
+    loader, because the elements are already batches, and no workers, because Gristmill
+    runs its own.
 
     Args:
-        elements: An iterable, read once per epoch, of trees with array leaves, which
-            are converted to tensors.
+        elements: An iterable of trees with array leaves, which become tensors.  It is
+            iterated over once per epoch.
 
     Raises:
-        RuntimeError: When iterated over in a worker of a loader, because each worker
-            would return all elements.
+        RuntimeError: It was iterated over in a worker of a loader. Each worker would
+            yield all elements.
 
     Example:
         >>> import gristmill as g
@@ -151,13 +152,13 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
         self._epoch: int | None = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next ``iter()``, for its order and random draws.
+        """Set the epoch of the next ``iter()``: its order and random draws.
 
-        A loader's `set_epoch` calls it.  It has no effect on iterables of other
-        libraries without a `set_epoch`.
+        A loader's `set_epoch` calls this.  It has no effect if the elements have
+        neither ``set_epoch`` nor ``at_epoch``.
 
         Args:
-            epoch: The epoch, from 0; see `gristmill.DataLoader.set_epoch` and
+            epoch: From 0; see `gristmill.DataLoader.set_epoch` and
                 `gristmill.IterDataset.at_epoch`.
         """
         self._epoch = epoch
@@ -181,7 +182,7 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
 
 
 def as_tensor_tree(element: Any) -> Any:
-    """Convert the arrays of an element to tensors.
+    """Return one element with its arrays as tensors.
 
     Example:
         >>> as_tensor_tree({"x": np.arange(3), "name": "a"})
@@ -191,14 +192,18 @@ def as_tensor_tree(element: Any) -> Any:
 
 
 def as_tensor_leaf(leaf: Any) -> Any:
-    """Convert an array of any library to a tensor, without a copy if possible."""
+    """Return an array of any library as a tensor, without a copy if possible."""
     if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | torch.Tensor):
         return torch.from_dlpack(leaf)
     return _as_tensor(leaf)
 
 
 def is_plain(leaf: Any) -> bool:
-    """Return whether a leaf is an ordinary strided CPU tensor without gradient."""
+    """Return whether a leaf is an ordinary CPU tensor, fully described by its values.
+
+    It is strided, requires no gradient, is not quantized and has no lazy conjugate or
+    negative bit.
+    """
     return (
         type(leaf) is torch.Tensor
         and leaf.device.type == "cpu"
@@ -211,16 +216,17 @@ def is_plain(leaf: Any) -> bool:
 
 
 def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
-    """Return an element with the function applied to each leaf.
+    """Return an element with the function applied to every leaf.
 
     Containers are mappings, lists, tuples and named tuples.  A mutable mapping keeps
-    its class, and other mappings become dicts.  An object with a method ``to``, such as
-    a `PackedSequence`, is a leaf even if it is a tuple.
+    its class; any other mapping becomes a dict.  An object with a method ``to``, such
+    as a `PackedSequence`, is a leaf even if it is a tuple.
     """
+    # Checked first: most leaves are arrays, and isinstance is slow for mappings.
     if isinstance(element, torch.Tensor | np.ndarray):
-        return function(element)  # The most common case; checking mappings is slow.
+        return function(element)
     if isinstance(element, dict | MutableMapping):
-        mapped = copy.copy(element)  # Also keeps the factory of a defaultdict.
+        mapped = copy.copy(element)  # Keeps the factory of a defaultdict.
         for key, value in element.items():
             mapped[key] = map_leaves(function, value)
         return mapped

@@ -1,4 +1,4 @@
-"""Prefetches batches to an accelerator.
+"""Copies batches to an accelerator before the program needs them.
 
-It imports `_torch/private.py` and `_engine/ahead.py`.  Begin with `device.py`.
+Imports `_torch/batches` and `_engine/ahead.py`.  Start with `device.py`.
 """

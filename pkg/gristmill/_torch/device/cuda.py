@@ -12,15 +12,15 @@ import torch
 from gristmill import _core
 from gristmill._torch.batches.tensors import as_tensor_leaf, is_plain, map_leaves
 
-# cudaHostRegisterPortable: all CUDA contexts of the process may access the memory.
+# The flag with which all devices of the process may read the memory.
 _PORTABLE = 1
 
 
 class Cuda:
-    """A CUDA device, with the calls needed to copy batches.
+    """A CUDA device, with the calls that copying batches needs.
 
     Args:
-        device: A ``torch.device`` of type cuda; without an index, the current one.
+        device: A ``torch.device`` of type cuda; without an index, the current device.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -28,85 +28,83 @@ class Cuda:
         self.device = torch.device("cuda", index)
 
     def new_stream(self) -> Any:
-        """Return a new stream, separate from the program's."""
+        """Return a new stream, separate from the one that the program computes on."""
         return torch.cuda.Stream(self.device)
 
     def current_stream(self) -> Any:
-        """Return the current stream of the calling thread."""
+        """Return the stream that the calling thread computes on."""
         return torch.cuda.current_stream(self.device)
 
     def room_for(self, host: torch.Tensor) -> torch.Tensor:
-        """Return an uninitialized device tensor like `host`, for the current stream."""
+        """Allocate an uninitialized tensor like `host` for the current stream."""
         return torch.empty_like(host, device=self.device)
 
     def copy(self, room: torch.Tensor, host: torch.Tensor, stream: Any) -> None:
-        """Copy on a stream. `host` must stay alive until the copy is done."""
+        """Queue a copy on a stream; `host` must live until the copy is done."""
         with torch.cuda.stream(stream):
             room.copy_(host, non_blocking=True)
 
     def used_on(self, room: torch.Tensor, stream: Any) -> None:
-        """Delay the reuse of a tensor's memory until a stream has used it."""
+        """Let torch reuse a tensor's memory only after a stream's present work."""
         room.record_stream(stream)
 
     def is_pinned(self, host: torch.Tensor) -> bool:
-        """Return whether the tensor is in pinned memory."""
+        """Return whether the tensor's memory is pinned."""
         pinned: bool = host.is_pinned()
         return pinned
 
     def staged(self, host: torch.Tensor) -> torch.Tensor:
-        """Return a copy of a tensor in pinned memory, which torch reuses later."""
+        """Copy a tensor to pinned memory, which torch reuses."""
         return host.pin_memory()
 
     def register(self, address: int, nbytes: int) -> bool:
-        """Register memory so that the device can read it in place.
-
-        Returns False if CUDA refuses.
-        """
+        """Pin a range of memory; return False if CUDA refuses."""
         error = torch.cuda.cudart().cudaHostRegister(address, nbytes, _PORTABLE)
         if int(error) == 0:
             return True
-        # CUDA stores the error and reports it at the next check, which is the first
-        # kernel that torch launches.  Launch a kernel here to clear it.
+        # CUDA keeps the error and reports it at the next kernel launch.  Launch a
+        # kernel here, so that the program's next one does not fail.
         with contextlib.suppress(RuntimeError):
             torch.ones(1, device=self.device)
         return False
 
     def unregister(self, address: int) -> None:
-        """Undo `register`. No copies from this memory may be in progress."""
+        """Undo `register`; all copies from this memory must be done."""
         torch.cuda.cudart().cudaHostUnregister(address)
 
 
 @dataclasses.dataclass(slots=True)
 class _Copying:
-    """A batch whose values are being copied to `rooms`."""
+    """A batch that is being copied to `rooms`."""
 
     batch: Any
     rooms: list[torch.Tensor]
-    stream: Any  # The one that the memory of the rooms belongs to.
+    stream: Any  # The stream that the memory of `rooms` belongs to.
     copied: Any  # The event after the last copy.
 
 
 class CudaCopies:
-    """Copies batches on a separate stream.
+    """Copies batches to a device on a separate stream.
 
-    Memory on the device comes from torch's allocator, for the stream that is current
-    when the copy begins, and the copy waits for earlier work on that stream.  The
-    memory of a batch that the program dropped can therefore be reused at once, in
-    stream order, as if the program itself had called ``x.to(device)``.  After a few
-    batches nothing is allocated, even if the program runs far ahead of the device.
-    Memory marked by ``record_stream`` cannot guarantee this.  The host memory of a
-    batch, usually a slot, is kept until its copies are done.  At most `depth` + 1
-    batches are kept; then the program waits for the device.
+    Torch's allocator provides the memory on the device, for the stream that is current
+    when the copy is queued.  The copy waits for the earlier work of that stream.  So
+    memory of a batch that the program dropped can be reused at once, in stream order,
+    as if the program had called ``x.to(device)``.  After a few batches nothing more is
+    allocated, even if the program runs far ahead of the device.  Memory marked by
+    ``record_stream`` does not guarantee this.
 
-    The device reads slots of shared memory in place.  A whole slot is registered when
-    the first batch in it is copied, and stays registered for later batches.  A loader
-    soon reuses the same few slots, so the slow registration only happens for the first
-    batches.  If CUDA refuses once (in some containers and virtual machines), it is not
-    tried again.
+    The host memory of a batch, usually a slot, is held until its copies are done.  At
+    most `depth` + 1 batches are held; then the program waits for the device.
+
+    The device reads slots of shared memory in place.  The first copy from a slot
+    registers the whole slot, which stays registered for later batches.  Registering is
+    slow, but a loader soon reuses the same few slots, so it ends after the first
+    batches.  If CUDA refuses (in some containers and virtual machines), no other slot
+    is tried.
 
     Args:
         cuda: The device.
-        depth: The number of unfinished copies before `place` waits.
+        depth: The number of unfinished copies up to which `place` does not wait.
     """
 
     def __init__(self, cuda: Cuda, depth: int) -> None:
@@ -120,7 +118,7 @@ class CudaCopies:
         self._flying = collections.deque()
 
     def place(self, batch: Any) -> _Copying:
-        """Start copying a batch."""
+        """Queue the copies of a batch."""
         self._land(self._depth)
         hosts: list[torch.Tensor] = []
         rooms: list[torch.Tensor] = []
@@ -135,7 +133,7 @@ class CudaCopies:
 
         placed = map_leaves(place_leaf, batch)
         stream = self._cuda.current_stream()
-        # Unfinished work on the program's stream may still use the memory of the rooms.
+        # Unfinished work on the program's stream may still use the memory of rooms.
         self._stream.wait_stream(stream)
         for room, host in zip(rooms, hosts, strict=True):
             self._cuda.copy(room, host, self._stream)
@@ -144,7 +142,7 @@ class CudaCopies:
         return _Copying(placed, rooms, stream, copied)
 
     def hand_out(self, copying: _Copying) -> Any:
-        """Return the batch for the current stream, which waits for the copy."""
+        """Return the batch, and make the current stream wait for its copies."""
         stream = self._cuda.current_stream()
         stream.wait_event(copying.copied)
         if stream != copying.stream:
@@ -154,20 +152,20 @@ class CudaCopies:
         return copying.batch
 
     def settle(self) -> None:
-        """Wait for all copies, so that their memory may be dropped."""
+        """Wait for all copies, so that their destinations may be freed."""
         self._land(0)
 
     def close(self) -> None:
         """Wait for all copies, and unregister all slots."""
         self._land(0)
         while self._slots:
-            # Unregister before the slot is released and its pages are moved or
+            # Unregister before releasing the slot, whose pages may then move or be
             # unmapped.
             self._cuda.unregister(self._slots[-1].address)
             self._slots.pop()
 
     def _readable(self, host: torch.Tensor) -> torch.Tensor:
-        """Return the tensor, or a copy, in memory that the device reads in place."""
+        """Return the tensor if its memory is or can be pinned, else a pinned copy."""
         address = host.data_ptr()
         in_place = (
             any(0 <= address - slot.address < slot.nbytes for slot in self._slots)
@@ -177,7 +175,7 @@ class CudaCopies:
         return host if in_place else self._cuda.staged(host)
 
     def _register(self, address: int) -> bool:
-        """Register the slot that contains an address; return False if there is none."""
+        """Register the slot that contains an address; return whether it worked."""
         slot = None if self._refused else _core.pin_slot(address)
         if slot is None:
             return False
@@ -187,7 +185,7 @@ class CudaCopies:
         return not self._refused
 
     def _land(self, at_most: int) -> None:
-        """Release finished copies, and wait until at most `at_most` are in progress."""
+        """Release finished batches, and wait until at most `at_most` are copying."""
         while self._flying:
             copied, _ = self._flying[0]
             if not copied.query():

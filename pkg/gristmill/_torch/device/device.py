@@ -1,4 +1,4 @@
-"""Prefetches batches to an accelerator."""
+"""Iterates over batches on an accelerator, copied before the program needs them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gristmill._torch.device.cuda import Cuda, CudaCopies
 
 
 class _Moves:
-    """Moves batches to a device by ``to``, which does nothing on the CPU."""
+    """Moves batches to a device by ``to``, which does nothing for the CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -27,7 +27,7 @@ class _Moves:
         return batch
 
     def settle(self) -> None:
-        """Do nothing, because there are no asynchronous copies."""
+        """Do nothing: ``to`` has finished when it returns."""
 
     close = settle
 
@@ -37,16 +37,15 @@ class _Moves:
 
 
 class DeviceIterator(Ahead[T]):
-    """Returns the batches of an iterator on a device; created by `to_device`.
+    """Iterates over batches on a device; made by `to_device`.
 
-    `get_state` returns the position after the last batch that was returned.  Save the
-    state of this iterator, not of the underlying one.
+    `get_state` returns the position after the last batch that was returned.  Save this
+    iterator's state, not that of the source iterator, which is ahead.
 
     Args:
         batches: Any iterator or iterable of trees.
-        moves: Copies batches to the device.
-        depth: The number of batches on the device at a time, including the one returned
-            last.
+        moves: Moves a batch to the device.
+        depth: Batches on the device at a time, including the one returned last.
 
     Raises:
         ValueError: `depth` is less than 1.
@@ -65,16 +64,17 @@ class DeviceIterator(Ahead[T]):
     ) -> None:
         super().__init__(batches, depth)
         self._moves = moves
-        # If the user does not call close(), run it before waiting batches are dropped.
+        # If the program never calls close(), this still runs before the waiting
+        # batches are freed.
         weakref.finalize(self, moves.close)
 
     def set_state(self, state: Any) -> None:
-        """Continue at a state, and drop waiting batches."""
+        """Continue after `state`; batches on the device are dropped."""
         self._moves.settle()
         super().set_state(state)
 
     def close(self) -> None:
-        """Drop waiting batches, close the iterator, and unregister its memory."""
+        """Drop the waiting batches, close the source, and unregister its memory."""
         self._moves.settle()
         super().close()
         self._moves.close()
@@ -87,7 +87,7 @@ class DeviceIterator(Ahead[T]):
 
 
 class StatefulDeviceIterator(DeviceIterator[T]):
-    """A `DeviceIterator` over a loader that has `state_dict`, such as torchdata's."""
+    """A `DeviceIterator` over a loader with `state_dict`, such as torchdata's."""
 
     def __init__(
         self, batches: Iterable[Any], moves: _Moves | CudaCopies, depth: int
@@ -100,12 +100,12 @@ class StatefulDeviceIterator(DeviceIterator[T]):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue at a state, and drop waiting batches."""
+        """Continue after the state; batches on the device are dropped."""
         self.set_state(state_dict)
 
 
 class _StatefulBatches(Iterator[Any]):
-    """An iterator over a loader's batches, with the loader's state."""
+    """Adapts a loader with `state_dict` to an iterator with `get_state`."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -123,13 +123,13 @@ class _StatefulBatches(Iterator[Any]):
         return self._loader.state_dict()
 
     def set_state(self, state: Any) -> None:
-        # The loader applies a state to its next iterator.  Create that when the next
-        # batch is read, so that workers do not start before.
+        # A loader applies its state to the next iterator.  Make that one only for the
+        # next batch, so that it does not start workers before.
         self._loader.load_state_dict(state)
         self._iterator = None
 
 
-# Any also matches Never: this overload is for iterators of unknown type.
+# Any also matches Never, so batches of an unknown type select this overload.
 @overload
 def to_device(
     iterator: Iterable[Never], device: torch.device | str | int, depth: int = 2
@@ -169,39 +169,41 @@ def to_device(  # type: ignore[overload-cannot-match]
 def to_device(
     iterator: Iterable[Any], device: torch.device | str | int, depth: int = 2
 ) -> DeviceIterator[Any]:
-    """Iterate over batches, and prefetch their tensors and arrays to a device.
+    """Iterate over batches on a device, copied before the program needs them.
 
-    On CUDA, batches are copied on a separate stream.  The shared memory that contains
-    the batches of a Gristmill loader is registered as pinned, only once, so nothing is
-    copied on the host.  Other unpinned memory is copied through torch's pinned
-    allocator.  The shared memory of a batch is reused only after its copy is done.
-    Tensors behave as if created by ``x.to(device)`` on the stream that is current when
-    they are returned.  To use them on another stream, call ``record_stream`` as for any
-    tensor.  Registered memory counts against the loader's ``memory_limit`` until
-    `DeviceIterator.close`.  Do not read batches from the underlying iterator in the
-    meantime: their memory may be reused before your own asynchronous copies are done.
+    On CUDA a batch is copied on a separate stream while the device computes.  The
+    shared memory of a Gristmill loader's batches is registered as pinned, once and not
+    for each batch, so nothing is copied on the host.  Other memory that is not pinned
+    is copied to torch's pinned memory first.  The loader reuses the shared memory of a
+    batch only after its copy is done.  The tensors behave as if made by
+    ``x.to(device)`` on the stream that is current when they are returned.  To use them
+    on another stream, call ``record_stream`` as for any tensor.  Registered memory
+    counts against the loader's ``memory_limit`` until `DeviceIterator.close`.  Until
+    then do not take batches from the source iterator: an asynchronous copy of your own
+    could read memory that is being reused.
 
-    On the CPU nothing is copied and no thread runs: arrays become tensors in place, and
-    batches are read on demand, for any `depth`.  On other devices, batches are moved by
-    ``to``.
+    On the CPU nothing is copied and no thread runs: arrays become tensors in place,
+    and each batch is computed when the program requests it, for any `depth`.  On other
+    devices, batches are moved by ``to``.
 
     Args:
         iterator: A loader of this library or of torch, or any other iterator or
-            iterable of trees: mappings, lists, tuples and named tuples.  Leaves are
-            tensors, arrays of NumPy and, by DLPack, of other libraries, and objects
-            with a method ``to``; others, such as strings, are not changed.
-        device: A ``torch.device``, or an argument for it.
-        depth: The number of batches on the device at a time, including the one returned
-            last, at least 1. From 2 on, copies and computation overlap.
+            iterable of trees: mappings, lists, tuples and named tuples.  Leaves to move
+            are tensors, NumPy arrays, arrays of other libraries with DLPack, and
+            objects with a method ``to``.  Others, such as strings, are unchanged.
+        device: A ``torch.device``, or its name or index.
+        depth: Batches on the device at a time, including the one returned last; at
+            least 1.  Copies and computation overlap if it is 2 or more.
 
     Returns:
-        An iterator with the state of the underlying iterator after the last returned
-        batch: ``get_state`` for iterators of this library, and ``state_dict`` if the
-        loader has that method, like torchdata's.
+        An iterator whose state is that of the source after the last returned batch:
+        ``get_state`` for iterators of this library, and ``state_dict`` if the loader
+        has it, such as torchdata's.
 
     Raises:
         ValueError: `depth` is less than 1.
-        RuntimeError: torch does not support the device, or it does not exist.
+        RuntimeError: torch does not support the device, or the machine does not have
+            it.
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Selects samples: samplers, draws, batches of indices, and requests to workers.
+"""Chooses samples: samplers, draws, batches of indices, requests to workers.
 
-From the rest of `_torch` it only imports `private`.  Start with `draws.py`.
+Imports only `private` from the rest of `_torch`.  Start with `draws.py`.
 """

@@ -1,4 +1,4 @@
-"""Batches indices of elements of similar lengths, with equal numbers for each rank."""
+"""Batches samples of similar lengths; each rank gets the same number of batches."""
 
 from __future__ import annotations
 
@@ -17,38 +17,39 @@ from gristmill.sharding import AnyRemainder, Remainder, torch_process
 
 
 class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
-    """Batch samples of similar lengths, as a ``batch_sampler`` of torch's loaders.
+    """Batches samples of similar lengths; a ``batch_sampler`` for torch's loaders.
 
-    The samples of an epoch are split into batches within each bucket.  A step has one
-    batch for each rank, all from the same bucket if it has enough, so that ranks do not
-    wait for long samples of others.  All ranks have the same number of batches, which
-    is the same in each epoch.  Batches depend only on the arguments and the epoch.
-    Call `set_epoch` before each epoch, including before resuming a saved one.
+    The order of an epoch is cut into batches within each bucket.  In each step, every
+    rank gets one batch.  The batches of a step are from the same bucket if it has
+    enough, so that no rank waits for another's long samples.  All ranks get the same
+    number of batches, in every epoch.  Batches depend only on the arguments and the
+    epoch: call `set_epoch` before each epoch, also before resuming a saved one.
 
     Args:
-        lengths: The length of each sample, ints >= 0, shape (n,).
-        bucket_boundaries: Ascending lengths, at least 1; a sample with the length of a
-            boundary is in the next bucket.
-        bucket_batch_sizes: The batch size of each bucket, one more than the number of
-            boundaries.
-        max_tokens: Instead of sizes: the maximum of a batch's number of samples times
-            the greatest length of its bucket. The last boundary must exceed all
-            lengths.
-        num_replicas: The number of ranks; the default is from torch.distributed or
+        lengths: The length of each sample: ints of at least 0, shape (n,).
+        bucket_boundaries: Ascending lengths, at least 1.  A sample whose length equals
+            a boundary is in the bucket after it.
+        bucket_batch_sizes: Samples per batch of each bucket.  There is one more bucket
+            than boundaries.
+        max_tokens: An alternative to `bucket_batch_sizes`: the maximum of a batch's
+            samples times the longest length of its bucket.  The last boundary must be
+            greater than all lengths.
+        num_replicas: The number of ranks; by default that of torch.distributed or
             torchrun, else 1.
-        rank: The number of this rank, with the same default.
-        shuffle: Whether to shuffle, with a different order in each epoch.  If False,
-            and with one rank, batches are those of
-            `IterDataset.bucket_by_sequence_length`.
-        seed: The seed of the order, the same for all ranks.
-        drop_last: Whether to drop batches that are not full, at most one per bucket.
+        rank: The rank of this process; by default that of torch.distributed or
+            torchrun, else 0.
+        shuffle: Whether each epoch has its own random order.  If False, and with one
+            rank, batches are those of `IterDataset.bucket_by_sequence_length`.
+        seed: The seed of the order, which must be the same for all ranks.
+        drop_last: Whether to leave out batches that are not full, at most one per
+            bucket.
         remainder: How to treat batches that do not fill a step of all ranks: a
             `sharding.Remainder` or its value.  "wrap" and "pad" repeat batches of the
-            same step; for "pad", a `WithMask` dataset marks them as padding.
+            same step; a `WithMask` dataset marks those repeated by "pad".
 
     Raises:
-        ValueError: An argument is out of range, a sample is longer than any bucket, or
-            no step is left.
+        ValueError: An argument is out of range, a sample is longer than the last
+            bucket allows, or no step is left.
         TypeError: An argument has the wrong type.
 
     Example:
@@ -99,7 +100,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
             )
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the next epoch; the first is 0.
+        """Set the epoch of the next ``iter()``; the first one is 0.
 
         Args:
             epoch: From 0 to 2**63 - 1.
@@ -119,7 +120,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
     def __iter__(self) -> Iterator[list[int]]:
         count = len(self._bucket_of)
         for step in self._steps():
-            # If the step has too few batches, ranks get copies.
+            # If the step has too few batches, the remaining ranks repeat some.
             indices = step[self.rank % len(step)]
             if self.rank >= len(step) and self.remainder is Remainder.PAD:
                 indices = indices + count
@@ -141,7 +142,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         )
 
     def _steps(self) -> list[list[Int64Array]]:
-        """Return the batches of all ranks by step; the last steps may have too few."""
+        """Return the batches of each step; the last step may have too few."""
         generator = torch.Generator()
         generator.manual_seed(self.seed + self.epoch)
         ranks = self.num_replicas
@@ -154,7 +155,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
             rest += full[whole:] + batches[len(full) :]
         steps.sort(key=lambda step: step[-1].last)
         if self.remainder is Remainder.DROP:
-            # Drop random ones, so that it is not always the longest samples.
+            # Drop random batches: the last ones are always those of long samples.
             kept = self._order(len(rest), generator)[: len(rest) - len(rest) % ranks]
             rest = [rest[place] for place in np.sort(kept).tolist()]
         steps += (rest[at : at + ranks] for at in range(0, len(rest), ranks))
@@ -162,7 +163,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         return [[batch.indices for batch in steps[place]] for place in order]
 
     def _batches(self, order: Int64Array) -> Iterator[list[_Batch]]:
-        """Yield the batches of each bucket in order; the last may not be full."""
+        """Yield the batches of each bucket, in order; the last may not be full."""
         buckets = self._bucket_of[order]
         places = np.argsort(buckets, kind="stable")
         ends = np.searchsorted(buckets[places], np.arange(len(self._sizes)), "right")
@@ -188,7 +189,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
 class _Batch(NamedTuple):
     """A batch of one bucket."""
 
-    last: int  # The place of its last sample in the epoch's order.
+    last: int  # The position of its last sample in the epoch's order.
     is_full: bool
     indices: Int64Array
 

@@ -16,27 +16,27 @@ from gristmill.sharding import AnyRemainder, Remainder
 
 
 class DistributedSampler(data.DistributedSampler[Any]):  # type: ignore[misc]
-    """Divide a dataset among ranks, with the same number of full batches for each.
+    """Divides a dataset so that all ranks get the same number of full batches.
 
-    This is a subclass of torch's sampler, with its order and random draws.  Without the
-    last two arguments it returns exactly the same indices.
+    It is a subclass of torch's sampler, with the same order and random draws.  Without
+    the last two arguments, the indices are the same, too.
 
-    Call `set_epoch` before each epoch, including before resuming a saved one: the epoch
-    is not part of a loader's state.
+    Call `set_epoch` before each epoch, also before resuming a saved one: a loader's
+    state does not include the epoch.
 
     Args:
         dataset: A dataset with a length; for ``remainder="pad"`` a `WithMask`.
-        num_replicas: The number of ranks; the default is from torch.distributed.
-        rank: The number of this rank; the default is from torch.distributed.
-        shuffle: Whether to shuffle, with a different order in each epoch.
-        seed: The seed of the order, the same for all ranks.
-        drop_last: Whether to drop samples that do not fill a batch of every rank. This
-            is the same as ``remainder="drop"``.
-        batch_size: The batch size of the loader on each rank, at least 1. With 1, all
-            ranks have the same number of samples.
+        num_replicas: The number of ranks, by default that of torch.distributed.
+        rank: The rank of this process, by default that of torch.distributed.
+        shuffle: Whether each epoch has its own random order.
+        seed: The seed of the order, which must be the same for all ranks.
+        drop_last: Whether to leave out samples that do not fill a batch of every rank,
+            like ``remainder="drop"``.
+        batch_size: The batch size of the loader, at least 1.  With 1 all ranks get the
+            same number of samples.
         remainder: How to treat samples that do not fill a batch of every rank: a
-            `sharding.Remainder` or its value. The default is "drop" with `drop_last`,
-            else "wrap".
+            `sharding.Remainder` or its value.  By default "drop" with `drop_last`, and
+            "wrap" without.
 
     Raises:
         ValueError: An argument is out of range, or `drop_last` contradicts `remainder`.

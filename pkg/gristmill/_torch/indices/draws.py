@@ -1,15 +1,16 @@
 """Batches of indices from torch's samplers, with exactly torch's random draws.
 
-Each draw is a block, an int64 array or a range, instead of a single Python int.  It
-happens at the same moment as torch's: a generator that the user holds advances at the
-same batches.
+Indices are drawn in blocks, int64 arrays or ranges, instead of one Python int at a
+time.  A generator advances at the same batches as with torch, so a user who holds it
+sees no difference.
 
-A batch of a block is a `Drawn`, to distinguish it from an array or a range returned by
-a user's sampler, which is passed to the dataset unchanged.
+A batch of a block is a `Drawn`.  Only this module makes those, so they differ from
+arrays and ranges that a user's sampler yields, which reach the dataset unchanged.
 
-The draws of the next epoch are predicted from copies of generators, so that predictions
-have no side effects.  They are wrong if the program uses or sets a generator, or sets
-another epoch, in the meantime.  The caller must compare them with the actual draws.
+The indices of the next epoch are predicted from copies of generators, without changing
+the generators.  The prediction is wrong if the program uses or sets a generator, or
+sets another epoch, in the meantime.  Callers must compare it with the indices that are
+drawn later.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ from gristmill._torch.private import is_own
 
 Block: TypeAlias = "np.ndarray[Any, Any] | range"
 
-# RandomSampler with replacement draws this many at a time.
+# The number of indices that RandomSampler draws at a time with replacement.
 _TORCH_DRAW = 32
-# The most indices to convert to Python ints at once.
+# The number of indices that are converted to Python ints at a time.
 _INTS = 4096
-# For more indices than this, drawing them twice takes longer than waiting for the first
-# batch of an epoch.
+# If a sampler draws more indices at once, drawing twice takes longer than waiting for
+# the first batch of an epoch.
 MOST_FORESEEN = 1 << 22
 
 
 class Drawn:
-    """A batch of indices, in place of the list that torch's sampler would return.
+    """A batch of indices, in place of the list that torch's sampler would yield.
 
     Attributes:
-        block: Not empty; a range has the step 1.
+        block: The indices, at least one.  A range has step 1.
     """
 
     __slots__ = ("block",)
@@ -60,10 +61,10 @@ class Drawn:
 
 
 def drawn(index_sampler: Any, lists: bool = False) -> Iterator[Any] | None:
-    """Return an iterator over `index_sampler`; None if it must draw by itself.
+    """Return an iterator over a sampler's items, or None for an unknown sampler.
 
-    A batch of indices is a list, or a `Drawn` unless `lists`; `as_list` makes a list of
-    either.
+    A batch of indices is a list if `lists`, else a list or a `Drawn`.  `as_list`
+    converts both to a list.
     """
     if type(index_sampler) is BatchSampler:
         return _batches(index_sampler, lists)
@@ -75,9 +76,9 @@ def drawn(index_sampler: Any, lists: bool = False) -> Iterator[Any] | None:
 def blocks_of(
     sampler: Any, generator: torch.Generator | None = None
 ) -> Iterator[Block] | None:
-    """Return a sampler's indices in blocks; None if only the sampler itself can draw.
+    """Return the indices of a sampler in blocks, or None for an unknown sampler.
 
-    `generator` replaces the generator that `sampler` would choose.
+    `generator` replaces the one that `sampler` would use.
     """
     kind = type(sampler)
     draw = _DRAWS.get(kind)
@@ -111,7 +112,7 @@ def _batches(batch_sampler: BatchSampler, lists: bool) -> Iterator[Any]:
 def batches(
     blocks: Iterator[Block], batch_sampler: BatchSampler, lists: bool = False
 ) -> Iterator[Any]:
-    """Yield the batches that `batch_sampler` makes of blocks, as `drawn` does."""
+    """Yield the batches that `batch_sampler` makes of blocks, in `drawn`'s format."""
     make: Callable[[Any], Any] = Drawn
     drop_last, size = batch_sampler.drop_last, batch_sampler.batch_size
     block: Block = range(0)
@@ -133,7 +134,7 @@ def batches(
 
 
 def _grown(rest: Block, blocks: Iterator[Block], size: int) -> Block:
-    """Return the rest of a block, joined with further blocks up to `size` indices."""
+    """Join the rest of a block with further blocks, up to at least `size` indices."""
     parts, count = [rest] if len(rest) else [], len(rest)
     while count < size:
         block = next(blocks, None)
@@ -151,7 +152,7 @@ def _sequential(sampler: SequentialSampler, generator: Any = None) -> Iterator[B
 
 
 def epoch_generator(sampler: RandomSampler) -> torch.Generator:
-    """Return the generator of an epoch: the sampler's, or else a new one."""
+    """Return the generator for an epoch: the sampler's own, or else a new one."""
     if sampler.generator is not None:
         held: torch.Generator = sampler.generator
         return held
@@ -159,7 +160,7 @@ def epoch_generator(sampler: RandomSampler) -> torch.Generator:
 
 
 def _seeded_by(generator: torch.Generator | None) -> torch.Generator:
-    """Return a new generator with a seed drawn from another, by default torch's."""
+    """Return a new generator, with a seed drawn from another, by default torch's."""
     seed = torch.empty((), dtype=torch.int64).random_(generator=generator).item()
     return torch.Generator().manual_seed(int(seed))
 
@@ -169,7 +170,7 @@ def _random(
 ) -> Iterator[Block]:
     high = len(sampler.data_source)
     generator = generator or epoch_generator(sampler)
-    # Like torch, read `num_samples` twice: it changes if the dataset grows.
+    # Torch reads `num_samples` twice; it changes if the dataset grows in between.
     if sampler.replacement:
         for _ in range(sampler.num_samples // _TORCH_DRAW):
             yield _integers_below(high, _TORCH_DRAW, generator)
@@ -177,7 +178,7 @@ def _random(
         return
     for _ in range(sampler.num_samples // high):
         yield torch.randperm(high, generator=generator).numpy(force=True)
-    # Torch draws another permutation, even if it needs no indices from it.
+    # Torch draws once more, even if it needs no more indices.
     extra = torch.randperm(high, generator=generator).numpy(force=True)
     yield extra[: sampler.num_samples % high]
 
@@ -208,7 +209,7 @@ def _dealt(
     yield sampler.indices()
 
 
-# By exact type: a subclass may draw differently.
+# Keyed by exact type: a subclass may draw differently.
 _DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
     distributed.DistributedSampler: _dealt,
     RandomSampler: _random,
@@ -217,23 +218,23 @@ _DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
 }
 
 
-# For these, predict the next epoch number, which the program will set.
+# Samplers whose epoch the program sets; the next one is predicted to be one higher.
 _BY_EPOCH = (DistributedSampler, distributed.DistributedSampler)
 
 
 def can_foresee(index_sampler: Any) -> bool:
-    """Return whether `foreseen` supports a sampler of batches or of samples."""
+    """Return whether `foreseen` supports a sampler, of batches or of samples."""
     kind = type(_sampler_of(index_sampler))
     known = kind in _DRAWS or kind in _BY_EPOCH
     return known and all(is_own(cls, "__iter__") for cls in (kind, type(index_sampler)))
 
 
 def foreseen(index_sampler: Any) -> Iterator[Any]:
-    """Predict a sampler's next epoch; yield nothing if it is too long.
+    """Yield the indices that a sampler will yield in its next iteration.
 
-    A `DistributedSampler` is predicted for its next epoch number.  The iterator ends
-    early if drawing fails, or if the class of the sampler was modified.  An error that
-    persists is raised when the epoch is drawn.
+    For a `DistributedSampler` these are the indices of the next epoch.  Yields nothing
+    if the sampler draws more than `MOST_FORESEEN` indices at once, or is not supported
+    any more.  Stops if drawing fails: the next epoch raises the error, if it persists.
     """
     with contextlib.suppress(Exception):
         sampler = _sampler_of(index_sampler)
@@ -252,7 +253,7 @@ def _sampler_of(index_sampler: Any) -> Any:
 
 
 def _drawn_at_once(sampler: Any) -> int:
-    """Return the number of indices that a sampler draws before its first output."""
+    """Return the number of indices that a sampler draws before it yields the first."""
     if type(sampler) in _BY_EPOCH:
         return int(sampler.total_size)
     if type(sampler) is WeightedRandomSampler:

@@ -1,4 +1,4 @@
-"""A torch dataset that marks its elements as data or padding."""
+"""A torch dataset that adds a mask to its elements: data, or padding."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from gristmill._base.masks import check_mask_key, with_mask
 
 
 class WithMask(Dataset[Any]):  # type: ignore[misc]
-    """Elements of a dataset with a mask: True for data, False for padding.
+    """Adds a mask to the elements of a dataset: True for data, False for padding.
 
-    Samplers with ``remainder="pad"`` need it.  For n elements, index i + n is element i
-    again, as padding.
+    Samplers with ``remainder="pad"`` need it.  With n elements, index i + n returns
+    element i again, as padding.
 
     Args:
         dataset: A dataset with a length and items by index.
-        key: The key of the mask in elements, which must be dicts; None returns pairs
-            ``(element, bool)`` for elements of any type.
+        key: The key of the bool in elements, which must be dicts.  None makes pairs
+            ``(element, bool)`` of elements of any type.
 
     Raises:
-        TypeError: The dataset does not have a length or items. When an element is read:
+        TypeError: The dataset has no length or items.  Reading an element raises it if
             there is a key and the element is not a dict.
-        ValueError: When an element is read: it already has the key.
-        IndexError: When an element is read: the index is not in [0, 2 n).
+        ValueError: Reading an element raises it if the element already has the key.
+        IndexError: Reading an element raises it if the index is not in [0, 2 n).
 
     Example:
         >>> data = WithMask(["a", "b"])
@@ -49,7 +49,7 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
         return len(self._dataset)
 
     def __iter__(self) -> Iterator[Any]:
-        # Without this, a loop would end at an IndexError from the dataset.
+        # Without this, a loop ends at an IndexError that the dataset raises.
         for index in range(2 * len(self)):
             yield self[index]
 
@@ -58,7 +58,7 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
         return with_mask(self._dataset[place], real, self._key)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Return the elements at some indices, with one read if possible."""
+        """Return the elements at some indices, read together if the dataset can."""
         places = [self._place(index) for index in indices]
         read = getattr(self._dataset, "__getitems__", None)
         if read is None:
@@ -74,7 +74,7 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
         return call_text(self, self._dataset, key=self._key)
 
     def _place(self, index: int) -> tuple[int, bool]:
-        """Return the element number of an index, and whether it is data."""
+        """Return the index in the dataset, and whether the element is data."""
         check_integer("An index of WithMask", index)
         length = len(self)
         if not 0 <= index < 2 * length:
@@ -86,7 +86,11 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
 
 
 def check_masked(dataset: Any) -> None:
-    """Raise TypeError if a dataset is not a `WithMask`."""
+    """Check that a dataset is a `WithMask`.
+
+    Raises:
+        TypeError: `dataset` is not a `WithMask`.
+    """
     if not isinstance(dataset, WithMask):
         raise TypeError(
             "remainder='pad' needs elements that say whether they are data: pass"

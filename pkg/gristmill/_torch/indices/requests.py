@@ -1,7 +1,8 @@
-"""Encodes requests to the workers of a loader as integers.
+"""Requests to the workers of a loader, packed as integers.
 
-The core sends a request to a worker and keeps it until it is answered, so that it can
-send it again to the replacement of a dead worker.  See `_core.Scheduler`, kind REQUEST.
+The core sends a request to a worker and keeps it until it is answered, so that the
+replacement of a dead worker gets the same request.  See `_core.Scheduler`, kind
+REQUEST.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from gristmill._base.types import Int64Array
 from gristmill._engine.stream import pack_int64, unpack_int64
 from gristmill._torch.indices.draws import Drawn
 
-# The first integer of a request that is not pickled; a pickle's is its length.
+# The first integer of a request that is not pickled.  Pickles begin with their length.
 _BLOCK, _IN_FILE, _RANGE, _KEY, _NEXT, _WITH_STATE = -1, -2, -4, -5, -6, -7
 # Represents None in a `Next`, whose integers are not negative.
 _NONE = -1
-# The first integer of a request with an epoch; the second one is its number.
+# The first integer of a request with an epoch; the second one is the epoch.
 IN_EPOCH = -3
 EPOCH_WORDS = 2
 _FILE_NAME = "gristmill-request"
@@ -35,13 +36,13 @@ _FILE_NAME = "gristmill-request"
 
 @dataclasses.dataclass(frozen=True)
 class Next:
-    """A request for the next batch or sample of an iterable dataset.
+    """Requests the next batch, or sample, of an iterable dataset.
 
     Attributes:
-        epoch: The number of the iteration over the dataset.
+        epoch: The number of this iteration over the dataset.
         number: The number of earlier requests in this epoch.
-        size: The number of samples in a batch; None for a single sample; 0 only starts
-            the epoch, for any dataset.
+        size: Samples in the batch, or None for a single sample without a batch.  0 only
+            begins the epoch, of any kind of dataset.
         seed: The seed of the epoch, for datapipes.
     """
 
@@ -53,10 +54,10 @@ class Next:
 
 @dataclasses.dataclass(frozen=True)
 class Generators:
-    """A request for the states of a worker's random generators.
+    """Requests the states of a worker's random generators.
 
     Attributes:
-        wanted: The states to set; None does not change them.
+        wanted: The states to set; None leaves the generators unchanged.
     """
 
     wanted: Any = None
@@ -64,19 +65,19 @@ class Generators:
 
 @dataclasses.dataclass(frozen=True)
 class WithState:
-    """A request for a batch, and for the state of its worker after it."""
+    """Requests a batch, and the state of the worker after it."""
 
     request: Any
 
 
 def packed(request: Any) -> Int64Array:
-    """Encode a request as integers.
+    """Pack a request as integers.
 
-    It is an object of one of the classes above, or for a map-style dataset a key, a
+    The request is an instance of a class above or, for a map-style dataset, a key, a
     batch of keys, or a `Drawn`.
 
     Raises:
-        Exception: Pickling a key failed.
+        Exception: The error that pickling a key raised.
     """
     if type(request) is Drawn:
         block = request.block
@@ -97,11 +98,13 @@ def packed(request: Any) -> Int64Array:
 
 
 def moved_to_file(words: Int64Array) -> tuple[Int64Array, io.FileIO]:
-    """Move a request that is too long for the core to a file.
+    """Write a request that is too long for the core to a file.
 
-    Returns the request to send instead, and the file.  The file does not have a name:
-    workers open it by this process's descriptor.  The caller must close it when the
-    request is answered.
+    The file is a memfd; workers open it by this process's descriptor number.
+
+    Returns:
+        A request that refers to the file, and the file.  The caller must close the
+        file after the request is answered.
     """
     file = io.FileIO(os.memfd_create(_FILE_NAME, os.MFD_CLOEXEC), "w")
     file.write(words.data)
@@ -109,12 +112,12 @@ def moved_to_file(words: Int64Array) -> tuple[Int64Array, io.FileIO]:
 
 
 def in_epoch(words: Int64Array, epoch: int) -> Int64Array:
-    """Prepend the epoch for random draws to a request."""
+    """Prepend the epoch in which random steps draw to a request."""
     return np.concatenate([[IN_EPOCH, epoch], words])
 
 
 def unpacked(words: Int64Array) -> Any:
-    """Decode a request from `packed`; a `Drawn` becomes a list."""
+    """Undo `packed`, except that a `Drawn` becomes a list."""
     kind = words.item(0)
     if kind == _BLOCK:
         return words[1:].tolist()
@@ -134,10 +137,10 @@ def unpacked(words: Int64Array) -> Any:
 
 
 def _read(pid: int, fd: int) -> Int64Array:
-    """Return the words of a request that was moved to a file.
+    """Read the integers of a request from a file.
 
     Raises:
-        OSError: The request was dropped, and its answer is not needed.
+        OSError: The parent dropped the request, and does not wait for the answer.
     """
     path = f"/proc/{pid}/fd/{fd}"
     found = os.readlink(path)
@@ -157,7 +160,7 @@ def _pickled(request: Any) -> bytes:
 
 
 def _reduced(tensor: torch.Tensor) -> Any:
-    """Pickle only a tensor's elements: torch would pickle its whole storage."""
+    """Reduce a tensor to its own values; torch would pickle its whole storage."""
     try:
         return torch.from_numpy, (tensor.numpy(),)
     except (RuntimeError, TypeError):

@@ -158,5 +158,5 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
             raise
 
 
-# The call to time; `watch.left` is above 0 during it.
+# The step of a timed call, in which `watch.left` is above 0.
 _next_output = LoaderIterator.__next__

@@ -1,4 +1,4 @@
-"""Warns about torch loaders without outputs, like `gristmill._engine.no_output`."""
+"""Warns of torch loaders without batches, like `gristmill._engine.no_output`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch.utils.data import BatchSampler
 
 from gristmill._base.user_lines import warn_user
 
-# The folder of the code of torch's loader, which calls `iter` for the user.
+# The folder of torch's loader, which calls `iter` for the user.
 _TORCH = str(pathlib.Path(torch.utils.data.__file__).parent) + "/"
 
 
 def warn_of_no_output(batches: Any) -> None:
-    """Warn if torch's batch sampler drops its only batch, of a known sampler.
+    """Warn if torch's batch sampler drops its only batch.
 
-    An empty dataset does not count, since it may be intended.  Neither does a sampler
-    of the user, whose length may be a guess.
+    Does not warn for an empty dataset, which may be intended, or for a user's own
+    sampler, whose length may be a guess.
     """
     if type(batches) is not BatchSampler or not batches.drop_last:
         return
@@ -28,7 +28,7 @@ def warn_of_no_output(batches: Any) -> None:
     try:
         samples = len(sampler)
     except Exception:
-        return  # Iterating will raise the same error.
+        return  # Iterating raises the error again.
     if 0 < samples < batches.batch_size:
         warn_user(
             f"This loader gives no batch. It has {samples} samples,"

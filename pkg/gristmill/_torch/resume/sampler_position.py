@@ -38,7 +38,7 @@ class SamplerPosition:
     It yields the items of `draws.drawn`.
 
     Args:
-        index_sampler: The loader's: torch's `BatchSampler`, or any other sampler.
+        index_sampler: The loader's index sampler: torch's `BatchSampler`, or any other.
         iteration: The result of ``iter(index_sampler)``, which a library may have
             advanced or replaced.
         lists: Whether all batches of indices are lists, and none is a `Drawn`.

@@ -146,7 +146,7 @@ class WorkersPosition(EpochPosition):
         return with_state
 
     def after_answer(self, answer: Answer) -> None:
-        """Record an answer, which is delivered unless its worker is exhausted."""
+        """Note an answer.  Its batch is delivered, unless the worker is exhausted."""
         self._unanswered -= 1
         if answer.state is not None:
             self._worker_states[answer.worker] = answer.state
@@ -186,7 +186,7 @@ class WorkersPosition(EpochPosition):
         """Return the state of torch's iterator in torchdata's layout.
 
         Args:
-            iterator: Torch's.
+            iterator: Torch's iterator.
             ask_each: Sends requests to the workers, None if they have ended.
         """
         snapshot = self._latest
@@ -233,7 +233,7 @@ class WorkersPosition(EpochPosition):
         if not self._interval or not self.has_states:
             return False
         if self._iterable:
-            # Some answers only report that a worker is exhausted.
+            # Some of the unanswered requests may find their worker exhausted.
             before = self.given % self._interval + self._unanswered
         else:
             before = (self.given + self._unanswered) % self._interval

@@ -1,4 +1,4 @@
-"""The workers of a loader: their code, and how they are started and stopped.
+"""The worker processes of a loader: their program, start and end.
 
-It imports `batches`, `indices` and `_engine`.  Begin with `pool.py`.
+Imports `batches`, `indices` and `_engine`.  Start with `pool.py`.
 """

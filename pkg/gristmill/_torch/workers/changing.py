@@ -1,7 +1,7 @@
-"""The workers of an iterator, whose number may change while it runs.
+"""The workers of one iterator, whose number may change while it runs.
 
-An iterator numbers its workers from its beginning to its end, for turns and states.
-If the number of workers has changed, requests are distributed to them in turn.
+An iterator keeps its original worker numbers until it ends, for turns and states.  If a
+different number of workers runs, requests are assigned to these in turn.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from gristmill._torch.workers.pool import Answer, WorkerPool
 
 
 class ChangingPool:
-    """Sends requests to a `WorkerPool`, until another pool has replaced it.
+    """Sends requests to a `WorkerPool`, and replaces it by another one on demand.
 
-    The old pool still answers the requests that it has received, so that no request is
-    computed twice.  One thread may send requests, another may call `next`, and any may
-    call `set_workers`.
+    The old pool still answers its requests, so nothing is computed twice.  One thread
+    may send requests, another may call `next`, and any may call `set_workers`.
 
     Args:
-        window: The most requests that may be unanswered at a time.
+        window: The maximum number of unanswered requests.
 
     Attributes:
-        successor: The pool for `change_over` to use when its workers have started, or
-            None.
+        successor: The pool that `change_over` switches to when its workers have
+            started; None if there is none.
     """
 
     def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
         self._numbers = program.workers
         self._pool = WorkerPool(program, loader, window)
-        # Replaced pools that still have requests to answer, the oldest first.
+        # Old pools that still have requests to answer, oldest first.
         self._leaving: collections.deque[WorkerPool] = collections.deque()
         # The iterator's worker number of each unanswered request that a worker with
         # another number computes.
         self._dealt: collections.deque[int] = collections.deque()
         self._asked = 0
-        # Used when all of its workers have answered their first request.
+        # Replaces `_pool` when all of its workers have answered their first request.
         self.successor: WorkerPool | None = None
+        # The workers of `successor` that have not answered it.
         self._beginning = 0
         self._changing = threading.Lock()
 
     @property
     def workers(self) -> int:
-        """The number of workers of the current pool."""
+        """The number of workers that get requests."""
         return self._pool.workers
 
     @property
     def processes(self) -> list[Any]:
-        """The processes of the current pool, by worker number."""
+        """The processes of the workers that get requests, by number."""
         return self._pool.processes
 
     def start(self) -> None:
@@ -60,11 +60,11 @@ class ChangingPool:
         self._pool.start()
 
     def usage(self) -> NearUsage:
-        """Return the usage of the current pool, see `WorkerPool.usage`."""
+        """Return the measured times of the current pool, see `WorkerPool.usage`."""
         return self._pool.usage()
 
     def set_workers(self, count: int, window: int) -> None:
-        """Start `count` workers. `change_over` switches to them when they are ready."""
+        """Start `count` workers, for `change_over` to switch to."""
         with self._changing:
             self._end_successor()
             if count == self._pool.workers:
@@ -80,16 +80,16 @@ class ChangingPool:
             self.successor, self._beginning = successor, count
 
     def change_over(self) -> bool:
-        """Switch to the successor if its workers are ready; return whether it did.
+        """Switch to the successor if all its workers have started; return whether so.
 
         Raises:
-            Exception: One of its workers failed to start. The old pool is kept.
+            Exception: One of its workers could not start. The present pool continues.
         """
         with self._changing:
             after = self.successor
             if after is None or not self._has_begun(after):
                 return False
-            # Set this before `_pool`, because `next` may run in another thread.
+            # Set before `_pool`: `next` may run in another thread.
             self._leaving.append(self._pool)
             self._pool, self.successor, self._asked = after, None, 0
             return True
@@ -109,8 +109,8 @@ class ChangingPool:
         return self._pool.beginning()
 
     def next(self, timeout_s: float | None = None) -> Answer | None:
-        """Return the next answer, see `WorkerPool.next`."""
-        # Read this before `_leaving`, because `change_over` may run in another thread.
+        """Wait for the next answer, and return it; see `WorkerPool.next`."""
+        # Read before `_leaving`: `change_over` may run in another thread.
         current = self._pool
         while True:
             pool = self._leaving[0] if self._leaving else current
@@ -123,19 +123,19 @@ class ChangingPool:
         return answer._replace(worker=self._dealt.popleft())
 
     def reset(self, shared_seed: int | None = None) -> None:
-        """Start a new epoch with the same workers, and drop unanswered requests."""
+        """Begin a new epoch with the same workers, and drop unanswered requests."""
         self._end_leaving()
         self._pool.reset(shared_seed)
 
     def close(self) -> None:
-        """Stop the workers. Batches that were returned stay valid."""
+        """End the workers.  Delivered batches stay valid."""
         with self._changing:
             self._end_successor()
         self._pool.close()
         self._end_leaving()
 
     def _number_of(self, worker: int) -> int:
-        """Return the worker of the pool for a request to the iterator's `worker`."""
+        """Return the pool's worker for a request to the iterator's `worker`."""
         if self._pool.workers == self._numbers:
             return worker
         self._dealt.append(worker)

@@ -1,11 +1,11 @@
-"""Fetches batches in the workers of a torch loader.
+"""The program of a torch loader's workers, which fetch the requested batches.
 
-An answer is a batch and, if requested, the worker's state.  They are pickled
-separately, because the parent may not be able to unpickle the batch.
+An answer contains a batch and, if requested, the worker's state.  The two are pickled
+separately, because the parent may fail to unpickle the batch.
 
-Seeds, `get_worker_info`, fetchers and errors are the same as in torch's workers, and in
-the same order (torch 2.13, torch/utils/data/_utils/worker.py), so that a user's code
-cannot see a difference.
+Seeds, `get_worker_info`, fetchers and errors are torch's own, in the order of torch
+2.13's torch/utils/data/_utils/worker.py.  Users' code therefore behaves as in one of
+torch's workers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gristmill._torch.private import ExceptionWrapper
 
 
 class Exhausted:
-    """Sent in place of a batch by a worker whose dataset has ended."""
+    """Sent in place of a batch by a worker whose dataset has no more batches."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,21 +48,21 @@ class Unsent:
 
 @dataclasses.dataclass(frozen=True)
 class FetchProgram:
-    """A dataset, and how to make batches of it: the `Runnable` of a worker.
+    """A dataset and the options for its batches: the part of a `Runnable` for workers.
 
     Attributes:
-        iterable: Whether the dataset is iterable-style; else it is read by keys.
+        iterable: Whether the dataset is iterated over; else it is read by keys.
         auto_collation: Whether samples are collated to batches.
-        collate_fn: Collates a list of samples, or converts a sample.
-        base_seed: The seed of worker i is ``base_seed + i``.
-        worker_init_fn: Called with the worker's number before it reads the dataset.
+        collate_fn: Makes a batch of a list of samples, or converts a sample.
+        base_seed: Worker i is seeded with ``base_seed + i``.
+        worker_init_fn: Called with the worker's number, before reading data.
         collate_rules: The rules of ``default_collate``, from `slot_collation.rules`.
         shared_seed: The seed of the first epoch, for datapipes.
-        default_dtype: The default dtype of tensors in the user's process.
-        native: Whether to gather whole batches if the dataset supports it.
-        epoch: The epoch for random draws when the workers start.
-        states: The state of each worker at the start of its first epoch, or None to
-            start from the beginning; empty if states are not used.
+        default_dtype: Torch's default dtype in the user's process.
+        native: Whether whole batches are gathered if the dataset allows it.
+        epoch: The epoch of random steps while the workers start.
+        states: The state in which each worker begins its first epoch, or None to leave
+            the dataset unchanged; empty if no states are requested.
     """
 
     dataset: Any
@@ -90,7 +90,7 @@ class FetchProgram:
     position_capacity = 1 << 16
 
     def greet(self, worker: int, workers: int) -> None:
-        """Do nothing: `open_stream` prepares the worker."""
+        """Do nothing; `open_stream` prepares the worker."""
 
     def unpicklable_note(self) -> str:
         """See `Runnable`."""
@@ -102,7 +102,10 @@ class FetchProgram:
         )
 
     def open_stream(self, stream: int, at: int = 0) -> FetchStream:
-        """Return the stream of a worker. `at` is unused, as samples have no numbers."""
+        """Return the stream that a worker runs.
+
+        `at` is not used, because samples have no numbers.
+        """
         return FetchStream(self, stream)
 
 
@@ -122,9 +125,10 @@ class FetchStream:
         self._become_worker()
 
     def answer(self, request: Int64Array, alloc: Alloc) -> Any:
-        """Return the answer to a request and the state, encoded by `encoding.encoded`.
+        """Return the answer to a request, encoded by `encoding.encoded`.
 
-        An exception of the user's code is sent as an `ExceptionWrapper` instead.
+        If the user's code raises an exception, an `ExceptionWrapper` replaces the
+        batch.
         """
         self._alloc = alloc
         here.epoch = 0
@@ -143,11 +147,11 @@ class FetchStream:
             return encoding.encoded(Unsent(failure), state)
 
     def leave_slot(self) -> None:
-        """Move batches that are still referenced out of the slot."""
+        """Release the memory of the slot, after the output was written."""
         slot_collation.move_kept()
 
     def close(self) -> None:
-        """Drop the dataset's iterator, so that its generators end."""
+        """Drop the dataset's iterator, which ends its generators."""
         self._fetcher = None
 
     def _answer(self, request: Any) -> tuple[Any, Any]:
@@ -171,7 +175,7 @@ class FetchStream:
 
     def _fetch(self, request: Any) -> Any:
         if self._refusal is not None:
-            # Like torch's worker, report the error once.
+            # Like torch's workers, report it once.
             refusal, self._refusal = self._refusal, None
             return refusal
         try:
@@ -189,7 +193,8 @@ class FetchStream:
             due = self._fetched == request.number
             self._fetched += 1
             try:
-                # Placeholders for the keys of a batch, or None for a sample.
+                # Torch's index for an iterable dataset: a list of `size` times None for
+                # a batch, and None for a sample.
                 data = fetched(self._fetcher, request.size and [None] * request.size)
             except StopIteration:
                 self._exhausted = True
@@ -202,10 +207,10 @@ class FetchStream:
         return Exhausted()
 
     def _go_to(self, request: requests.Next) -> None:
-        """Move the fetcher to the requested output, or to a position before it.
+        """Begin a new iteration unless the present one is at or before the output.
 
-        A new epoch starts a new iteration.  So does a replacement for a dead worker, or
-        a request for an earlier output.  Outputs before the requested one are skipped.
+        A new epoch needs one.  So does a worker that replaces a dead one or repeats an
+        output; it then skips the outputs before the requested one.
         """
         if request.epoch == self._epoch and request.number >= self._fetched:
             return
@@ -215,7 +220,7 @@ class FetchStream:
         self._fetcher = self._new_fetcher()
 
     def _new_fetcher(self) -> Any:
-        """Return a fetcher for an epoch. The first may start from a saved state."""
+        """Return a fetcher for a new epoch; the first resumes from a saved state."""
         program, kinds = self._program, private.DatasetKind
         saved = program.states[self._worker] if program.states else None
         if self._epoch > 0:
@@ -232,7 +237,7 @@ class FetchStream:
         )
         of_fetcher = saved and saved[layout.FETCHER_STATE]
         if of_fetcher is not None and program.iterable:
-            # A fetcher that had ended will end again at the next request.
+            # An iterator that had ended raises StopIteration again.
             layout.restore(fetcher.dataset_iter, of_fetcher[layout.DATASET_ITER_STATE])
         if program.native:
             fetch = native.native_fetch(program.dataset, fetcher.fetch)
@@ -241,16 +246,16 @@ class FetchStream:
         return fetcher
 
     def _collate(self, samples: Any) -> Any:
-        """Collate a batch in the slot. This is only used for torch's collate function.
+        """Collate a batch in the slot, for torch's own function only.
 
-        A user's function gets private memory instead.  It may keep references such as a
-        NumPy view, which cannot be moved when the slot is sent.
+        Users' functions get private memory: if they kept a NumPy view of a batch, it
+        could not be moved out of the slot.
         """
         with slot_collation.into(self._alloc):
             return default_collate(samples)
 
     def _deferred_fetch(self, fetch: native.Fetch) -> native.Fetch | None:
-        """Return a fetch function that computes deferred steps in the slot, or None."""
+        """Return a fetch that computes deferred steps in the slot, or None."""
         compute = deferred_fetch(self._program.dataset, fetch)
         if compute is None:
             return None
@@ -286,14 +291,14 @@ class FetchStream:
             self._refusal = self._failure()
 
     def _failure(self) -> ExceptionWrapper:
-        """Return the current exception in the form that torch sends."""
+        """Return the exception being handled, in torch's wrapper."""
         kind, error, whole = sys.exc_info()
         where = f"in DataLoader worker process {self._worker}"
         return ExceptionWrapper((kind, error, tracebacks.shown(whole)), where)
 
 
 def _seeded(dataset: Any, seed: int | None) -> Any:
-    """Return a datapipe whose shuffles are the same in all workers."""
+    """Seed a datapipe, so that its shuffles are the same in all workers."""
     from torch.utils.data.graph_settings import apply_random_seed
 
     generator = torch.Generator()

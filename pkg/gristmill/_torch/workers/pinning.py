@@ -1,4 +1,4 @@
-"""Pins batches in a thread, for fast copies to an accelerator."""
+"""A thread that copies batches to pinned memory, from which accelerators copy fast."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _Due: TypeAlias = "Future[Answer | None]"
 
 
 class PinThread:
-    """Receives a pool's answers, pins them and keeps them until they are due.
+    """Pins a pool's answers in a thread, and keeps them until the caller takes them.
 
-    Only one thread may call the methods.  No other code may receive the pool's answers.
+    Only one thread may call the methods, and no other code may take the pool's answers.
     """
 
     def __init__(self, pool: ChangingPool, device: str) -> None:
@@ -28,7 +28,7 @@ class PinThread:
         self._device = device
         self._device_index = torch.accelerator.current_device_index()
         self._requests: queue.SimpleQueue[_Due | None] = queue.SimpleQueue()
-        # The futures of answers that were not returned yet.
+        # Futures of the answers that the caller has not taken.
         self._due: collections.deque[_Due] = collections.deque()
         # True while a batch is being pinned, perhaps by the user's code.
         self._pinning = False
@@ -39,17 +39,18 @@ class PinThread:
         self._thread.start()
 
     def request(self) -> None:
-        """Register a request for a batch that was sent to the pool."""
+        """Note that a request for a batch was sent to the pool."""
         due: _Due = Future()
         self._due.append(due)
         self._requests.put(due)
 
     def next(self, timeout_s: float | None) -> Answer | None:
-        """Return the next answer, like `WorkerPool.next` but pinned.
+        """Wait for the next answer, and return it pinned; see `WorkerPool.next`.
 
         Raises:
-            TimeoutError: It did not arrive in time.
-            RuntimeError: From `WorkerPool.next`.  The answer is still due.
+            TimeoutError: The answer did not arrive in time.
+            RuntimeError: The error of `WorkerPool.next`.  Another call waits for the
+                same answer.
         """
         error = self._due[0].exception(timeout_s)
         due = self._due.popleft()
@@ -59,15 +60,15 @@ class PinThread:
         return due.result()
 
     def drop(self) -> None:
-        """Wait for all answers that are due and drop them; the thread is then idle."""
+        """Wait for all outstanding answers, and drop them; the thread is then idle."""
         while self._due:
             self._due.popleft().exception()
 
     def stop(self) -> None:
-        """Stop the thread after the pool was closed, without waiting for its batch."""
+        """End the thread after closing the pool; do not wait while it pins a batch."""
         self._stopping = True
         self._requests.put(None)
-        # This may run in the thread itself, if it garbage-collects the iterator.
+        # The garbage collector may delete the iterator in the pinning thread itself.
         if not self._pinning and threading.current_thread() is not self._thread:
             self._thread.join()
 

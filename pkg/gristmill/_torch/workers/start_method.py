@@ -1,4 +1,4 @@
-"""Chooses how workers of a torch loader start: like torch's, by default."""
+"""The start methods of a torch loader's workers; by default those of torch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import torch.multiprocessing
 
 
 class LauncherContext(SpawnContext):
-    """Represents Gristmill's launcher as a context of `multiprocessing`.
+    """A `multiprocessing` context that selects Gristmill's launcher.
 
     Workers are forks of a clean process that has imported torch.  Locks and queues are
-    those of "spawn".  Torch's own loader with this context starts workers by "spawn".
+    those of "spawn".  One of torch's own loaders with this context spawns its workers.
     """
 
     _name = "launcher"
 
 
 def default() -> Any:
-    """Return a context with the program's start method, which torch uses.
+    """Return a context, or a similar module, with the program's own start method.
 
-    If the program has initialized JAX, the launcher replaces a fork.  JAX has threads,
-    and forks of a process with threads may deadlock on their locks.
+    If the program has initialized JAX, the launcher replaces "fork": JAX has threads,
+    and a fork of such a process may wait forever for a lock of theirs.
     """
     if torch.multiprocessing.get_start_method() == "fork" and _has_jax_begun():
         _warn_of_jax()

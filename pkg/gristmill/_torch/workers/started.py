@@ -1,7 +1,7 @@
-"""Starts workers with `multiprocessing`: by fork, spawn or forkserver.
+"""Workers that `multiprocessing` starts, by fork, spawn or forkserver.
 
 They run the same loop as the launcher's workers.  A thread of the user's process waits
-for their ends and for their requests for larger slots, and reports both to the core.
+for their exits and their requests for larger slots, and reports both to the core.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from gristmill._workers.processes import (
     restore_signals_in_forks,
 )
 
-# The time that workers have to finish after they were asked to stop, in seconds.
+# The time after `close` for workers to exit by themselves, before they are killed.
 _LEAVE_S = 1.0
-# `close` adds this to the eventfd to stop the thread. Workers cannot reach this value.
+# `close` writes this to the eventfd.  It is more than the workers' requests can add up
+# to.
 _END = 1 << 32
 
 
 class StartedProcesses:
-    """The processes of one pool of workers; `restarts` replaces those that die."""
+    """The processes of one pool of workers; with `restarts`, dead ones are replaced."""
 
     def __init__(
         self,
@@ -52,14 +53,14 @@ class StartedProcesses:
         self._context = context
         self._restarts = restarts
         self._owner = os.getpid()
-        # Unlike the engine's own descriptor, a forked process may use this copy.
+        # A duplicate, because forked processes must not use the engine's descriptor.
         self._arena = _Descriptor(
             fcntl.fcntl(scheduler.arena_fd, fcntl.F_DUPFD_CLOEXEC, 3)
         )
-        # Workers signal it to request larger slots, and `close` to stop the thread.
+        # Workers write to it to request larger slots, and `close` to end the thread.
         self._calls = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
         self._closing = False
-        # By pidfd: worker, generation, process.
+        # The worker, generation and process, by pidfd.
         self._running: dict[int, tuple[int, int, BaseProcess]] = {}
         self._thread = threading.Thread(
             target=self._watch, name="gristmill-workers", daemon=True
@@ -69,7 +70,8 @@ class StartedProcesses:
         """Start all workers.
 
         Raises:
-            Exception: Starting a worker failed, for example pickling the dataset.
+            Exception: A worker could not be started, for example because the dataset
+                cannot be pickled.
         """
         self._scheduler.start_alone()
         try:
@@ -80,7 +82,7 @@ class StartedProcesses:
             self._end_all()
             raise
         self._thread.start()
-        # Runs before multiprocessing ends its children, and before modules are cleared.
+        # Runs before multiprocessing ends its children, and while modules exist.
         atexit.register(self.close)
 
     def process_of(self, worker: int) -> BaseProcess | None:
@@ -91,7 +93,7 @@ class StartedProcesses:
         )
 
     def close(self) -> None:
-        """Stop the workers. Does nothing in a fork of the process that started them."""
+        """End the workers.  Does nothing in a fork of the process that started them."""
         started = self._thread.ident is not None
         if not started or self._closing or os.getpid() != self._owner:
             return
@@ -121,13 +123,13 @@ class StartedProcesses:
         self._scheduler.on_started(worker, generation, process.pid)
 
     def _watch(self) -> None:
-        # Run until `close` has written to the eventfd, which `_end_all` closes.
+        # Runs until `close` has written to the eventfd, which `_end_all` closes.
         while not self._answer():
             pass
         self._end_all()
 
     def _answer(self) -> bool:
-        """Wait for requests and ends of workers; return True to stop."""
+        """Wait for requests and exits of workers; return whether `close` was called."""
         for fd in connection.wait([self._calls.fd, *self._running]):
             if fd != self._calls.fd:
                 self._replace(cast(int, fd))
@@ -138,7 +140,7 @@ class StartedProcesses:
         return False
 
     def _replace(self, pidfd: int) -> None:
-        """Reap a process, and restart it if restarts are enabled."""
+        """Reap a process, and start a replacement if workers are restarted."""
         worker, generation = self._reap(pidfd)
         if self._restarts and not self._closing:
             try:
@@ -147,7 +149,7 @@ class StartedProcesses:
                 self._scheduler.on_failed(f"A worker could not be started: {error!r}")
 
     def _end_all(self) -> None:
-        """Wait for workers to end, and kill those that do not end in time."""
+        """Wait for workers to exit, and kill those that have not after `_LEAVE_S`."""
         deadline = time.monotonic() + _LEAVE_S
         for pidfd, (_, _, process) in list(self._running.items()):
             process.join(max(0.0, deadline - time.monotonic()))
@@ -156,11 +158,11 @@ class StartedProcesses:
             self._reap(pidfd)
         os.close(self._arena.fd)
         os.close(self._calls.fd)
-        # The user may keep this object for its processes: release the dataset.
+        # The user may keep this object's processes, which must not hold the dataset.
         del self._program
 
     def _reap(self, pidfd: int) -> tuple[int, int]:
-        """Report the end of a process; return its worker and generation."""
+        """Report the exit of a process; return its worker and generation."""
         worker, generation, process = self._running.pop(pidfd)
         process.join()
         os.close(pidfd)
@@ -172,7 +174,7 @@ class StartedProcesses:
 
 
 class _Descriptor:
-    """A file descriptor that can be sent to a process with any start method."""
+    """A descriptor that every start method of processes passes on."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -194,16 +196,16 @@ def _serve(
     *,
     by_main_thread: bool,
 ) -> None:
-    """Run a worker until it is asked to stop, or its parent has ended."""
+    """Run a worker until the core stops it, or its parent has ended."""
     nesting.become_worker()
     os.environ.pop(nesting.IMPORTING, None)
     parent: Any = multiprocessing.parent_process()
     if by_main_thread and os.getppid() == parent.pid:
-        # This works even if this process is busy.  The kernel sends the signal when the
-        # thread that forked ends, so that must be the main thread.
+        # The kernel kills this process even if it is blocked.  Only for the main
+        # thread: the kernel sends the signal when the thread that forked ends.
         _core.die_with_parent(parent.pid)
     leave_signals_to_parent()
-    # multiprocessing ends its children by SIGTERM.
+    # Multiprocessing ends its children by SIGTERM.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     restore_signals_in_forks()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -213,35 +215,38 @@ def _serve(
 
 
 class _Target:
-    """`_serve`, whose module a spawned process imports without garbage collection.
+    """Calls `_serve`; unpickling it freezes torch's objects before importing ours.
 
-    The collector would traverse all objects of torch's modules, which takes three times
-    as long as importing ours.
+    Otherwise the garbage collector of a spawned process would traverse all objects of
+    torch's modules, which takes three times as long as importing Gristmill's modules.
     """
 
     __call__ = staticmethod(_serve)
 
     def __reduce__(self) -> Any:
-        # The order matters: gc.freeze must run after torch was imported.
+        # Unpickled in this order: first torch is imported, then its objects are frozen.
         return _last, ((torch.Tensor, _Frozen(), _Worker(), _serve),)
 
 
 class _Frozen:
-    """Unpickles to a call of `gc.freeze`."""
+    """Calls `gc.freeze` when it is unpickled."""
 
     def __reduce__(self) -> Any:
         return gc.freeze, ()
 
 
 class _Worker:
-    """Unpickles to a call of `_begin_import`, before the dataset is unpickled."""
+    """Calls `_begin_import` when it is unpickled, which is before the dataset."""
 
     def __reduce__(self) -> Any:
         return _begin_import, ()
 
 
 def _begin_import() -> None:
-    """Disable workers while importing the program's modules, until `_serve` runs."""
+    """Forbid the program's modules, and processes that they start, to start workers.
+
+    `_serve` allows it again for processes that are started on purpose.
+    """
     nesting.become_worker()
     os.environ[nesting.IMPORTING] = "1"
 
@@ -253,7 +258,7 @@ _SERVE = _Target()
 def _end_with(parent: Any) -> None:
     ends = [parent.sentinel]
     try:
-        # Processes that were forked after this one may keep the sentinel's pipe open.
+        # Processes forked later may keep the other end of the sentinel open.
         ends.append(os.pidfd_open(parent.pid))
     except ProcessLookupError:
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Tries changes of a loader, see `gristmill._observe.verifying`."""
+"""Tries changes to a loader in separate iterators, see `_observe.verifying`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torch.utils.data import IterableDataset
 from gristmill._engine.trial import NotTriedError
 from gristmill._torch.batches import encoding
 
-# Torch's default, for a loader without workers to which workers are added.
+# Torch's default, for a loader without workers that is tried with some.
 DEFAULT_PREFETCH = 2
 
 
 class TorchTrial:
-    """A `gristmill._observe.verifying.Trial` of a loader, which starts an epoch.
+    """A `gristmill._observe.verifying.Trial` of a loader; each begins a new epoch.
 
-    The loader's own generators are restored afterwards.
+    Afterwards it restores the states of the loader's own generators.
 
     Args:
         loader: The loader.
         workers: The number of workers of the user's iterator.
-        iterate: Creates an iterator over a loader.
+        iterate: Returns an iterator over a loader.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class TorchTrial:
 
 
 def copy_of(loader: Any) -> Any:
-    """Return a copy of a loader without an iterator, bypassing ``__copy__``."""
+    """Return a copy without an iterator; do not call a subclass's copy methods."""
     made = object.__new__(type(loader))
     made.__dict__.update(loader.__dict__, _iterator=None)
     return made
 
 
 def _generators(loader: Any) -> list[torch.Generator]:
-    """Return the loader's own generators."""
+    """Return the generators that belong to a loader and its samplers."""
     owners = (loader, loader.sampler, getattr(loader.batch_sampler, "sampler", None))
     found = [getattr(owner, "generator", None) for owner in owners]
     return [one for one in found if isinstance(one, torch.Generator)]
