@@ -84,9 +84,6 @@ class BucketStream(NativeStream):
     def _here(self) -> Position:
         return self._consumed, *self._waiting_positions
 
-    def _open_batches(self, look_ahead: bool) -> None:
-        return None
-
     def _batch(self, level: int, alloc: Alloc | None) -> Any:
         if level:
             return super()._batch(level, alloc)

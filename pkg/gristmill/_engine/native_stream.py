@@ -20,8 +20,7 @@ from gristmill._engine.block_steps import (
     cut,
     run_steps,
 )
-from gristmill._engine.column_batches import ColumnBatches
-from gristmill._engine.native_batches import NativeBatches, batches_of
+from gristmill._engine.native_batches import batches_of
 from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import Read, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
@@ -59,7 +58,7 @@ class NativeStream:
         self._keys = StreamKeys(program, stream)
         self._length = self._keys.length
         self._draws = self._keys.draws
-        self._batches = self._open_batches(look_ahead)
+        self._batches = batches_of(program, self._keys, look_ahead)
         # Has its own StreamKeys, because it reads other blocks ahead.
         ahead = look_ahead and self._batches is None
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
@@ -86,9 +85,6 @@ class NativeStream:
         self._careful = False
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
         self._key_parts: list[Int64Array] = []
-
-    def _open_batches(self, look_ahead: bool) -> NativeBatches | ColumnBatches | None:
-        return batches_of(self._program, self._keys, look_ahead)
 
     def seek(self, position: Position) -> None:
         self._length = self._keys.length

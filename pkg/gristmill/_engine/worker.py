@@ -92,6 +92,7 @@ class Server:
         self, program: Runnable, end: _core.WorkerEnd, worker: int, workers: int
     ) -> None:
         self._program = program
+        self._tolerant = program.tolerant
         self._end = end
         self._position_capacity = end.position_capacity
         self._max_unit_bytes = end.max_unit_bytes
@@ -145,7 +146,7 @@ class Server:
         except Exception as error:  # The stream cannot be opened or moved.
             result = UnitResult([], self._before(unit))
             result.failure = failures.pack_failure(error, self._worker)
-            if self._program.tolerant:  # No record of the unit was bad.
+            if self._tolerant:  # No record of the unit was bad.
                 result.failure = pickle.dumps((result.failure, None), 5)
         if is_measured:
             hot_run.end(REST, began)
@@ -246,7 +247,7 @@ class Server:
                     f"this output; a worker can hand over {8 * most}. Keep less in the "
                     "state of the pipeline's iterators, or run it without workers."
                 )
-            if self._program.tolerant:
+            if self._tolerant:
                 element = element, self._told(stream)
             result.outputs.append((element, stream.keys, stream.position))
         except StopIteration:
@@ -283,7 +284,7 @@ class Server:
         if isinstance(instead, NoOutput):
             return pickle.dumps((instead, self._told(stream)), 5)
         failure = failures.pack_failure(instead, self._worker)
-        if not self._program.tolerant:
+        if not self._tolerant:
             return failure
         return pickle.dumps((failure, self._told(stream)), 5)
 
@@ -364,7 +365,7 @@ class Server:
         element, _, result.position = result.outputs[bad]
         result.outputs = result.outputs[:bad]
         result.failure = failures.pack_failure(error, self._worker)
-        if self._program.tolerant:
+        if self._tolerant:
             _, told = element
             result.failure = pickle.dumps((result.failure, told), 5)
 

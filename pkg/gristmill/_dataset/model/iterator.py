@@ -31,7 +31,14 @@ class _Errors:
     """
 
     def __get__(self, iterator: Any, owner: type) -> BadRecords:
-        found = [parent.errors for parent in iterator._parents] if iterator else []
+        found: list[BadRecords] = []
+        chain = [iterator]
+        for each in chain:
+            # Iterators that measure have the attributes of the one that they measure.
+            if (tally := getattr(each, "_tally", None)) is not None:
+                found.append(tally.bad_records)
+            else:
+                chain += getattr(each, "_parents", ())
         last = [record for each in found for record in each.last]
         return BadRecords(sum(each.count for each in found), tuple(last[-LAST_KEPT:]))
 

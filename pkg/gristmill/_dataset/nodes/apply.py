@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
 
@@ -11,6 +10,7 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.nodes import flat_map
+from gristmill._dataset.nodes.bucket import BucketIterDataset
 from gristmill._dataset.nodes.map import METHODS
 
 Transforms: TypeAlias = transforms.AnyTransform | Sequence[transforms.AnyTransform]
@@ -63,8 +63,12 @@ def _applied(dataset: Any, transform: Any) -> Any:
             if isinstance(dataset, MapDataset):
                 return flat_map.FlatMapMapDataset(dataset, transform)
             return flat_map.FlatMapIterDataset(dataset, transform)
+        case transforms.BucketBatch() if isinstance(dataset, MapDataset):
+            raise TypeError(
+                "A BucketBatch takes an IterDataset. Call to_iter_dataset() before it."
+            )
         case transforms.BucketBatch():
-            return _bucketed(dataset, transform)
+            return BucketIterDataset(dataset, transform)
     for kind, method in METHODS.items():
         if isinstance(transform, kind):
             return getattr(dataset, method)(transform)
@@ -72,16 +76,3 @@ def _applied(dataset: Any, transform: Any) -> Any:
         f"Transformation type: {transform} is not supported. Pass a Batch, Map,"
         " RandomMap, MapWithIndex, FlatMap or Filter; a function goes to ds.map()."
     )
-
-
-def _bucketed(dataset: Any, transform: transforms.BucketBatch) -> Any:
-    if isinstance(dataset, MapDataset):
-        raise TypeError(
-            "A BucketBatch takes an IterDataset. Call to_iter_dataset() before it."
-        )
-    named = {
-        field.name: getattr(transform, field.name)
-        for field in dataclasses.fields(transform)
-    }
-    lengths = named.pop("element_length_func"), named.pop("bucket_boundaries")
-    return dataset.bucket_by_sequence_length(*lengths, **named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gristmill import batching
@@ -29,37 +29,23 @@ _NEAR = 64
 
 
 @builds("IterDataset.bucket_by_sequence_length")
+def bucket_by_sequence_length(
+    parent: IterDataset[Any], *lengths: Any, **named: Any
+) -> BucketIterDataset:
+    """See `IterDataset.bucket_by_sequence_length`."""
+    return BucketIterDataset(parent, BucketBatch(*lengths, **named))
+
+
 class BucketIterDataset(IterDataset[Any]):
     """Batches of elements whose lengths are in one bucket."""
 
     _KIND = "batch"
 
-    def __init__(  # noqa: PLR0913 (those of tf.data)
-        self,
-        parent: IterDataset[Any],
-        element_length_func: Callable[[Any], int],
-        bucket_boundaries: Sequence[int],
-        bucket_batch_sizes: Sequence[int] | None = None,
-        *,
-        max_tokens: int | None = None,
-        padding_values: Any = None,
-        pad_to_bucket_boundary: bool = False,
-        drop_remainder: bool = False,
-        batch_fn: Callable[[list[Any]], Any] | None = None,
-    ) -> None:
+    def __init__(self, parent: IterDataset[Any], spec: BucketBatch) -> None:
         super().__init__(parent)
-        self._spec = BucketBatch(
-            element_length_func,
-            bucket_boundaries,
-            bucket_batch_sizes,
-            max_tokens=max_tokens,
-            padding_values=padding_values,
-            pad_to_bucket_boundary=pad_to_bucket_boundary,
-            drop_remainder=drop_remainder,
-            batch_fn=batch_fn,
-        )
-        self._batches = BucketBatches(self._spec)
-        self._drop_remainder = bool(drop_remainder)
+        self._spec = spec
+        self._batches = BucketBatches(spec)
+        self._drop_remainder = bool(spec.drop_remainder)
 
     def __iter__(self) -> DatasetIterator[Any]:
         return BucketDatasetIterator(self)

@@ -293,8 +293,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
         while self._next < self._stop:
             number = self._next
             self._next += 1
-            self._iterators.options = self._ctx.dataset_options
-            self._iterators.leaves_out_errors = self._ctx.leaves_out_errors
+            self._iterators.chain = self._ctx
             make = self._begun if self._started else self._iterators.make
             try:
                 iterator = make(number)
@@ -334,8 +333,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
 
     def _iterator(self, number: int) -> DatasetIterator[T]:
         """Make an iterator of a dataset, which must not be absent."""
-        self._iterators.options = self._ctx.dataset_options
-        self._iterators.leaves_out_errors = self._ctx.leaves_out_errors
+        self._iterators.chain = self._ctx
         iterator = self._iterators.make(number)
         if iterator is None:
             raise StateMismatch(

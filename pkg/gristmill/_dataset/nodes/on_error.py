@@ -22,7 +22,7 @@ from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
 from gristmill._engine.record_errors import RecordErrors, Tally, stand_ins
 from gristmill._hot import cancellation
 from gristmill._hot.place import place_of
-from gristmill.bad_records import BadRecords, ErrorPolicy, OnError
+from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.errors import TooManyErrors
 
 # What to do about too many errors.
@@ -79,9 +79,6 @@ class OnErrorDatasetIterator(NodeIterator[T]):
     """Iterates over the parent's elements without those that fail.
 
     The state is the parent's.
-
-    Attributes:
-        tally: Counts the bad records; None if a worker reports them to its parent.
     """
 
     _TAKES_IN_STEP = True
@@ -91,16 +88,13 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         self._substitutes = node._substitutes
         self._ctx.leaves_out_errors = True
         source = line_of([*chain_of(node)][-1])
-        self.tally: Tally | None = Tally(node.policy, source, ADVICE)
+        # Counts the bad records; None in a worker, whose parent process counts them.
+        self._tally: Tally | None = Tally(node.policy, source, ADVICE)
         self._errors = RecordErrors(0, node.policy.on_error)
-
-    @property
-    def errors(self) -> BadRecords:  # type: ignore[override]
-        return BadRecords(0, ()) if self.tally is None else self.tally.bad_records
 
     def report_to(self, errors: RecordErrors) -> None:
         """Collect bad records for the parent process, which counts them."""
-        self._errors, self.tally = errors, None
+        self._errors, self._tally = errors, None
 
     def __next__(self) -> T:
         parent = self._parents[0]
@@ -114,7 +108,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
                 failure = error
             cancellation.check()
             elements = self._in_place_of(failure)
-            if self.tally is not None:
+            if self._tally is not None:
                 _forget_frames(failure)  # They refer to this iterator.
             del failure
             if elements:
@@ -127,7 +121,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
             Exception: `error`, if it was not raised for a single record.
             TooManyErrors: More than `max_errors` records have failed.
         """
-        tally, errors = self.tally, self._errors
+        tally, errors = self._tally, self._errors
         if tally is None:
             return self._resolved(error)
         errors.begin()
@@ -147,8 +141,8 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         return elements
 
     def _go_to(self, state: Any) -> None:
-        if self.tally is not None:
-            self.tally.restart(0)
+        if self._tally is not None:
+            self._tally.restart(0)
         super()._go_to(state)
 
     def _resolved(self, error: Exception) -> Sequence[T]:

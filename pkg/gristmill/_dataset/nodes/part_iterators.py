@@ -8,7 +8,7 @@ from gristmill._base.epochs import drawing_in, here
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.observer import as_part
-from gristmill._dataset.model.options import DatasetOptions
+from gristmill._dataset.model.options import IteratorContext
 from gristmill._dataset.nodes.on_error import check_part
 from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchDatasetIterator,
@@ -27,13 +27,11 @@ class PartIterators:
             prefetches.
 
     Attributes:
-        options: The options of the chain that contains these datasets.
-        leaves_out_errors: Whether a node of that chain skips elements that fail.
+        chain: The context of the chain that contains these datasets.
     """
 
     def __init__(self, datasets: Any, buffer_size: int) -> None:
-        self.options = DatasetOptions()
-        self.leaves_out_errors = False
+        self.chain = IteratorContext()
         self._datasets = datasets
         self._buffer_size = buffer_size
         self._epoch = here.epoch
@@ -54,7 +52,7 @@ class PartIterators:
         dataset = self._datasets[number]
         if dataset is None:
             return None
-        check_part(dataset, self.leaves_out_errors)
+        check_part(dataset, self.chain.leaves_out_errors)
         if isinstance(dataset, MapDataset):
             # Uses its own threads if they help.
             dataset = dataset.to_iter_dataset()
@@ -67,5 +65,7 @@ class PartIterators:
         except StopIteration as error:
             raise as_failure(error, f"iter() of dataset {number}") from error
         context = iterator._ctx
-        context.dataset_options = self.options.merge(context.dataset_options)
+        context.dataset_options = self.chain.dataset_options.merge(
+            context.dataset_options
+        )
         return iterator

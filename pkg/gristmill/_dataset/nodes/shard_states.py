@@ -35,8 +35,7 @@ class ShardStates:
 
     def _start_state(self: Any, number: int) -> Any:
         """Return the state of a dataset's iterator before the first element."""
-        self._iterators.options = self._ctx.dataset_options
-        self._iterators.leaves_out_errors = self._ctx.leaves_out_errors
+        self._iterators.chain = self._ctx
         iterator = self._iterators.make(number)
         if iterator is None:
             return None

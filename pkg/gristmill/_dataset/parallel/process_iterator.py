@@ -27,7 +27,6 @@ from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import Position
 from gristmill._engine.workers import Place
-from gristmill.bad_records import BadRecords
 from gristmill.errors import StateMismatch
 
 STALL_TIMEOUT_S = 60.0
@@ -65,10 +64,6 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         # States of streams before their first output, by number.  Finding one takes an
         # iterator.
         self._first_states: dict[int, Any] = {}
-
-    @property
-    def errors(self) -> BadRecords:  # type: ignore[override]
-        return BadRecords(0, ()) if self._tally is None else self._tally.bad_records
 
     def __next__(self) -> T:
         self._assert_not_closed()
