@@ -158,8 +158,8 @@ def _fillings(values: Any, treedef: tree.TreeDef, rules: Rules) -> list[Any]:
     if structure != treedef:
         expected = tree.unflatten(treedef, ["value"] * treedef.num_leaves)
         raise ValueError(
-            f"padding_values must be one value, or like the elements: {expected}, got"
-            f" {values}."
+            "padding_values must be one value, or have the structure of an element,"
+            f" {expected}, got {values}."
         )
     return found
 
@@ -171,8 +171,9 @@ def _padded(
     if length is not None and shape:
         if shape[0] > length:
             raise ValueError(
-                f"A leaf to pad to length {length} has length {shape[0]}. Pass a batch"
-                " function of your own where leaves have axes that are not padded."
+                f"A leaf to pad must have a length of at most {length}, got {shape[0]}."
+                " Raise the length, or pass your own batch_fn if leaves have axes that"
+                " must not be padded."
             )
         shape[0] = length
     if all(row.shape == tuple(shape) for row in rows):
@@ -191,8 +192,7 @@ def _as_dtype(filling: Any, dtype: np.dtype[Any]) -> Any:
     made = np.asarray(filling).astype(dtype)
     if dtype.kind in "biu" and made != filling:
         raise ValueError(
-            f"padding_values has {filling!r} for a leaf of dtype {dtype}, which cannot"
-            " hold it."
+            f"padding_values must fit the dtype of the leaf, {dtype}, got {filling!r}."
         )
     return made
 

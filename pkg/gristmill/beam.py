@@ -131,7 +131,7 @@ class WriteArrayRecord(beam.PTransform):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if num_shards < 0:
-            raise ValueError(f"num_shards is {num_shards}, but must be at least 0.")
+            raise ValueError(f"num_shards must be at least 0, got {num_shards}.")
         self._sink = _Sink(
             file_path_prefix,
             file_name_suffix=file_name_suffix,
@@ -201,8 +201,9 @@ def _pairs(paths: Iterable[str], name: Any) -> list[tuple[str, str]]:
     for path, final in pairs:
         if sources[final] != path:
             raise ValueError(
-                f"{sources[final]} and {path} would both become {final}. Convert"
-                " their folders one by one."
+                "Each TFRecord file must have an output file of its own, but"
+                f" {sources[final]} and {path} would both become {final}. Convert their"
+                " folders one by one."
             )
     return pairs
 
@@ -358,8 +359,9 @@ def _arguments(
     for name in ("input", "output"):
         if not args.get(name):
             raise ValueError(
-                f"args has no {name!r}. Pass args={{'input': ..., 'output': ...}}, or"
-                " --input and --output on the command line."
+                f"args must have {name!r}, got {dict(args)}. Pass"
+                " args={'input': ..., 'output': ...}, or --input and --output on the"
+                " command line."
             )
     return args, options
 

@@ -231,8 +231,8 @@ def _item_of(item: Any, args: Any) -> Any:
         return item
     if args is None:
         raise ValueError(
-            "No iterator was given. Pass it as item=, or in args=CheckpointSave(...) or"
-            " CheckpointRestore(...)."
+            "item and args must not both be None. Pass the iterator as item=, or in"
+            " args=CheckpointSave(...) or args=CheckpointRestore(...)."
         )
     return args.item
 

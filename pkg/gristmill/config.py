@@ -69,9 +69,9 @@ class Option:
         else:
             parsed = value if isinstance(value, str) else None
         if parsed is None or (self.choices and parsed not in self.choices):
-            wanted = " or ".join(map(repr, self.choices)) or f"of {self.kind.__name__}"
+            wanted = " or ".join(map(repr, self.choices)) or f"a {self.kind.__name__}"
             raise ValueError(
-                f"{origin} got {value!r}, but {self.name} must be {wanted}."
+                f"{self.name} must be {wanted}, got {value!r} in {origin}."
             )
         return parsed
 

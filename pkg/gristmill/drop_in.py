@@ -57,9 +57,9 @@ def install() -> None:
     present = sys.modules.get("grain")
     if present is not None and present is not gristmill:
         raise RuntimeError(
-            "gristmill.drop_in: the real grain is imported already, so some objects"
-            " would be Grain's and some Gristmill's. Call install() before anything"
-            " imports grain."
+            "gristmill.drop_in.install() must be called before grain is imported, but"
+            " the real grain is imported already, so some objects would be Grain's and"
+            " some Gristmill's. Call install() earlier."
         )
     sys.modules["grain"] = gristmill
     for name in _SUBMODULES:

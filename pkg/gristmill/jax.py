@@ -130,7 +130,7 @@ def _resolved(place: Any) -> Any:
     mesh = jax.sharding.get_mesh()
     if mesh.empty:
         raise ValueError(
-            f"{place} says how to split arrays over a mesh, but no mesh is set. Call"
+            f"sharding has {place}, which needs a mesh, but no mesh is set. Call"
             " jax.set_mesh first, or pass a jax.sharding.NamedSharding."
         )
     return jax.sharding.NamedSharding(mesh, place)

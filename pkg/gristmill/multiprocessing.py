@@ -97,12 +97,12 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
             shape = (int(shape),)
         extents = tuple(shape)
         if any(extent < 0 for extent in extents):
-            raise ValueError(f"shape must not be negative anywhere, got {extents}.")
+            raise ValueError(f"shape must have extents of at least 0, got {extents}.")
         item = np.dtype(dtype)
         if item.hasobject:
             raise ValueError(
-                f"SharedMemoryArray cannot hold dtype {item}: its items are references"
-                " to objects of one process."
+                f"dtype must not have Python objects, got {item}: other processes"
+                " cannot use references to them. Use a dtype of numbers or bytes."
             )
         # A block cannot be empty.
         size = max(1, math.prod(extents) * item.itemsize)
@@ -140,8 +140,8 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         """
         if self.shm is None or not self._owns_block():
             raise ValueError(
-                "Only a whole SharedMemoryArray has metadata; this is a view or a copy."
-                " Take the metadata of the array that it was made from."
+                "Only a whole SharedMemoryArray has metadata, but this is a view or a"
+                " copy. Use the metadata of the array that it was made from."
             )
         return SharedMemoryArrayMetadata(
             name=self.shm.name, shape=self.shape, dtype=self.dtype

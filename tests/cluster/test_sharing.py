@@ -338,10 +338,10 @@ def test_a_pipeline_that_actors_cannot_load_is_an_error_of_its_rank_alone(noted)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"name": ""}, "name must be a string, and not empty, got ''"),
-        ({"share": 3}, "share must be a string, and not empty, got 3"),
+        ({"name": ""}, "name must be a str that is not empty, got ''"),
+        ({"share": 3}, "share must be a str that is not empty, got 3"),
         ({"share": "one", "window": 0}, "window must be at least 1, got 0"),
-        ({"window": 5}, "window is for streams that are shared: pass share="),
+        ({"window": 5}, "window=5 needs share, .*Pass share="),
     ],
 )
 def test_names_and_windows_are_checked(given, said):

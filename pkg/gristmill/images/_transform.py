@@ -105,23 +105,23 @@ def as_size(size: Any) -> tuple[int, int]:
     """Return a height and a width of at least 1; one number sets both."""
     sides = tuple(size) if isinstance(size, Iterable) else (size,)
     if len(sides) not in (1, 2):
-        raise ValueError(f"size is {size}, but must be a height and a width, or one.")
+        raise ValueError(f"size must be a height and a width, or one int, got {size}.")
     for side in sides:
         check_integer("size", side)
     if min(sides) < 1:
-        raise ValueError(f"size is {size}, but must be 1 or more.")
+        raise ValueError(f"size must be at least 1, got {size}.")
     return int(sides[0]), int(sides[-1])
 
 
 def as_range(name: str, value: Any) -> tuple[float, float]:
     """Return two numbers of at least 0, the smaller first; the larger is above 0."""
     if not isinstance(value, Sequence) or len(value) != 2 or isinstance(value, str):
-        raise TypeError(f"{name} is {value!r}, but must be the least and the most.")
+        raise TypeError(f"{name} must be a minimum and a maximum, got {value!r}.")
     for bound in value:
         check_finite(name, bound)
     least, most = map(float, value)
     if not 0 <= least <= most or most == 0:
-        raise ValueError(f"{name} is {value}, but must be the least and the most.")
+        raise ValueError(f"{name} must be a minimum and a maximum, got {value}.")
     return least, most
 
 
@@ -129,8 +129,9 @@ def as_filter(interpolation: Any, antialias: Any) -> str:
     """Return a filter's name; accepts filters of torchvision and Pillow, too."""
     if antialias not in (True, None):
         raise ValueError(
-            "antialias is False, but pictures are resized as Pillow does it, whose"
-            " filters are antialiased. Leave it out, or use interpolation='nearest'."
+            f"antialias must be True or None, got {antialias!r}: images are resized"
+            " with Pillow's filters, which are antialiased. Leave it out, or use"
+            " interpolation='nearest'."
         )
     found = getattr(interpolation, "value", interpolation)
     if isinstance(found, int) and 0 <= found < len(_PILLOW):
@@ -138,7 +139,6 @@ def as_filter(interpolation: Any, antialias: Any) -> str:
     found = {"nearest-exact": "nearest"}.get(found, found)
     if found not in FILTERS:
         raise ValueError(
-            f"interpolation is {interpolation!r}, but must be one of"
-            f" {', '.join(FILTERS)}."
+            f"interpolation must be one of {', '.join(FILTERS)}, got {interpolation!r}."
         )
     return str(found)

@@ -123,4 +123,4 @@ class Files:
 
 def _check(name: str, value: Any, known: Sequence[str]) -> None:
     if value not in known:
-        raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(known)}.")
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")

@@ -51,7 +51,10 @@ class HuggingFaceColumns(ColumnSource):
             columns = self._rest[keys.tolist()]
             for name, column in columns.items():
                 if len(column) != len(keys):
-                    raise ValueError(f"{len(column)} values for {len(keys)} keys")
+                    raise ValueError(
+                        f"Column {name!r} must have {len(keys)} values, got"
+                        f" {len(column)}."
+                    )
                 found[name] = [column[i] for i in range(len(keys))]
         return {name: found[name] for name in self._names or found}
 

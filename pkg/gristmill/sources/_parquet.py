@@ -295,10 +295,10 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
             return
         self._warned = True
         log.warning(
-            "%r decoded %d rows a second time to serve %d: its cache of %d bytes is too"
-            " small for the order of reading, with about %d bytes a row group. Read in"
-            " the order of a samplers.GroupShuffleSampler of source.groups, with a"
-            " smaller window, or raise cache_bytes.",
+            "%r decoded %d rows again to return %d rows: its cache of %d bytes is too"
+            " small for the order of reading, because a row group takes about %d bytes."
+            " Raise cache_bytes, or read in the order of a samplers.GroupShuffleSampler"
+            " of source.groups with a smaller window.",
             self,
             self._repeated_rows,
             self._rows_read,

@@ -51,18 +51,20 @@ def find_files(
     """Return the files that paths, folders, patterns and URLs stand for, in order."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not given:
-        raise ValueError("paths is empty. Pass at least one Parquet file.")
+        raise ValueError(
+            "paths must have at least one Parquet file, got an empty list."
+        )
     files: list[str] = []
     for path in given:
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(
-                "paths must be a path, a pattern, a URL or a list of these, got one of"
-                f" type {type(path).__name__}."
+                "paths must be a path, a pattern, a URL or a list of these, got"
+                f" {path!r} ({type(path).__name__})."
             )
         name = os.fsdecode(path)
         if storage_options and not is_url(name):
             raise ValueError(
-                f"{name} is on this machine and has no use for storage_options."
+                f"storage_options needs a URL, got the path {name}. Leave it out."
             )
         files += _expand(name, storage_options)
     return tuple(files)
@@ -86,8 +88,9 @@ def _expand(path: str, storage_options: Mapping[str, Any]) -> list[str]:
         return [path]
     if not found:
         raise FileNotFoundError(
-            f"{path} has no Parquet files. A folder is searched for *.parquet, not for"
-            " folders in it: pass a pattern such as 'folder/**/*.parquet' for those."
+            f"Expected Parquet files at {path}, found none. A folder is searched for"
+            " *.parquet, but not the folders in it: pass a pattern such as"
+            " 'folder/**/*.parquet' for those."
         )
     return [name if "://" in name else prefix + name for name in sorted(found)]
 
@@ -103,8 +106,8 @@ def _explained(path: str, doing: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"{path} does not exist. Check paths, and that it stays in place while it"
-            " is read."
+            f"Expected a Parquet file at {path}, found no file. Check paths, and leave"
+            " the file in place while it is read."
         ) from error
     except (pyarrow.ArrowException, OSError) as error:
         # Errors of the operating system have an errno; errors of the format do not.
@@ -112,8 +115,8 @@ def _explained(path: str, doing: str) -> Iterator[None]:
             error.add_note(f"while {doing} {path}")
             raise
         raise CorruptRecord(
-            f"{path}: {doing} failed: {error}. It is no Parquet file, or damaged: write"
-            " it again, or leave it out of paths."
+            f"Expected a Parquet file at {path}, but {doing} failed: {error}. Write the"
+            " file again if it is damaged, or leave it out of paths."
         ) from error
 
 
@@ -136,8 +139,8 @@ class _LocalFile(NamedTuple):
         if now == self:
             return ""
         return (
-            f"the file has changed since it was opened: it had {self.bytes} bytes and"
-            f" has {now.bytes}"
+            f"the file has changed since it was opened: it had {self.bytes} bytes, and"
+            f" has {now.bytes} now"
         )
 
 
@@ -187,8 +190,8 @@ class ParquetFiles:
         with _explained(path, f"decoding row group {inside}"):
             if change := self._files[number].change():
                 raise CorruptRecord(
-                    f"{path}: {change}. Leave a file in place while it is read; make a"
-                    " new ParquetDataSource of the new one."
+                    f"{path}: {change}. Do not change a file while it is read; make a"
+                    " new ParquetDataSource for the new one."
                 )
             with self._opened(number) as file:
                 table = file.read_row_group(
@@ -202,10 +205,10 @@ class ParquetFiles:
                 self.columns
             ).issubset(table.column_names):
                 raise CorruptRecord(
-                    f"{path}: row group {inside} of {file.num_row_groups} has"
-                    f" {table.num_rows} rows, but there should be {groups} groups, and"
-                    f" {rows} rows of {list(self.columns)} in it. What is kept of its"
-                    f" footer is wrong: delete {place_of_footers(self.paths)}."
+                    f"{path}: expected {rows} rows of {list(self.columns)} in row group"
+                    f" {inside} of {groups}, found {table.num_rows} rows in row group"
+                    f" {inside} of {file.num_row_groups}. The cached footer is wrong:"
+                    f" delete {place_of_footers(self.paths)}."
                 )
             return self._arrays(table, f"{path}: row group {inside}")
 
@@ -222,8 +225,8 @@ class ParquetFiles:
                     values.check_facts(column, facts)
             except ValueError as error:
                 raise CorruptRecord(
-                    f"{where}, column {name!r} {error}, but the statistics of the file"
-                    " exclude that. Write the file again. If its statistics are right,"
+                    f"{where}, column {name!r}: {error}, contrary to the statistics of"
+                    " the file. Write the file again. If its statistics are right,"
                     f" delete {place_of_footers(self.paths)}."
                 ) from error
             arrays[name] = values.to_array(column, facts)
@@ -304,8 +307,8 @@ class ParquetFiles:
         counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
         if len(set(schema.names)) != len(schema.names):
             raise ValueError(
-                f"{path} has two columns of one name: {schema.names}. Rows are dicts,"
-                " which hold one of each: rename them."
+                f"The columns of {path} must have different names, got {schema.names}."
+                " Rename the duplicates, because rows are dicts."
             )
         types = {name: str(schema.field(name).type) for name in schema.names}
         from gristmill.sources._parquet_statistics import facts_of_columns
@@ -332,10 +335,10 @@ class ParquetFiles:
                 if types.get(name) != first[name]:
                     found = types.get(name, "missing")
                     raise ValueError(
-                        f"{path}: column {name!r} is {found}, but {first[name]} in"
-                        f" {self.paths[0]}. All files of a data source must have the"
-                        " same columns: choose others with columns=, or make one data"
-                        " source of each kind."
+                        f"{path}: column {name!r} must be {first[name]}, like in"
+                        f" {self.paths[0]}, got {found}. All files of a data source"
+                        " must have the same columns: choose others with columns=, or"
+                        " make one data source for each kind of file."
                     )
 
 
@@ -356,10 +359,13 @@ def _chosen(
         raise TypeError(f"columns must be a list of names, got the str {columns!r}.")
     chosen = tuple(dict.fromkeys(columns))
     if not chosen:
-        raise ValueError("columns is empty. Name at least one, or pass None for all.")
+        raise ValueError(
+            "columns must have at least one name, got none. Pass None for all."
+        )
     for name in chosen:
         if name not in schema:
             raise ValueError(
-                f"{path} has no column {name!r}. It has {', '.join(map(repr, schema))}."
+                f"columns must be columns of {path}, got {name!r}. It has"
+                f" {', '.join(map(repr, schema))}."
             )
     return chosen

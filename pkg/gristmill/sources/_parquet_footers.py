@@ -65,12 +65,12 @@ def kept_footers(place: str, stamps: Sequence[Stamp]) -> list[Footer | None]:
         with open(place, "rb") as file:
             digest, body = file.readline().strip(), file.read()
         if hashlib.sha256(body).hexdigest().encode() != digest:
-            raise ValueError("the checksum is another one")
+            raise ValueError("its checksum is wrong")
         found = _parsed(json.loads(body), len(stamps))
     except FileNotFoundError:
         return [None] * len(stamps)
     except FAULTS as why:
-        log.info("%s is made anew: %s", place, why)
+        log.info("Cannot use the cached footers in %s: %s", place, why)
         return [None] * len(stamps)
     return [
         footer if known == stamp else None
@@ -80,16 +80,19 @@ def kept_footers(place: str, stamps: Sequence[Stamp]) -> list[Footer | None]:
 
 def _parsed(kept: Any, files: int) -> list[tuple[Stamp, Footer]]:
     if kept["format"] != FORMAT or kept["writer"] != _writer():
-        raise ValueError("it is of another version")
+        found_version = kept["format"], kept["writer"]
+        raise ValueError(
+            f"expected format {FORMAT} by pyarrow {_writer()}, found {found_version}"
+        )
     schemas = kept["schemas"]
     for types in schemas:
         if not all(type(text) is str for text in types.values()):
-            raise ValueError("a type is no text")
+            raise ValueError(f"expected the types of columns as str, found {types}")
     found = []
     for size, changed, number, counts, nulls, large in kept["files"]:
         rows = np.array(counts, np.int64).reshape(len(counts))
         if rows.size and rows.min() < 0:
-            raise ValueError("a row group has fewer rows than none")
+            raise ValueError(f"expected at least 0 rows per row group, found {counts}")
         names = [*schemas[number]]
         facts = {
             names[place]: ColumnFacts(place in nulls, place in large)
@@ -97,7 +100,7 @@ def _parsed(kept: Any, files: int) -> list[tuple[Stamp, Footer]]:
         }
         found.append(((size, changed), Footer(rows, schemas[number], facts)))
     if len(found) != files:
-        raise ValueError(f"it has {len(found)} of {files} files")
+        raise ValueError(f"expected {files} files, found {len(found)}")
     return found
 
 
@@ -124,7 +127,7 @@ def keep_footers(
     try:
         _core.replace_file(place, digest + b"\n" + body)
     except OSError as why:
-        log.info("Footers of Parquet files are not kept in %s: %s", place, why)
+        log.info("Cannot cache the footers of Parquet files in %s: %s", place, why)
 
 
 def _writer() -> str:

@@ -39,6 +39,6 @@ def tell_failure(problem: str) -> None:
     if problem not in _told:
         _told.add(problem)
         log.warning(
-            "%s. Reading goes on, but what is read is not kept on this machine.",
+            "%s. Reading continues, but the data is not cached on this machine.",
             problem,
         )

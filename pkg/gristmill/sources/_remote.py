@@ -235,7 +235,9 @@ class RemoteFile:
         if info.get("type") == "directory":
             raise IsADirectoryError("found a directory, expected a file")
         if info.get("size") is None:
-            raise RemoteError("the storage does not say how many bytes it has")
+            raise RemoteError(
+                "expected the size of the file, found none in the answer of the storage"
+            )
         return int(info["size"]), {k: info[k] for k in _STAMPS if k in info}
 
     def _read(
@@ -285,10 +287,10 @@ class RemoteFile:
         """Return the error for an answer of the wrong size."""
         if found > size:
             return RemoteError(
-                f"{found} bytes came for {size}: the server does not serve ranges."
-                " Copy the file to where they are served"
+                f"expected {size} bytes, found {found}: the server does not support"
+                " range requests. Copy the file to one that does"
             )
-        problem = f"{found} bytes came for {size}"
+        problem = f"expected {size} bytes, found {found}"
         return RemoteError(problem) if self.change() else ConnectionError(problem)
 
     def _retry(

@@ -152,7 +152,7 @@ class WrongSizeError(Exception):
     """Error of an answer with more or fewer bytes than requested."""
 
     def __init__(self, found: int, size: int) -> None:
-        super().__init__(f"{found} bytes came for {size}")
+        super().__init__(f"expected {size} bytes, found {found}")
         self.found = found
 
 
@@ -255,7 +255,7 @@ class _Request:
             return data, WrongSizeError(len(data), self.size)
         except asyncio.CancelledError:
             if timer.when() <= self.loop.time():
-                return b"", TimeoutError(f"nothing came in {timeout_s} s")
+                return b"", TimeoutError(f"no answer within {timeout_s} s")
             return b"", ConnectionError("the request was cancelled")
         except Exception as error:
             return b"", error

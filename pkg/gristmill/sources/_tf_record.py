@@ -113,9 +113,9 @@ class Opener:
         file = _core.TfRecordFile(found, self.verify, self.access, kept, progress)
         if not file.index_path:
             log.warning(
-                "The index of %s cannot be kept, so that the file is read through each"
-                " time it is opened. Set GRISTMILL_CACHE_DIR, or index_dir=, to a"
-                " folder that can be written to.",
+                "The index of %s cannot be saved, so the whole file is read each time"
+                " it is opened. Set GRISTMILL_CACHE_DIR, or index_dir=, to a writable"
+                " folder.",
                 file.path,
             )
         return file

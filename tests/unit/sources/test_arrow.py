@@ -146,7 +146,7 @@ def test_rows_end_where_the_table_does(index):
 
 
 def test_two_columns_of_one_name_are_refused():
-    with pytest.raises(ValueError, match=r"two columns of one name: \['x', 'x'\]"):
+    with pytest.raises(ValueError, match=r"different names, got \['x', 'x'\]"):
         as_source(pa.table([[1], [2]], names=["x", "x"]))
 
 

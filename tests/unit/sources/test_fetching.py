@@ -287,7 +287,7 @@ def test_requests_that_take_too_long_have_failed(server, tmp_path, cached):
     assert number == 0
     assert str(error) == (
         f"{server.url('file')}: reading bytes 0 to 9 failed at 2 attempts:"
-        " TimeoutError: nothing came in 0.05 s"
+        " TimeoutError: no answer within 0.05 s"
     )
     with pytest.raises(RemoteError, match="failed at 2 attempts: "):
         file.read_range(0, 10)

@@ -82,7 +82,7 @@ def test_only_the_file_that_changed_is_read_again(folder, looked_at):
         assert looked_at == ["07.parquet"]
     (folder / "07.parquet").unlink()
     write(folder / "07.parquet", 3, "y")
-    with pytest.raises(ValueError, match=r"07\.parquet: column 'x' is missing"):
+    with pytest.raises(ValueError, match=r"07\.parquet: column 'x'.*got missing"):
         sources.ParquetDataSource(folder)
 
 
@@ -132,7 +132,7 @@ def test_rows_that_somebody_made_up_are_never_wrong_data(folder, counts):
 
 
 @pytest.mark.parametrize(
-    ("place", "text"), [(4, "lacks 1 of its values"), (5, "an integer beyond")]
+    ("place", "text"), [(4, "missing values, found 1"), (5, "integers up to")]
 )
 def test_facts_that_somebody_made_up_are_never_wrong_data(folder, place, text):
     (folder / "00.parquet").unlink()
@@ -142,7 +142,7 @@ def test_facts_that_somebody_made_up_are_never_wrong_data(folder, place, text):
     assert sources.ParquetDataSource(folder)[1]["x"] == 2**53 + 1
     rewrite(kept(folder), lambda content: content["files"][0].__setitem__(place, []))
     source = sources.ParquetDataSource(folder)
-    with pytest.raises(errors.CorruptRecord, match=rf"00\.parquet.*'x' .*{text}"):
+    with pytest.raises(errors.CorruptRecord, match=rf"00\.parquet.*'x'.*{text}"):
         source[1]
 
 
