@@ -146,7 +146,7 @@ def padded_batch(
         if len({row.ndim for row in rows}) > 1:
             reason = "Leaves to pad have different numbers of axes"
             raise _mismatch(values, rules, _odd_shape(values) or reason)
-        batches.append(_padded(rows, length, filling))
+        batches.append(_pad_and_stack(rows, length, filling))
     return tree.unflatten(treedef, batches)
 
 
@@ -164,7 +164,7 @@ def _fillings(values: Any, treedef: tree.TreeDef, rules: Rules) -> list[Any]:
     return found
 
 
-def _padded(
+def _pad_and_stack(
     rows: list[npt.NDArray[Any]], length: int | None, filling: Any
 ) -> npt.NDArray[Any]:
     shape = [max(extents) for extents in zip(*(row.shape for row in rows), strict=True)]
@@ -218,7 +218,7 @@ def _stack(
         # NumPy stacks ints beyond int64, since it has more types.
         if _core.stack_scalars(column, out) < 0:
             return out
-    return _place(np.stack(column), alloc)
+    return _copy_to_alloc(np.stack(column), alloc)
 
 
 def _stack_one(
@@ -230,7 +230,7 @@ def _stack_one(
     row = np.asanyarray(column[0])
     if alloc is None or not _is_plain(row.dtype):
         return np.expand_dims(row, axis=0).copy()
-    return _place(np.expand_dims(row, axis=0), alloc)
+    return _copy_to_alloc(np.expand_dims(row, axis=0), alloc)
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
@@ -256,7 +256,7 @@ def _number_dtype(leaf: Any) -> np.dtype[Any] | None:
     return None
 
 
-def _place(batch: npt.NDArray[Any], alloc: Alloc | None) -> npt.NDArray[Any]:
+def _copy_to_alloc(batch: npt.NDArray[Any], alloc: Alloc | None) -> npt.NDArray[Any]:
     if alloc is None or batch.dtype.hasobject:
         return batch
     out = alloc(batch.shape, batch.dtype)

@@ -172,7 +172,9 @@ def _paths(pipeline: Any, file_pattern: str) -> Any:
     )
 
 
-def _one_to_one(file_pattern: str, name: Any, options: str, of_pipeline: Any) -> Any:
+def _conversion_pipeline(
+    file_pattern: str, name: Any, options: str, of_pipeline: Any
+) -> Any:
     """Return a pipeline that converts each TFRecord file to one file, in order.
 
     Args:
@@ -295,9 +297,9 @@ def convert_tf_to_arrayrecord_disk_match_shards(
         ['train-00000-of-00001.arrayrecord']
     """
     args, pipeline_options = _arguments(args, pipeline_options)
-    name = functools.partial(_numbered, args["output"])
+    name = functools.partial(_numbered_name, args["output"])
     options = writer_options(group_size, compression)
-    return _one_to_one(args["input"], name, options, pipeline_options)
+    return _conversion_pipeline(args["input"], name, options, pipeline_options)
 
 
 def convert_tf_to_arrayrecord_gcs(
@@ -337,10 +339,10 @@ def convert_tf_to_arrayrecord_gcs(
     """
     args, pipeline_options = _arguments(args, pipeline_options)
     name = functools.partial(
-        _renamed, args["output"], file_path_suffix, overwrite_extension
+        _converted_name, args["output"], file_path_suffix, overwrite_extension
     )
     options = writer_options(group_size, compression)
-    return _one_to_one(args["input"], name, options, pipeline_options)
+    return _conversion_pipeline(args["input"], name, options, pipeline_options)
 
 
 def _arguments(
@@ -366,11 +368,11 @@ def _arguments(
     return args, options
 
 
-def _numbered(prefix: str, path: str, number: int, count: int) -> str:
+def _numbered_name(prefix: str, path: str, number: int, count: int) -> str:
     return f"{prefix}-{number:05d}-of-{count:05d}{SUFFIX}"
 
 
-def _renamed(
+def _converted_name(
     folder: str, suffix: str, overwrite: bool, path: str, number: int, count: int
 ) -> str:
     _, name = FileSystems.split(path)

@@ -39,7 +39,7 @@ class DevicePrefetch(Ahead[T]):
 
     def __init__(self, iterator: Iterator[Any], sharding: Any, depth: int) -> None:
         super().__init__(iterator, depth)
-        self._sharding = jax.tree.map(_resolved, sharding, is_leaf=_is_place)
+        self._sharding = jax.tree.map(_resolve, sharding, is_leaf=_is_place)
 
     def _place(self, batch: Any) -> Any:
         # A place applies to all leaves below it in the batch.
@@ -123,7 +123,7 @@ def _is_place(part: Any) -> bool:
     return part is None or isinstance(part, kinds)
 
 
-def _resolved(place: Any) -> Any:
+def _resolve(place: Any) -> Any:
     """Return a place, with a mesh if it is a `PartitionSpec`."""
     if not isinstance(place, jax.sharding.PartitionSpec):
         return place

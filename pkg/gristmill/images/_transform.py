@@ -35,7 +35,7 @@ class _ImageTransform(Keyed):
     def __hash__(self) -> int:
         return hash((type(self), *vars(self).values()))
 
-    def _begun(self, value: Any) -> ImageTask:
+    def _task_of(self, value: Any) -> ImageTask:
         """Return the deferred task, or a new task of pixels."""
         if isinstance(value, ImageTask):
             return value
@@ -62,12 +62,12 @@ class ImageMap(_ImageTransform, Map):
             KeyError: The field does not exist.
             TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
         """
-        task = self.add(self._begun(self._value(element)))
+        task = self.add(self._task_of(self._value(element)))
         return self._replaced(element, task.compute())
 
     def defer(self, element: Any) -> Any:
         """Return the element with a task in place of the image."""
-        task = self.add(self._begun(self._value(element)))
+        task = self.add(self._task_of(self._value(element)))
         return self._replaced(element, task.settled())
 
 
@@ -86,19 +86,19 @@ class RandomImageMap(_ImageTransform, RandomMap):
             TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
             ValueError: `rng` is None, because the sampler has no seed.
         """
-        return self._replaced(element, self._drawn(element, rng).compute())
+        return self._replaced(element, self._add_random(element, rng).compute())
 
     def defer(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the element with a task in place of the image."""
-        return self._replaced(element, self._drawn(element, rng).settled())
+        return self._replaced(element, self._add_random(element, rng).settled())
 
-    def _drawn(self, element: Any, rng: np.random.Generator | None) -> ImageTask:
+    def _add_random(self, element: Any, rng: np.random.Generator | None) -> ImageTask:
         if rng is None:
             raise ValueError(
                 f"{self!r} needs random numbers, but there are none for this record."
                 " Give the sampler or the dataset a seed."
             )
-        return self.add(self._begun(self._value(element)), rng)
+        return self.add(self._task_of(self._value(element)), rng)
 
 
 def as_size(size: Any) -> tuple[int, int]:

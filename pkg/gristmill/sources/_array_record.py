@@ -134,7 +134,7 @@ class ArrayRecordDataSource(RecordSource[bytes]):
     """
 
     __module__ = __name__.rpartition(".")[0]  # The name in pickles.
-    _named = "ArrayRecordDataSource"
+    _class_name = "ArrayRecordDataSource"
     _separator = ""
 
     def __init__(
@@ -195,7 +195,7 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         }
         for i, (records, chunks, _) in counted.items():
             if 1 < chunks < records:
-                _warn_of_groups(self._opened(i))
+                _warn_of_groups(self._open_file(i))
                 break
 
     @property
@@ -212,14 +212,14 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         counts = []
         for part, (first, count) in enumerate(self._ranges.tolist()):
             if part not in self._group_sizes:
-                self._group_sizes[part] = self._opened(part).group_size
+                self._group_sizes[part] = self._open_file(part).group_size
             size = self._group_sizes[part]
             begins = np.arange(first // size * size + size, first + count, size)
             edges = np.concatenate([[first], begins, [first + count]])
             counts.append(np.diff(edges.astype(np.int64)))
         return np.concatenate(counts)
 
-    def _opened(self, part: int) -> _core.RecordFile:
+    def _open_file(self, part: int) -> _core.RecordFile:
         file = cast(_core.RecordFile, self._open_part(part))
         self.reader.open_part(part, file)
         return file

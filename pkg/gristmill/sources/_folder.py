@@ -26,7 +26,7 @@ EXTENSIONS = (
 
 
 # The folder's path in the `repr` of a source, which may be part of a longer text.
-_PLACE = re.compile(
+_FOLDER_PATH = re.compile(
     r"(?<=FolderDataSource\()"
     r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"), """
     r"(?=hash_of_names)"
@@ -84,8 +84,8 @@ class FolderDataSource:
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> None:
-        wanted, what = _filter(extensions, is_valid_file)
-        self._path = _checked(path)
+        wanted, what = _predicate_of(extensions, is_valid_file)
+        self._path = _check_path(path)
         self.classes = _classes(self._path)
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
         names: list[bytes] = []
@@ -142,9 +142,9 @@ class FolderDataSource:
         return os.path.join(self._path, self.classes[label], name), label
 
     def __repr__(self) -> str:
-        return f"FolderDataSource({self._path!r}, {self._described()})"
+        return f"FolderDataSource({self._path!r}, {self._describe()})"
 
-    def _described(self) -> str:
+    def _describe(self) -> str:
         """Return the `repr` without the path, so that states work in any folder."""
         import hashlib  # Slow to import.
 
@@ -158,16 +158,16 @@ class FolderDataSource:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        made = ("targets", "samples")
-        return {name: value for name, value in vars(self).items() if name not in made}
+        cached = ("targets", "samples")
+        return {name: value for name, value in vars(self).items() if name not in cached}
 
 
 def without_place(text: str) -> str:
     """Return a source's ``repr`` for states, which work wherever the folder is."""
-    return _PLACE.sub("", text)
+    return _FOLDER_PATH.sub("", text)
 
 
-def _filter(
+def _predicate_of(
     extensions: Any, is_valid_file: Callable[[str], bool] | None
 ) -> tuple[Callable[[str], bool], str]:
     """Return a predicate for paths of records, and a description for messages."""
@@ -190,7 +190,7 @@ def _filter(
     return lambda path: path.lower().endswith(lower), f"named {', '.join(ends)}"
 
 
-def _checked(path: Any) -> str:
+def _check_path(path: Any) -> str:
     name = os.fspath(path)
     if not isinstance(name, str):
         raise TypeError(f"path must be a str or a pathlib.Path, got {name!r}.")

@@ -35,7 +35,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
     _to_element: Callable[[int, bytes], T] | None = None
 
     # Parts of the `repr`: the class name, and the separator of the hashed paths.
-    _named: str
+    _class_name: str
     _separator = "\n"
     _text = ""
 
@@ -82,7 +82,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
         return record if self._to_element is None else self._to_element(key, record)
 
     def __getitems__(self, record_keys: Sequence[SupportsIndex]) -> list[T]:
-        return self.read_block(self._checked(record_keys))
+        return self.read_block(self._check_keys(record_keys))
 
     def read_block(self, keys: Int64Array) -> list[T]:
         """Return the elements of keys in [0, len), shape (k,)."""
@@ -119,7 +119,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
         Raises:
             ValueError: A key is out of range.
         """
-        return self._reader.sizes(self._checked(record_keys))
+        return self._reader.sizes(self._check_keys(record_keys))
 
     def close(self) -> None:
         """Close the files.  Reading opens them again."""
@@ -132,7 +132,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
 
             text = self._separator.join(self._paths).encode()
             sha1 = hashlib.sha1(text, usedforsecurity=False)
-            self._text = f"{self._named}(hash_of_paths={sha1.hexdigest()})"
+            self._text = f"{self._class_name}(hash_of_paths={sha1.hexdigest()})"
         return self._text
 
     def _shown(self) -> str:
@@ -154,7 +154,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
         opener = functools.partial(in_threads, self._open_part, threads=threads)
         return _core.RecordSet(self._name, ranges, opener)
 
-    def _checked(self, record_keys: Any) -> Int64Array:
+    def _check_keys(self, record_keys: Any) -> Int64Array:
         if isinstance(record_keys, np.ndarray) and record_keys.dtype == np.int64:
             keys: npt.NDArray[Any] = record_keys
         else:

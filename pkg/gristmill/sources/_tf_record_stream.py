@@ -132,7 +132,7 @@ def records_of(
         compressed = compression or ""
     source: Any = file
     if compressed:
-        source = Inflated(file, path, compressed)
+        source = InflatingReader(file, path, compressed)
         source.skip(offset)
     else:
         _seek(file, path, offset)
@@ -208,7 +208,7 @@ class TFRecordStream(Closing, Iterator[bytes]):
         return f"<TFRecordStream {self._path!r} at {self.position}>"
 
 
-class Inflated:
+class InflatingReader:
     """The decompressed content of a file, read by `readinto` in bounded memory."""
 
     def __init__(self, file: IO[bytes], path: str, compression: str) -> None:

@@ -89,7 +89,7 @@ class TFDSDataSource(FileSource, Closing):
         outermost = _read(self._directory, "features.json", *remote)
         self._name = f"{info['name']}:{info['version']}"
         self._split = split
-        chosen = _chosen(outermost, features, self._directory)
+        chosen = _choose_features(outermost, features, self._directory)
         self._features = list(chosen["featuresDict"]["features"])
         self._decode = DecodeTFDS(list(leaves_of(chosen)))
         self._records = ArrayRecordDataSource(
@@ -160,7 +160,7 @@ def _read(
         ) from None
 
 
-def _chosen(
+def _choose_features(
     outermost: Mapping[str, Any], wanted: Sequence[str] | None, directory: str
 ) -> dict[str, Any]:
     """Return the dict of features, without those that are not wanted."""
