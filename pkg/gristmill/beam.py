@@ -82,7 +82,14 @@ class ReadTFRecords(beam.PTransform):  # type: ignore[misc]
         self._file_pattern = file_pattern
 
     def expand(self, pipeline: Any) -> Any:
-        """Return the records, given a pipeline."""
+        """Return the records, given a pipeline.
+
+        Args:
+            pipeline: The pipeline that the transform is applied to.
+
+        Returns:
+            A PCollection of ``bytes``.
+        """
         return (
             _paths(pipeline, self._file_pattern)
             | "Spread" >> beam.Reshuffle()
@@ -143,7 +150,14 @@ class WriteArrayRecord(beam.PTransform):  # type: ignore[misc]
         self._sink.writer_options = writer_options(group_size, compression)
 
     def expand(self, records: Any) -> Any:
-        """Return the paths of the files, given a PCollection of records."""
+        """Return the paths of the files, given a PCollection of records.
+
+        Args:
+            records: A PCollection of ``bytes``.
+
+        Returns:
+            A PCollection of paths, as str.
+        """
         return records | beam.io.Write(self._sink)
 
 

@@ -80,6 +80,12 @@ def install_if_asked() -> None:
 def main(arguments: list[str]) -> None:
     """Run ``script.py args...`` or ``-m module args...`` as the main program.
 
+    Args:
+        arguments: The arguments of the command line, without the program's name.
+
+    Raises:
+        SystemExit: There is no program to run, or help was requested.
+
     Example:
         >>> import pathlib, tempfile
         >>> script = pathlib.Path(tempfile.mkdtemp(), "train.py")

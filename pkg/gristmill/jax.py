@@ -103,6 +103,9 @@ def prefetch_to_device(
         depth: Batches on the device at a time, including the one returned last; at
             least 1.
 
+    Returns:
+        An iterator over the batches, which has the state of `iterator`.
+
     Raises:
         ValueError: `depth` is less than 1, or a `PartitionSpec` is given but no mesh is
             set.  Raised by `next` if the tree of `sharding` does not fit a batch.

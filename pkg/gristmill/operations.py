@@ -73,7 +73,14 @@ class OneByOne(abc.ABC):
 
     @abc.abstractmethod
     def made_of(self, record: Record[Any]) -> Record[Any] | None:
-        """Return the output for one record, or None to drop it."""
+        """Return the output for one record, or None to drop it.
+
+        Args:
+            record: The input record.
+
+        Returns:
+            The output record, or None.
+        """
 
 
 @dataclasses.dataclass

@@ -166,7 +166,14 @@ class RayWorkers:
         return self._batches_per_call
 
     def resized(self, processes: int) -> RayWorkers:
-        """Return the same workers with another number of actors."""
+        """Return the same workers with another number of actors.
+
+        Args:
+            processes: The number of actors, at least 1.
+
+        Returns:
+            The new workers.
+        """
         return RayWorkers(
             processes,
             ahead=self._ahead,
@@ -180,7 +187,16 @@ class RayWorkers:
     def workers(
         self, scheduler: _core.Scheduler, program: Runnable, before: Workers | None
     ) -> Workers:
-        """Return a scheduler's workers, see `gristmill._engine.workers.Place`."""
+        """Return a scheduler's workers, see `gristmill._engine.workers.Place`.
+
+        Args:
+            scheduler: The scheduler of the run.
+            program: The program that each actor computes.
+            before: The workers of the previous run, which may be reused, or None.
+
+        Returns:
+            The workers, which have started.
+        """
         from gristmill._ray.lanes import RayLanes
 
         if isinstance(before, RayLanes):

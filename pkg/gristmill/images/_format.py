@@ -103,6 +103,12 @@ class ToLayout(ImageMap):
     def map(self, element: Any) -> Any:
         """Return the image, or a new dict with the image.
 
+        Args:
+            element: The image, of shape ``(H, W, C)``, or a dict with it.
+
+        Returns:
+            The image, of shape ``(C, H, W)`` for "CHW", or a new dict with it.
+
         Raises:
             KeyError: The field does not exist.
             TypeError: The value is not an array of three dimensions.

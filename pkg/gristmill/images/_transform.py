@@ -53,10 +53,24 @@ class ImageMap(_ImageTransform, Map):
 
     @abc.abstractmethod
     def add(self, task: ImageTask) -> ImageTask:
-        """Add this transform's step to a task."""
+        """Add this transform's step to a task.
+
+        Args:
+            task: The task, which may be changed.
+
+        Returns:
+            The task with the step.
+        """
 
     def map(self, element: Any) -> Any:
         """Return the image, or a new dict with the image.
+
+        Args:
+            element: The image, uint8 of shape ``(H, W, 1)`` or ``(H, W, 3)``; or a dict
+                with it.
+
+        Returns:
+            The image, of shape ``(H', W', C)``, or a new dict with it.
 
         Raises:
             KeyError: The field does not exist.
@@ -66,7 +80,14 @@ class ImageMap(_ImageTransform, Map):
         return self._replaced(element, task.compute())
 
     def defer(self, element: Any) -> Any:
-        """Return the element with a task in place of the image."""
+        """Return the element with a task in place of the image.
+
+        Args:
+            element: The image or its `ImageTask`, or a dict with it.
+
+        Returns:
+            The task, or a new dict with the task.
+        """
         task = self.add(self._task_of(self._value(element)))
         return self._replaced(element, task.settled())
 
@@ -76,10 +97,26 @@ class RandomImageMap(_ImageTransform, RandomMap):
 
     @abc.abstractmethod
     def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:
-        """Add this transform's step to a task."""
+        """Add this transform's step to a task.
+
+        Args:
+            task: The task, which may be changed.
+            rng: The generator of the element's random numbers.
+
+        Returns:
+            The task with the step.
+        """
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the image, or a new dict with the image.
+
+        Args:
+            element: The image, uint8 of shape ``(H, W, 1)`` or ``(H, W, 3)``; or a dict
+                with it.
+            rng: The generator of the element's random numbers.
+
+        Returns:
+            The image, of shape ``(H', W', C)``, or a new dict with it.
 
         Raises:
             KeyError: The field does not exist.
@@ -89,7 +126,15 @@ class RandomImageMap(_ImageTransform, RandomMap):
         return self._replaced(element, self._add_random(element, rng).compute())
 
     def defer(self, element: Any, rng: np.random.Generator) -> Any:
-        """Return the element with a task in place of the image."""
+        """Return the element with a task in place of the image.
+
+        Args:
+            element: The image or its `ImageTask`, or a dict with it.
+            rng: The generator of the element's random numbers.
+
+        Returns:
+            The task, or a new dict with the task.
+        """
         return self._replaced(element, self._add_random(element, rng).settled())
 
     def _add_random(self, element: Any, rng: np.random.Generator | None) -> ImageTask:

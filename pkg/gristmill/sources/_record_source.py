@@ -85,11 +85,30 @@ class RecordSource(FileSource, Closing, Generic[T]):
         return self.read_block(self._check_keys(record_keys))
 
     def read_block(self, keys: Int64Array) -> list[T]:
-        """Return the elements of keys in [0, len), shape (k,)."""
+        """Return the elements of keys in [0, len), shape (k,).
+
+        Args:
+            keys: Record keys in [0, len), int64 of shape (k,).
+
+        Returns:
+            The k elements, in the order of `keys`.
+
+        Raises:
+            OSError: A file cannot be read.
+            CorruptRecord: A record is damaged.
+        """
         return self.elements(keys, self._reader.read_many(keys))
 
     def elements(self, keys: Int64Array, records: list[Any]) -> list[T]:
-        """Return the elements of `records`, which `reader` returned for `keys`."""
+        """Return the elements of `records`, which `reader` returned for `keys`.
+
+        Args:
+            keys: Record keys, int64 of shape (k,).
+            records: The k records, as ``bytes``.
+
+        Returns:
+            The k elements.
+        """
         if self._to_element is None:
             return records
         return list(map(self._to_element, keys.tolist(), records))

@@ -137,9 +137,18 @@ class TableSource(ColumnSource):
     ) -> tuple[Any, list[_core.PendingGather]]:
         """Begin to `gather` with the threads of a pool; the table is `contiguous`.
 
+        Args:
+            rows: Row numbers in [0, len), int64 of shape (B,).
+            pool: The threads that copy the rows.
+            alloc: Allocates the arrays of the batch; NumPy does if it is None.
+            rules: The order of a dict's names, as in `gather`.
+
         Returns:
             The batch, and the pending parts.  The batch is filled after the caller has
             waited for each part.
+
+        Raises:
+            IndexError: A row is out of range.
         """
         pending: list[_core.PendingGather] = []
 

@@ -154,6 +154,16 @@ class TFRecordStream(Closing, Iterator[bytes]):
 
     It closes its file when it is closed or garbage-collected.
 
+    Args:
+        file: The open file, at its start.
+        path: The path of the file, for error texts.
+        compression: The compression, as in `read_tf_records`.
+        verify: The checksums to compare, as in `read_tf_records`.
+        position: The record to start from.
+
+    Raises:
+        CorruptRecord: The file is shorter than `position`.
+
     Example:
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp(), "empty.tfrecord")
