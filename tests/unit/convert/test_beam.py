@@ -165,7 +165,9 @@ def test_a_file_that_fails_leaves_nothing(elsewhere, inputs, monkeypatch, tmp_pa
     [(False, "a.tfrecord.arrayrecord"), (True, "a.arrayrecord")],
 )
 def test_names_are_kept_or_end_otherwise(tmp_path, overwrite, expected):
-    name = functools.partial(beam._renamed, str(tmp_path), ".arrayrecord", overwrite)
+    name = functools.partial(
+        beam._converted_name, str(tmp_path), ".arrayrecord", overwrite
+    )
     pairs = beam._pairs(["/in/b.tfrecord", "/in/a.tfrecord"], name)
     assert pairs[0] == ("/in/a.tfrecord", str(tmp_path / expected))
     with pytest.raises(ValueError, match="would both become /"):
