@@ -118,7 +118,8 @@ def test_verifying_tries_one_more_worker_and_draws_nothing(kind, workers):
             report = iterator.report(verify=True, seconds=SECONDS)
             checks = {check.text: check for check in report.checks}
             assert checks[f"one more worker ({workers + 1})"].found > 0
-            assert ("outputs from a cache" in checks) == (workers > 0)
+            # Without workers this depends on how long the consumer took.
+            assert workers == 0 or "outputs from a cache" in checks
         found += [next(iterator) for _ in range(4)]
         drawn = [torch.rand(3).tolist(), random.random()]
         drawn.append(np.random.random())  # noqa: NPY002 (as well)

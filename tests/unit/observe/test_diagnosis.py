@@ -118,3 +118,12 @@ def test_one_worker_in_place_of_many_threads_is_predicted_to_be_slower():
 def test_a_cache_is_never_predicted_to_be_slower():
     fast = report_of(stage_of(1.0), workers=2, seconds=0.001)
     assert diagnosis.ready_gain(fast) == 1.0
+
+
+def test_cache_without_workers_gains_what_the_consumer_waits():
+    report = report_of(stage_of(1.0))  # 10 ms for an output
+    assert diagnosis.ready_gain(report) is None
+    slow = dataclasses.replace(report, waited=0.75)
+    assert diagnosis.ready_gain(slow) == pytest.approx(4)
+    ready = dataclasses.replace(report, waited=0.0)
+    assert diagnosis.ready_gain(ready) == 1.0

@@ -30,6 +30,12 @@ class Slow(grain.transforms.Map):
         return element
 
 
+class VerySlow(grain.transforms.Map):
+    def map(self, element):
+        work(500)
+        return element
+
+
 class Fast(grain.transforms.Map):
     def map(self, element):
         return element
@@ -171,7 +177,8 @@ def test_verifying_tries_one_more_worker_and_moves_nothing(workers):
     assert iterator.get_state() == state
     checks = {check.text: check for check in report.checks}
     assert checks[f"one more worker ({workers + 1})"].found > 0
-    assert ("outputs from a cache" in checks) == (workers > 0)
+    # Without workers this depends on how long the consumer took.
+    assert workers == 0 or "outputs from a cache" in checks
     assert str(report).count("\nCheck: ") == len(checks)
     follows = taken(iterator, 2)
     iterator.close()
@@ -301,8 +308,9 @@ def test_a_trial_of_threads_reads_with_as_many_from_the_same_place():
 
 @pytest.mark.claim("report(verify=True)")
 def test_outputs_from_a_cache_are_faster_than_those_that_are_computed():
-    loader = loader_of(NUMBERS, [Slow()], 1)
-    report = loader.report(SECONDS, verify=True)
+    # A batch computes for 20 ms, so that a busy machine leaves the cache ahead.
+    loader = loader_of(NUMBERS, [VerySlow()], 1)
+    report = loader.report(5 * SECONDS, verify=True)
     cached = report.checks[0]
     assert cached.text == "outputs from a cache"
     assert cached.predicted > 3
