@@ -48,7 +48,7 @@ def test_rich_draws_on_terminal_without_a_thread(terminal, capsys):
     assert "1,000/2,000 records" in capsys.readouterr().err
 
 
-def test_rich_bar_that_never_began_prints_nothing(terminal, capsys):
+def test_unstarted_rich_bar_prints_nothing(terminal, capsys):
     pytest.importorskip("rich")
     progress.shown().end()
     assert capsys.readouterr().err == ""

@@ -117,7 +117,7 @@ def test_waiting_source_is_read_by_threads(machine, face):
 
 @pytest.mark.parametrize("what", BUSY)
 @pytest.mark.parametrize("face", FACES)
-def test_source_that_waited_once_returns_to_caller(machine, face, what):
+def test_source_waiting_only_once_returns_to_caller(machine, face, what):
     source = Source(machine, WAITS)
     source.later = BUSY[what]
     assert list(FACES[face](source)) == list(range(50))

@@ -211,7 +211,7 @@ def test_loader_without_workers_is_an_error(program):
 
 
 @pytest.mark.multiprocess
-def test_watched_process_that_ends_stops_the_command(program):
+def test_end_of_watched_process_stops_the_command(program):
     process = program("grain", 1)
     watching = subprocess.Popen(
         [*COMMAND, "top", str(process.pid), "--json", "--interval", "0.05"],

@@ -752,7 +752,7 @@ def test_restart_does_not_remove_inputs(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["mine", "nothing"])
-def test_journal_that_is_a_link_is_rejected(tmp_path, target):
+def test_linked_journal_is_rejected(tmp_path, target):
     path = write_tf_record(tmp_path / "in.tfrecord", [b"new"])
     (tmp_path / "mine").write_text("")
     (tmp_path / ".x.convert.jsonl").symlink_to(tmp_path / target)
@@ -763,7 +763,7 @@ def test_journal_that_is_a_link_is_rejected(tmp_path, target):
     assert names(tmp_path) == [".x.convert.jsonl", "in.tfrecord", "mine"]
 
 
-def test_journal_that_is_a_pipe_is_rejected(tmp_path):
+def test_pipe_as_journal_is_rejected(tmp_path):
     path = write_tf_record(tmp_path / "in.tfrecord", [b"new"])
     os.mkfifo(tmp_path / ".x.convert.jsonl")
     done = run("convert", path, tmp_path / "x")

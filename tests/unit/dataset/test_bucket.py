@@ -361,7 +361,7 @@ class MarkedIterator(g.DatasetIterator):
 @pytest.mark.parametrize(
     "mark", [np.int64, np.asarray, lambda place: (place,), lambda place: {place: 0}]
 )
-def test_get_state_rejects_parent_states_that_json_changes(mark):
+def test_get_state_rejects_parent_states_changed_by_json(mark):
     buckets = Marked(mark).bucket_by_sequence_length(len, [2], [3, 3])
     iterator = iter(buckets)
     next(iterator)

@@ -68,7 +68,7 @@ def test_faults_are_found(library, get_state, set_state, words):
         library().experimental.assert_equal_output_after_checkpoint(ds)
 
 
-def test_datasets_that_can_be_resumed_pass():
+def test_resumable_datasets_pass():
     assert_equal_output_after_checkpoint(make(gristmill, get, put))
 
 

@@ -43,7 +43,7 @@ def test_orders_match_grain(cycle, expected, iterated):
 
 
 @pytest.mark.parametrize("cycle", [1, 3])
-def test_parts_that_drop_elements_match_grain(cycle):
+def test_filtered_parts_match_grain(cycle):
     def make(lib):
         datasets = [
             part.filter(lambda x: x % 10 != 2 and x % 10 < 4).batch(2)

@@ -49,7 +49,7 @@ def test_no_element_is_lost_or_repeated():
         assert of_part == list(range(1000 * i, 1000 * i + len(of_part)))
 
 
-def test_readded_part_resumes_where_it_stopped():
+def test_readded_part_resumes_at_its_position():
     given, _ = run(gristmill, STAGES)
     everything = sorted(itertools.chain(*given))
     assert len(everything) == len(set(everything)) == 52

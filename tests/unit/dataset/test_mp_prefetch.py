@@ -371,7 +371,7 @@ def test_too_long_state_raises_at_its_element():
     assert next(iterator, None) is None
 
 
-def test_worker_that_keeps_dying_is_an_error():
+def test_repeatedly_dying_worker_is_an_error():
     def exits_at(x):
         if x == 5:
             os._exit(7)
@@ -598,7 +598,7 @@ def test_one_stream_has_next_index():
         experimental.get_next_index(iter(dataset.mp_prefetch(workers(2))))
 
 
-def test_element_spec_is_that_of_the_chain():
+def test_element_spec_equals_spec_of_the_chain():
     dataset = numbers().to_iter_dataset().batch(2, drop_remainder=True)
     spec = experimental.get_element_spec(dataset.mp_prefetch(workers(2)))
     assert spec == experimental.get_element_spec(dataset)

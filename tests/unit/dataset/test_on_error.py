@@ -153,7 +153,7 @@ def test_chain_resumes_at_each_element(name):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_states_equal_those_without_on_error(name):
+def test_states_do_not_depend_on_on_error(name):
     ds = CHAINS[name]({9, 10})
     plain, tolerant = iter(ds), iter(ds.on_error("skip"))
     for _ in range(5):

@@ -254,7 +254,7 @@ def plain(element):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_step_that_stops_fails_like_any_step(name):
+def test_stopping_step_fails_like_any_step(name):
     stopping = trace(iter(CHAINS[name](StopIteration)))
     failing = trace(iter(CHAINS[name](ValueError)))
     assert ValueError in failing[0]
@@ -273,7 +273,7 @@ def test_loop_over_failing_indexed_step_raises(error, step):
 
 @pytest.mark.parametrize("step", ["map", "random_map", "filter", "batch"])
 @pytest.mark.parametrize("kind", ["indexed", "iterated"])
-def test_step_that_stops_is_named_with_its_element(kind, step):
+def test_stopping_step_is_named_with_its_element(kind, step):
     with pytest.raises(RuntimeError, match="raised StopIteration") as caught:
         list(CHAINS[f"{kind} {step}"](StopIteration))
     assert isinstance(caught.value.__cause__, StopIteration)
@@ -294,7 +294,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize("name", SOURCES)
-def test_source_that_stops_is_the_end(name, threads):
+def test_stopping_source_is_the_end(name, threads):
     ds = SOURCES[name](StopIteration)
     chain = ds.to_iter_dataset(g.ReadOptions(threads, 2 * threads)).batch(4)
     iterator = iter(chain)
@@ -317,12 +317,12 @@ def test_other_error_of_a_source_is_not_the_end(name, threads, error):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_indexing_a_source_that_stops_raises(name):
+def test_indexing_a_stopping_source_raises(name):
     with pytest.raises(StopIteration):
         SOURCES[name](StopIteration)[BAD]
 
 
-def test_source_of_datasets_that_stops_has_no_more():
+def test_stopping_source_of_datasets_is_the_end():
     class Parts(Source):
         def __getitem__(self, index):
             return MapDataset.range(super().__getitem__(index), index + 2)
@@ -356,7 +356,7 @@ def in_workers(ds):
     "prefetch", [in_threads, pytest.param(in_workers, marks=pytest.mark.multiprocess)]
 )
 @pytest.mark.parametrize("filtered", [False, True], ids=["arithmetic", "filtered"])
-def test_source_that_stops_ends_its_part(prefetch, filtered):
+def test_stopping_source_ends_its_part(prefetch, filtered):
     ds = MapDataset.source(Source(StopIteration)).to_iter_dataset()
     if filtered:
         ds = ds.filter(lambda x: True)
@@ -372,7 +372,7 @@ def test_source_that_stops_ends_its_part(prefetch, filtered):
     "prefetch", [in_threads, pytest.param(in_workers, marks=pytest.mark.multiprocess)]
 )
 @pytest.mark.parametrize("name", ["indexed map", "iterated filter", "iterated batch"])
-def test_step_that_stops_fails_in_parts(prefetch, name):
+def test_stopping_step_fails_in_parts(prefetch, name):
     iterators = [iter(prefetch(CHAINS[name](e))) for e in (StopIteration, ValueError)]
     (stopping, _), (failing, _) = map(trace, iterators)
     assert ValueError in failing

@@ -93,7 +93,7 @@ def test_bad_records_after_user_steps_and_blocks_are_found():
 
 
 @pytest.mark.parametrize("drop_remainder", [False, True])
-def test_source_that_stops_keeps_its_partial_batch(drop_remainder):
+def test_stopping_source_keeps_its_partial_batch(drop_remainder):
     class Short:
         def __len__(self):
             return COUNT
