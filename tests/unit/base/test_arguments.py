@@ -1,4 +1,4 @@
-"""Invalid arguments raise when the object is created, with advice what to pass."""
+"""Invalid arguments raise when the object is created; errors advise what to pass."""
 
 import logging
 

@@ -16,7 +16,7 @@ grain = pytest.importorskip("grain")
 
 
 def names():
-    """(Grain's module, Grain's name) of each alias."""
+    """Return (Grain's module, Grain's name) of each alias."""
     return [
         (module, pair.partition("=")[0])
         for module, homes in grain_names._HOMES.items()

@@ -351,7 +351,7 @@ def test_object_paths_are_python_expressions():
 
 
 class Lines:
-    """The lines of a file by number."""
+    """Serves the lines of a file by number."""
 
     def __init__(self, path, skip=0):
         self.file = open(path, encoding="utf-8")

@@ -16,7 +16,7 @@ from support.waiting import started_since
 @pytest.fixture
 def terminal(monkeypatch):
     monkeypatch.setattr(progress, "on_terminal", lambda: True)
-    monkeypatch.setenv("FORCE_COLOR", "1")  # So that rich believes it.
+    monkeypatch.setenv("FORCE_COLOR", "1")  # Makes rich detect a terminal.
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_measures_every_way_to_read(path):
             continue
         assert row["of_pread"] == pytest.approx(row["records_per_s"] / limit)
         mean = row["bytes_per_s"] / row["records_per_s"]
-        # Some records in a fixed time: near the mean of all.
+        # A fixed time covers only some records, so their mean is near the mean of all.
         assert mean == pytest.approx(sum(map(len, RECORDS)) / len(RECORDS), rel=0.2)
 
 

@@ -695,7 +695,7 @@ def test_concurrent_conversions_are_rejected(tmp_path):
     assert run(*arguments).status == 0
 
 
-# Journals of others
+# Foreign journals
 
 
 def planted(folder, names, **lines):
@@ -1044,7 +1044,7 @@ def test_links_within_a_folder_are_followed(tmp_path):
 @pytest.mark.parametrize("to", ["file", "folder", "parent", "twin"])
 def test_links_out_of_folder_need_follow_links(tmp_path, to, deep):
     (tmp_path / "in" / "deep").mkdir(parents=True)
-    for name in ("elsewhere", "in2"):  # The second only begins with its name.
+    for name in ("elsewhere", "in2"):  # The name "in2" only starts like "in".
         (tmp_path / name).mkdir()
         (tmp_path / name / "x").write_bytes(b"secret")
     target = {

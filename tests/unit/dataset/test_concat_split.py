@@ -1,4 +1,4 @@
-"""Concat-then-split packing against the real Grain's."""
+"""Concat-then-split packing, compared with the real Grain."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def splittings(draw: Any, most: int) -> Any:
         options["bos_features"] = [draw(st.sampled_from(numbers))]
         options["bos_token_id"] = 77
         options["bos_handling"] = REPLACE
-    # Longer elements of several features trigger a defect of Grain: see the test of
-    # features that are cut twice.
+    # Longer elements of several features trigger a defect of Grain, see
+    # test_feature_cut_twice_keeps_all_tokens.
     times = 1 if most > 1 else 3
     elements = [
         element(draw, made, lambda length: length * times)

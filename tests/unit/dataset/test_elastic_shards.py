@@ -21,7 +21,7 @@ from support.twins import grain
 
 
 def interleaved(lengths, cycle, library=gristmill):
-    """Interleave datasets of the given lengths; number i starts at 100 * i."""
+    """Interleave datasets of the given lengths; dataset i starts at 100 * i."""
     parts = [
         library.MapDataset.range(100 * i, 100 * i + length).to_iter_dataset()
         for i, length in enumerate(lengths)

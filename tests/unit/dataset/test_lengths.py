@@ -113,7 +113,7 @@ def test_allowed_nones_count():
 
 
 class Threes(grain.IterDataset):
-    """A node of a user."""
+    """A user's node without a length."""
 
     def __iter__(self):
         return iter(MapDataset.range(3).to_iter_dataset())

@@ -1,4 +1,4 @@
-"""First-fit and best-fit packing against the real Grain's."""
+"""First-fit and best-fit packing, compared with the real Grain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last batch is as large as the others."""
+"""batch_and_pad makes the last batch as large as the others."""
 
 import functools
 

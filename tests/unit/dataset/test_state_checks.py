@@ -192,7 +192,7 @@ def test_state_with_missing_part_is_rejected(name):
         for path in parts_of(state):
             if path and path[-1] != "future_states" and "future_states" not in path:
                 if name == "named mix" and path[:-1] == ("parents",):
-                    continue  # Parts may be new.
+                    continue  # Mixtures accept new parts.
                 assert not refuse_or_take(name, without(state, path)), path
 
 

@@ -1,4 +1,4 @@
-"""A thread computes elements ahead of need."""
+"""A thread computes elements before they are needed."""
 
 import gc
 import os

@@ -57,7 +57,7 @@ class Scripted:
 
 
 class Quiet:
-    """Workers that only report a stack."""
+    """Workers that can report a stack and nothing else."""
 
     def doing(self, worker):
         return "a stack"

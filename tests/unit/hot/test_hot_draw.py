@@ -1,4 +1,4 @@
-"""gristmill._hot.draw against NumPy's own Philox and Grain's RngPool."""
+"""gristmill._hot.draw, compared with NumPy's Philox and Grain's RngPool."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_draws_reuse_one_generator() -> None:
 
 
 def restarted(seed: Any, index: int, op_seed: int = 0) -> np.random.Generator:
-    """Return the generator of Grain's rule, from NumPy's public interface."""
+    """Return the generator that Grain would use, by NumPy's public interface."""
     bits = np.random.Philox(seed)
     state: Any = bits.state
     state["state"]["counter"] = np.array([0, 0, op_seed, index], np.uint64)
