@@ -35,6 +35,6 @@ class Plain(torch.utils.data.Dataset):
 
 
 def line():
-    """A model of two weights and a bias, the same each time."""
+    """Return a model of two weights and a bias, with the same values each time."""
     torch.manual_seed(7)
     return torch.nn.Linear(2, 1)

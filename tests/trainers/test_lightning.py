@@ -130,7 +130,7 @@ def test_two_processes_get_same_halves_as_torch(parts, tmp_path):
         assert ours["class"] == "gristmill.torch"
         assert ours["sampler"] is DistributedSampler
         assert ours["batches"] == theirs["batches"]
-    # Together they read every sample in each epoch, in another order in the second.
+    # Both processes together read every sample in each epoch, in different orders.
     first, second = (
         [list(itertools.chain(*rank["batches"][part])) for rank in seen[DataLoader]]
         for part in (slice(3), slice(3, 6))

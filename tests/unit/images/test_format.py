@@ -16,7 +16,7 @@ EXACT = (BYTES / 255 - MEAN) / STD
 
 
 class TestNormalize:
-    def test_is_close_to_exact(self):
+    def test_values_are_close_to_exact(self):
         found = images.Normalize(MEAN, STD).map(BYTES)
         assert (found.dtype, found.shape) == (np.float32, (16, 16, 3))
         np.testing.assert_allclose(found, EXACT, rtol=0, atol=1e-6)
@@ -85,7 +85,7 @@ class TestNormalize:
 
 class TestToLayout:
     @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float16])
-    def test_moves_the_channels_of_any_dtype(self, dtype):
+    def test_chw_moves_channels_of_any_dtype(self, dtype):
         pixels = np.arange(60).reshape(4, 5, 3).astype(dtype)
         found = images.ToLayout("CHW").map(pixels)
         assert (found.shape, found.dtype) == ((3, 4, 5), dtype)
@@ -95,7 +95,7 @@ class TestToLayout:
     def test_hwc_returns_the_same_array(self):
         assert images.ToLayout("HWC").map(BYTES) is BYTES
 
-    def test_errors(self):
+    def test_bad_layout_and_input_are_refused(self):
         with pytest.raises(ValueError, match="layout is 'NCHW', but must be 'CHW'"):
             images.ToLayout("NCHW")
         with pytest.raises(TypeError, match="needs an array of three dimensions"):

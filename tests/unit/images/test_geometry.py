@@ -123,7 +123,7 @@ class TestResize:
             ((60,), (60, 80)),
         ],
     )
-    def test_sizes(self, arguments, expected):
+    def test_output_sizes(self, arguments, expected):
         resize = images.Resize(*arguments)
         assert resize.map(picture(30, 40)).shape == (*expected, 3)
         if expected != (20, 50):

@@ -219,7 +219,7 @@ def test_numpy_epoch_is_saved_as_int():
     assert json.loads(iterator.get_state())["gristmill"]["epoch"] == 1
 
 
-# States.
+# States
 
 
 def test_first_epoch_state_has_no_epoch():
@@ -278,7 +278,7 @@ def test_pickled_loader_keeps_its_epoch():
     assert list(pickle.loads(pickle.dumps(made))) == list(made)
 
 
-# The warning about a repeated epoch.
+# The warning about a repeated epoch
 
 
 def warned(caplog):

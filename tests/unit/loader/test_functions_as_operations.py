@@ -167,7 +167,7 @@ ITERATING = {
 
 @pytest.mark.parametrize("name", ITERATING)
 def test_iterator_function_matches_grain(name):
-    import grain.python as grain  # Here, so that workers need not import it.
+    import grain.python as grain  # Imported here, so that workers need not import it.
 
     make = ITERATING[name]
     source = [*range(COUNT)]

@@ -681,7 +681,7 @@ def test_profiling_logs_wait_at_end(caplog):
     assert record.message.startswith("12 outputs, waited 0.")
 
 
-# Reading ahead.
+# Reading ahead
 
 
 # Makes the read of `name` indirect, because a source whose code reads its thread's name

@@ -24,7 +24,7 @@ class TfDraw(transforms.TfRandomMap):
 
 
 class Helped(g.RandomMapTransform):
-    """Fails because its attribute is None, even if it has a generator."""
+    """Uses an attribute that equals None, even if it has a generator."""
 
     helper = None
 
@@ -89,7 +89,7 @@ def careful(library):
 
 @pytest.mark.parametrize("seed", [None, 1])
 def test_step_that_checks_generator_matches_grain(seed):
-    import grain.python as grain  # Here, so that workers need not import it.
+    import grain.python as grain  # Imported here, so that workers need not import it.
 
     found, expected = (
         list(

@@ -269,7 +269,7 @@ def test_node_without_base_init_shows_class():
     assert str(Bare()) == "Bare()"
 
 
-# For notebooks.
+# Notebooks
 
 
 class Checker(html.parser.HTMLParser):
@@ -318,7 +318,7 @@ def test_dataset_is_drawn_with_all_its_nodes():
     found = Checker(formats["text/html"])
     assert "script" not in found.tags
     assert found.tags.count("svg") == 1
-    # Each node has its whole name as a title.
+    # The title of each node is its full name.
     svg = re.search("<svg.*</svg>", formats["text/html"], re.DOTALL)[0]
     titles = xml.etree.ElementTree.fromstring(svg).iter(
         "{http://www.w3.org/2000/svg}title"

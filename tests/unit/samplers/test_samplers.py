@@ -206,7 +206,7 @@ def test_subclass_is_read_in_blocks_only_if_it_defines_them(sampler, blocks):
         ({"seed": 2**128}, ValueError, "seed"),
     ],
 )
-def test_bad_arguments_are_named(name, arguments, kind, text):
+def test_bad_arguments_are_refused(name, arguments, kind, text):
     with pytest.raises(kind, match=f"(?i){text}"):
         getattr(samplers, name)(**({"num_records": 3} | arguments))
 
@@ -215,7 +215,7 @@ def test_bad_arguments_are_named(name, arguments, kind, text):
     "arguments of a wrong type or value fail at the first element, often with "
     "AttributeError, AssertionError or ZeroDivisionError, or not at all"
 )
-def test_epochs_are_ints():
+def test_non_int_epochs_are_refused():
     with pytest.raises(TypeError, match="num_epochs must be an int, got float"):
         samplers.IndexSampler(3, num_epochs=1.5)
 

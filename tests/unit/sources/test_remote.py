@@ -544,7 +544,7 @@ def test_readers_are_released(content, waits):
 
 
 class Stuck(MemoryReader):
-    """Reads once a gate opens, if it has one."""
+    """Reads after its gate opens, if it has one."""
 
     gate = None
 

@@ -176,7 +176,7 @@ class TestDamage:
 
 
 class TestArguments:
-    def test_are_checked(self, file):
+    def test_bad_arguments_are_refused(self, file):
         with pytest.raises(ValueError, match="compression is 'LZMA', but must be"):
             sources.read_tf_records(file, "LZMA")
         with pytest.raises(ValueError, match="must be 'all', 'headers' or 'none'"):

@@ -365,7 +365,7 @@ def test_memory_is_kept_for_a_second_stream():
 
 
 class Runtime:
-    """Stands in for torch.cuda.cudart()."""
+    """Replaces torch.cuda.cudart()."""
 
     def __init__(self, error):
         self.calls = []

@@ -115,7 +115,7 @@ class TestSixteenBits:
 
 
 class TestSize:
-    def test_is_height_and_width(self):
+    def test_size_is_height_and_width(self):
         found = DecodeImage(size=(32, 48)).map(encoded(photograph()))
         expected = np.asarray(photograph().resize((48, 32), RESAMPLING))
         np.testing.assert_array_equal(found, expected)
