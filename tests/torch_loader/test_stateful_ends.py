@@ -33,7 +33,7 @@ def drawn():
     return [
         torch.randint(1000, ()).item(),
         random.randrange(1000),
-        np.random.randint(1000),  # noqa: NPY002 (as users' code does)
+        np.random.randint(1000),  # noqa: NPY002 (user code draws from it)
     ]
 
 

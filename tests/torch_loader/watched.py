@@ -31,7 +31,7 @@ class Case:
     Args:
         dataset: A name in `DATASETS`.
         size: Length of the dataset.
-        sampler: A name in `SAMPLERS` for ``sampler=``, a function as they are there, or
+        sampler: A name in `SAMPLERS` for ``sampler=``, such a function, or
             None.
         batch_sampler: The same for ``batch_sampler=``.
         collate_fn: A name in `COLLATIONS`, or None.

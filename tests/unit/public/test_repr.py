@@ -7,7 +7,7 @@ import re
 import xml.etree.ElementTree
 
 import numpy as np
-import orbax.checkpoint  # noqa: F401 - CheckpointSave is there where this is.
+import orbax.checkpoint  # noqa: F401 - Defines CheckpointSave.
 import pytest
 import torch
 from IPython.core.formatters import DisplayFormatter
