@@ -18,7 +18,7 @@ WAYS = ["drop", "pad", "wrap"]
 
 
 def loader(sampler, batch_size, records=None, **arguments):
-    """Return a loader of batches of (element, mask), where elements are record keys."""
+    """Return a loader of batches of (element, mask). Elements are record keys."""
     return g.DataLoader(
         data_source=range(records or sampler.num_records),
         sampler=sampler,
