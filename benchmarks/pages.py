@@ -60,11 +60,14 @@ def filled(text: str, section: Callable[[str], str]) -> str:
 def written(outcomes: dict[str, Outcome]) -> dict[pathlib.Path, str]:
     """Returns the text that each page should have."""
     own, project = HERE / "README.md", ROOT / "README.md"
+    speed = ROOT / "docs" / "speed.md"
+    first = peer_pages.front_table(outcomes, peer_pages.SHOWN_FIRST)
     pages = {
         ALL_RUNS: all_runs(outcomes),
         own: filled(own.read_text(), lambda group: group_table(group, outcomes)),
-        project: filled(
-            project.read_text(), lambda _: peer_pages.front_table(outcomes)
+        project: filled(project.read_text(), lambda _: first),
+        speed: filled(
+            speed.read_text(), lambda _: peer_pages.front_table(outcomes)
         ),
     }
     for name in peer_pages.PAGES:

@@ -41,7 +41,7 @@ def loader_of(contestant: str) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A row of README's table.
+    """A row of the table that compares loaders.
 
     Args:
         label: What is measured, in a few words.
@@ -72,7 +72,7 @@ class Row:
 FRONT = (
     Row("objects in memory", "getitem"),
     Row("a Python map, 2 workers", "map_workers"),
-    Row("19 MB of pictures a batch, 2 workers", "images"),
+    Row("19 MB of images a batch, 2 workers", "images"),
     Row("first batch, 16 workers", "first_batch", f"{OURS} 16w"),
     Row("records of 1 KiB, shuffled", "records_tokens"),
     Row("records of 100 KB, 2 workers", "records_large"),
@@ -83,25 +83,38 @@ FRONT = (
     Row("a chain of datasets", "dataset_map"),
     Row("packing by first fit", "pack_first_fit"),
     Row("torch: dicts of tensors", "torch_dict"),
-    Row("torch: pictures, 2 workers", "torch_images"),
+    Row("torch: images, 2 workers", "torch_images"),
     Row("records of 1 KiB from a cluster", "ray_records"),
     Row("import", "import"),
 )
 
 
-def front_table(outcomes: dict[str, Outcome]) -> str:
-    """Returns README's table as markdown."""
+# The rows that the README shows.
+SHOWN_FIRST = ("map_workers", "records_tokens", "torch_images", "first_batch")
+
+
+def front_table(
+    outcomes: dict[str, Outcome], questions: tuple[str, ...] | None = None
+) -> str:
+    """Return the table that compares loaders as markdown.
+
+    Args:
+        outcomes: The outcomes by question.
+        questions: The questions to show; None for all.
+    """
     lines = [
-        "| | Gristmill | others take so many times as long |",
+        "| | Gristmill | time of others, relative to Gristmill |",
         "| --- | --- | --- |",
     ]
     for row in FRONT:
+        if questions is not None and row.question not in questions:
+            continue
         if row.question not in outcomes:
             continue
         outcome = outcomes[row.question]
         ours = f"{shown(outcome.medians[row.ours])} {outcome.question.unit}"
         ratios = row.ratios(outcome)
-        others = ", ".join(f"{name} {shown(ratios[name])}" for name in ratios)
+        others = ", ".join(f"{name} {shown(ratios[name])}\u00d7" for name in ratios)
         lines.append(f"| {row.label} | {ours} | {others} |")
     return "\n".join(lines) + "\n"
 

@@ -80,7 +80,7 @@ def _draw_peers(rows: list[list[Any]], axes: Any) -> None:
     axes.set_ylim(-0.8, place - 0.6)
     axes.grid(visible=False, axis="y")
     axes.figure.set_size_inches(WIDTH, 0.19 * place + 0.6)
-    axes.set_xlabel("times as long as Gristmill takes (logarithmic)")
+    axes.set_xlabel("time relative to Gristmill (logarithmic)")
 
 
 def over_time(outcomes: dict[str, Outcome]) -> Lines:
@@ -99,7 +99,7 @@ def _draw_over_time(lines: Lines, axes: Any) -> None:
     for name, points in lines.items():
         axes.plot(*zip(*points, strict=True), color=COLORS[name], label=name)
     axes.set_xlabel("seconds since iter() was called")
-    axes.set_ylabel("batches of 128 pictures")
+    axes.set_ylabel("batches of 128 images")
     axes.set_xlim(0)
     axes.set_ylim(0)
 
