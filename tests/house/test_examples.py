@@ -124,7 +124,7 @@ def test_flax_training_resumes_exactly_from_orbax():
 
 
 @pytest.mark.multiprocess
-def test_torch_loop_weights_equal_those_of_torchs_loader():
+def test_torch_loop_weights_equal_torchs_loader():
     printed = run("torch_loop.py", "--epochs", 2).splitlines()
     line = (
         r"(torch|gristmill) +first batch after [0-9.]+ s, then 23 batches in [0-9.]+ s,"

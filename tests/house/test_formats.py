@@ -83,7 +83,7 @@ def test_footers_are_stored_as_described(tmp_path, monkeypatch):
         assert file.read() == described
 
 
-def test_unit_states_equal_those_of_the_core():
+def test_unit_states_equal_the_core():
     text = UNIT_WORD.read_text()
     body = re.search(r"enum class UnitState .*?\{(.*?)\};", text, re.S)[1]
     names = [name.lower() for name in re.findall(r"\bk(\w+),", body)]
@@ -108,7 +108,7 @@ def test_unit_word_has_the_layout_of_the_core():
     assert "0x0301_2002" in page
 
 
-def test_shared_word_offsets_equal_those_of_the_core():
+def test_shared_word_offsets_equal_the_core():
     text = (MEMORY / "control.cpp").read_text()
     found = re.findall(r"offsetof\((\w+), (\w+)\) == (\d+)", text)
     said = {(struct, field): int(at) for struct, field, at in found}

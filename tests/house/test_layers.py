@@ -118,7 +118,7 @@ IMPORTS = {
 }
 
 
-def test_rooms_import_from_those_below():
+def test_rooms_import_only_from_lower_rooms():
     rank = {room: number for number, room in enumerate(ROOMS)}
     wrong = []
     for module, imports in IMPORTS.items():
@@ -205,7 +205,7 @@ def cpp_room_of(path: str) -> str:
     return "module" if path == "bindings/module.cpp" else folder
 
 
-def test_cpp_rooms_include_from_those_below():
+def test_cpp_rooms_include_only_from_lower_rooms():
     rank = {room: number for number, room in enumerate(CPP_ROOMS)}
     wrong = []
     for path in sorted(itertools.chain(CSRC.rglob("*.hpp"), CSRC.rglob("*.cpp"))):

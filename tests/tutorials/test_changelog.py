@@ -280,7 +280,7 @@ def test_index_shuffle_takes_at_most_1024_rounds(grain):
 # 0.2.18, and the orbax protocol of 0.2.16
 
 
-def test_packing_keeps_features_that_are_not_sequences(grain):
+def test_packing_keeps_features_without_sequences(grain):
     elements = [{"x": np.full(2, i), "name": f"n{i}"} for i in range(1, 4)]
     packed = grain.experimental.FirstFitPackIterDataset(
         grain.MapDataset.source(elements).to_iter_dataset(),
