@@ -76,7 +76,7 @@ KINDS = ["map", "filter", "split", "batch", "whole batch"]
     steps=st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 4)), max_size=4),
 )
 @settings(max_examples=60)
-def test_loader_of_stopping_source_equals_grain(stop, steps):
+def test_loader_of_source_that_stops_gives_what_grains_gives(stop, steps):
     def made(library):
         legacy = ready(library)
         return iter(
