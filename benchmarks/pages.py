@@ -1,4 +1,4 @@
-"""Puts what was measured into the pages that show it, each between two comments."""
+"""Writes the measurements into pages, each table between two comments."""
 
 import pathlib
 import re
@@ -51,7 +51,7 @@ def all_runs(outcomes: dict[str, Outcome]) -> str:
 
 
 def filled(text: str, section: Callable[[str], str]) -> str:
-    """Returns a page with each place's section, by what its comment names."""
+    """Returns a page with the section of each place, chosen by the place's comment."""
     return PLACE.sub(
         lambda place: f"{place[1]}\n{section(place[2] or '')}\n{place[3]}", text
     )

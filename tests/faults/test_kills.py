@@ -1,4 +1,4 @@
-"""Processes are killed at random moments; the output is as if nothing happened."""
+"""Processes are killed at random moments, and the output does not change."""
 
 import pytest
 

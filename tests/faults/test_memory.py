@@ -1,4 +1,4 @@
-"""Little shared memory, few descriptors, kept batches, and nothing that grows."""
+"""Memory limits, few descriptors, kept batches, and no growth over many starts."""
 
 import pytest
 
@@ -21,14 +21,14 @@ def test_5000_batches_are_kept_with_128_descriptors(every):
 
 
 @pytest.mark.claim("What you hold is never overwritten.")
-def test_arrays_outlive_everything_and_are_the_users_to_change():
+def test_arrays_outlive_everything_and_are_writable():
     run("faults/memory/arrays_outlive_everything")
 
 
 @pytest.mark.claim("memory_limit=")
 @pytest.mark.claim("Past memory_limit, ArenaFull says how much you keep.")
 @pytest.mark.parametrize("kind", ["batches", "filtered"])
-def test_memory_limit_says_what_is_needed_and_had(kind):
+def test_memory_limit_error_names_needed_and_kept_bytes(kind):
     run("faults/memory/memory_limit", kind)
 
 

@@ -1,10 +1,10 @@
-"""Each claim of the documents is named by a test: `@pytest.mark.claim(text)`.
+"""Each claim of the documents is named by a test, in `@pytest.mark.claim(text)`.
 
 A claim is a sentence of README's "Guarantees", an item of its "Limits" or of "What
 differs" in docs/torch.md, or a row of a table in docs/differences-from-grain.md or in
 "What is exact" of docs/scale.md. The text of the marker is that sentence, the item's
 first sentence, or the row's first cell, on one line, without backticks and links'
-addresses. The tests of one text fail where the whole sentence, item or row is not true.
+addresses. The tests of a text fail if the whole sentence, item or row is not true.
 """
 
 import ast
@@ -59,7 +59,7 @@ def all_claims(root: pathlib.Path) -> list[str]:
 
 
 def named_claims(root: pathlib.Path) -> Iterator[str]:
-    """Yield the texts of all markers below root: of functions, classes and modules."""
+    """Yield the texts of all markers below root, in functions, classes and modules."""
     for file in root.glob("tests/**/*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == (
@@ -70,17 +70,17 @@ def named_claims(root: pathlib.Path) -> Iterator[str]:
 
 
 def faults(root: pathlib.Path) -> tuple[list[str], list[str]]:
-    """Return the claims that no test names, and the texts that are no claim's."""
+    """Return the claims without a test, and the marker texts without a claim."""
     claims, named = all_claims(root), set(named_claims(root))
     unnamed = [claim for claim in claims if claim not in named]
     return unnamed, sorted(named.difference(claims))
 
 
-def test_each_claim_is_named_by_a_test_and_each_name_is_a_claims():
+def test_each_claim_has_a_test_and_each_marker_a_claim():
     assert faults(ROOT) == ([], [])
 
 
-def test_claims_are_told_apart_by_their_texts():
+def test_claims_have_different_texts():
     claims = all_claims(ROOT)
     assert sorted(set(claims)) == sorted(claims)
 
@@ -129,7 +129,7 @@ class TestNotes:
 """
 
 
-def test_a_claim_without_a_test_and_a_text_without_a_claim_are_told(tmp_path):
+def test_untested_claims_and_unknown_texts_are_found(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "tests" / "below").mkdir(parents=True)
     (tmp_path / "README.md").write_text(README)

@@ -1,4 +1,4 @@
-"""Budgets of instructions: what exceeds one, and what may raise it."""
+"""Budgets of instructions: which costs exceed one, and who may raise it."""
 
 import importlib
 import json
@@ -51,7 +51,7 @@ def test_budgets_are_read_as_they_were_written(costs, tmp_path):
 
 
 def test_each_path_has_a_budget(costs):
-    # The file of paths fixes the clocks of its process, so it is not imported.
+    # The module is not imported, because it fixes the clocks of its process.
     text = (ROOT / "benchmarks" / "cost_paths.py").read_text()
     names = [
         line.split("(")[0].removeprefix("def ")

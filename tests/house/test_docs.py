@@ -1,8 +1,8 @@
-"""Every block of code in the README and the documents runs as it stands.
+"""Every block of code in the README and the documents runs unchanged.
 
-A block is fenced and says what it is: ``python`` and ``sh`` run, ``text`` is a picture
-or what a program prints.  A ``sh`` block that installs or builds begins with a comment
-that says that it is not run.
+A block is fenced and names its language: ``python`` and ``sh`` blocks run, and a
+``text`` block is a picture or a program's output. A ``sh`` block that installs or
+builds begins with a comment saying that the tests do not run it.
 """
 
 import os
@@ -24,13 +24,13 @@ PAGES = [
 TEXTS = [path.relative_to(ROOT).as_posix() for path in PAGES]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = "# Not run by the tests: "
-# What only such a block may hold.
+# Commands that only blocks that are not run may use.
 BUILDS = {
     *(".", "gdb", "make", "pip", "python3", "sudo"),
     *(f".venv-dev/bin/{name}" for name in ("cmake", "py-spy", "python")),
     "build/dev/tests/core/test_permute",
 }
-# What the others may use.
+# Commands that blocks that are run may use.
 COMMANDS = {"gristmill", "printf"}
 
 
@@ -43,7 +43,7 @@ class Block(NamedTuple):
         return self.language != "text" and not self.code.startswith(NOT_RUN)
 
     def commands(self):
-        """The words of each command of a shell block."""
+        """Return the words of each command of a shell block."""
         whole = self.code.replace("\\\n", "")
         lines = whole.replace(" && ", "\n").splitlines()
         return [words for line in lines if (words := shlex.split(line, comments=True))]
@@ -54,7 +54,7 @@ def blocks_of(text):
 
 
 def as_program(blocks):
-    """One program of all blocks in their order: later ones go on from earlier ones."""
+    """Join the blocks into one program, so that later ones use earlier ones."""
     parts = ["import subprocess as _subprocess"]
     for block in blocks:
         if block.language == "python":
@@ -67,7 +67,7 @@ def as_program(blocks):
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """A folder of its own to work in, with `gristmill` among the commands."""
+    """Return an empty working folder, with `gristmill` on the PATH."""
     commands = tmp_path / "bin"
     commands.mkdir()
     command = commands / "gristmill"
@@ -86,7 +86,7 @@ def elsewhere(tmp_path, monkeypatch):
 )
 def test_every_block_runs_in_a_fresh_folder(elsewhere, text):
     blocks = [block for block in blocks_of(text) if block.runs]
-    # The program lies outside of the folder, which is as empty as the reader's.
+    # The program is outside the folder, which is as empty as the reader's.
     program = elsewhere.parent / "program.py"
     program.write_text(as_program(blocks))
     done = subprocess.run(
@@ -100,17 +100,17 @@ def test_every_block_runs_in_a_fresh_folder(elsewhere, text):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_every_block_says_what_it_is(text):
+def test_every_block_names_its_language(text):
     blocks = blocks_of(text)
     assert {block.language for block in blocks} <= {"python", "sh", "text"}
     outside = FENCE.sub("", (ROOT / text).read_text())
     assert "```" not in outside
-    # Indented blocks have no language; in a list, indented text is no block.
+    # Indented blocks have no language; in a list, indented text is not a block.
     assert re.findall(r"\n\n {4,}[^\n]+", outside) == []
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_only_what_installs_or_builds_is_not_run(text):
+def test_only_installing_or_building_blocks_are_not_run(text):
     for block in blocks_of(text):
         if block.language == "text":
             first = block.code.split(maxsplit=1)[0]
@@ -129,7 +129,7 @@ def installs():
     return found
 
 
-def test_the_readme_says_what_building_needs():
+def test_readme_lists_packages_needed_to_build():
     _, clone = installs()
     (packages,) = (
         words[3:] for words in clone.commands() if words[:2] == ["sudo", "apt-get"]
@@ -139,7 +139,7 @@ def test_the_readme_says_what_building_needs():
     assert sorted(packages) == sorted({*named})
 
 
-def test_the_readme_says_what_each_extra_is_for():
+def test_readme_lists_every_extra():
     table = (ROOT / "README.md").read_text().partition("| extra | for |")[2]
     rows = re.findall(r"^\| (`.*?) \|", table.partition("\n\n")[0], re.MULTILINE)
     named = re.findall(r"`(\w+)`", " ".join(rows))
