@@ -66,9 +66,7 @@ def written(outcomes: dict[str, Outcome]) -> dict[pathlib.Path, str]:
         ALL_RUNS: all_runs(outcomes),
         own: filled(own.read_text(), lambda group: group_table(group, outcomes)),
         project: filled(project.read_text(), lambda _: first),
-        speed: filled(
-            speed.read_text(), lambda _: peer_pages.front_table(outcomes)
-        ),
+        speed: filled(speed.read_text(), lambda _: peer_pages.front_table(outcomes)),
     }
     for name in peer_pages.PAGES:
         path = peer_pages.FOLDER / f"{name}.md"

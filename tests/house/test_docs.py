@@ -1,8 +1,8 @@
 """Every block of code in the README and the documents runs unchanged.
 
 A block is fenced and names its language: ``python`` and ``sh`` blocks run, and a
-``text`` block is a picture or a program's output. A ``sh`` block that installs or
-builds begins with a comment saying that the tests do not run it.
+``text`` or ``diff`` block is only shown. An HTML comment before a ``sh`` block that
+installs or builds gives the reason why the tests do not run it.
 """
 
 import os
@@ -22,8 +22,14 @@ PAGES = [
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
 TEXTS = [path.relative_to(ROOT).as_posix() for path in PAGES]
-FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NOT_RUN = "# Not run by the tests: "
+INSTALL = "docs/install.md"
+NOT_RUN = "<!-- Not run by the tests: "
+FENCE = re.compile(
+    rf"^({re.escape(NOT_RUN)}[^\n]* -->\n)?```([^\n]*)\n(.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+# Blocks that show output, a drawing, or a change of a user's program.
+SHOWN = {"text", "diff"}
 # Commands that only blocks that are not run may use.
 BUILDS = {
     *(".", "gdb", "make", "pip", "python3", "sudo"),
@@ -35,12 +41,13 @@ COMMANDS = {"gristmill", "printf"}
 
 
 class Block(NamedTuple):
+    note: str
     language: str
     code: str
 
     @property
     def runs(self):
-        return self.language != "text" and not self.code.startswith(NOT_RUN)
+        return self.language not in SHOWN and not self.note
 
     def commands(self):
         """Return the words of each command of a shell block."""
@@ -102,7 +109,7 @@ def test_every_block_runs_in_a_fresh_folder(elsewhere, text):
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_block_names_its_language(text):
     blocks = blocks_of(text)
-    assert {block.language for block in blocks} <= {"python", "sh", "text"}
+    assert {block.language for block in blocks} <= {"python", "sh", *SHOWN}
     outside = FENCE.sub("", (ROOT / text).read_text())
     assert "```" not in outside
     # Indented blocks have no language; in a list, indented text is not a block.
@@ -116,31 +123,35 @@ def test_only_installing_or_building_blocks_are_not_run(text):
             first = block.code.split(maxsplit=1)[0]
             assert first not in {*COMMANDS, *BUILDS, "import", "from"}
         if block.language != "sh":
-            assert NOT_RUN not in block.code
+            assert not block.note
             continue
         commands = {words[0] for words in block.commands()}
         assert commands and commands <= (COMMANDS if block.runs else BUILDS)
 
 
 def installs():
-    """Return README's blocks that install a release and a clone."""
-    found = [block for block in blocks_of("README.md") if "pip install" in block.code]
+    """Return the blocks of docs/install.md that install a release and a clone."""
+    found = [block for block in blocks_of(INSTALL) if "pip install" in block.code]
     assert len(found) == 2
     return found
 
 
-def test_readme_lists_packages_needed_to_build():
-    _, clone = installs()
+@pytest.mark.parametrize("text", ["README.md", INSTALL])
+def test_page_lists_packages_needed_to_build(text):
     (packages,) = (
-        words[3:] for words in clone.commands() if words[:2] == ["sudo", "apt-get"]
+        words[3:]
+        for block in blocks_of(text)
+        if block.language == "sh"
+        for words in block.commands()
+        if words[:2] == ["sudo", "apt-get"]
     )
     known = (ROOT / ".ci" / "system-packages").read_text()
     named = re.findall(r"(?:packages |h:)(g\+\+|lib\w+-dev|python3-\w+)", known)
     assert sorted(packages) == sorted({*named})
 
 
-def test_readme_lists_every_extra():
-    table = (ROOT / "README.md").read_text().partition("| extra | for |")[2]
+def test_install_page_lists_every_extra():
+    table = (ROOT / INSTALL).read_text().partition("| extra | for |")[2]
     rows = re.findall(r"^\| (`.*?) \|", table.partition("\n\n")[0], re.MULTILINE)
     named = re.findall(r"`(\w+)`", " ".join(rows))
     of_developers = {"bench", "demo", "dev", "docs", "lint", "test", "wheel"}

@@ -70,7 +70,12 @@ USES = {
 }
 BLOCK = re.compile(r"^```(?:python|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PAGES = ["README.md", "docs/images.md", "docs/record-files.md", "docs/torch.md"]
-PAGES += ["docs/convert.md", "docs/checkpointing.md", "docs/quickstart.md"]
+PAGES += [
+    "docs/recipes.md",
+    "docs/convert.md",
+    "docs/checkpointing.md",
+    "docs/quickstart.md",
+]
 EXAMPLES = sorted(path.name for path in (extras.ROOT / "examples").glob("*.py"))
 
 
@@ -89,12 +94,15 @@ def test_every_extra_of_users_has_a_pattern():
     assert {*USES} == {*extras.PROJECT["optional-dependencies"]} - of_developers
 
 
-def test_install_lines_of_readme_cover_its_code():
-    text = (extras.ROOT / "README.md").read_text()
-    code = "\n".join(BLOCK.findall(text))
+def test_install_lines_cover_code_of_readme_and_recipes():
+    pages = [extras.ROOT / page for page in ("README.md", "docs/recipes.md")]
+    code = "\n".join(
+        block for page in pages for block in BLOCK.findall(page.read_text())
+    )
+    text = (extras.ROOT / "docs/install.md").read_text()
     lines = [names for names in named(text) if len(names) > 1]
     assert len(lines) == 2
-    # A record in a README example may be a picture or a row.
+    # A record in an example may be a picture or a row.
     needed = used(code) | {"image", "parquet"}
     assert all(names == needed for names in lines)
 
