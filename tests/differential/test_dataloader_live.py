@@ -124,7 +124,7 @@ class ReadOnly:
 @pytest.mark.multiprocess
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("workers", [0, 1])
-def test_arrays_are_writable_where_grains_are(workers):
+def test_arrays_are_writable_exactly_like_grains(workers):
     def given(library):
         lib = ready(library)
         loader = lib.DataLoader(

@@ -77,7 +77,7 @@ def test_commit_is_compared_with_the_current_checkout(compare, measured, capsys)
     assert "| array: gristmill | 1 | 1 | 1.00 (1.00 to 1.00) | ok |" in said
 
 
-def test_a_loss_above_a_tenth_ends_with_1(compare, measured, capsys):
+def test_loss_above_a_tenth_exits_with_1(compare, measured, capsys):
     measured[1]["now"] = 1.2
     assert compare.main() == 1
     said = capsys.readouterr().out

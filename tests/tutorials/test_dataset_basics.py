@@ -108,7 +108,7 @@ def test_iterator_goes_back_to_a_checkpoint(grain, dataset):
     assert next(iterator).tolist() == [2, 8]
 
 
-def test_both_kinds_of_dataset_apply_steps_alike(grain):
+def test_both_kinds_of_dataset_apply_the_same_steps(grain):
     def add(x, rng):
         return x + int(rng.integers(100))
 
