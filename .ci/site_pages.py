@@ -21,7 +21,8 @@ FIRST = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 STYLE = "site.css"
 # The list of pages that readers see: titles, and the pages or folders under each.
 PAGES = {
-    "First steps": "install quickstart recipes datasets seeing-it-work checkpointing troubleshooting",
+    "First steps": "install quickstart recipes datasets checkpointing",
+    "In operation": "seeing-it-work troubleshooting",
     "What you read": "images text record-files convert",
     "Where it runs": "torch cluster scale",
     "Coming from others": "from-grain differences-from-grain peers/",

@@ -114,7 +114,7 @@ def front_table(
         outcome = outcomes[row.question]
         ours = f"{shown(outcome.medians[row.ours])} {outcome.question.unit}"
         ratios = row.ratios(outcome)
-        others = ", ".join(f"{name} {shown(ratios[name])}\u00d7" for name in ratios)
+        others = ", ".join(f"{name} {shown(ratios[name])}x" for name in ratios)
         lines.append(f"| {row.label} | {ours} | {others} |")
     return "\n".join(lines) + "\n"
 

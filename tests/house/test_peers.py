@@ -86,7 +86,7 @@ def test_row_has_the_best_of_each_loader(peer_pages):
     outcomes = outcome_of("getitem", gristmill=2.0, grain_default=900.0, torch=1.0)
     outcomes["getitem"].runs["grain (0, 0)"] = [292.3]
     assert peer_pages.front_table(outcomes).splitlines()[2:] == [
-        "| objects in memory | 2 ns/record | Grain 146×, torch 0.5× |"
+        "| objects in memory | 2 ns/record | Grain 146x, torch 0.5x |"
     ]
 
 
@@ -95,5 +95,5 @@ def test_row_compares_equal_worker_counts(peer_pages):
         "first_batch", gristmill_1w=9.0, gristmill_16w=2.0, torch_1w=1.0, torch_16w=3.0
     )
     assert peer_pages.front_table(outcomes).splitlines()[2:] == [
-        "| first batch, 16 workers | 2 s | torch 1.5× |"
+        "| first batch, 16 workers | 2 s | torch 1.5x |"
     ]
