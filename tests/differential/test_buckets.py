@@ -1,7 +1,6 @@
 """Batches of similar lengths equal those of tf.data, in the same order."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,7 +52,6 @@ def assert_same(found, expected):
             np.testing.assert_array_equal(leaf, theirs[name], strict=True)
 
 
-@pytest.mark.claim("bucket_by_sequence_length")
 @settings(max_examples=12, deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 12), max_size=25),

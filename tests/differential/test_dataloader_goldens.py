@@ -67,19 +67,13 @@ def test_seeds_give_the_descriptions_of_the_file():
         assert describe_seed(entry["seed"]) == entry["description"]
 
 
-@pytest.mark.claim(
-    "Elements come in the sampler's order, as Grain's would: worker_count=W defines "
-    "max(W, 1) interleaved streams."
-)
+@pytest.mark.claim("Order")
 @by_seed(ALONE)
 def test_pipelines_without_workers_equal_goldens(entry):
     assert_like_grain(entry)
 
 
-@pytest.mark.claim(
-    "How many processes compute never shows in the data where streams= is given, and "
-    "how fast each one is never does."
-)
+@pytest.mark.claim("Order")
 @by_seed(WORKING)
 def test_streams_in_one_process_equal_goldens(entry):
     description = entry["description"]
@@ -93,10 +87,7 @@ def test_streams_in_one_process_equal_goldens(entry):
         assert remaining(iterator, description, done) == expected
 
 
-@pytest.mark.claim(
-    "Elements come in the sampler's order, as Grain's would: worker_count=W defines "
-    "max(W, 1) interleaved streams."
-)
+@pytest.mark.claim("Order")
 @pytest.mark.multiprocess
 @by_seed(WORKING[::PROCESSES_EVERY])
 def test_some_pipelines_with_workers_equal_goldens(entry):

@@ -152,8 +152,7 @@ def test_many_pipelines_with_workers_equal_grain(seed):
 
 
 @pytest.mark.claim(
-    "the state of a FlatMap loader that has ended comes back with next_index_in_buffer"
-    " 0"
+    "The state of an exhausted FlatMap loader is restored with next_index_in_buffer 0"
 )
 @hypothesis.settings(max_examples=50, deadline=None, derandomize=True)
 @hypothesis.given(descriptions(workers=(0,)), st.data())

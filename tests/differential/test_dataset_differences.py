@@ -47,8 +47,8 @@ def after_an_exception(library, threads):
 
 
 @pytest.mark.claim(
-    "an exception leaves the position one behind (threads), or the same element is "
-    "tried for ever (none)"
+    "After an exception, the position is one too low (with threads), or the "
+    "same element is tried forever (without)"
 )
 @pytest.mark.parametrize("threads", [0, 2])
 def test_failing_element_counts_as_consumed(threads):
@@ -61,7 +61,7 @@ def test_failing_element_counts_as_consumed(threads):
     assert after_an_exception(OURS, threads) == (ours, 2)
 
 
-@pytest.mark.claim("an exception in a part ends IterDataset.mix for good")
+@pytest.mark.claim("An exception in one dataset ends IterDataset.mix")
 def test_mixture_continues_after_an_error_of_a_part():
     def mixed(library):
         g = namespace(library)
@@ -73,7 +73,7 @@ def test_mixture_continues_after_an_error_of_a_part():
     assert mixed(OURS) == [0, 10, "KeyError", 11, 2, 12, "StopIteration"]
 
 
-@pytest.mark.claim("MapDataset.source(dict) asks the dict for its keys")
+@pytest.mark.claim("MapDataset.source(dict) uses indices as keys of the dict")
 def test_dict_of_arrays_has_rows():
     table = {"x": np.arange(4)}
     with pytest.raises(KeyError):
@@ -90,8 +90,8 @@ def of_slices(library, chain):
 
 
 @pytest.mark.claim(
-    "sequential_slice=True leaves lengths of slices, repeats and batches as they were:"
-    " elements come twice, or batches of nothing"
+    "sequential_slice=True does not update the lengths of slices, repeats and "
+    "batches, which repeats elements or returns empty batches"
 )
 def test_contiguous_slices_have_their_own_lengths():
     def part(ds):
@@ -112,7 +112,7 @@ def test_contiguous_slices_have_their_own_lengths():
     assert of_slices(OURS, batched) == [[0, 1, 2], [4, 5, 6], [3], [7]]
 
 
-@pytest.mark.claim("negative weights, or too few, fail at some element, or not at all")
+@pytest.mark.claim("Negative or missing weights fail at some element, or never")
 def test_mixture_checks_its_weights():
     def mixed(library):
         g = namespace(library)
@@ -124,7 +124,9 @@ def test_mixture_checks_its_weights():
         mixed(OURS)
 
 
-@pytest.mark.claim("is_dataloader_pipeline tells a DataLoader's iterators apart")
+@pytest.mark.claim(
+    "is_dataloader_pipeline returns whether an iterator is a DataLoader's"
+)
 def test_only_grain_marks_iterators_of_a_loader():
     g = namespace(THEIRS)
     loader = g.load(g.MapDataset.range(3), num_epochs=1)

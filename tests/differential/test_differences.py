@@ -80,7 +80,7 @@ def test_dropped_remainder_is_equal_in_both():
         assert elements_of(OURS, shards=shard) == elements_of(THEIRS, shards=shard)
 
 
-@pytest.mark.claim("a RandomMap after a FlatMap gets None for a generator")
+@pytest.mark.claim("A RandomMap after a FlatMap gets None instead of a generator")
 def test_splits_of_a_record_share_its_generator():
     theirs = elements_of(THEIRS, [split_in_two(THEIRS), draw(THEIRS)], seed=5)
     ours = elements_of(OURS, [split_in_two(OURS), draw(OURS)], seed=5)
@@ -93,7 +93,7 @@ def test_splits_of_a_record_share_its_generator():
     assert [drawn for _, drawn in ours] == expected
 
 
-@pytest.mark.claim("a RandomMap after a FlatMap gets None for a generator")
+@pytest.mark.claim("A RandomMap after a FlatMap gets None instead of a generator")
 def test_batch_of_splits_has_its_own_generator():
     def drawn(library):
         batch = ready(library).Batch(1, batch_fn=lambda splits: splits[0])
@@ -106,7 +106,7 @@ def test_batch_of_splits_has_its_own_generator():
     assert len(set(drawn(OURS))) == 14
 
 
-@pytest.mark.claim("MapWithIndex in a DataLoader fails with TypeError")
+@pytest.mark.claim("MapWithIndex in a DataLoader raises TypeError")
 def test_map_with_index_gets_the_global_index():
     with pytest.raises(TypeError, match="not callable"):
         elements_of(THEIRS, [number(THEIRS)], records=6, shards=(1, 2))
@@ -115,8 +115,7 @@ def test_map_with_index_gets_the_global_index():
 
 
 @pytest.mark.claim(
-    "the state of a FlatMap loader that has ended comes back with next_index_in_buffer"
-    " 0"
+    "The state of an exhausted FlatMap loader is restored with next_index_in_buffer 0"
 )
 def test_finished_flat_map_state_survives_a_restore():
     restored = {}
@@ -161,11 +160,10 @@ class InReverse:
             yield from (three, two, one)
 
 
-@pytest.mark.claim("what a legacy operation holds back is lost on resume")
+@pytest.mark.claim("Records that a legacy operation holds back are lost on resume")
 @pytest.mark.claim(
-    "Callables over an iterator of records (Grain's legacy operations) may hold "
-    "records back, which no position describes: resuming computes all outputs since "
-    "the iterator was made again, and warns once."
+    "A legacy Grain operation (a function that receives the iterator of all "
+    "records) can hold records back, and no state contains these."
 )
 def test_records_held_by_legacy_operation_are_recomputed(caplog):
     def loader(library, source):
@@ -220,10 +218,10 @@ class Damaged:
         return key
 
 
-@pytest.mark.claim("the note on an exception says that frames were cut")
+@pytest.mark.claim("The note on an exception only says that frames were removed")
 @pytest.mark.claim(
-    "after an exception of the source the position is one behind, and the end raises "
-    "IndexError; without threads it is tried for ever"
+    "After an exception in the source, the position is one too low and the "
+    "end raises IndexError; without threads, the same record is tried forever"
 )
 def test_failing_record_counts_as_consumed():
     found, seen, notes = {}, {}, {}
@@ -244,7 +242,7 @@ def test_failing_record_counts_as_consumed():
     assert "record 2" in notes[OURS]
 
 
-@pytest.mark.claim("a batch of one element is a view of it")
+@pytest.mark.claim("A batch of one element is a view of it")
 def test_batch_of_one_element_is_a_copy():
     rows = {}
     for library in (THEIRS, OURS):
@@ -255,9 +253,7 @@ def test_batch_of_one_element_is_a_copy():
     assert rows[OURS][0].tolist() == [0, 0, 0]
 
 
-@pytest.mark.claim(
-    "dicts whose keys cannot be sorted fail even where nothing is batched"
-)
+@pytest.mark.claim("Dicts with keys that cannot be sorted fail even without a Batch")
 def test_unsortable_keys_fail_only_in_a_batch():
     elements = [{1: 1, "a": 2}] * 2
     for library, operations in [(THEIRS, []), (OURS, [ready(OURS).Batch(2)])]:
@@ -267,7 +263,7 @@ def test_unsortable_keys_fail_only_in_a_batch():
 
 
 @pytest.mark.claim(
-    "an element that contains itself, or is nested too deep, fails with SystemError"
+    "An element that contains itself, or is nested too deeply, raises SystemError"
 )
 def of_itself():
     element = [1]
@@ -304,8 +300,8 @@ class Names:
 
 
 @pytest.mark.claim(
-    "record keys that are str go through %, so a name with a percent sign changes or "
-    "fails"
+    "Record keys of type str are formatted with %, so a name with a percent "
+    "sign changes or fails"
 )
 def test_names_with_percent_signs_reach_the_source():
     class Sampler(list):
@@ -322,9 +318,7 @@ def test_names_with_percent_signs_reach_the_source():
     assert found(OURS, "a%db", "100%") == ["a%db", "100%"]
 
 
-@pytest.mark.claim(
-    "MultiprocessingOptions(num_workers=-1) is made, and fails where it is used"
-)
+@pytest.mark.claim("MultiprocessingOptions(num_workers=-1) fails when it is used")
 def test_negative_num_workers_is_refused_at_once():
     assert importlib.import_module(THEIRS).MultiprocessingOptions(num_workers=-1)
     with pytest.raises(ValueError, match="num_workers must be non-negative, got -1"):
@@ -332,8 +326,8 @@ def test_negative_num_workers_is_refused_at_once():
 
 
 @pytest.mark.claim(
-    "ArrayRecordDataSource is a subclass of the array-record package's class, which "
-    "reads"
+    "ArrayRecordDataSource is a subclass of the array-record package's class, "
+    "which reads the files"
 )
 def test_array_record_source_does_not_use_the_package():
     theirs, ours = (ready(library).ArrayRecordDataSource for library in (THEIRS, OURS))

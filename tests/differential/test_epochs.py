@@ -27,7 +27,6 @@ def loader(grain, epochs, shuffle, shard):
     )
 
 
-@pytest.mark.claim("loader.set_epoch(epoch), dataset.at_epoch(epoch)")
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("shard", [(0, 1), (1, 2)])
 def test_chosen_loader_epochs_equal_grains_sampler(shuffle, shard):

@@ -104,7 +104,7 @@ def stops_at(bad):
     return function
 
 
-@pytest.mark.claim("StopIteration of a step ends the data, or those of one worker")
+@pytest.mark.claim("StopIteration in a step ends the data, or the data of one worker")
 def test_stopping_step_is_an_error_in_gristmill():
     def made(library):
         legacy = ready(library)
@@ -124,7 +124,7 @@ def test_stopping_step_is_an_error_in_gristmill():
         list(made(OURS))
 
 
-@pytest.mark.claim("StopIteration of a step ends the data, or those of one worker")
+@pytest.mark.claim("StopIteration in a step ends the data, or the data of one worker")
 @pytest.mark.parametrize("indexed", [True, False])
 def test_stopping_step_of_a_chain_is_an_error_in_gristmill(indexed):
     def made(library):
@@ -138,7 +138,7 @@ def test_stopping_step_of_a_chain_is_an_error_in_gristmill(indexed):
 
 
 @pytest.mark.claim(
-    "of a source that raises StopIteration, ZipMapDataset raises RuntimeError"
+    "If a source raises StopIteration, ZipMapDataset raises RuntimeError"
 )
 def test_stopping_source_ends_a_zip_in_gristmill():
     def made(library):

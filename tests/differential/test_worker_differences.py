@@ -29,7 +29,7 @@ def batched(library, elements):
     return next(from_workers(library, elements, [ready(library).Batch(len(elements))]))
 
 
-@pytest.mark.claim("arrays from workers are SharedMemoryArray")
+@pytest.mark.claim("Arrays from workers are SharedMemoryArray")
 def test_arrays_are_plain_and_view_a_slot():
     theirs, ours = (
         next(from_workers(library, [np.zeros(9000)])) for library in (THEIRS, OURS)
@@ -39,9 +39,7 @@ def test_arrays_are_plain_and_view_a_slot():
     assert type(ours.base).__name__ == "SlotView"
 
 
-@pytest.mark.claim(
-    "with workers, the dicts of elements that no batch made arrive with sorted keys"
-)
+@pytest.mark.claim("With workers, dicts that are not batches arrive with sorted keys")
 def test_unbatched_dicts_keep_their_key_order():
     theirs, ours = (
         next(from_workers(library, [{"b": 1, "a": 2}])) for library in (THEIRS, OURS)
@@ -50,9 +48,7 @@ def test_unbatched_dicts_keep_their_key_order():
     assert list(ours) == ["b", "a"]
 
 
-@pytest.mark.claim(
-    "with workers, a last Batch stacks into the dtype of its first element"
-)
+@pytest.mark.claim("With workers, a final Batch uses the dtype of its first element")
 def test_last_batch_has_the_common_dtype():
     elements = [np.int64(1), np.float64(2.5)]
     with pytest.raises(TypeError, match="Cannot cast array data"):
@@ -62,9 +58,7 @@ def test_last_batch_has_the_common_dtype():
     assert batch.tolist() == [1, 2.5]
 
 
-@pytest.mark.claim(
-    "with workers, a last Batch of arrays without items fails with ValueError"
-)
+@pytest.mark.claim("With workers, a final Batch of arrays of size 0 raises ValueError")
 def test_last_batch_of_empty_arrays_is_empty():
     elements = [np.zeros((0, 3))] * 2
     with pytest.raises(ValueError, match="to have the same structure"):
@@ -72,7 +66,7 @@ def test_last_batch_of_empty_arrays_is_empty():
     assert batched(OURS, elements).shape == (2, 0, 3)
 
 
-@pytest.mark.claim("an exception of a worker ends its stream")
+@pytest.mark.claim("An exception in a worker ends its stream")
 def test_stream_continues_after_an_exception():
     def all_of(library):
         class Fails(ready(library).MapTransform):
@@ -95,7 +89,7 @@ def test_stream_continues_after_an_exception():
     assert all_of(OURS) == [0, 1, "failed", 3, 4, 5]
 
 
-@pytest.mark.claim("with workers, worker_buffer_size=0 fails at the first batch")
+@pytest.mark.claim("With workers, worker_buffer_size=0 fails at the first batch")
 def test_zero_buffer_size_computes_nothing_ahead():
     with pytest.raises(ValueError, match="`buffer_size` must be greater than 0"):
         list(from_workers(THEIRS, [5, 6, 7], worker_buffer_size=0))
@@ -121,9 +115,9 @@ def state_of_long_cycle():
 
 
 @pytest.mark.claim(
-    "a state of mp_prefetch after an interleave whose cycle is longer than a worker's"
-    " share of the datasets, taken before each worker has given an element, fails with"
-    " IndexError when it is restored"
+    "If an interleave's cycle is longer than a worker's share of the "
+    "datasets, a state of mp_prefetch that is saved before each worker "
+    "returned an element raises IndexError when it is restored"
 )
 def test_long_cycle_interleave_state_is_refused():
     ready(THEIRS)

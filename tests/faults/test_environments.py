@@ -28,7 +28,7 @@ def test_python_c():
     assert outcome("-c", PROGRAM.read_text()) == ("equal\n", "")
 
 
-@pytest.mark.claim("scripts with workers need a __main__ guard")
+@pytest.mark.claim("Scripts with workers need a __main__ guard")
 def test_script_without_a_main_guard():
     text = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
     assert outcome("-c", text, PROGRAM) == ("equal\n", "")

@@ -7,11 +7,8 @@ from faults.scripts import run
 pytestmark = pytest.mark.multiprocess
 
 
-@pytest.mark.claim("the note on an exception says that frames were cut")
-@pytest.mark.claim(
-    "An exception of your code keeps its type, where that can be pickled, and names "
-    "the operation, the record and the worker."
-)
+@pytest.mark.claim("The note on an exception only says that frames were removed")
+@pytest.mark.claim("Errors")
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("batch", [0, 4])
 @pytest.mark.parametrize("kind", ["batches", "filtered"])
@@ -19,24 +16,18 @@ def test_next_continues_after_error_as_without_workers(kind, batch, workers):
     run("faults/errors_in_transforms/goes_on_after_an_exception", kind, batch, workers)
 
 
-@pytest.mark.claim("an exception of a worker ends its stream")
+@pytest.mark.claim("An exception in a worker ends its stream")
 def test_elements_after_the_failing_one_are_exact():
     run("faults/errors_in_transforms/elements_after_the_failing_one")
 
 
-@pytest.mark.claim(
-    "An exception of your code keeps its type, where that can be pickled, and names "
-    "the operation, the record and the worker."
-)
+@pytest.mark.claim("Errors")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_unusual_exception_types_arrive(workers):
     run("faults/errors_in_transforms/types_of_all_sorts", workers)
 
 
-@pytest.mark.claim(
-    "An exception of your code keeps its type, where that can be pickled, and names "
-    "the operation, the record and the worker."
-)
+@pytest.mark.claim("Errors")
 def test_unpicklable_exception_type_keeps_its_text():
     run("faults/errors_in_transforms/type_that_cannot_be_pickled")
 

@@ -10,18 +10,15 @@ pytestmark = pytest.mark.multiprocess
 KINDS = ["batches", "filtered", "single"]
 
 
-@pytest.mark.claim("a worker that exits with code 0 hangs the parent")
+@pytest.mark.claim("The parent hangs if a worker exits with code 0")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("death", ["SIGKILL", "SIGSEGV", "exit-0", "exit-3"])
 def test_dead_workers_work_is_done_by_another(tmp_path, death, kind):
     run("faults/matrix/death_of_a_worker", kind, death, tmp_path / "done")
 
 
-@pytest.mark.claim("a worker that exits with code 0 hangs the parent")
-@pytest.mark.claim(
-    "One that dies again on the same batch raises WorkerDied, which names the signal, "
-    "the record and what to do."
-)
+@pytest.mark.claim("The parent hangs if a worker exits with code 0")
+@pytest.mark.claim("Killed workers")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("death", "cause"),
@@ -36,7 +33,6 @@ def test_record_that_always_kills_fails_after_earlier_ones(death, cause, kind):
     run("faults/matrix/record_that_always_kills", kind, death, cause)
 
 
-@pytest.mark.claim("max_restarts=")
 def test_max_restarts_limits_the_tries(tmp_path):
     run("faults/matrix/max_restarts", tmp_path / "tries")
 
@@ -61,7 +57,7 @@ def test_keyboard_interrupt_while_waiting_loses_nothing(tmp_path, kind):
     run("faults/matrix/keyboard_interrupt", kind, tmp_path / "hangs")
 
 
-@pytest.mark.claim("messages at interpreter exit")
+@pytest.mark.claim("The interpreter prints messages when it exits")
 @pytest.mark.parametrize("how", ["run out", "exit", "exception", "in a thread"])
 def test_interpreter_exit_with_workers_is_quiet_and_quick(how):
     run("faults/matrix/interpreter_exit", how)

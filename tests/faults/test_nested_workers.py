@@ -101,7 +101,7 @@ def import_iterates():
 
 
 @pytest.mark.claim(
-    "a loader with workers that a step iterates in a worker fails with AssertionError"
+    "A step that iterates a loader with workers inside a worker gets AssertionError"
 )
 @pytest.mark.parametrize("iterate", [iterate_load, iterate_torch])
 def test_loader_inside_a_step_has_no_workers(iterate):

@@ -19,10 +19,8 @@ def kill_at_random(number: signal.Signals, rounds: int, seed: int) -> None:
     )
 
 
-@pytest.mark.claim("a killed parent leaves workers and shared memory behind")
-@pytest.mark.claim(
-    "When your process dies, the workers and all shared memory go with it."
-)
+@pytest.mark.claim("A killed parent leaves its workers and shared memory behind")
+@pytest.mark.claim("Killed workers")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_killed_parent_leaves_nothing_behind(number):
     kill_at_random(number, rounds=3, seed=0)

@@ -9,18 +9,13 @@ pytestmark = pytest.mark.multiprocess
 KINDS = ["batches", "filtered"]
 
 
-@pytest.mark.claim("stall_timeout=, stall_action=")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stall", ["stopped", "loop"])
 def test_restart_recovers(tmp_path, stall, kind):
     run("faults/stall/restart", kind, stall, tmp_path / "once")
 
 
-@pytest.mark.claim("stall_timeout=, stall_action=")
-@pytest.mark.claim(
-    "How many processes compute never shows in the data where streams= is given, and "
-    "how fast each one is never does."
-)
+@pytest.mark.claim("Order")
 @pytest.mark.parametrize("kind", KINDS)
 def test_warning_shows_the_stack_and_spares_the_worker(tmp_path, kind):
     run("faults/stall/warning_with_stack", kind, tmp_path / "go")
@@ -55,7 +50,6 @@ def test_timeout_none_reports_nothing():
     run("faults/stall/no_timeout")
 
 
-@pytest.mark.claim("stall_timeout=, stall_action=")
 @pytest.mark.parametrize("face", ["loader", "chain"])
 def test_unit_much_slower_than_others_is_reported_once(tmp_path, face):
     run("faults/stall/slow_unit", face, tmp_path / "gate")

@@ -67,7 +67,7 @@ def line_of(mark):
     return number
 
 
-@pytest.mark.claim("Its traceback shows your own lines, also those of notebooks.")
+@pytest.mark.claim("Errors")
 def test_worker_error_shows_the_users_lines(form, texts):
     for name, text in texts.items():
         frames = re.findall(r'File "(.*)", line (\d+), in .*\n(?: {4}(.*))?', text)
@@ -78,7 +78,7 @@ def test_worker_error_shows_the_users_lines(form, texts):
                 assert shown == LINES[line_of(mark) - 1].strip(), name
 
 
-@pytest.mark.claim("Its traceback shows your own lines, also those of notebooks.")
+@pytest.mark.claim("Errors")
 def test_worker_error_has_one_traceback(texts):
     for name, text in texts.items():
         tracebacks = text.count("Traceback (most recent call last)")
@@ -86,9 +86,6 @@ def test_worker_error_has_one_traceback(texts):
         assert "During handling" not in text, name
 
 
-@pytest.mark.claim(
-    "Gristmill's own frames are cut from tracebacks, also from the text of a worker's."
-)
 def test_worker_error_shows_no_frame_of_gristmill(texts):
     for name, text in texts.items():
         assert re.findall(r'File ".*gristmill/_.*"', text) == [], name

@@ -1,10 +1,9 @@
 """Each claim of the documents is named by a test, in `@pytest.mark.claim(text)`.
 
-A claim is a sentence of README's "Guarantees", an item of its "Limits" or of "What
-differs" in docs/torch.md, or a row of a table in docs/differences-from-grain.md or in
-"What is exact" of docs/scale.md. The text of the marker is that sentence, the item's
-first sentence, or the row's first cell, on one line, without backticks and links'
-addresses. The tests of a text fail if the whole sentence, item or row is not true.
+A claim is an item of README's "Guarantees", named by its bold words; an item of its
+"Limits", named by its first sentence; or a row of the tables of differences in
+docs/differences-from-grain.md, named by its first cell. The text of the marker is on
+one line, without backticks and without the addresses of links.
 """
 
 import ast
@@ -26,15 +25,15 @@ def section(document: str, title: str) -> str:
     return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", document, re.M | re.S)[1]
 
 
-def items(text: str) -> list[str]:
-    """Return the items of the list in a text, without the names they may begin with."""
-    found = re.findall(r"^- (?:\*\*.*?\*\*)?(.*(?:\n .*)*)", text, re.M)
-    return [plain(item) for item in found]
+def item_names(text: str) -> list[str]:
+    """Return the bold words with which the items of a list begin."""
+    return re.findall(r"^- \*\*(.*?)\.\*\*", text, re.M)
 
 
-def sentences(text: str) -> list[str]:
-    """Return the sentences of a plain text."""
-    return re.split(r"(?<=\.) ", text)
+def first_sentences(text: str) -> list[str]:
+    """Return the first sentence of each item of a list."""
+    found = re.findall(r"^- (.*(?:\n .*)*)", text, re.M)
+    return [re.split(r"(?<=\.) ", plain(item))[0] for item in found]
 
 
 def first_cells(text: str) -> list[str]:
@@ -47,14 +46,11 @@ def first_cells(text: str) -> list[str]:
 def all_claims(root: pathlib.Path) -> list[str]:
     """Return the claims of the documents below root."""
     readme = (root / "README.md").read_text()
-    promised = items(section(readme, "Guarantees"))
-    limits = items(section(readme, "Limits"))
-    torch = items(section((root / "docs/torch.md").read_text(), "What differs"))
+    differences = (root / "docs/differences-from-grain.md").read_text()
     return [
-        *(sentence for item in promised for sentence in sentences(item)),
-        *(sentences(item)[0] for item in limits + torch),
-        *first_cells((root / "docs/differences-from-grain.md").read_text()),
-        *first_cells(section((root / "docs/scale.md").read_text(), "What is exact")),
+        *item_names(section(readme, "Guarantees")),
+        *first_sentences(section(readme, "Limits")),
+        *first_cells(differences.partition("## Settings in workers")[0]),
     ]
 
 
@@ -89,13 +85,15 @@ README = """
 ## Guarantees
 
 - **Order.** It is `kept`. Nothing
-  is [lost](docs/x.md); ever.
+  is [lost](docs/x.md).
+- **Files.** Not a word is wrong.
 
 These are not claims.
 
 ## Limits
 
-- One at a time. Always.
+- One at a
+  `time`. Always.
 """
 DIFFERENCES = """
 | Grain | Gristmill |
@@ -103,27 +101,28 @@ DIFFERENCES = """
 | a `None` fails | it passes |
 | two notes | one |
 
-| addition | what it does |
+## Settings in workers
+
+| library | settings |
 | --- | --- |
-| `streams=` | an order |
+| JAX | all |
 """
 TESTS = """
 import pytest
 
-pytestmark = pytest.mark.claim("Nothing is lost; ever.")
+pytestmark = pytest.mark.claim("Order")
 
 
 @pytest.mark.claim("two notes")
-@pytest.mark.claim("what nobody " "says")
+@pytest.mark.claim("an unknown " "claim")
 class TestNotes:
     @pytest.mark.parametrize(
-        "x", [pytest.param(1, marks=pytest.mark.claim("streams="))]
+        "x", [pytest.param(1, marks=pytest.mark.claim("JAX"))]
     )
     def test_one(self, x):
         pass
 
     @pytest.mark.claim("One at a time.")
-    @pytest.mark.claim("Batches view it.")
     def test_two(self):
         pass
 """
@@ -134,14 +133,5 @@ def test_untested_claims_and_unknown_texts_are_found(tmp_path):
     (tmp_path / "tests" / "below").mkdir(parents=True)
     (tmp_path / "README.md").write_text(README)
     (tmp_path / "docs/differences-from-grain.md").write_text(DIFFERENCES)
-    (tmp_path / "docs/torch.md").write_text(
-        "## What differs\n\n- Batches view it. Keep\n  them.\n- `fork` works.\n"
-    )
-    (tmp_path / "docs/scale.md").write_text(
-        "## What is exact\n\n| at 9 | how |\n| --- | --- |\n| an order | as it is |\n"
-    )
     (tmp_path / "tests/below/test_x.py").write_text(TESTS)
-    assert faults(tmp_path) == (
-        ["It is kept.", "fork works.", "a None fails", "an order"],
-        ["what nobody says"],
-    )
+    assert faults(tmp_path) == (["Files", "a None fails"], ["JAX", "an unknown claim"])

@@ -203,8 +203,8 @@ def test_version_equals_the_installed_package():
 
 
 @pytest.mark.claim(
-    "Free-threaded builds of CPython run Gristmill with the GIL, which importing it "
-    "turns on, and no wheels are published for them."
+    "Free-threaded builds of CPython run Gristmill with the GIL enabled, and "
+    "there are no wheels for them."
 )
 def test_free_threaded_python_is_tested_and_has_no_wheel():
     workflow = (ROOT / ".github/workflows/wheels.yml").read_text()

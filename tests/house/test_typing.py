@@ -26,7 +26,6 @@ def test_programs_run(name):
     runpy.run_path(str(SCRIPTS / name))
 
 
-@pytest.mark.claim("py.typed")
 def test_package_is_marked_as_typed():
     assert (PACKAGE / "py.typed").is_file()
 

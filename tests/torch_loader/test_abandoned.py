@@ -25,9 +25,6 @@ def assert_ends(loader_class, log, way, *, iterate=iterate, context="fork", **op
     wait_for(lambda: has_ended(log))
 
 
-@pytest.mark.claim(
-    "Workers that have nothing to do leave at once, and what iterates there is closed."
-)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("way", WAYS)
 def test_abandoned_generator_ends_in_its_worker(way, options, tmp_path):

@@ -261,7 +261,6 @@ class Kept:
 
 
 @pytest.mark.multiprocess
-@pytest.mark.claim("A batch shares no memory with its worker.")
 def test_batches_share_no_memory_with_their_worker():
     def found(loader_class: Any) -> Any:
         options = {"num_workers": 1, "multiprocessing_context": "fork"}
@@ -283,7 +282,6 @@ class Made:
 
 
 @pytest.mark.multiprocess
-@pytest.mark.claim("A batch shares no memory with its worker.")
 def test_sharing_in_batches_of_workers_matches_torch():
     def found(loader_class: Any, **options: Any) -> dict[str, Any]:
         loader = loader_class(

@@ -170,10 +170,6 @@ def test_conjugate_and_negative_bits_are_kept(slot):
         assert got.tolist() == sent.tolist()
 
 
-@pytest.mark.claim(
-    "Batches from workers view Gristmill's shared memory, which uses no /dev/shm and "
-    "one descriptor, however many you keep."
-)
 def test_tensors_arrive_writable_and_not_shared(slot):
     batch = {"small": numbers(3), "large": numbers(100_000), "bent": numbers(3, 3).t()}
     got = slot.send(batch)
@@ -242,10 +238,6 @@ def test_recursive_list_arrives(slot):
     assert got[1] is got
 
 
-@pytest.mark.claim(
-    "Batches from workers view Gristmill's shared memory, which uses no /dev/shm and "
-    "one descriptor, however many you keep."
-)
 def test_sending_to_another_process_copies(slot):
     got = slot.send([numbers(100_000)])[0]
     want = got.tolist()

@@ -33,27 +33,16 @@ def test_batch_that_cannot_be_sent_fails_alone():
     run("torch_loader/faults/batch_that_cannot_be_sent")
 
 
-@pytest.mark.claim(
-    "A batch that cannot be pickled, or unpickled, is one error at its turn; torch's "
-    "loader hangs."
-)
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_unpicklable_batch_fails_alone(context):
     run("torch_loader/faults/batch_that_cannot_be_pickled", context or "")
 
 
-@pytest.mark.claim(
-    "Workers that have nothing to do leave at once, and what iterates there is closed."
-)
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_busy_worker_is_killed_with_its_iterator(context):
     run("torch_loader/faults/busy_worker", context or "")
 
 
-@pytest.mark.claim(
-    "Batches from workers view Gristmill's shared memory, which uses no /dev/shm and "
-    "one descriptor, however many you keep."
-)
 @pytest.mark.parametrize("options", ["size=64m", "size=64m,ro"])
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_large_batches_do_not_use_dev_shm(options, context):
@@ -65,17 +54,10 @@ def test_large_batches_do_not_use_dev_shm(options, context):
     )
 
 
-@pytest.mark.claim(
-    "Batches from workers view Gristmill's shared memory, which uses no /dev/shm and "
-    "one descriptor, however many you keep."
-)
 def test_kept_batches_take_no_descriptors():
     run("torch_loader/faults/kept_batches")
 
 
-@pytest.mark.claim(
-    "Workers that have nothing to do leave at once, and what iterates there is closed."
-)
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_iterator_leaves_no_process(context):
     run("torch_loader/faults/no_process_is_left", context or "")
@@ -95,9 +77,6 @@ def test_exit_with_live_iterator_is_clean_and_silent():
     assert run("torch_loader/faults/exit_with_a_live_iterator") == "[0]\n"
 
 
-@pytest.mark.claim(
-    "Workers that have nothing to do leave at once, and what iterates there is closed."
-)
 def test_idle_workers_of_live_iterator_exit_with_program():
     assert run("torch_loader/faults/idle_workers_at_an_exit") == "[0, 1]\n[0, 0]\n"
 

@@ -100,10 +100,6 @@ def launched(dataset, loader_class=DataLoader, **options):
     return loader_class(dataset, multiprocessing_context="launcher", **options)
 
 
-@pytest.mark.claim(
-    "Workers of the launcher share locks, queues, pipes, proxies of managers and "
-    "shared memory with your program, as those of spawn do."
-)
 def test_launcher_workers_share_same_objects_as_spawn():
     value, array = SPAWN.Value("i", 0), SPAWN.Array("i", SIZE)
     queue, simple = SPAWN.Queue(), SPAWN.SimpleQueue()

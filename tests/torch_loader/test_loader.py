@@ -191,9 +191,6 @@ def test_two_iterators_are_independent():
     ] + 2 * [[6, 7, 8, 9]]
 
 
-@pytest.mark.claim(
-    "The profiler's range around each batch is opened only while a profiler runs."
-)
 @pytest.mark.parametrize("iterable", [False, True])
 def test_profiles_show_the_loader(iterable):
     loader = DataLoader(torch.utils.data.ChainDataset([]) if iterable else Numbers())
@@ -203,9 +200,6 @@ def test_profiles_show_the_loader(iterable):
     assert "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" in names
 
 
-@pytest.mark.claim(
-    "The profiler's range around each batch is opened only while a profiler runs."
-)
 def test_profiler_range_is_opened_only_with_profiler(monkeypatch):
     opened = []
     original = torch.autograd.profiler.record_function.__enter__

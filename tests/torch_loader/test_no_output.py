@@ -28,10 +28,6 @@ class Growing(list):
     """A dataset that grows after its loader was made."""
 
 
-@pytest.mark.claim(
-    "A loader with drop_last=True and fewer samples than a batch warns when it is "
-    "iterated; torch gives nothing, silently."
-)
 @pytest.mark.parametrize("loader_class", [DataLoader, StatefulDataLoader])
 @pytest.mark.parametrize(
     "arguments",

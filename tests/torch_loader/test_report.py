@@ -55,7 +55,6 @@ def slowest(report):
     return max(report.stages, key=lambda stage: stage.share)
 
 
-@pytest.mark.claim("report() of an IterDataset, a loader and their iterators")
 @pytest.mark.parametrize(
     ("dataset", "collate_fn", "kind", "name", "workers"),
     [
@@ -95,7 +94,6 @@ def test_report_includes_workers_of_finished_epoch():
     assert sum(worker.elements for worker in iterator.report().workers) == 10
 
 
-@pytest.mark.claim("report(verify=True)")
 @pytest.mark.parametrize(
     ("kind", "workers"), [(DataLoader, 0), (DataLoader, 1), (StatefulDataLoader, 0)]
 )

@@ -118,12 +118,6 @@ def test_launcher_raises_pickling_error():
         iter(loader)
 
 
-@pytest.mark.claim(
-    'multiprocessing_context="launcher" is one more way to start workers: forks of a '
-    "process that has imported torch and run the top level of your script again, as "
-    "spawn does."
-)
-@pytest.mark.claim("torch")
 def test_launcher_workers_see_program_and_settings():
     run("torch_loader/start_method/launcher_sees_what_is_sent")
 
@@ -167,26 +161,14 @@ def test_import_starts_no_process_or_thread():
     scripts.run("torch_loader/start_method/import_starts_nothing")
 
 
-@pytest.mark.claim(
-    "A program that has initialised JAX gets the launcher where torch would fork, and "
-    "one warning: such forks may wait for ever."
-)
 def test_program_with_jax_uses_launcher_and_warns_once():
     run("torch_loader/start_method/launcher_after_jax")
 
 
-@pytest.mark.claim(
-    "A program that has initialised JAX gets the launcher where torch would fork, and "
-    "one warning: such forks may wait for ever."
-)
 def test_fork_context_with_jax_forks():
     run("torch_loader/start_method/fork_after_jax")
 
 
-@pytest.mark.claim(
-    "A program that has initialised JAX gets the launcher where torch would fork, and "
-    "one warning: such forks may wait for ever."
-)
 def test_unpicklable_program_with_jax_is_forked():
     run("torch_loader/start_method/unpicklable_after_jax")
 

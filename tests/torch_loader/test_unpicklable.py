@@ -92,10 +92,6 @@ def torchs_error(kind):
     return next(itertools.islice(steps(iterator), BAD, None))
 
 
-@pytest.mark.claim(
-    "A batch that cannot be pickled, or unpickled, is one error at its turn; torch's "
-    "loader hangs."
-)
 @pytest.mark.parametrize("kind", UNPICKLABLE)
 def test_batch_that_cannot_be_unpickled_is_one_error(kind):
     error = torchs_error(kind)

@@ -416,8 +416,8 @@ class Opened(grain.MapTransform):
 @pytest.mark.multiprocess
 class TestLoaders:
     @pytest.mark.claim(
-        "of an open text file that a source holds, each worker gets a copy of the"
-        " content, with other offsets; a binary one is an error"
+        "If a source holds an open text file, each worker gets a copy of its "
+        "content with different offsets; an open binary file raises an error"
     )
     def test_return_file_rows_in_workers(self, path):
         source = Lines(path)
@@ -452,8 +452,8 @@ class TestLoaders:
             assert [line for line in loader if line] == ["ö zwei\n"]
 
     @pytest.mark.claim(
-        "of an open text file that a source holds, each worker gets a copy of the"
-        " content, with other offsets; a binary one is an error"
+        "If a source holds an open text file, each worker gets a copy of its "
+        "content with different offsets; an open binary file raises an error"
     )
     @pytest.mark.parametrize("place", ["source", "operation", "chain"])
     def test_errors_name_the_attribute(self, path, place):

@@ -34,7 +34,6 @@ def path(request, tmp_path):
     return write_array_record(tmp_path / "x.array_record", RECORDS, options)
 
 
-@pytest.mark.claim("gristmill convert, inspect, bench, gristmill.beam")
 @pytest.mark.multiprocess
 def test_measures_every_way_to_read(path):
     done = run("bench", path, "--seconds", 0.02, "--workers", "0,1", "--json")

@@ -27,7 +27,6 @@ def inspected(*arguments):
     return done.status, [json.loads(line) for line in done.out.splitlines()]
 
 
-@pytest.mark.claim("gristmill convert, inspect, bench, gristmill.beam")
 def test_array_record_file_is_described(tmp_path):
     records = [b"one", b"", b"three" * 10, b'{"a": [1]}']
     path = write_array_record(tmp_path / "x", records, "group_size:3,brotli:4")

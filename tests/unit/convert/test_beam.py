@@ -98,7 +98,6 @@ def inputs(tmp_path):
     return parts
 
 
-@pytest.mark.claim("gristmill convert, inspect, bench, gristmill.beam")
 def test_match_shards_converts_each_file_to_one(tmp_path, inputs):
     args = {"input": f"{tmp_path}/in/*.tfrecord", "output": f"{tmp_path}/out/x"}
     pipeline = beam.convert_tf_to_arrayrecord_disk_match_shards(

@@ -64,7 +64,6 @@ def features_of(record):
 # Input formats
 
 
-@pytest.mark.claim("gristmill convert, inspect, bench, gristmill.beam")
 @pytest.mark.claim("Compressed TFRecord files can only be read in order, or converted.")
 @pytest.mark.parametrize("compression", ["", "gzip", "zlib"])
 def test_tf_record_files_keep_their_records(tmp_path, compression):
@@ -903,7 +902,10 @@ def test_killed_worker_is_an_error(tmp_path, long):
     assert err.startswith("gristmill: a worker process ended by signal SIGKILL.")
 
 
-@pytest.mark.claim("ArrayRecord files are written by the array-record package.")
+@pytest.mark.claim(
+    "Gristmill reads ArrayRecord files and needs the array-record package to "
+    "write them."
+)
 def test_missing_writer_error_names_the_extra(tmp_path, monkeypatch):
     path = write_tf_record(tmp_path / "in.tfrecord", [b"x"])
     module = "array_record.python.array_record_module"

@@ -301,7 +301,6 @@ def test_map_dataset_mix_weights_must_have_names_of_parts():
         g.MapDataset.mix(list(named.values()), {"a": 1, "b": 2})
 
 
-@pytest.mark.claim('MapDataset.mix({"a": a, "b": b}, {"a": 1, "b": 2})')
 @pytest.mark.parametrize("weights", [None, {"b": 1, "a": 3}])
 def test_map_datasets_mixed_by_name_match_iter_datasets(weights):
     parts = {"b": g.MapDataset.range(5), "a": g.MapDataset.range(10, 30)}

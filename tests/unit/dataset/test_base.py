@@ -145,8 +145,8 @@ class TestUserNodes:
 
 class TestErrors:
     @pytest.mark.claim(
-        "an exception leaves the position one behind (threads), or the same element is"
-        " tried for ever (none)"
+        "After an exception, the position is one too low (with threads), or the "
+        "same element is tried forever (without)"
     )
     @pytest.mark.parametrize("read_options", [ASK, None, gristmill.ReadOptions(2, 4)])
     def test_failed_element_counts_as_consumed(self, read_options):
@@ -214,9 +214,7 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"can not follow `MapDataset\.filter`"):
             sparse.batch(2)
 
-    @pytest.mark.claim(
-        "negative weights, or too few, fail at some element, or not at all"
-    )
+    @pytest.mark.claim("Negative or missing weights fail at some element, or never")
     @pytest.mark.parametrize(
         ("weights", "text"),
         [
@@ -403,7 +401,6 @@ class TestOptions:
         )
         assert merged == DatasetOptions(min_shm_size=1, filter_warn_threshold_ratio=0.5)
 
-    @pytest.mark.claim("MapDataset.zip, IterDataset.zip, set_options, with_options")
     def test_may_be_set_on_map_dataset(self):
         ds = MapDataset.range(3).set_options(DatasetOptions(min_shm_size=5)).shuffle(1)
         iterator = iter(ds.to_iter_dataset().with_options(DatasetOptions()).batch(2))

@@ -44,7 +44,6 @@ def bucketed(lengths, **how):
     )
 
 
-@pytest.mark.claim("bucket_by_sequence_length")
 @pytest.mark.parametrize("lengths", [MANY, RARE], ids=["many", "rare"])
 @pytest.mark.parametrize("drop_remainder", [False, True])
 def test_every_state_resumes_exactly(lengths, drop_remainder):

@@ -204,7 +204,7 @@ def test_dataset_is_freed_when_the_last_call_returns(chain, gate, threads):
 
 
 @pytest.mark.claim(
-    "set_state of a ThreadPrefetchDatasetIterator, and closing it, wait for the "
+    "set_state and close of a ThreadPrefetchDatasetIterator wait for the "
     "element that its thread computes"
 )
 @pytest.mark.parametrize("chain", CHAINS)

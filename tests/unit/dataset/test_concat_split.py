@@ -104,8 +104,8 @@ def test_text_lengths_are_split_as_by_grain(distribution, split_full):
 
 
 @pytest.mark.claim(
-    "ConcatThenSplitIterDataset repeats and loses tokens of a second feature where an "
-    "element is cut twice"
+    "ConcatThenSplitIterDataset repeats and loses tokens of a second feature "
+    "if an element is split twice"
 )
 def test_feature_cut_twice_keeps_all_tokens():
     # Grain returns b as [1 2 3] [] [2 3 4]: it loses the start of the second part.
@@ -132,7 +132,9 @@ def test_feature_cut_twice_keeps_all_tokens():
         assert same(run(again), (rows[at:], states[at:]))
 
 
-@pytest.mark.claim("the same, from a state that went through JSON, loses an element")
+@pytest.mark.claim(
+    "ConcatThenSplitIterDataset loses an element if its state went through JSON"
+)
 def test_state_without_remainder_survives_json():
     # Grain reads the lists as a remainder and drops an element.
     elements = [{"x": np.arange(3)}, {"x": np.arange(4)}]
@@ -146,8 +148,9 @@ def test_state_without_remainder_survives_json():
 
 
 @pytest.mark.claim(
-    "the same, fails with internal errors where a scalar or an empty segment meets a "
-    "full row, or a meta feature is longer than a row"
+    "ConcatThenSplitIterDataset raises internal errors if a scalar or an "
+    "empty segment meets a full row, or if a meta feature is longer than a "
+    "row"
 )
 def test_scalar_at_full_row_starts_the_next():
     elements = [{"a": np.arange(1, n + 1), "s": s} for n, s in [(2, 5), (1, 6), (2, 7)]]
@@ -160,8 +163,9 @@ def test_scalar_at_full_row_starts_the_next():
 
 
 @pytest.mark.claim(
-    "the same, fails with internal errors where a scalar or an empty segment meets a "
-    "full row, or a meta feature is longer than a row"
+    "ConcatThenSplitIterDataset raises internal errors if a scalar or an "
+    "empty segment meets a full row, or if a meta feature is longer than a "
+    "row"
 )
 def test_empty_segment_at_row_end_gets_no_bos():
     # Grain raises IndexError.
@@ -299,8 +303,9 @@ def test_full_meta_feature_ends_row_and_logs_once(caplog):
 
 
 @pytest.mark.claim(
-    "the same, fails with internal errors where a scalar or an empty segment meets a "
-    "full row, or a meta feature is longer than a row"
+    "ConcatThenSplitIterDataset raises internal errors if a scalar or an "
+    "empty segment meets a full row, or if a meta feature is longer than a "
+    "row"
 )
 def test_meta_feature_longer_than_a_row_raises():
     elements = [{"x": np.arange(n), "m": np.arange(n)} for n in (1, 3, 2)]
@@ -341,9 +346,7 @@ def test_bos_arguments_are_rejected_as_by_grain(options):
     assert str(ours.value) == str(theirs.value)
 
 
-@pytest.mark.claim(
-    "arguments of packing that do not fit fail at the first row, or misalign it"
-)
+@pytest.mark.claim("Invalid packing arguments fail at the first row, or misalign it")
 @pytest.mark.parametrize(
     ("length", "error", "text"),
     [

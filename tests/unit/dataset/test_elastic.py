@@ -77,9 +77,6 @@ CHAINS = {
 }
 
 
-@pytest.mark.claim(
-    "ElasticIterator over filters, mixtures, packing and any IterDataset"
-)
 @pytest.mark.parametrize("chain", CHAINS)
 def test_any_host_count_resumes(chain):
     ds = CHAINS[chain]()
@@ -94,9 +91,6 @@ def test_any_host_count_resumes(chain):
     assert given == expected[:46]
 
 
-@pytest.mark.claim(
-    "ElasticIterator over filters, mixtures, packing and any IterDataset"
-)
 def test_any_host_count_resumes_packed_rows():
     sequences = gristmill.MapDataset.range(1, 120).shuffle(seed=2)
     ds = sequences.map(lambda n: {"x": np.full(n % 13 + 1, n)}).to_iter_dataset()

@@ -57,9 +57,6 @@ AS_GRAIN = [
 ]
 
 
-@pytest.mark.claim(
-    "ElasticIterator over interleaved datasets, get_shard_states, set_shard_states"
-)
 @pytest.mark.parametrize(("ds", "host", "size", "expected"), AS_GRAIN)
 def test_host_gets_the_elements_of_grain(ds, host, size, expected):
     iterator = ElasticIterator(ds, size, ShardOptions(*host))
@@ -114,9 +111,6 @@ def test_shard_states_of_interleaving_match_grain(data):
     assert found == expected or sorted(expected) != left
 
 
-@pytest.mark.claim(
-    "ElasticIterator over interleaved datasets, get_shard_states, set_shard_states"
-)
 def test_ended_datasets_are_not_restarted():
     # Grain's own iterator restarts the third dataset.
     ds = interleaved([2, 2, 2], 2)

@@ -183,7 +183,6 @@ def resumed(ds, stop):
     return rest
 
 
-@pytest.mark.claim("IterDataset.from_iterable")
 @pytest.mark.parametrize("name", SAVED)
 def test_iterable_with_a_state_resumes_exactly(name):
     ds = from_iterable(SAVED[name])

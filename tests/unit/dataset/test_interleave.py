@@ -155,8 +155,8 @@ def test_states_of_grain_load_after_json():
 
 
 @pytest.mark.claim(
-    "InterleaveIterDataset.set_state keeps and changes the caller's dict; "
-    "cycle_length=0 is an IndexError"
+    "InterleaveIterDataset.set_state keeps and modifies the caller's dict; "
+    "cycle_length=0 raises IndexError"
 )
 def test_restoring_does_not_change_the_state():
     ds = InterleaveIterDataset(parts(gristmill, 2, 2, 2, 2), cycle_length=2)
@@ -190,8 +190,8 @@ def test_state_of_another_cycle_length_is_rejected():
 
 
 @pytest.mark.claim(
-    "InterleaveIterDataset.set_state keeps and changes the caller's dict; "
-    "cycle_length=0 is an IndexError"
+    "InterleaveIterDataset.set_state keeps and modifies the caller's dict; "
+    "cycle_length=0 raises IndexError"
 )
 def test_cycle_length_must_be_positive():
     with pytest.raises(ValueError, match=r"cycle_length must be positive\. Got 0"):

@@ -57,7 +57,6 @@ CHAINS = st.lists(
 )
 
 
-@pytest.mark.claim("len(ds) of an IterDataset")
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 20), CHAINS)
 def test_length_is_the_number_of_elements(count, steps):

@@ -138,10 +138,9 @@ CHAINS = {
 }
 
 
-@pytest.mark.claim("mp_prefetch(streams=), states with any number of workers")
 @pytest.mark.claim(
-    "mp_prefetch states need the same number of workers; start_prefetch() on a fresh "
-    "iterator does nothing"
+    "mp_prefetch states need the same number of workers; start_prefetch() on "
+    "a new iterator does nothing"
 )
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -182,8 +181,8 @@ def test_streams_take_turns_over_slices():
 
 
 @pytest.mark.claim(
-    "under mp_prefetch and multithread_prefetch a dataset that a chain has twice is "
-    "cut twice and loses elements"
+    "If a chain contains a dataset twice, mp_prefetch and "
+    "multithread_prefetch slice it twice and lose elements"
 )
 def test_dataset_used_twice_is_sliced_once():
     part = numbers(8).to_iter_dataset()
@@ -269,8 +268,8 @@ SHARED = {
 
 
 @pytest.mark.claim(
-    "With some steps a stream belongs to one worker, so more workers than streams do"
-    " not help."
+    "Some steps bind a stream to one worker, so that more workers than "
+    "streams do not help."
 )
 @pytest.mark.parametrize("dataset", OWNED.values(), ids=OWNED)
 def test_stateful_steps_bind_stream_to_one_worker(dataset):
@@ -457,8 +456,8 @@ def command_of(pid):
 
 
 @pytest.mark.claim(
-    "mp_prefetch states need the same number of workers; start_prefetch() on a fresh "
-    "iterator does nothing"
+    "mp_prefetch states need the same number of workers; start_prefetch() on "
+    "a new iterator does nothing"
 )
 def test_workers_start_lazily_and_are_cleaned_up():
     list(numbers().to_iter_dataset().mp_prefetch(workers(1)))

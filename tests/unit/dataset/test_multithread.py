@@ -55,8 +55,8 @@ def test_nodes_before_threads_match_grain(chain):
 
 
 @pytest.mark.claim(
-    "under mp_prefetch and multithread_prefetch a dataset that a chain has twice is "
-    "cut twice and loses elements"
+    "If a chain contains a dataset twice, mp_prefetch and "
+    "multithread_prefetch slice it twice and lose elements"
 )
 def test_dataset_used_twice_is_sliced_once():
     """Grain slices it twice, and loses three quarters of its elements."""

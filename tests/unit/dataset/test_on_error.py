@@ -130,7 +130,6 @@ def all_of(iterator):
             continue
 
 
-@pytest.mark.claim("IterDataset.on_error")
 @pytest.mark.parametrize("name", CHAINS)
 @given(bad=st.sets(st.integers(0, COUNT - 1)))
 def test_failing_elements_are_skipped(name, bad):

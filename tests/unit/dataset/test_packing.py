@@ -311,9 +311,7 @@ def test_packed_batch_size_matches_grain(name):
     assert sizes[0] == sizes[1] > 0
 
 
-@pytest.mark.claim(
-    "arguments of packing that do not fit fail at the first row, or misalign it"
-)
+@pytest.mark.claim("Invalid packing arguments fail at the first row, or misalign it")
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
@@ -358,10 +356,7 @@ def test_state_of_other_data_is_rejected_repeatedly():
     assert iterator.get_state() == state
 
 
-@pytest.mark.claim(
-    "get_state() is a few integers as JSON, as many at any position; restoring begins "
-    "to read there, or at the split, pack or window that is under way."
-)
+@pytest.mark.claim("Resume")
 def test_states_are_small_and_reading_restarts_at_the_batch():
     source = Counted([{"x": array} for array in tokens(DISTRIBUTIONS[0], 900, 2000)])
     options = {"length_struct": {"x": 2048}, "num_packing_bins": 64}

@@ -72,8 +72,9 @@ def test_slices_divide_the_files(tmp_path):
 
 
 @pytest.mark.claim(
-    "ParquetIterDataset gives another value for a missing one of a dictionary, rounds "
-    "integers beyond 2^53 next to missing ones, and changes dtypes between row groups"
+    "ParquetIterDataset returns a wrong value for a missing dictionary value, "
+    "rounds integers above 2^53 next to missing ones, and changes dtypes "
+    "between row groups"
 )
 def test_missing_values_do_not_change_other_values(tmp_path):
     integers = [1, 2, None, 2**53 + 1]

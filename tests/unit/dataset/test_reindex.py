@@ -65,7 +65,6 @@ def test_negative_indices_count_from_parent_end(index):
             assert same(parent.slice([index])[0], parent[index])
 
 
-@pytest.mark.claim("ds[[3, 1]], MapDataset.slice of several indices")
 @pytest.mark.parametrize("indices", [[3, 1], np.array([3, 1]), MapDataset.range(2)])
 def test_subscripts_may_list_indices(indices):
     for ds in parents().values():

@@ -49,8 +49,8 @@ def test_restored_end_of_epoch_does_not_count_as_empty():
 
 
 @pytest.mark.claim(
-    "RepeatIterDataset over an interleave says in its state that every further epoch "
-    "has ended"
+    "In the state of a RepeatIterDataset over an interleave, every later "
+    "epoch is exhausted"
 )
 def test_every_epoch_of_an_interleave_can_be_resumed():
     """Grain loses elements from the second epoch on."""

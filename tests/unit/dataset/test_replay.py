@@ -209,7 +209,6 @@ def numbers_of(ids):
     return (100 * ids["source"] + ids["key"]).tolist()
 
 
-@pytest.mark.claim("dataset.replay(state), dataset.ids(state)")
 @pytest.mark.parametrize("name", CHAINS)
 def test_replay_and_ids_match_each_output(name):
     ds = CHAINS[name]()

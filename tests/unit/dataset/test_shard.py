@@ -40,7 +40,6 @@ def test_batches_of_ranks_match_reference(how, length, ranks, batch_size, seed):
         assert list(batches.to_iter_dataset(ASK)) == expected
 
 
-@pytest.mark.claim("MapDataset.shard")
 def test_ranks_have_equal_batch_counts():
     counts = {}
     for how in WAYS:

@@ -28,9 +28,7 @@ class Source:
         return list(indices)
 
 
-@pytest.mark.claim(
-    "elements are made one by one, and with threads in up to 16 at a time, at once"
-)
+@pytest.mark.claim("Elements are computed one by one, or by 16 threads from the start")
 def test_fast_elements_stay_in_blocks_when_probed(
     monkeypatch,
 ):
@@ -45,9 +43,7 @@ def test_fast_elements_stay_in_blocks_when_probed(
     assert source.blocks == [2**n for n in range(9)] + 20 * [512]
 
 
-@pytest.mark.claim(
-    "elements are made one by one, and with threads in up to 16 at a time, at once"
-)
+@pytest.mark.claim("Elements are computed one by one, or by 16 threads from the start")
 @pytest.mark.parametrize("slow_s", [-1, 10**6], ids=["waits", "fast"])
 def test_waiting_elements_are_computed_by_threads(monkeypatch, slow_s):
     monkeypatch.setattr(reading, "LONG_READ_S", 1e6)

@@ -43,8 +43,8 @@ def test_windows_of_iter_datasets_match_grain(window, length, seed):
 
 
 @pytest.mark.claim(
-    "WindowShuffleMapDataset repeats and loses elements where the window does not "
-    "divide the length"
+    "WindowShuffleMapDataset repeats and loses elements if the window does "
+    "not divide the length"
 )
 def test_epoch_is_a_permutation():
     """Grain's last window reaches into the next epoch."""

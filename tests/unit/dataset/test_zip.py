@@ -22,7 +22,6 @@ def test_zipped_map_has_tuples_at_all_indices():
     assert next(iter(ds.batch(2)))[1].tolist() == [10, 11]
 
 
-@pytest.mark.claim("MapDataset.zip, IterDataset.zip, set_options, with_options")
 def test_methods_match_classes():
     parts = [gristmill.MapDataset.range(3), gristmill.MapDataset.range(10, 13)]
     zipped = gristmill.MapDataset.zip(parts)
@@ -88,7 +87,7 @@ def test_non_strict_zip_ends_with_the_shortest():
     )
 
 
-@pytest.mark.claim("of an error in a zip, the parts go out of step")
+@pytest.mark.claim("After an error in a zip, its datasets are out of step")
 def test_error_drops_only_its_tuple():
     def fail_at(bad):
         def function(x):

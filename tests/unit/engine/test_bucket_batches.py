@@ -52,7 +52,6 @@ def plain(batches):
     return [batch.tolist() for batch in batches]
 
 
-@pytest.mark.claim("transforms.BucketBatch")
 @settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 9), min_size=3, max_size=3),

@@ -194,10 +194,7 @@ def test_bad_record_of_chain_is_named(path):
     assert plain({"b": rows["b"][i], "a": rows["a"][i]} for i in range(7)) == expected
 
 
-@pytest.mark.claim(
-    "A ParseExample with features of bytes or of variable length, and every step of"
-    " yours but a BlockMap, sees one record at a time."
-)
+@pytest.mark.claim("Custom steps other than BlockMap process one record at a time.")
 def test_python_step_receives_one_record_at_a_time(path):
     class Length(gristmill.transforms.Map):
         def __init__(self):

@@ -44,7 +44,6 @@ VIEWS = {
 }
 
 
-@pytest.mark.claim("NumPy arrays and dicts of arrays")
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("offset", [0, 128, mmap.ALLOCATIONGRANULARITY + 4])
 def test_sent_view_maps_the_same_bytes(path, view, offset):
@@ -113,7 +112,6 @@ class Windows:
         return np.array(self._tokens[index : index + 8])
 
 
-@pytest.mark.claim("NumPy arrays and dicts of arrays")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize(
     "source", [lambda path: np.load(path, mmap_mode="r"), Windows], ids=["table", "own"]

@@ -102,7 +102,6 @@ def assert_resumes(case, workers, hops):
             assert iterator.errors.count == len(logs[-1])
 
 
-@pytest.mark.claim("on_error=, max_errors=, quarantine=, iterator.errors")
 @pytest.mark.slow
 @hypothesis.settings(max_examples=200)
 @hypothesis.given(cases())

@@ -130,7 +130,7 @@ def place_of(error):
     return [place]
 
 
-@pytest.mark.claim("several notes say that frames were cut from a traceback")
+@pytest.mark.claim("Several notes say that frames were removed from a traceback")
 @pytest.mark.parametrize("chain", [by_index, by_step])
 def test_gristmill_frames_are_removed(chain, filtering):
     error = error_of(iter(chain()))
@@ -152,7 +152,7 @@ def test_tracebacks_of_untimed_calls_are_filtered(monkeypatch):
     assert next(iterator) == 701
 
 
-@pytest.mark.claim("several notes say that frames were cut from a traceback")
+@pytest.mark.claim("Several notes say that frames were removed from a traceback")
 def test_measured_chain_has_one_note():
     iterator = observed.ObservedDatasetIterator(by_index())
     error = error_of(iterator)

@@ -115,8 +115,8 @@ BAD_ARGUMENTS = [
 
 
 @pytest.mark.claim(
-    "arguments of a wrong type or value fail at the first element, often with "
-    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+    "Arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or never"
 )
 @pytest.mark.parametrize(("options", "kind", "text"), BAD_ARGUMENTS)
 def test_bad_arguments_are_refused(options, kind, text):
@@ -150,7 +150,7 @@ def test_sampler_of_wrong_type_is_refused():
 
 
 @pytest.mark.claim(
-    "a state that is no state fails with KeyError, TypeError or AttributeError"
+    "An object that is not a state raises KeyError, TypeError or AttributeError"
 )
 @pytest.mark.parametrize(
     ("state", "kind", "text"),
@@ -246,7 +246,6 @@ def ids_of(operations, workers, **options):
     return before, pairs
 
 
-@pytest.mark.claim("iterator.ids()")
 @WITH_AND_WITHOUT
 def test_ids_of_plain_records(workers):
     before, pairs = ids_of([Add()], workers, shuffle=True)
@@ -260,7 +259,6 @@ def test_ids_of_filtered_records(workers):
     assert pairs == [(i, [i]) for i in (1, 3, 5, 7, 9, 11)]
 
 
-@pytest.mark.claim("iterator.ids()")
 @WITH_AND_WITHOUT
 def test_ids_of_batches(workers):
     _, pairs = ids_of([g.Batch(5)], workers, shuffle=True)
@@ -300,7 +298,6 @@ def test_changing_returned_ids_has_no_effect():
     assert iterator.ids().tolist() == [0, 1]
 
 
-@pytest.mark.claim("loader.replay(state)")
 @pytest.mark.parametrize(
     "operations",
     [
@@ -389,7 +386,6 @@ def test_split_record_that_kills_worker_is_named():
         next(iterator)
 
 
-@pytest.mark.claim("loader.replay(state)")
 @pytest.mark.multiprocess
 def test_replay_of_loader_with_workers_returns_next_output():
     made = loader([Add()], worker_count=2)
@@ -405,11 +401,7 @@ def sha256_of(made):
     return total.hexdigest()
 
 
-@pytest.mark.claim("streams=")
-@pytest.mark.claim(
-    "How many processes compute never shows in the data where streams= is given, and "
-    "how fast each one is never does."
-)
+@pytest.mark.claim("Order")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("drop_remainder", [False, True])
 @pytest.mark.parametrize("streams", [1, 3])
@@ -486,8 +478,8 @@ def pids_of(made):
 
 def claim_of_owned(function):
     return pytest.mark.claim(
-        "With some steps a stream belongs to one worker, so more workers than streams"
-        " do not help."
+        "Some steps bind a stream to one worker, so that more workers than "
+        "streams do not help."
     )(pytest.mark.multiprocess(function))
 
 
@@ -521,13 +513,12 @@ def test_stream_of_shuffled_groups_belongs_to_one_worker():
     assert len(pids_of(made)) == 2
 
 
-@pytest.mark.claim("streams=")
 def test_streams_give_order_of_that_many_workers():
     made = loader([g.Batch(2)], records=10, streams=2)
     assert plain(made) == [[0, 2], [1, 3], [4, 6], [5, 7], [8], [9]]
 
 
-@pytest.mark.claim("a state needs the same worker count")
+@pytest.mark.claim("A state needs the same worker count")
 def test_explicit_streams_must_match_state():
     state = iter(loader(streams=2)).get_state()
     with pytest.raises(StateMismatch, match=r"2 streams, .* streams=3.* set it to 2"):
@@ -557,7 +548,8 @@ def lost_by_grain(library):
 
 
 @pytest.mark.claim(
-    "a shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats another"
+    "A shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats "
+    "another one"
 )
 def test_grain_state_of_incomplete_shuffle_is_refused():
     legacy = pytest.importorskip("grain.python")
@@ -727,7 +719,7 @@ def recorded(monkeypatch, cost_s, operations=(), fails_at=-1, **options):
     return source, iter(loader(operations, source=source, records=64, **options))
 
 
-@pytest.mark.claim("a source is read in threads named grain-prefetch_<n>, at once")
+@pytest.mark.claim("Threads named grain-prefetch_<n> read the source from the start")
 def test_slow_sources_are_read_by_threads(monkeypatch):
     source, iterator = recorded(monkeypatch, 1e-3)
     assert list(iterator) == list(range(64))
@@ -738,7 +730,7 @@ def test_slow_sources_are_read_by_threads(monkeypatch):
     assert all(name.startswith("gristmill-read") for name in readers[1:])
 
 
-@pytest.mark.claim("a source is read in threads named grain-prefetch_<n>, at once")
+@pytest.mark.claim("Threads named grain-prefetch_<n> read the source from the start")
 def test_fast_sources_are_read_by_the_caller(monkeypatch):
     source, iterator = recorded(monkeypatch, 1e-6, [g.Batch(8)])
     assert len(list(iterator)) == 8
@@ -789,8 +781,8 @@ def test_state_is_exact_while_reading_ahead(monkeypatch, operations):
 
 
 @pytest.mark.claim(
-    "after an exception of the source the position is one behind, and the end raises "
-    "IndexError; without threads it is tried for ever"
+    "After an exception in the source, the position is one too low and the "
+    "end raises IndexError; without threads, the same record is tried forever"
 )
 @pytest.mark.parametrize("cost_s", [1e-6, 1e-3], ids=["fast", "slow"])
 @pytest.mark.parametrize("where", ["source", "operation"])

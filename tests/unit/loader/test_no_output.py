@@ -117,7 +117,7 @@ FULL = {
 
 
 @pytest.mark.claim(
-    "a loader whose streams each have less than one full batch gives nothing, silently"
+    "A loader yields nothing, without a warning, if no stream has a full batch"
 )
 @pytest.mark.parametrize("name", EMPTY)
 def test_empty_loader_warns_at_user_line(name):

@@ -75,10 +75,7 @@ def test_repeated_restores_without_workers_are_exact(description, hops):
     assert_hops_give_the_stream(description, hops)
 
 
-@pytest.mark.claim(
-    "What comes after is byte for byte what would have come, with any number of "
-    "workers."
-)
+@pytest.mark.claim("Resume")
 @pytest.mark.multiprocess
 @hypothesis.settings(max_examples=25, deadline=None, derandomize=True)
 @hypothesis.given(
@@ -93,10 +90,8 @@ def test_repeated_restores_with_any_worker_count_are_exact(description, hops):
     assert_hops_give_the_stream(description, hops)
 
 
-@pytest.mark.claim("a state needs the same worker count")
-@pytest.mark.claim(
-    "Equal seeds draw equal numbers, in any process and after any resume."
-)
+@pytest.mark.claim("A state needs the same worker count")
+@pytest.mark.claim("Random numbers")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("after", WORKER_COUNTS)
 @pytest.mark.parametrize("before", WORKER_COUNTS)
@@ -105,13 +100,8 @@ def test_restore_with_other_worker_count_is_exact(before, after):
     assert_hops_give_the_stream(description, [(3, after), (2, before)])
 
 
-@pytest.mark.claim(
-    "What comes after is byte for byte what would have come, with any number of "
-    "workers."
-)
-@pytest.mark.claim(
-    "Equal seeds draw equal numbers, in any process and after any resume."
-)
+@pytest.mark.claim("Resume")
+@pytest.mark.claim("Random numbers")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("after", WORKER_COUNTS)
 @pytest.mark.parametrize("before", WORKER_COUNTS)
@@ -209,10 +199,7 @@ def dataset_over(source, operations):
     return iter(dataset.apply(operations))
 
 
-@pytest.mark.claim(
-    "get_state() is a few integers as JSON, as many at any position; restoring begins "
-    "to read there, or at the split, pack or window that is under way."
-)
+@pytest.mark.claim("Resume")
 @pytest.mark.parametrize("make", [iterator_over, dataset_over])
 @pytest.mark.parametrize("chain", CHAINS)
 def test_restore_reads_no_record_before_position(make, chain):
@@ -228,10 +215,7 @@ def test_restore_reads_no_record_before_position(make, chain):
     assert not set(rest.asked) & set(done)
 
 
-@pytest.mark.claim(
-    "get_state() is a few integers as JSON, as many at any position; restoring begins "
-    "to read there, or at the split, pack or window that is under way."
-)
+@pytest.mark.claim("Resume")
 def test_restore_within_window_reads_from_its_start():
     def shuffled(source):
         dataset = g.MapDataset.source(source).to_iter_dataset(g.ReadOptions(0, 0))
@@ -255,10 +239,7 @@ def leaves(state):
     return [] if isinstance(state, str) else [state]
 
 
-@pytest.mark.claim(
-    "get_state() is a few integers as JSON, as many at any position; restoring begins "
-    "to read there, or at the split, pack or window that is under way."
-)
+@pytest.mark.claim("Resume")
 @pytest.mark.parametrize("chain", CHAINS)
 def test_state_has_same_number_of_integers_everywhere(chain):
     def state_at(position):

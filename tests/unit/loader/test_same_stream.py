@@ -176,9 +176,7 @@ def test_index_is_global_in_loader_and_local_in_chain():
     assert list(two) == [(0, 1), (1, 3), (2, 5)]
 
 
-@pytest.mark.claim(
-    "Each record's generator is made from the seed and the record's place in the run."
-)
+@pytest.mark.claim("Random numbers")
 def test_loader_draws_by_record_and_chain_by_position():
     class Draw(grain.transforms.RandomMap):
         def random_map(self, x, rng):

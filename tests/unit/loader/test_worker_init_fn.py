@@ -42,7 +42,6 @@ def loaders(function, told, **options):
 
 
 @pytest.mark.multiprocess
-@pytest.mark.claim("worker_init_fn=")
 def test_worker_init_fn_is_called_first_in_each_worker():
     told = []
 

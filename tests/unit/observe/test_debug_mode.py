@@ -145,7 +145,8 @@ def test_node_time_excludes_other_nodes(monkeypatch):
 
 @pytest.mark.multiprocess
 @pytest.mark.claim(
-    "the table of debug mode counts what other programs used, and the start of workers"
+    "The table of debug mode includes the CPU time of other programs and the "
+    "start of workers"
 )
 def test_time_excludes_other_programs_and_worker_start(monkeypatch):
     ahead = 0

@@ -109,7 +109,6 @@ def slowest(report):
     return max(report.stages, key=lambda stage: stage.share)
 
 
-@pytest.mark.claim("report() of an IterDataset, a loader and their iterators")
 @pytest.mark.parametrize(
     ("slow", "workers"), [*itertools.product(SLOW, [0]), ("map", 2)]
 )
@@ -166,7 +165,6 @@ def test_chain_report_includes_busy_time_of_workers():
     assert any("STAGE_TIMING" in note for note in report.notes)
 
 
-@pytest.mark.claim("report(verify=True)")
 @pytest.mark.parametrize("workers", [0, 1])
 def test_verify_tries_one_more_worker_and_keeps_position(workers):
     iterator = iter(loader_of(NUMBERS, [Slow()], workers))
@@ -194,7 +192,6 @@ class Drawn(grain.transforms.Map):
         return element + random.random() + np.random.random()  # noqa: NPY002
 
 
-@pytest.mark.claim("report(verify=True)")
 @pytest.mark.parametrize(
     "ask",
     [
@@ -228,7 +225,6 @@ class FailsAt(grain.transforms.Map):
         return element
 
 
-@pytest.mark.claim("report(verify=True)")
 def test_error_during_verify_skips_only_the_checks():
     iterator = iter(loader_of(NUMBERS, [FailsAt()], 0))
     taken(iterator, 10)
@@ -304,7 +300,6 @@ def test_trial_with_threads_reads_from_same_position():
     assert loader._read_options == NO_THREADS
 
 
-@pytest.mark.claim("report(verify=True)")
 def test_outputs_from_cache_are_faster_than_computed():
     # A batch computes for 20 ms, so that a busy machine leaves the cache ahead.
     loader = loader_of(NUMBERS, [VerySlow()], 1)

@@ -86,7 +86,6 @@ def stage_of(report):
     return stage
 
 
-@pytest.mark.claim("report() of an IterDataset, a loader and their iterators")
 def test_slow_read_is_the_limit():
     source = grain.MapDataset.source(WaitingSource(5e-3))
     ds = source.map(lambda x: x + 1).to_iter_dataset(NO_THREADS).batch(8)
@@ -165,7 +164,6 @@ def test_equal_stages_are_balanced():
     assert report.stage is None
 
 
-@pytest.mark.claim("report() of an IterDataset, a loader and their iterators")
 def test_iterator_reports_without_stage_timing(always_measured):
     ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset(NO_THREADS)
     iterator = iter(ds.batch(8))

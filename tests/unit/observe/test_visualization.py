@@ -98,8 +98,8 @@ def chain_of(library):
 
 
 @pytest.mark.claim(
-    "visualization draws the first of several parents, and to a folder is "
-    "NotImplementedError"
+    "The graph shows only the first of several parents, and saving it to a "
+    "folder raises NotImplementedError"
 )
 def test_all_parents_are_drawn(show, log):
     show("")
@@ -125,8 +125,8 @@ def test_workers_report_element_specs(show, log):
 
 
 @pytest.mark.claim(
-    "visualization draws the first of several parents, and to a folder is "
-    "NotImplementedError"
+    "The graph shows only the first of several parents, and saving it to a "
+    "folder raises NotImplementedError"
 )
 def test_folder_gets_svg_and_html_page(show, log, tmp_path):
     show(tmp_path / "graphs")

@@ -34,8 +34,8 @@ def test_names_and_defaults_match_grain(config):
 
 
 @pytest.mark.claim(
-    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
-    "ValueError for unknown names"
+    "Options are absl flags: scripts that parse no flags get "
+    "UnparsedFlagAccessError, unknown names ValueError"
 )
 def test_update_sets_option(config):
     config.update("tf_lookup_batch_size", 7)
@@ -43,8 +43,8 @@ def test_update_sets_option(config):
 
 
 @pytest.mark.claim(
-    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
-    "ValueError for unknown names"
+    "Options are absl flags: scripts that parse no flags get "
+    "UnparsedFlagAccessError, unknown names ValueError"
 )
 def test_unknown_names_are_attribute_errors(config):
     assert not hasattr(config, "nonsense")
@@ -65,8 +65,8 @@ def test_setting_attributes_directly_is_refused(config):
 
 
 @pytest.mark.claim(
-    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
-    "ValueError for unknown names"
+    "Options are absl flags: scripts that parse no flags get "
+    "UnparsedFlagAccessError, unknown names ValueError"
 )
 @pytest.mark.parametrize(
     ("name", "text", "value"),
@@ -84,8 +84,8 @@ def test_environment_sets_option(config, monkeypatch, name, text, value):
 
 
 @pytest.mark.claim(
-    "arguments of a wrong type or value fail at the first element, often with "
-    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+    "Arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or never"
 )
 @pytest.mark.parametrize(
     ("name", "value"),
@@ -109,8 +109,8 @@ def test_bad_environment_value_names_variable(config, monkeypatch):
 
 
 @pytest.mark.claim(
-    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
-    "ValueError for unknown names"
+    "Options are absl flags: scripts that parse no flags get "
+    "UnparsedFlagAccessError, unknown names ValueError"
 )
 @pytest.mark.parametrize(
     ("given", "printed"),

@@ -20,7 +20,6 @@ def run(arguments, cwd):
     )
 
 
-@pytest.mark.claim("gristmill.drop_in")
 def test_script_runs_as_main_program():
     done = run(["drop_in/train.py", "a", "--b"], PROGRAMS)
     assert (done.returncode, done.stdout) == (0, "ran __main__ a --b\n"), done.stderr

@@ -54,9 +54,7 @@ def value(family, name, **labels):
     return found
 
 
-@pytest.mark.claim(
-    "PYGRAIN_PROMETHEUS_PORT is ignored where the server starts by itself"
-)
+@pytest.mark.claim("PYGRAIN_PROMETHEUS_PORT is ignored if Grain starts the server")
 def test_environment_starts_server_on_given_port():
     port = free_port()
     said = run(
@@ -81,7 +79,7 @@ def test_environment_starts_server_on_given_port():
     assert value(ready, f"{ready.name}_count") >= 1
 
 
-@pytest.mark.claim("metrics are served to every machine that reaches the port")
+@pytest.mark.claim("Every machine that reaches the port can read the metrics")
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [

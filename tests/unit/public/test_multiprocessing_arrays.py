@@ -64,7 +64,8 @@ def test_results_of_computations_are_plain_arrays(array):
 
 
 @pytest.mark.claim(
-    "SharedMemoryArray takes no int as a shape, and holds references as dtype object"
+    "SharedMemoryArray does not accept an int as a shape, and stores "
+    "references if the dtype is object"
 )
 def test_empty_arrays_and_plain_lengths():
     for shape in [(0, 3), 4, (), (2,)]:
@@ -74,7 +75,8 @@ def test_empty_arrays_and_plain_lengths():
 
 
 @pytest.mark.claim(
-    "SharedMemoryArray takes no int as a shape, and holds references as dtype object"
+    "SharedMemoryArray does not accept an int as a shape, and stores "
+    "references if the dtype is object"
 )
 def test_objects_are_refused():
     with pytest.raises(ValueError, match="cannot hold dtype object"):

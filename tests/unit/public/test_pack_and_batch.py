@@ -64,16 +64,16 @@ def test_loader_runs_operation():
 
 
 @pytest.mark.claim(
-    "PackAndBatchOperation fails on no elements, and called again goes on with the "
-    "last batch"
+    "PackAndBatchOperation fails if there are no elements; a second call "
+    "continues the last batch"
 )
 def test_no_elements_give_no_batch():
     assert batches(gristmill, [], {"x": 5}, 2) == []
 
 
 @pytest.mark.claim(
-    "PackAndBatchOperation fails on no elements, and called again goes on with the "
-    "last batch"
+    "PackAndBatchOperation fails if there are no elements; a second call "
+    "continues the last batch"
 )
 def test_operation_can_be_called_again():
     operation = gristmill.experimental.PackAndBatchOperation(4, 1)

@@ -197,7 +197,6 @@ def test_user_defined_node_shows_class_and_attributes():
     assert str(Third(ELEMENTS, 3).batch(2)).split("\n")[1] == "a Third(every=3)"
 
 
-@pytest.mark.claim("print(ds)")
 def test_chain_prints_each_node_above_its_parents():
     parts = [RANGE.shuffle(1).map(Half()), RANGE.seed(3)]
     ds = grain.MapDataset.mix(parts).to_iter_dataset(grain.ReadOptions(2, 4)).batch(4)

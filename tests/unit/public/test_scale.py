@@ -32,7 +32,6 @@ class Virtual:
         return "Virtual()"
 
 
-@pytest.mark.claim("a shuffle is Grain's")
 @pytest.mark.parametrize("seed", [0, 2**31])
 def test_shuffle_matches_grain(seed):
     def shuffled(library):
@@ -45,7 +44,6 @@ def test_shuffle_matches_grain(seed):
     assert [ours[i] for i in probes] == [theirs[i] for i in probes]
 
 
-@pytest.mark.claim("a shuffle gives no key twice")
 def test_shuffle_gives_no_key_twice():
     # Drawing with replacement would repeat about eight keys.
     keys = np.empty(4_000_000, np.int64)
@@ -55,7 +53,6 @@ def test_shuffle_gives_no_key_twice():
     assert (np.diff(keys) > 0).all()
 
 
-@pytest.mark.claim("shards are disjoint and complete")
 def test_shards_are_disjoint_and_complete():
     end = 0
     for shard in range(1_024):
@@ -70,7 +67,6 @@ def test_shards_are_disjoint_and_complete():
     assert end == N
 
 
-@pytest.mark.claim("positions go on to the last int64")
 def test_positions_reach_last_int64():
     plan = _core.KeyPlan.range(N).shuffle(2**32 - 1).repeat()
     for position in (N, INT64_MAX - N, INT64_MAX):
@@ -82,7 +78,6 @@ def test_positions_reach_last_int64():
         _core.KeyPlan.range(N).repeat(9_223_373)
 
 
-@pytest.mark.claim("a mixture gives each data set its share")
 def test_mixture_gives_each_dataset_its_share():
     proportions = [3, 1, 7]
     first = N // 11 * 11 - 22
@@ -95,7 +90,6 @@ def test_mixture_gives_each_dataset_its_share():
         assert positions[components == number].tolist() == expected.tolist()
 
 
-@pytest.mark.claim("a state is one position")
 def test_state_is_one_position():
     def state(length, steps):
         sampler = gristmill.samplers.IndexSampler(
@@ -116,7 +110,6 @@ def test_state_is_one_position():
     assert iterator.get_state() == {"next_index": N}
 
 
-@pytest.mark.claim("a record is looked for in its file")
 def test_record_is_read_from_its_file():
     asked = []
 

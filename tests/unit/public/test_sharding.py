@@ -60,7 +60,6 @@ def test_torch_shard_without_environment_is_one_shard(no_torch):
     assert dataclasses.astuple(sharding.ShardByTorchProcess()) == (0, 1, False)
 
 
-@pytest.mark.claim("sharding.ShardByTorchProcess")
 def test_torch_shard_is_read_from_environment(no_torch, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
@@ -79,7 +78,6 @@ def test_incomplete_environment_is_refused(no_torch, monkeypatch, rank, world, w
         sharding.ShardByTorchProcess()
 
 
-@pytest.mark.claim("sharding.ShardByTorchProcess")
 def test_process_group_overrides_environment(no_torch, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")

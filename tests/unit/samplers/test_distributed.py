@@ -89,7 +89,6 @@ def test_order_without_shuffle_matches_torch(how, drop_last, records):
         assert ours.record_keys(rank, 3, len(ours) // 3).tolist() == list(theirs)
 
 
-@pytest.mark.claim("samplers.DistributedSampler, samplers.WithMask")
 @pytest.mark.parametrize("how", WAYS)
 def test_global_steps_do_not_depend_on_number_of_ranks(how):
     def steps(ranks):

@@ -126,7 +126,8 @@ def test_blocks_past_end_of_sampler_are_refused(name):
 
 
 @pytest.mark.claim(
-    "a shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats another"
+    "A shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats "
+    "another one"
 )
 def test_shuffle_is_complete_where_grain_loses_a_record():
     n = 4**8 + 1
@@ -189,8 +190,8 @@ def test_subclass_is_read_in_blocks_only_if_it_defines_them(sampler, blocks):
 
 
 @pytest.mark.claim(
-    "arguments of a wrong type or value fail at the first element, often with "
-    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+    "Arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or never"
 )
 @pytest.mark.parametrize("name", ["IndexSampler", "SequentialSampler"])
 @pytest.mark.parametrize(
@@ -212,8 +213,8 @@ def test_bad_arguments_are_refused(name, arguments, kind, text):
 
 
 @pytest.mark.claim(
-    "arguments of a wrong type or value fail at the first element, often with "
-    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+    "Arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or never"
 )
 def test_non_int_epochs_are_refused():
     with pytest.raises(TypeError, match="num_epochs must be an int, got float"):

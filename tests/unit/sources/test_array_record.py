@@ -150,7 +150,6 @@ def test_groups_match_chunks(paths):
     assert part.groups.tolist() == [2, 16, 2, 16]
 
 
-@pytest.mark.claim("samplers.GroupShuffleSampler")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
 def test_chunks_are_shuffled_as_groups(paths, workers):
@@ -239,8 +238,8 @@ def test_paths_of_other_types_are_refused(given, text):
 
 
 @pytest.mark.claim(
-    "a missing or damaged ArrayRecord file is found when it is first read, as "
-    'RuntimeError; a truncated one may give b""'
+    "A missing or damaged ArrayRecord file raises RuntimeError when it is "
+    'first read; a truncated one may return b""'
 )
 def test_missing_and_foreign_files_are_refused_at_once(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
@@ -293,8 +292,8 @@ def test_file_replaced_after_counting_is_refused(tmp_path, count):
 
 
 @pytest.mark.claim(
-    "ArrayRecordDataSource is a subclass of the array-record package's class, which "
-    "reads"
+    "ArrayRecordDataSource is a subclass of the array-record package's class, "
+    "which reads the files"
 )
 def test_reader_options_are_checked_by_name(paths):
     options = {"readahead_buffer_size": "16M", "index_storage_option": "in_memory"}

@@ -47,7 +47,6 @@ def shards(tmp_path_factory):
     return str(folder / "train@3.bagz")
 
 
-@pytest.mark.claim("sources.BagDataSource")
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.binary(max_size=20) | st.binary(max_size=20).map(lambda b: b * 5000)),
@@ -63,7 +62,6 @@ def test_records_match_bagz(tmp_path_factory, records, end, limits):
     assert list(bagz.Reader(path, options)) == records
 
 
-@pytest.mark.claim("sources.BagDataSource")
 @pytest.mark.parametrize("access", ["pread", "mmap"])
 def test_shards_are_one_list_in_any_order(shards, access):
     source = sources.BagDataSource(shards, access=access)

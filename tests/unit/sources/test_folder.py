@@ -52,7 +52,6 @@ def named(source):
     return [(os.path.relpath(path, source.path), n) for path, n in source.samples]
 
 
-@pytest.mark.claim("sources.FolderDataSource")
 def test_order_of_classes_and_files_matches_image_folder(folder):
     source = FolderDataSource(folder)
     assert source.classes == ["Ant", "cat", "dog"]

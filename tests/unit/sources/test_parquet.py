@@ -58,9 +58,6 @@ def test_values_match_grain(tmp_path, name):
     assert all(map(same, source.__getitems__([2, 0, 1]), np.take(theirs, [2, 0, 1])))
 
 
-@pytest.mark.claim(
-    "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
-)
 def test_rows_of_all_files_are_read_in_any_order(files):
     source = sources.ParquetDataSource(files)
     assert len(source) == 100
@@ -206,13 +203,7 @@ def damaged(tmp_path):
     return path
 
 
-@pytest.mark.claim(
-    "Damage costs the records of its chunk alone, which fail with the file and the "
-    "offset, and never gives wrong data."
-)
-@pytest.mark.claim(
-    "Every hash in files of gristmill.sources is verified unless you say otherwise."
-)
+@pytest.mark.claim("Files")
 def test_damaged_group_fails_alone_and_is_named(damaged):
     source = sources.ParquetDataSource(damaged)
     assert source[99] == row(99)
@@ -434,7 +425,6 @@ def amplification(source, keys):
     return rows / len(keys)
 
 
-@pytest.mark.claim("samplers.GroupShuffleSampler")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize(("workers", "streams"), [(0, 1), (0, 2), (2, 2), (2, 4)])
 def test_group_shuffle_decodes_each_group_about_once(

@@ -608,9 +608,6 @@ def source_of(server, tmp_path, **options):
     return gm.sources.ArrayRecordDataSource(urls, **options), RECORDS + records
 
 
-@pytest.mark.claim(
-    "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
-)
 def test_sources_read_urls(server, tmp_path):
     options = {"headers": {"Authorization": "Bearer token"}}
     source, records = source_of(
@@ -662,8 +659,8 @@ class Pid(gm.MapTransform):
 
 
 @pytest.mark.claim(
-    "With some steps a stream belongs to one worker, so more workers than streams do"
-    " not help."
+    "Some steps bind a stream to one worker, so that more workers than "
+    "streams do not help."
 )
 @pytest.mark.multiprocess
 def test_stream_of_remote_files_belongs_to_one_worker(server, tmp_path):

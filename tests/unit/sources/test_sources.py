@@ -202,7 +202,6 @@ class Unsure(Unsized):
 
 
 class TestAsSource:
-    @pytest.mark.claim("NumPy arrays and dicts of arrays")
     @pytest.mark.parametrize(
         "given", [np.zeros((3, 2)), {"x": np.zeros(3)}], ids=["array", "dict"]
     )

@@ -129,7 +129,6 @@ others = st.tuples(
 )
 
 
-@pytest.mark.claim("sources.TarDataSource")
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(whole | whole | whole | others, max_size=8),
@@ -215,7 +214,6 @@ def test_pickled_source_serves_same_samples(many):
     assert repr(again) == repr(source)
 
 
-@pytest.mark.claim("sources.TarDataSource")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_shuffle_is_global_and_resumes(many, workers):
     def loader():

@@ -112,9 +112,6 @@ class TestReading:
         assert list(again) == RECORDS
         assert repr(again) == repr(source)
 
-    @pytest.mark.claim(
-        "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
-    )
     @pytest.mark.multiprocess
     def test_loader_with_workers_gives_same_records(self, file):
         def batches(workers):
@@ -531,13 +528,7 @@ class TestUrls:
 
 
 class TestDamage:
-    @pytest.mark.claim(
-        "Damage costs the records of its chunk alone, which fail with the file and the"
-        " offset, and never gives wrong data."
-    )
-    @pytest.mark.claim(
-        "Every hash in files of gristmill.sources is verified unless you say otherwise."
-    )
+    @pytest.mark.claim("Files")
     @pytest.mark.parametrize("access", ["pread", "mmap"])
     def test_flipped_bit_fails_its_record_alone(self, file, access):
         whole = bytearray(file.read_bytes())

@@ -57,9 +57,6 @@ def elements(data):
         return pickle.load(file)
 
 
-@pytest.mark.claim(
-    "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
-)
 @pytest.mark.parametrize(
     "split",
     ["train", "test", "train[2:7]", "train[25%:]", "train[-30%:]", "train[-3:-1]"],

@@ -174,7 +174,6 @@ def plain(batches):
     return [(rows.tolist(), real.tolist()) for rows, real in batches]
 
 
-@pytest.mark.claim("gristmill.torch.DistributedSampler, BucketBatchSampler, WithMask")
 @pytest.mark.multiprocess
 def test_loader_gives_each_row_once_and_masks_padding():
     found = []

@@ -621,10 +621,7 @@ class TestBlocks:
         assert (caught.value.position, alone.value.position) == (3, None)
         assert str(caught.value) == str(alone.value)
 
-    @pytest.mark.claim(
-        "A ParseExample with features of bytes or of variable length, and every step "
-        "of yours but a BlockMap, sees one record at a time."
-    )
+    @pytest.mark.claim("Custom steps other than BlockMap process one record at a time.")
     @pytest.mark.parametrize(
         "features", [None, {"x": VarLen(np.int64)}, {"x": FixedLen((), bytes)}]
     )
@@ -711,7 +708,6 @@ def loader(records, features, workers):
     )
 
 
-@pytest.mark.claim("transforms.ParseExample, DecodeNpy, DecodeImage")
 @pytest.mark.parametrize(
     "workers", [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 )

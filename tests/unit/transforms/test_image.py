@@ -273,7 +273,6 @@ def test_key_selects_one_field():
     assert (found["image"].shape, found["label"]) == ((20, 30, 1), 3)
 
 
-@pytest.mark.claim("transforms.ParseExample, DecodeNpy, DecodeImage")
 @pytest.mark.parametrize(
     "workers", [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 )

@@ -249,7 +249,6 @@ def test_pickle_and_repr_keep_arguments():
     assert repr(DecodeNpy()) == "DecodeNpy()"
 
 
-@pytest.mark.claim("transforms.ParseExample, DecodeNpy, DecodeImage")
 def test_loader_decodes_arrays():
     loader = gristmill.DataLoader(
         data_source=[saved(np.full((2, 2), i)) for i in range(8)],

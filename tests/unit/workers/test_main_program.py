@@ -126,7 +126,7 @@ def test_long_and_unusual_arguments_are_passed(described, monkeypatch):
 
 @pytest.mark.multiprocess
 @pytest.mark.claim(
-    "each worker runs the top level of the main script again, in every epoch"
+    "Each worker runs the top level of the main script again, in every epoch"
 )
 def test_top_level_runs_once_for_all_workers(tmp_path):
     arguments = ("does nothing", tmp_path / "runs", b"\xe9" * 70_000)
@@ -135,8 +135,8 @@ def test_top_level_runs_once_for_all_workers(tmp_path):
 
 @pytest.mark.multiprocess
 @pytest.mark.claim(
-    "workers of a script that seeds random or NumPy at its top level draw the same"
-    " numbers, again in every epoch"
+    "If a script seeds random or NumPy at its top level, all workers draw the "
+    "same numbers, in every epoch"
 )
 def test_workers_do_not_share_seeds_of_top_level(tmp_path):
     out = printed(FOLDER / "top_level.py", "draws", tmp_path / "runs")
@@ -259,11 +259,9 @@ def test_settings_of_top_level_in_workers_match_grain():
 
 @pytest.mark.slow
 @pytest.mark.multiprocess
-@pytest.mark.claim("what a notebook has set in libraries is not set in its workers")
-@pytest.mark.claim("JAX")
-@pytest.mark.claim("NumPy")
-@pytest.mark.claim("Pillow")
-@pytest.mark.claim("Python")
+@pytest.mark.claim(
+    "Workers of a notebook do not have the library settings of the notebook"
+)
 def test_settings_are_sent_if_program_cannot_run_again():
     found = json.loads(run("main_program/settings", "gristmill", "1"))
     assert found.items() >= COMPUTING.items()
@@ -272,8 +270,8 @@ def test_settings_are_sent_if_program_cannot_run_again():
 
 @pytest.mark.multiprocess
 @pytest.mark.claim(
-    "in workers, classes of __main__ that JAX has registered as pytrees are leaves, and"
-    " their instances cannot be sent"
+    "In workers, classes of __main__ that are registered as JAX pytrees are "
+    "leaves, and their instances cannot be sent"
 )
 @pytest.mark.parametrize("runs_again", [True, False])
 def test_jax_pytree_classes_are_pytrees_in_workers(runs_again):
