@@ -7,7 +7,7 @@ import time
 
 from gristmill._convert.problem import Problem
 from gristmill._observe import processes
-from gristmill._observe.processes import Arena, Usage
+from gristmill._observe.processes import Arena, ProcessUsage
 from gristmill._observe.shared_words import OtherLayout, Snapshot
 
 NO_WORKERS = (
@@ -23,7 +23,7 @@ class Look:
     pid: int
     at_s: float
     loaders: dict[int, tuple[Arena, Snapshot]]
-    usage: dict[int, Usage]
+    usage: dict[int, ProcessUsage]
 
 
 def look_at(pid: int) -> Look:

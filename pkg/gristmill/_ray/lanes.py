@@ -26,7 +26,7 @@ from typing import Any
 from gristmill import _core
 from gristmill._base.types import Int64Array
 from gristmill._engine.stream import NO_KEYS, Position
-from gristmill._engine.usage import Usage
+from gristmill._engine.usage import RemoteStats
 from gristmill._engine.workers import COPIED_LEAF_BYTES, received
 from gristmill._hot import slot_reader, slot_writer
 from gristmill._ray.actor import Answer, Bytes, Task
@@ -77,7 +77,7 @@ class RayLanes:
     def kill(self, worker: int) -> None:
         self._lanes.kill(worker)
 
-    def usage(self) -> Usage:
+    def usage(self) -> RemoteStats:
         return self._lanes.flow.usage()
 
     def close(self) -> None:

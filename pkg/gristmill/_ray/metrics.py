@@ -23,7 +23,7 @@ import threading
 import weakref
 from typing import Any, NamedTuple, Protocol
 
-from gristmill._engine.usage import FarWorker, Usage
+from gristmill._engine.usage import RemoteStats, RemoteWorkerStats
 
 # Outputs between two updates of Ray's counter.
 TELL_EVERY = 64
@@ -93,7 +93,7 @@ class Flow:
         self._loads: weakref.WeakKeyDictionary[Actor, tuple[Load, Load]] = (
             weakref.WeakKeyDictionary()
         )
-        self._known: weakref.WeakKeyDictionary[Actor, FarWorker] = (
+        self._known: weakref.WeakKeyDictionary[Actor, RemoteWorkerStats] = (
             weakref.WeakKeyDictionary()
         )
         self._received = 0
@@ -110,16 +110,16 @@ class Flow:
                 min(said, key=_age),
                 max(said, key=_age),
             )
-            known = self._known.get(actor, FarWorker(home.pid, home.address))
+            known = self._known.get(actor, RemoteWorkerStats(home.pid, home.address))
             self._known[actor] = known._replace(
                 alive_s=last.alive_s - first.alive_s + first.computing_s,
                 busy_s=last.busy_s - first.busy_s + first.computing_s,
                 calls=known.calls + 1,
                 outputs=known.outputs + call.outputs,
                 bytes=known.bytes + call.bytes,
-                asked_s=known.asked_s + call.here - call.asked,
+                call_s=known.call_s + call.here - call.asked,
                 computing_s=known.computing_s + load.computing_s,
-                moving_s=known.moving_s + moving_s,
+                transfer_s=known.transfer_s + moving_s,
             )
         tags = {"node": home.address}
         for name, value in (
@@ -140,11 +140,11 @@ class Flow:
             _counter("receiving_s").inc(self._receiving_s - self._told_s)
             self._told_s = self._receiving_s
 
-    def usage(self) -> Usage:
+    def usage(self) -> RemoteStats:
         """Return the measurements of the actors that are alive."""
         with self._lock:
             known = [one for actor, one in self._known.items() if not actor.lost]
-        return Usage(tuple(known), self._received, self._receiving_s)
+        return RemoteStats(tuple(known), self._received, self._receiving_s)
 
 
 def _age(load: Load) -> float:

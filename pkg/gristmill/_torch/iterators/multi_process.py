@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from gristmill._engine.usage import NearUsage
+from gristmill._engine.usage import LocalStats
 from gristmill._engine.workers import check_workers
 from gristmill._torch import epochs, private
 from gristmill._torch.batches import slot_collation
@@ -121,7 +121,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             raise RuntimeError("The workers of this iterator have ended.")
         self._pool.set_workers(int(count), self._window_for(int(count)))
 
-    def usage(self) -> NearUsage | None:
+    def usage(self) -> LocalStats | None:
         """Return the measured times of workers and stages."""
         return None if self._pool is None else self._pool.usage()
 

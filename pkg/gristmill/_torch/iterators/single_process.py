@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gristmill._base.epochs import drawing_in
 from gristmill._engine.stage_times import PIN, REST, StageTimes, each
-from gristmill._engine.usage import NearUsage
+from gristmill._engine.usage import LocalStats
 from gristmill._engine.workers import check_workers
 from gristmill._hot import run as hot_run
 from gristmill._torch import epochs, private
@@ -58,11 +58,11 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
             " num_workers=0. Make one with num_workers=1."
         )
 
-    def usage(self) -> NearUsage:
+    def usage(self) -> LocalStats:
         """Return the measured times of the stages."""
         iterable = self._dataset_kind == private.DatasetKind.Iterable
         names = stages_of(self._dataset, iterable, self._collate_fn)
-        return NearUsage((), each(self._times.by_clock), names)
+        return LocalStats((), each(self._times.by_clock), names)
 
     def _next_data(self) -> Any:
         times = self._times

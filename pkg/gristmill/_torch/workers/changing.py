@@ -10,7 +10,7 @@ import collections
 import threading
 from typing import Any
 
-from gristmill._engine.usage import NearUsage
+from gristmill._engine.usage import LocalStats
 from gristmill._torch.indices import requests
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pool import Answer, WorkerPool
@@ -59,7 +59,7 @@ class ChangingPool:
         """Start the workers, see `WorkerPool.start`."""
         self._pool.start()
 
-    def usage(self) -> NearUsage:
+    def usage(self) -> LocalStats:
         """Return the measured times of the current pool, see `WorkerPool.usage`."""
         return self._pool.usage()
 

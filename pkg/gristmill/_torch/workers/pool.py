@@ -24,7 +24,7 @@ from gristmill import _core
 from gristmill._engine import failures, starting, worker_texts
 from gristmill._engine.stage_times import RECEIVE, StageTimes, each
 from gristmill._engine.stream import Runnable
-from gristmill._engine.usage import NearUsage
+from gristmill._engine.usage import LocalStats
 from gristmill._engine.workers import LauncherWorkers, received, usage_of
 from gristmill._torch.batches import encoding
 from gristmill._torch.batches.program_pickling import ProgramPickle
@@ -230,7 +230,7 @@ class WorkerPool:
                 raise worker_died(due)
         raise worker_texts.gone(self._owner)
 
-    def usage(self) -> NearUsage:
+    def usage(self) -> LocalStats:
         """Return the measured times of the workers and of this process."""
         usage = usage_of(self.scheduler, self._program)
         stages = {**usage.stages, **each(self._times.by_clock)}
