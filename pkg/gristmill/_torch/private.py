@@ -173,7 +173,7 @@ def warn_of_unknown() -> None:
     if UNKNOWN is None:
         return
     warnings.warn(
-        f"{_because(UNKNOWN)} Loaders compute as torch's own do, and max_restarts,"
+        f"{_version_note(UNKNOWN)} Loaders compute as torch's own do, and max_restarts,"
         " reorder_window, memory_limit and overlap_epochs have no effect. Random steps"
         " of Gristmill's datasets draw the same in each epoch.",
         stacklevel=3,
@@ -188,12 +188,12 @@ def require() -> None:
     """
     if UNKNOWN is not None:
         raise RuntimeError(
-            f"{_because(UNKNOWN)} Only torch's own loaders can be relied on, which"
+            f"{_version_note(UNKNOWN)} Only torch's own loaders can be relied on, which"
             " have no state: torchdata has a StatefulDataLoader."
         )
 
 
-def _because(found: str) -> str:
+def _version_note(found: str) -> str:
     return f"Gristmill knows {KNOWN}, and in torch {torch.__version__} {found}."
 
 
@@ -259,7 +259,7 @@ def is_unread(iteration: Any, sampler: Any) -> bool:
     )
 
 
-def lend(**parts: Any) -> Callable[[], None]:
+def set_loader_attributes(**parts: Any) -> Callable[[], None]:
     """Set attributes of torch's loader class, which its subclasses inherit.
 
     Returns:
@@ -270,7 +270,7 @@ def lend(**parts: Any) -> Callable[[], None]:
     for name, part in parts.items():
         setattr(TorchLoader, name, part)
 
-    def take_back() -> None:
+    def restore() -> None:
         for name, part in parts.items():
             if vars(TorchLoader).get(name) is not part:
                 continue
@@ -279,7 +279,7 @@ def lend(**parts: Any) -> Callable[[], None]:
             else:
                 setattr(TorchLoader, name, before[name])
 
-    return take_back
+    return restore
 
 
 def collation() -> dict[Any, Callable[..., Any]]:

@@ -85,7 +85,7 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
         names = ("_get_iterator", "set_epoch")
         parts = {name: getattr(DataLoader, name) for name in names}
         parts |= {**_DEFAULTS, **options}
-        _installed.callback(private.lend(**parts))
+        _installed.callback(private.set_loader_attributes(**parts))
 
 
 def uninstall() -> None:

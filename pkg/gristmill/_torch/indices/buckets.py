@@ -79,8 +79,8 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         check_integer("seed", seed)
         buckets = make_buckets(bucket_boundaries, bucket_batch_sizes, max_tokens)
         self._boundaries = buckets.boundaries
-        self._sizes, self._bucket_of = _in_buckets(lengths, buckets)
-        self.rank, self.num_replicas = _checked_rank(rank, num_replicas)
+        self._sizes, self._bucket_of = _assign_buckets(lengths, buckets)
+        self.rank, self.num_replicas = _check_rank(rank, num_replicas)
         self.shuffle = shuffle
         self.seed = int(seed)
         self.drop_last = drop_last
@@ -194,7 +194,7 @@ class _Batch(NamedTuple):
     indices: Int64Array
 
 
-def _in_buckets(lengths: Any, buckets: Buckets) -> tuple[Int64Array, Int64Array]:
+def _assign_buckets(lengths: Any, buckets: Buckets) -> tuple[Int64Array, Int64Array]:
     """Return the batch size of each bucket, and the bucket of each sample."""
     found = np.asarray(lengths)
     if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
@@ -209,7 +209,7 @@ def _in_buckets(lengths: Any, buckets: Buckets) -> tuple[Int64Array, Int64Array]
     return np.array(buckets.sizes, np.int64), places.astype(np.int64)
 
 
-def _checked_rank(rank: int | None, ranks: int | None) -> tuple[int, int]:
+def _check_rank(rank: int | None, ranks: int | None) -> tuple[int, int]:
     if rank is None or ranks is None:
         own_rank, own_ranks = torch_process()
         rank = own_rank if rank is None else rank
