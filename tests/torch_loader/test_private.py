@@ -42,7 +42,7 @@ def test_a_part_that_is_not_there_is_found(monkeypatch, owner, name):
     monkeypatch.delattr(owner, name)
     found = private.unknown()
     assert found is not None
-    assert re.fullmatch(rf"torch\..*\.?{name}(\.\w+)? is not there", found)
+    assert re.fullmatch(rf"torch\..*\.?{name}(\.\w+)? does not exist", found)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_each_attribute_of_torchs_iterators_that_is_used_is_looked_at():
 @pytest.fixture
 def unknown(monkeypatch):
     """A torch that lacks something."""
-    monkeypatch.setattr(private, "UNKNOWN", "torch._thing is not there")
+    monkeypatch.setattr(private, "UNKNOWN", "torch._thing does not exist")
     private.warn_of_unknown.cache_clear()
 
 
@@ -118,16 +118,17 @@ def unknown(monkeypatch):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_unknown_torch_gives_torchs_batches_after_one_warning(workers):
     options = {"batch_size": 3, "num_workers": workers}
-    with pytest.warns(UserWarning, match="is not there") as warned:
+    with pytest.warns(UserWarning, match="does not exist") as warned:
         loader = DataLoader(SAMPLES, **options)
         DataLoader(SAMPLES, **options)
     assert len(warned) == 1
     assert warned[0].filename == __file__
     assert str(warned[0].message) == (
-        f"Gristmill knows torch 2.6 to 2.15, and in torch {torch.__version__} "
-        "torch._thing is not there. Loaders compute as torch's own do, and"
-        " max_restarts, reorder_window, memory_limit and overlap_epochs have no effect."
-        " Random steps of Gristmill's datasets draw the same in each epoch."
+        f"Gristmill supports torch 2.6 to 2.15, but in torch {torch.__version__} "
+        "torch._thing does not exist. Loaders use torch's own iterators: max_restarts,"
+        " reorder_window, memory_limit and overlap_epochs have no effect, and random"
+        " steps of Gristmill's datasets draw the same numbers in each epoch. Install a"
+        " supported version of torch."
     )
     iterator = iter(loader)
     theirs = iter(torch.utils.data.DataLoader(SAMPLES, **options))
@@ -139,14 +140,14 @@ def test_an_unknown_torch_gives_torchs_batches_after_one_warning(workers):
 
 @pytest.mark.usefixtures("unknown")
 def test_an_unknown_torch_has_no_stateful_loader():
-    with pytest.raises(RuntimeError, match=r"_thing is not there\. Only torch's own"):
+    with pytest.raises(RuntimeError, match=r"_thing does not exist\..*torchdata"):
         StatefulDataLoader(SAMPLES)
 
 
 @pytest.mark.usefixtures("unknown")
 def test_nothing_is_installed_into_an_unknown_torch():
     kept = torch.utils.data.DataLoader._get_iterator
-    with pytest.warns(UserWarning, match="is not there"):
+    with pytest.warns(UserWarning, match="does not exist"):
         install(everywhere=True)
     assert torch.utils.data.DataLoader._get_iterator is kept
     uninstall()

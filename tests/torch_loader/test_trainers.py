@@ -157,7 +157,7 @@ def test_options_are_checked_when_they_are_given(options, error):
 
 @pytest.mark.parametrize("name", ["batch_size", "max_restart"])
 def test_options_are_ours(name):
-    with pytest.raises(TypeError, match=f"install.. got '{name}'. It takes what"):
+    with pytest.raises(TypeError, match=f"install.. got .*'{name}'"):
         install(**{name: 1})
 
 

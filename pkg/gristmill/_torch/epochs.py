@@ -115,7 +115,8 @@ def _warn_of_order(loader: Any) -> None:
         if isinstance(node, ShuffleMapDataset):
             log.warning(
                 "The order of %s is the same in each epoch of a torch loader without"
-                " shuffle=True: its shuffle() is that of one epoch. Pass shuffle=True.",
+                " shuffle=True: shuffle() draws only one order. Pass shuffle=True to"
+                " the loader.",
                 dataset,
             )
             return

@@ -181,9 +181,9 @@ def read(state: Mapping[str, Any], loader: Any) -> Saved:
     has_states = any(part and part[DATASET_STATE] is not None for part in saved.parts)
     if saved.workers != workers and (not map_style or has_states):
         raise AssertionError(
-            f"The state is of a loader with num_workers={saved.workers}, each with its"
-            f" own state of the dataset, and this one has num_workers={workers}. Load"
-            f" it with num_workers={saved.workers}."
+            f"Expected a loader with num_workers={saved.workers}, like the saved one,"
+            " because each worker's copy of the dataset has its own state; got"
+            f" num_workers={workers}."
         )
     return saved
 

@@ -300,8 +300,8 @@ def _warn_of_accelerate() -> None:
     if loader is private.TorchLoader and not _warned_of_accelerate:
         _warned_of_accelerate = True
         warnings.warn(
-            "accelerate is imported: a loader that it prepares, and the Hugging Face"
-            " Trainer's, are rebuilt as torch's own DataLoader. Call"
-            " gristmill.torch.install() first to make them Gristmill's.",
+            "accelerate is imported: it replaces the loaders that it prepares, and"
+            " those of the Hugging Face Trainer, by torch's own DataLoader. Call"
+            " gristmill.torch.install() first to keep Gristmill's.",
             stacklevel=3,
         )

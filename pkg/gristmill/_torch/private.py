@@ -135,7 +135,7 @@ def unknown() -> str | None:
     for path, call in _USED.items():
         part = _found(path)
         if part is Absent:
-            return f"torch.{path} is not there"
+            return f"torch.{path} does not exist"
         if call is None:
             continue
         count, names = call
@@ -173,9 +173,10 @@ def warn_of_unknown() -> None:
     if UNKNOWN is None:
         return
     warnings.warn(
-        f"{_version_note(UNKNOWN)} Loaders compute as torch's own do, and max_restarts,"
-        " reorder_window, memory_limit and overlap_epochs have no effect. Random steps"
-        " of Gristmill's datasets draw the same in each epoch.",
+        f"{_version_note(UNKNOWN)} Loaders use torch's own iterators: max_restarts,"
+        " reorder_window, memory_limit and overlap_epochs have no effect, and random"
+        " steps of Gristmill's datasets draw the same numbers in each epoch. Install a"
+        " supported version of torch.",
         stacklevel=3,
     )
 
@@ -188,13 +189,13 @@ def require() -> None:
     """
     if UNKNOWN is not None:
         raise RuntimeError(
-            f"{_version_note(UNKNOWN)} Only torch's own loaders can be relied on, which"
-            " have no state: torchdata has a StatefulDataLoader."
+            f"{_version_note(UNKNOWN)} Install a supported version of torch, or use"
+            " torchdata's StatefulDataLoader."
         )
 
 
 def _version_note(found: str) -> str:
-    return f"Gristmill knows {KNOWN}, and in torch {torch.__version__} {found}."
+    return f"Gristmill supports {KNOWN}, but in torch {torch.__version__} {found}."
 
 
 def needs_torchs_iterator(loader: Any) -> bool:

@@ -232,7 +232,7 @@ def test_ranks_are_those_of_the_environment(monkeypatch):
         (
             {"remainder": "drop", "rank": 0, "num_replicas": 9},
             ValueError,
-            "2 batches are none for each of 9 ranks",
+            "got 2 batches for 9 ranks",
         ),
     ],
 )

@@ -83,10 +83,9 @@ class _ProgramPickler(CloudPickler):
         if _is_shared(thing):
             if thing.device.type != "cpu":
                 raise RuntimeError(
-                    f"A {type(thing).__name__} on {thing.device} cannot be sent to"
-                    " workers of the launcher, which are forks of a process that must"
-                    " not use the device. Keep datasets on the CPU, or start workers by"
-                    " spawn."
+                    "The launcher's workers need a dataset on the CPU, got a"
+                    f" {type(thing).__name__} on {thing.device}. Move it to the CPU, or"
+                    " pass multiprocessing_context='spawn'."
                 )
             return NotImplemented  # Torch's reducer.
         mapped = reduce_mapped(thing) if isinstance(thing, np.ndarray) else None

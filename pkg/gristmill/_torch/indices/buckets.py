@@ -94,9 +94,9 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         self._length = self.remainder.batches_per_rank(batches, self.num_replicas)
         if batches and not self._length:
             raise ValueError(
-                f"{batches} batches are none for each of {self.num_replicas} ranks, so"
-                " that remainder='drop' leaves nothing. Pass remainder='wrap' or 'pad',"
-                " or make smaller batches."
+                "remainder='drop' needs at least one batch for each rank, got"
+                f" {batches} batches for {self.num_replicas} ranks. Pass"
+                " remainder='wrap' or 'pad', or make smaller batches."
             )
 
     def set_epoch(self, epoch: int) -> None:
@@ -111,7 +111,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         """
         check_integer("epoch", epoch)
         if not 0 <= epoch < 2**63:
-            raise ValueError(f"epoch must be from 0 to 2**63 - 1, got {epoch}")
+            raise ValueError(f"epoch must be from 0 to 2**63 - 1, got {epoch}.")
         self.epoch = int(epoch)
 
     def __len__(self) -> int:

@@ -113,7 +113,7 @@ def _remainder(drop_last: bool, remainder: AnyRemainder | None) -> Remainder:
     how = Remainder(remainder)
     if drop_last and how is not Remainder.DROP:
         raise ValueError(
-            f"drop_last=True leaves out what remainder={how.value!r} keeps. Pass one of"
-            " them."
+            f"drop_last=True contradicts remainder={how.value!r}, which keeps the last"
+            " samples. Pass only one of them."
         )
     return how

@@ -118,7 +118,9 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         if reason := self._depends_on_number():
             raise ValueError(f"The number of workers cannot change: {reason}")
         if self._shutdown or self._pool is None:
-            raise RuntimeError("The workers of this iterator have ended.")
+            raise RuntimeError(
+                "The workers of this iterator have ended. Call iter() again."
+            )
         self._pool.set_workers(int(count), self._window_for(int(count)))
 
     def usage(self) -> LocalStats | None:
@@ -132,14 +134,14 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         """Return why batches depend on the number of workers, None if they do not."""
         if self._iterable:
             return (
-                "each worker reads its share of the IterableDataset, which"
-                " get_worker_info() says. Save a state and load it, or make a"
-                " map-style dataset."
+                "each worker reads a share of the IterableDataset, which depends on"
+                " get_worker_info(). Save a state and load it with another num_workers,"
+                " or use a map-style dataset."
             )
         if self._position is not None and self._position.has_states:
-            return "the dataset's copy in each of them has a state of its own."
+            return "the dataset's copy in each worker has its own state."
         if not self._in_order:
-            return "with in_order=False batches are counted by worker."
+            return "with in_order=False, batches are counted per worker."
         return None
 
     def _window_for(self, workers: int) -> int:
@@ -188,9 +190,9 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         if not found:
             sampler = getattr(self._index_sampler, "sampler", self._index_sampler)
             warnings.warn(
-                "overlap_epochs has no effect: what a batch sampler of type"
+                "overlap_epochs has no effect: the indices of a"
                 f" {type(self._index_sampler).__name__} over a"
-                f" {type(sampler).__name__} will draw cannot be predicted.",
+                f" {type(sampler).__name__} cannot be predicted. Use torch's samplers.",
                 stacklevel=5,
             )
         return found
@@ -226,9 +228,9 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         if early is not None:
             warnings.warn(
                 "overlap_epochs ends: the sampler drew other indices than predicted, or"
-                " set_epoch chose another epoch than the next one. Give the loader a"
-                " generator that nobody else uses; a DistributedSampler has to be in"
-                " its next epoch.",
+                " set_epoch chose another epoch than the next one. Pass the loader a"
+                " generator that no other code uses, and give a DistributedSampler"
+                " consecutive epochs.",
                 stacklevel=3,
             )
 

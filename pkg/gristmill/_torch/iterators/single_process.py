@@ -58,8 +58,8 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         """Raise ValueError, because the loader was made without workers."""
         check_workers(count)
         raise ValueError(
-            "This loader has no workers, whose number could change: it was made with"
-            " num_workers=0. Make one with num_workers=1."
+            "set_workers needs a loader with workers, got num_workers=0. Make the"
+            " loader with num_workers=1."
         )
 
     def usage(self) -> LocalStats:

@@ -177,7 +177,7 @@ def warn_of_replay(steps: int) -> None:
     """Warn that `steps` batches are computed a second time and dropped."""
     warnings.warn(
         "Neither the dataset nor its iterator has state_dict and load_state_dict, so"
-        f" the first {steps} batches are computed again and passed over. Implement"
-        " them in the IterableDataset, or in its iterator, to resume at once.",
+        f" the first {steps} batches are computed again and skipped. Implement both"
+        " methods in the IterableDataset, or in its iterator, to resume at once.",
         stacklevel=2,
     )

@@ -177,8 +177,8 @@ class WorkersPosition(EpochPosition):
             if self._in_order and self._last_worker != saved.last_worker:
                 raise ValueError(
                     "last_yielded_worker_id does not match, the dataset may have"
-                    f" changed: after {saved.step} batches it is"
-                    f" {self._last_worker}, and was {saved.last_worker}."
+                    f" changed: expected {saved.last_worker} after {saved.step}"
+                    f" batches, got {self._last_worker}."
                 )
         _skip(next_batch, saved.later_steps)
 
@@ -197,7 +197,7 @@ class WorkersPosition(EpochPosition):
         counts = not self._in_order and self._iterable and not self.finished
         if counts and not layout.has_dataset_states(workers.values()):
             warnings.warn(
-                "With in_order=False, the state of an IterableDataset without state_dict"
+                "With in_order=False, a state of an IterableDataset without state_dict"
                 " and load_state_dict contains the number of delivered batches, but not"
                 " which ones. A loader that resumes from it may skip or repeat batches."
                 " Implement both methods in the dataset or in its iterator, or pass"

@@ -97,8 +97,8 @@ class FetchProgram:
         parts = ("dataset", "collate_fn", "worker_init_fn")
         name = first_unpicklable((part, getattr(self, part)) for part in parts)
         return (
-            f"The {name or 'loader'} cannot be pickled: its workers need the start"
-            " method 'fork', or num_workers=0."
+            f"The {name or 'loader'} cannot be pickled. Pass"
+            " multiprocessing_context='fork', or num_workers=0."
         )
 
     def open_stream(self, stream: int, at: int = 0) -> FetchStream:

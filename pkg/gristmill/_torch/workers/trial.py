@@ -36,7 +36,7 @@ class TorchTrial:
 
     def open(self, more: int, here: bool, threads: int | None = None) -> Any:
         if threads is not None:
-            raise NotTriedError("torch's loaders have no threads that read.")
+            raise NotTriedError("torch's loaders have no reading threads.")
         loader = copy_of(self._loader)
         if isinstance(loader.dataset, IterableDataset):
             raise NotTriedError("an IterableDataset is consumed by reading.")
