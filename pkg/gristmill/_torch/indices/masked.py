@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 from gristmill._base.checks import check_integer
 from gristmill._base.describing import call_text
-from gristmill._base.masks import check_mask_key, with_mask
+from gristmill._base.padding_masks import check_mask_key, with_mask
 
 
 class WithMask(Dataset[Any]):  # type: ignore[misc]
