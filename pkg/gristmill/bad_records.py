@@ -13,7 +13,7 @@ import os
 from typing import Any, Literal, TypeAlias, get_args
 
 from gristmill._base.checks import check_integer
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 
 __all__ = ["BadRecord", "BadRecords", "ErrorPolicy"]
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._base.deferred import Deferred
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 from gristmill._base.types import Alloc, Rules
 from gristmill._hot import containers, tree
 from gristmill._hot.signals import StructureMismatch

@@ -28,7 +28,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 from gristmill._convert.shards import writer_options
 
 try:

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 
 __all__ = ["OPTIONS", "Config", "Option", "UnknownOption", "config"]
 

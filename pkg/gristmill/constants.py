@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 
 __all__ = [
     "DATASET_INDEX",

@@ -19,7 +19,7 @@ import runpy
 import sys
 
 from gristmill._base import grain_names
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 
 __all__ = ["install", "main"]
 

@@ -15,7 +15,7 @@ code written for Grain catches it without changes:
 
 from __future__ import annotations
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 
 __all__ = [
     "ArenaFull",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 from gristmill._core import index_shuffle
 from gristmill._dataset.model.iterator import get_next_index, set_next_index
 from gristmill._dataset.model.options import DatasetOptions, ExecutionTrackingMode

@@ -8,7 +8,7 @@ from typing import Any, Never, overload
 import jax
 import numpy as np
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 from gristmill._base.types import Array, K, T
 from gristmill._engine.ahead import Ahead
 

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gristmill._base import log
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 from gristmill._base.sizes import size_of
 
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 from gristmill.options import MultiprocessingOptions
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import dataclasses
 
 from gristmill._base import log
 from gristmill._base.checks import check_flag, check_integer
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 
 __all__ = ["MultiprocessingOptions", "ReadOptions"]
 

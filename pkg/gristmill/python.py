@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gristmill import checkpoint, experimental
-from gristmill._base.listing import ORBAX, lazily, listed
+from gristmill._base.lazy_names import ORBAX, lazily, listed
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 from gristmill._base.types import V
 
 __all__ = ["Record", "RecordMetadata"]

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from gristmill._base import log
 from gristmill._base.checks import check_flag, check_integer
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 
 __all__ = [
     "NoSharding",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 from gristmill._torch.batches.tensors import (
     AsIterable,
     TensorIterator,

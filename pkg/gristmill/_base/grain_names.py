@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from gristmill._base.listing import places_of
+from gristmill._base.lazy_names import places_of
 
 # The name of worker processes if Grain's is not in use; {} is the worker's number.
 WORKER_NAME = "GristmillWorker-{}"

@@ -21,7 +21,7 @@ Example:
 
 from __future__ import annotations
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 from gristmill.images._format import Normalize, ToLayout
 from gristmill.images._geometry import (
     CenterCrop,

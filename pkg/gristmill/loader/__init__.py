@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gristmill import samplers, sharding, sources, transforms
 from gristmill._base.checks import check_flag
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 from gristmill._base.torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
 from gristmill._base.types import Array, D, K, S, Scalar, T, WorkerInitFn
 from gristmill._engine import arguments, compilation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from gristmill._base.checks import stands_for
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import listed
 from gristmill.records import RecordMetadata
 from gristmill.samplers._distributed import DistributedSampler, WithMask
 from gristmill.samplers._group_shuffle import GroupShuffleSampler

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, runtime_checkable
 
 from gristmill._base.checks import check_finite, kind
-from gristmill._base.listing import lazily, listed, places_of
+from gristmill._base.lazy_names import lazily, listed, places_of
 from gristmill._base.types import T
 from gristmill.sources._checks import check_readable
 from gristmill.sources._columns import ColumnSource

@@ -11,7 +11,7 @@ from collections.abc import Callable as Callable
 from typing import TYPE_CHECKING
 from typing import Any as Any
 
-from gristmill._base.listing import lazily, listed
+from gristmill._base.lazy_names import lazily, listed
 from gristmill.transforms._bucket import BucketBatch
 from gristmill.transforms._features import FixedLen, Ragged, RaggedArray, VarLen
 from gristmill.transforms._kinds import (
