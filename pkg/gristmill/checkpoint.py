@@ -14,8 +14,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gristmill._base import shard_files
-from gristmill._base.describing import call_text
 from gristmill._base.lazy_names import ORBAX, listed
+from gristmill._base.object_repr import call_text
 from gristmill.sharding import jax_process
 
 if TYPE_CHECKING:

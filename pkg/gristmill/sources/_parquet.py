@@ -18,7 +18,7 @@ from gristmill import _core
 from gristmill._base import log
 from gristmill._base.checks import check_integer
 from gristmill._base.closing import Closing
-from gristmill._base.describing import FileSource, call_text
+from gristmill._base.object_repr import FileSource, call_text
 from gristmill._base.types import Alloc, Int64Array
 from gristmill.errors import CorruptRecord
 from gristmill.sources._columns import Columns, ColumnSource, Gathered, gather

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._base.closing import Closing
-from gristmill._base.describing import FileSource, call_text
+from gristmill._base.object_repr import FileSource, call_text
 from gristmill._base.types import Int64Array, T
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import FAR_THREADS, LOCAL_THREADS, in_threads

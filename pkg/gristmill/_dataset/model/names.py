@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from gristmill import transforms
-from gristmill._base.describing import call_text, kept_arguments
+from gristmill._base.object_repr import call_text, kept_arguments
 
 _NAMED_BY_CLASS = (
     transforms.Batch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gristmill._base.describing import value_text
+from gristmill._base.object_repr import value_text
 from gristmill._engine.stage_times import COLLATE, PIN, REST
 from gristmill._hot import run as hot_run
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import Array, K, N, T
 from gristmill._engine.tracebacks import cut
 from gristmill.checkpoint import Checkpointable

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils import data
 
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import Int64Array
 from gristmill._torch.indices.masked import check_masked
 from gristmill.sharding import AnyRemainder, Remainder

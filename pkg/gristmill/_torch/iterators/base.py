@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gristmill import monitoring
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._engine.tracebacks import cut
 from gristmill._observe.watch import Watch
 from gristmill._torch import epochs, private
