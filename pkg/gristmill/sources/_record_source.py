@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
-from gristmill._base.closing import Closing
+from gristmill._base.closeable import Closing
 from gristmill._base.object_repr import FileSource, call_text
 from gristmill._base.types import Int64Array, T
 from gristmill.sources._file_paths import FilePaths

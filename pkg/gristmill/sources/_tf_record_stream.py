@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any, Literal, NamedTuple
 
 from gristmill import _core
-from gristmill._base.closing import Closing
+from gristmill._base.closeable import Closing
 from gristmill.errors import CorruptRecord
 from gristmill.sources._record_files import find_file
 from gristmill.sources._remote import RemoteStream

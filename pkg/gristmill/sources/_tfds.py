@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex
 
-from gristmill._base.closing import Closing
+from gristmill._base.closeable import Closing
 from gristmill._base.object_repr import FileSource, call_text
 from gristmill.sources._array_record import ArrayRecordDataSource
 from gristmill.sources._record_files import find_file
