@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core, errors, sources
-from gristmill._base.progress import Progress
+from gristmill._base.progress_bar import Progress
 from gristmill._base.types import Int64Array
 from gristmill._cli.forms import Form
 from gristmill._convert.errors import CommandError

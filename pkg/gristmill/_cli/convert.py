@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gristmill._base.progress import Progress, shown
+from gristmill._base.progress_bar import Progress, shown
 from gristmill._cli.terminal import STYLE, amount, count, number_from
 from gristmill._convert import finding
 from gristmill._convert.conversion import convert

@@ -10,7 +10,7 @@ import shutil
 import sys
 from typing import Any
 
-from gristmill._base.progress import shown
+from gristmill._base.progress_bar import shown
 from gristmill._cli import contents
 from gristmill._cli.forms import files_by_form, form_of
 from gristmill._cli.records import show

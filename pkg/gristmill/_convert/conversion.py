@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from gristmill._base.progress import Progress
+from gristmill._base.progress_bar import Progress
 from gristmill._convert import worker_pool
 from gristmill._convert.errors import ConversionError, from_os_error
 from gristmill._convert.inputs import Input, TFRecordInput

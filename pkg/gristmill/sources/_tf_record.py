@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from gristmill import _core
 from gristmill._base import log
-from gristmill._base.progress import Count, Progress, shown, watched
+from gristmill._base.progress_bar import Count, Progress, shown, watched
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
 from gristmill.sources._record_source import RecordSource

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill import _core
-from gristmill._base import progress
+from gristmill._base import progress_bar
 from gristmill._convert import conversion, examples, finding
 from gristmill._convert import inputs as inputs_module
 from support import extras
@@ -1105,9 +1105,9 @@ def test_progress_is_shown_in_one_line(monkeypatch):
     import io
 
     now = iter([0.0, 0.0, 10.0, 10.0, 20.0, 20.0, 20.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(now))
     out = io.StringIO()
-    bar = progress.Bar(out)
+    bar = progress_bar.Bar(out)
     bar.begin("records", 2000, 0)
     bar.advance(500)
     bar.end()
