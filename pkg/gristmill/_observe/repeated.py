@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gristmill._base.epochs import here
+from gristmill._base.epoch_context import here
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.nodes.epochs import EpochIterDataset
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset

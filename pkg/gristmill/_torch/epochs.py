@@ -15,7 +15,7 @@ from typing import Any
 from torch.utils.data import BatchSampler, SequentialSampler
 
 from gristmill._base import log
-from gristmill._base.epochs import checked_epoch, here
+from gristmill._base.epoch_context import checked_epoch, here
 
 # The attribute of a loader that contains its `Epochs`.
 _ATTRIBUTE = "_gristmill_epochs"

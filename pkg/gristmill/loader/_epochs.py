@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from gristmill._base.epochs import checked_epoch
+from gristmill._base.epoch_context import checked_epoch
 from gristmill._engine import compilation
 from gristmill._observe.passes import Opening, Passes
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Self
 
-from gristmill._base.epochs import checked_epoch, drawing_in
+from gristmill._base.epoch_context import checked_epoch, drawing_in
 from gristmill._base.types import T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset

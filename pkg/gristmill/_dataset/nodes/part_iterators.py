@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gristmill._base.epochs import drawing_in, here
+from gristmill._base.epoch_context import drawing_in, here
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.observer import as_part

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from gristmill._base import open_files
-from gristmill._base.epochs import drawing_in
+from gristmill._base.epoch_context import drawing_in
 from gristmill._base.types import Alloc, WorkerInitFn
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator

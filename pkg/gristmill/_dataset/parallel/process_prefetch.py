@@ -12,7 +12,7 @@ from gristmill._base.checks import (
     check_integer,
     check_options,
 )
-from gristmill._base.epochs import here
+from gristmill._base.epoch_context import here
 from gristmill._base.types import T, WorkerInitFn
 from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from gristmill._base.epochs import drawing_in
+from gristmill._base.epoch_context import drawing_in
 from gristmill._engine.stage_times import PIN, REST, StageTimes, each
 from gristmill._engine.usage import LocalStats
 from gristmill._engine.workers import check_workers

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch.utils.data import IterDataPipe, default_collate
 
-from gristmill._base.epochs import here
+from gristmill._base.epoch_context import here
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine import failures, tracebacks
 from gristmill._engine.stream import first_unpicklable
