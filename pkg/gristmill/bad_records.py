@@ -12,7 +12,7 @@ import operator
 import os
 from typing import Any, Literal, TypeAlias, get_args
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.lazy_names import listed
 
 __all__ = ["BadRecord", "BadRecords", "ErrorPolicy"]

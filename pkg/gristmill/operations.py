@@ -15,7 +15,7 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._base import log
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.lazy_names import listed
 from gristmill.records import Record, RecordMetadata
 

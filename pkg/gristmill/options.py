@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from gristmill._base import log
-from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.lazy_names import listed
 
 __all__ = ["MultiprocessingOptions", "ReadOptions"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import gristmill
 from gristmill import _core
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.lazy_names import listed
 from gristmill._engine.stream import Runnable
 from gristmill._engine.workers import Workers

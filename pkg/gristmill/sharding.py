@@ -9,7 +9,7 @@ import sys
 from typing import Literal, TypeAlias
 
 from gristmill._base import log
-from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.lazy_names import listed
 
 __all__ = [

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 
 
 class _Here(threading.local):

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from gristmill._base.checks import check_integer, kind
+from gristmill._base.argument_checks import check_integer, kind
 
 
 @dataclasses.dataclass(frozen=True)

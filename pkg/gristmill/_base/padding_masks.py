@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gristmill._base.checks import check_instance, kind
+from gristmill._base.argument_checks import check_instance, kind
 
 
 def check_mask_key(key: Any) -> None:

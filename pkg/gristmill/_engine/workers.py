@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gristmill import _core
-from gristmill._base.checks import check_integer, kind
+from gristmill._base.argument_checks import check_integer, kind
 from gristmill._base.grain_names import WORKER_NAME
 from gristmill._base.types import Int64Array
 from gristmill._engine import stage_times

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.object_repr import call_html, call_text, value_text
 from gristmill._base.types import T
 from gristmill._engine.arguments import check_restarts

@@ -10,7 +10,7 @@ from typing import Any, Never, Unpack, overload
 import numpy.typing as npt
 
 from gristmill import samplers, sharding, sources, transforms
-from gristmill._base.checks import check_flag
+from gristmill._base.argument_checks import check_flag
 from gristmill._base.lazy_names import listed
 from gristmill._base.torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
 from gristmill._base.types import Array, D, K, S, Scalar, T, WorkerInitFn

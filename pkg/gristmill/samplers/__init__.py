@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gristmill._base.checks import stands_for
+from gristmill._base.argument_checks import stands_for
 from gristmill._base.lazy_names import listed
 from gristmill.records import RecordMetadata
 from gristmill.samplers._distributed import DistributedSampler, WithMask

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, runtime_checkable
 
-from gristmill._base.checks import check_finite, kind
+from gristmill._base.argument_checks import check_finite, kind
 from gristmill._base.lazy_names import lazily, listed, places_of
 from gristmill._base.types import T
 from gristmill.sources._checks import check_readable

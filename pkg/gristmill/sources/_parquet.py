@@ -16,7 +16,7 @@ import numpy as np
 
 from gristmill import _core
 from gristmill._base import log
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.closeable import Closing
 from gristmill._base.object_repr import FileSource, call_text
 from gristmill._base.types import Alloc, Int64Array

@@ -11,7 +11,7 @@ import numpy as np
 
 from gristmill import transforms
 from gristmill._base import log
-from gristmill._base.checks import check_callable, check_seed_of_draws, kind
+from gristmill._base.argument_checks import check_callable, check_seed_of_draws, kind
 from gristmill._base.epoch_context import here
 from gristmill._base.object_repr import call_text
 from gristmill._base.types import T

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gristmill._base.checks import check_flag, check_options
+from gristmill._base.argument_checks import check_flag, check_options
 from gristmill._base.epoch_context import drawing_in, here
 from gristmill._base.threads import reads_thread_name
 from gristmill._base.types import Int64Array, T

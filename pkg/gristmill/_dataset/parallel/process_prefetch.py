@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from typing import Any, Self
 
-from gristmill._base.checks import (
+from gristmill._base.argument_checks import (
     check_callable,
     check_flag,
     check_integer,

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils import data
 
-from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.length_buckets import Buckets, make_buckets
 from gristmill._base.object_repr import call_text
 from gristmill._base.types import Int64Array
