@@ -92,14 +92,14 @@ _OPTIONAL = {
 
 # Hide it from type checkers, which would accept every name.
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names.lazily(__name__, _HOMES, _MODULES)
+    __getattr__ = lazy_names.lazy_getattr(__name__, _HOMES, _MODULES)
     __all__ = sorted(
-        {*_HERE.split(), *lazy_names.places_of(_HOMES), *_MODULES.split()}
+        {*_HERE.split(), *lazy_names.locate_names(_HOMES), *_MODULES.split()}
         - _OPTIONAL.keys()
     )
 
     def __dir__() -> list[str]:
-        return lazy_names.listed(__all__, _OPTIONAL)
+        return lazy_names.public_names(__all__, _OPTIONAL)
 
 
 imports.when_imported("absl.flags", "gristmill._peers.absl_flags:define")

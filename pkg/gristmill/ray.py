@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import gristmill
 from gristmill import _core
 from gristmill._base.argument_checks import check_integer
-from gristmill._base.lazy_names import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._engine.stream import Runnable
 from gristmill._engine.workers import Workers
 
@@ -238,4 +238,4 @@ def _import_ray() -> Any:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -83,7 +83,9 @@ def test_all_is_the_public_names():
         for name, value in vars(gristmill).items()
         if not name.startswith("_") and not isinstance(value, types.ModuleType)
     }
-    defined |= lazy_names.places_of(gristmill._HOMES).keys()  # Found when first used.
+    defined |= lazy_names.locate_names(
+        gristmill._HOMES
+    ).keys()  # Found when first used.
     of_typing = {"Any", "TYPE_CHECKING", "annotations"}
     of_orbax = {"PyGrainCheckpointRestore", "PyGrainCheckpointSave"}
     assert defined - of_typing - of_orbax <= set(gristmill.__all__)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gristmill._base.progress_bar import Progress, shown
+from gristmill._base.progress_bar import Progress, new_display
 from gristmill._cli.terminal import STYLE, amount, count, number_from
 from gristmill._convert import finding
 from gristmill._convert.conversion import convert
@@ -142,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
     by_input = arguments.shards == "inputs"
     output = Output(arguments.output, len(inputs) if by_input else arguments.shards)
     _check_apart(inputs, output)
-    progress = Progress() if arguments.quiet else shown()
+    progress = Progress() if arguments.quiet else new_display()
     start = time.monotonic()
     try:
         files, written = convert(

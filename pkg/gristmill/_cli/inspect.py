@@ -10,7 +10,7 @@ import shutil
 import sys
 from typing import Any
 
-from gristmill._base.progress_bar import shown
+from gristmill._base.progress_bar import new_display
 from gristmill._cli import contents
 from gristmill._cli.forms import files_by_form, form_of
 from gristmill._cli.records import show
@@ -119,7 +119,7 @@ def _examine(
     path: str, arguments: argparse.Namespace, report: _Printer
 ) -> contents.Contents | None:
     """Return the contents of a file; if that fails, show the problem."""
-    progress = shown()
+    progress = new_display()
     try:
         regular(path)
         form = arguments.form or form_of(path, contents.FORMATS)

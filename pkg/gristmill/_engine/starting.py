@@ -17,7 +17,7 @@ def first_due(scheduler: _core.Scheduler, timeout_s: float) -> _core.NextResult:
     Until a worker process runs, a line on a terminal or in a notebook shows the time
     so far.
     """
-    if 0 <= timeout_s <= QUIET_S or not progress_bar.watched():
+    if 0 <= timeout_s <= QUIET_S or not progress_bar.is_watched():
         return scheduler.next(timeout_s)
     began = time.monotonic()
     line = progress_bar.Line()

@@ -15,7 +15,7 @@ from typing import Any
 from torch.utils.data import BatchSampler, SequentialSampler
 
 from gristmill._base import log
-from gristmill._base.epoch_context import checked_epoch, here
+from gristmill._base.epoch_context import check_epoch, epoch_context
 
 # The attribute of a loader that contains its `Epochs`.
 _ATTRIBUTE = "_gristmill_epochs"
@@ -68,7 +68,7 @@ def resume(loader: Any, epoch: int, finished: bool) -> int:
 
 def choose(loader: Any, epoch: Any) -> None:
     """Set the next iteration's epoch in a loader, its samplers and its dataset."""
-    epoch = checked_epoch(epoch)
+    epoch = check_epoch(epoch)
     for part in (*_samplers(loader), loader.dataset):
         if callable(set_epoch := getattr(part, "set_epoch", None)):
             set_epoch(epoch)
@@ -88,12 +88,12 @@ def fetch_in_epoch(fetch: Callable[[Any], Any], epoch: int) -> Callable[[Any], A
 
 
 def _call_in_epoch(epoch: int, fetch: Callable[[Any], Any], batch: Any) -> Any:
-    # Does the same as `drawing_in`, in less time.
-    before, here.epoch = here.epoch, epoch
+    # Does the same as `use_epoch`, in less time.
+    before, epoch_context.epoch = epoch_context.epoch, epoch
     try:
         return fetch(batch)
     finally:
-        here.epoch = before
+        epoch_context.epoch = before
 
 
 def _warn_of_order(loader: Any) -> None:

@@ -27,7 +27,7 @@ def notebook(monkeypatch):
 
 
 def test_nothing_is_shown_where_nobody_watches(capsys):
-    bar = progress_bar.shown()
+    bar = progress_bar.new_display()
     bar.begin("records", 10)
     bar.advance(5)
     bar.end()
@@ -38,7 +38,7 @@ def test_nothing_is_shown_where_nobody_watches(capsys):
 def test_rich_draws_on_a_terminal_without_a_thread(terminal, capsys):
     pytest.importorskip("rich")
     before = set(threading.enumerate())
-    bar = progress_bar.shown()
+    bar = progress_bar.new_display()
     bar.begin("inputs counted", 3)
     bar.begin("records", 2000, 500)
     bar.advance(500)
@@ -50,24 +50,24 @@ def test_rich_draws_on_a_terminal_without_a_thread(terminal, capsys):
 
 def test_a_bar_of_rich_that_never_began_ends_in_silence(terminal, capsys):
     pytest.importorskip("rich")
-    progress_bar.shown().end()
+    progress_bar.new_display().end()
     assert capsys.readouterr().err == ""
 
 
 def test_a_terminal_without_rich_has_plain_text(terminal, monkeypatch):
     monkeypatch.setitem(sys.modules, "rich", None)
-    assert type(progress_bar.shown()) is progress_bar.Bar
+    assert type(progress_bar.new_display()) is progress_bar.Bar
 
 
 def test_a_notebook_has_plain_text(notebook):
-    assert type(progress_bar.shown()) is progress_bar.Bar
+    assert type(progress_bar.new_display()) is progress_bar.Bar
 
 
 def test_ipython_on_a_pipe_has_none(monkeypatch):
     shell = SimpleNamespace()
     module = SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "IPython", module)
-    assert type(progress_bar.shown()) is progress_bar.Progress
+    assert type(progress_bar.new_display()) is progress_bar.Progress
 
 
 def test_a_shorter_line_leaves_nothing_of_a_longer_one():

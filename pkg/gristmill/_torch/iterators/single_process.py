@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from gristmill._base.epoch_context import drawing_in
+from gristmill._base.epoch_context import use_epoch
 from gristmill._engine.stage_times import PIN, REST, StageTimes, each
 from gristmill._engine.usage import LocalStats
 from gristmill._engine.workers import check_workers
@@ -32,7 +32,7 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
     ) -> None:
         self._position = position
         self._epoch = self._begin_epoch(loader)
-        with drawing_in(epochs.draw_epoch(self._epoch)):
+        with use_epoch(epochs.draw_epoch(self._epoch)):
             super().__init__(loader)
         self._start(loader, private.SingleProcessIterator)
         gathers, fetch = self._chosen_fetch()

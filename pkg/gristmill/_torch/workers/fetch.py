@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch.utils.data import IterDataPipe, default_collate
 
-from gristmill._base.epoch_context import here
+from gristmill._base.epoch_context import epoch_context
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine import failures, tracebacks
 from gristmill._engine.stream import first_unpicklable
@@ -131,9 +131,9 @@ class FetchStream:
         batch.
         """
         self._alloc = alloc
-        here.epoch = 0
+        epoch_context.epoch = 0
         if request.item(0) == requests.IN_EPOCH:
-            here.epoch = request.item(1)
+            epoch_context.epoch = request.item(1)
             request = request[requests.EPOCH_WORDS :]
         unpacked = requests.unpack(request)
         if type(unpacked) is list:
@@ -270,7 +270,7 @@ class FetchStream:
 
     def _become_worker(self) -> None:
         program, worker = self._program, self._worker
-        here.epoch, here.warns = program.epoch, worker == 0
+        epoch_context.epoch, epoch_context.warns = program.epoch, worker == 0
         private.set_thread_name("pt_data_worker")
         torch.set_num_threads(1)
         torch.set_default_dtype(program.default_dtype)
