@@ -186,7 +186,7 @@ def as_html(node: Box, svg: str) -> str:
 
 
 def _in_order(node: Box) -> list[Box]:
-    """A node and all above it, sources first."""
+    """Return a node and all nodes above it, sources first."""
     found = [box for parent in node.parents for box in _in_order(parent)]
     return [*found, node]
 
