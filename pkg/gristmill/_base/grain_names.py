@@ -290,8 +290,8 @@ def _missing(name: str) -> ModuleNotFoundError:
     errors whose `name` is the module that it looked for.
     """
     return ModuleNotFoundError(
-        f"gristmill.drop_in has no {name}. It has Grain's public names, and of the"
-        " internal ones those with a counterpart in Gristmill. Use a public name, or"
-        " run this program without gristmill.drop_in.",
+        f"gristmill.drop_in has no {name}. It has Grain's public names, and the"
+        " internal ones with a counterpart in Gristmill. Use a public name, or run"
+        " this program without gristmill.drop_in.",
         name=name.rpartition(".")[0],
     )

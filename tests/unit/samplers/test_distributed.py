@@ -233,8 +233,8 @@ def test_a_mask_goes_into_dicts_under_its_key():
 @pytest.mark.parametrize(
     ("element", "key", "error", "text"),
     [
-        (3, "real", TypeError, "for elements that are dicts, got int"),
-        ({"real": 1}, "real", ValueError, "has the key 'real' already"),
+        (3, "real", TypeError, "elements that are dicts, got int"),
+        ({"real": 1}, "real", ValueError, "must not be a key of elements, got 'real'"),
     ],
 )
 def test_a_mask_needs_room_for_its_key(element, key, error, text):
