@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._base.deferred import Deferred
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._base.types import Alloc, Rules
 from gristmill._hot import containers, tree
 from gristmill._hot.signals import StructureMismatch
@@ -340,4 +340,4 @@ def _shape_text(value: Any) -> str:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -8,7 +8,7 @@ from typing import Any, Never, overload
 import jax
 import numpy as np
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._base.types import Array, K, T
 from gristmill._engine.ahead import Ahead
 
@@ -158,4 +158,4 @@ def _shareable(leaf: Any) -> bool:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

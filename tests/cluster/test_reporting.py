@@ -11,7 +11,7 @@ import ray.util.metrics
 
 import gristmill
 from gristmill import experimental
-from gristmill._ray import progress
+from gristmill._ray import start_progress
 from gristmill.ray import RayWorkers
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -147,12 +147,12 @@ def test_actors_report_metrics_to_ray(monkeypatch):
 def shown(monkeypatch):
     """Collect the progress lines shown to the user."""
     lines = []
-    monkeypatch.setattr(progress.log, "show", lines.append)
+    monkeypatch.setattr(start_progress.log, "show", lines.append)
     return lines
 
 
 def test_progress_lines_count_started_actors(monkeypatch, shown):
-    monkeypatch.setattr(progress, "TELL_S", 0.0)
+    monkeypatch.setattr(start_progress, "REPORT_S", 0.0)
     # The cluster has room for four actors.
     iterator = iter(loader(Cheap(), RayWorkers(5), batch_size=8))
     line = re.compile(r"Ray: [1-4] of 5 actors have started, after \d+ s\.")
@@ -170,15 +170,15 @@ class Clock:
 
 def test_progress_is_reported_often_at_first_then_seldom(monkeypatch, shown, caplog):
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
-    seen = progress.Progress(ray)
+    monkeypatch.setattr(start_progress, "time", clock)
+    seen = start_progress.StartProgress(ray)
 
     def told(started, seconds):
         """Return the lines shown in the next `seconds`."""
         shown.clear()
         for _ in range(seconds):
             clock.now += 1
-            seen.look(started, 8)
+            seen.update(started, 8)
         return shown
 
     assert told(0, 12) == []

@@ -22,7 +22,7 @@ from gristmill._engine.record_errors import NoOutput, Tally
 from gristmill._engine.stage_times import RECEIVE, StageTimes, each
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Runnable
-from gristmill._engine.usage import NearUsage, Usage
+from gristmill._engine.usage import LocalStats, RemoteStats
 from gristmill._engine.worker_texts import death_text, gone, occupation, too_full
 from gristmill._engine.workers import LauncherWorkers, Place, Workers
 from gristmill._hot.place import as_failure
@@ -83,7 +83,7 @@ class RemoteRun:
         self._tally = tally if program.tolerant else None
         self._running: _Running | None = None
         # From the last call of `usage`, or from `close`.
-        self._usage: Usage | NearUsage | None = None
+        self._usage: RemoteStats | LocalStats | None = None
         self._times = StageTimes()
         # True after the first wait for workers.
         self._begun = False
@@ -183,11 +183,11 @@ class RemoteRun:
             nothing = dataclasses.replace(here, ended=[True] * here.streams)
             self._successor = self._bring(nothing, self._running.workers)
 
-    def usage(self) -> Usage | NearUsage | None:
+    def usage(self) -> RemoteStats | LocalStats | None:
         """Return measurements of the workers, or None if they are not measured."""
         if self._running is not None:
             self._usage = self._running.workers.usage()
-        if isinstance(self._usage, NearUsage):
+        if isinstance(self._usage, LocalStats):
             stages = {**self._usage.stages, **each(self._times.by_clock)}
             return self._usage._replace(stages=stages)
         return self._usage

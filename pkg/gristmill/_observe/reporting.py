@@ -14,7 +14,7 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._engine.trial import NotTriedError
-from gristmill._engine.usage import Usage
+from gristmill._engine.usage import RemoteStats
 from gristmill._observe import far_workers, generators, near_workers
 from gristmill._observe.diagnosis import diagnose
 from gristmill._observe.meter import Measurement, Meter
@@ -104,7 +104,7 @@ def _known(iterator: Any) -> Report:
     return _diagnosed(report, usage)
 
 
-def _diagnosed(report: Report, usage: Usage | None) -> Report:
+def _diagnosed(report: Report, usage: RemoteStats | None) -> Report:
     return diagnose(report) if usage is None else far_workers.with_usage(report, usage)
 
 

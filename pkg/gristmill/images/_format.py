@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._base.checks import check_finite
+from gristmill._base.argument_checks import check_finite
 from gristmill.images._transform import ImageMap
 from gristmill.transforms._image_task import ImageTask, Scaling, bfloat16
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_finite, check_integer
+from gristmill._base.argument_checks import check_finite, check_integer
 from gristmill.transforms import Map, RandomMap
 from gristmill.transforms._decoding import Keyed
 from gristmill.transforms._image_task import FILTERS, ImageTask

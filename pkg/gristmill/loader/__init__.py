@@ -10,8 +10,8 @@ from typing import Any, Never, Unpack, overload
 import numpy.typing as npt
 
 from gristmill import samplers, sharding, sources, transforms
-from gristmill._base.checks import check_flag
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import check_flag
+from gristmill._base.lazy_names import public_names
 from gristmill._base.torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
 from gristmill._base.types import Array, D, K, S, Scalar, T, WorkerInitFn
 from gristmill._engine import arguments, compilation
@@ -396,4 +396,4 @@ def load(  # noqa: PLR0913 (Grain's arguments)
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from gristmill._base.epochs import checked_epoch
+from gristmill._base.epoch_context import check_epoch
 from gristmill._engine import compilation
 from gristmill._observe.passes import Opening, Passes
 
@@ -26,7 +26,7 @@ class Epochs:
 
     def _choose(self, epoch: int) -> None:
         """Set the epoch of the next iterators; see `DataLoader.set_epoch`."""
-        epoch = checked_epoch(epoch)
+        epoch = check_epoch(epoch)
         compilation.in_epoch(self._program, epoch)  # It checks the epoch.
         self._epoch = epoch
         if self._passes is not None:

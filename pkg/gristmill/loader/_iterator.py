@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gristmill import checkpoint, monitoring
 from gristmill._base import log
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import T
 from gristmill._engine import state as states
 from gristmill._engine.compilation import LoaderProgram

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_instance
-from gristmill._base.masks import check_mask_key, with_mask
+from gristmill._base.argument_checks import check_instance
+from gristmill._base.padding_masks import check_mask_key, with_mask
 from gristmill._base.types import Int64Array
 from gristmill._core import KeyPlan
 from gristmill.samplers._planned import NO_SHARDING, PlannedSampler, check_seed

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.types import Int64Array
 from gristmill.samplers._group_order import GroupOrder
 from gristmill.samplers._planned import NO_SHARDING, PlannedSampler, check_seed

@@ -142,9 +142,9 @@ LOAD = [
     ({"drop_last": True}, TypeError, "drop_last is called drop_remainder here"),
     ({"collate_fn": list}, TypeError, r"collate_fn is an argument of .*batch_fn=coll"),
     ({"prefetch_factor": 2}, TypeError, "worker_buffer_size of DataLoader"),
-    ({"pin_memory": True}, TypeError, "pin_memory has no use here: .*as_tensors"),
+    ({"pin_memory": True}, TypeError, "pin_memory is not needed here: .*as_tensors"),
     ({"sampler": None}, TypeError, "sampler is an argument of DataLoader"),
-    ({"generator": None}, TypeError, "generator has no use here: pass seed"),
+    ({"generator": None}, TypeError, "generator is not needed here: pass seed"),
     ({"nonsense": 1}, TypeError, "unexpected keyword argument 'nonsense'"),
 ]
 
@@ -167,7 +167,10 @@ LOADER = [
     ({"operations": [g.Batch(2, batch_fn=3)]}, r"batch_fn of operations\[0\] must be"),
     ({"num_workers": 2, "batch_size": 3}, "worker_count here; batch_size is an oper"),
     ({"dataset": [1]}, "dataset is called data_source here"),
-    ({"shuffle": True}, r"shuffle is the sampler's here: sampler=IndexSampler\("),
+    (
+        {"shuffle": True},
+        r"shuffle is an argument of the sampler here: sampler=IndexSampler\(",
+    ),
     ({"timeout": 3}, "timeout is called stall_timeout here"),
 ]
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 
-from gristmill._base.checks import kind
+from gristmill._base.argument_checks import kind
 from gristmill._dataset.model import observer
 from gristmill._dataset.model.chain_text import chain_text
 from gristmill._dataset.model.names import line_of, node_text

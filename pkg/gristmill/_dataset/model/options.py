@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import Any
 
-from gristmill._base.checks import check_finite, check_instance, check_integer
+from gristmill._base.argument_checks import check_finite, check_instance, check_integer
 
 __all__ = ["DatasetOptions", "ExecutionTrackingMode"]
 

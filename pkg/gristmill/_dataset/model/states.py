@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gristmill._base.checks import kind
+from gristmill._base.argument_checks import kind
 from gristmill.errors import StateMismatch
 
 # Checks a value of an iterator's state (iterator, value, name), and raises if it is

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from gristmill import batching
-from gristmill._base.checks import check_integer, check_options
+from gristmill._base.argument_checks import check_integer, check_options
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator

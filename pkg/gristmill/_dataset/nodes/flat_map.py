@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_integer, kind
+from gristmill._base.argument_checks import check_integer, kind
 from gristmill._base.types import Indices, S, Splits, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,

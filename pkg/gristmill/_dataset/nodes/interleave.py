@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from gristmill._base.checks import kind, whole_number
+from gristmill._base.argument_checks import kind, whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.counted import Unknown, count_of

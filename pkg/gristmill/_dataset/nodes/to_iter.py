@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gristmill._base.checks import check_flag, check_options
-from gristmill._base.epochs import drawing_in, here
+from gristmill._base.argument_checks import check_flag, check_options
+from gristmill._base.epoch_context import epoch_context, use_epoch
 from gristmill._base.threads import reads_thread_name
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
@@ -363,7 +363,7 @@ class _Elements:
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
         self._dataset = dataset
-        self._epoch = here.epoch
+        self._epoch = epoch_context.epoch
         sources = [getattr(node, "_source", None) for node in chain_of(dataset)]
         self.by_threads = all(getattr(each, "by_threads", True) for each in sources)
         steps = [getattr(node, "_transform", None) for node in chain_of(dataset)]
@@ -374,8 +374,8 @@ class _Elements:
         self, indices: Int64Array, now_ns: int, out: list[Any] | None = None
     ) -> list[Any]:
         """Return the elements at `indices`, see `block_of`."""
-        if here.epoch != self._epoch:  # The calling thread is in another one.
-            with drawing_in(self._epoch):
+        if epoch_context.epoch != self._epoch:  # The calling thread is in another one.
+            with use_epoch(self._epoch):
                 return self.read(indices, now_ns, out)
         sampling = self.sampling
         try:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from gristmill import _core
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (

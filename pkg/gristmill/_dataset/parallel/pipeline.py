@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from gristmill._base import open_files
-from gristmill._base.epochs import drawing_in
+from gristmill._base.epoch_context import use_epoch
 from gristmill._base.types import Alloc, WorkerInitFn
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
@@ -152,7 +152,7 @@ class Pipeline:
     def iterator(self, stream: int) -> DatasetIterator[Any]:
         """Make an iterator over one stream, at its beginning."""
         number = self.numbers[stream]
-        with as_inner(), drawing_in(self.epoch):
+        with as_inner(), use_epoch(self.epoch):
             iterator = iter(self.part(number))
         context = getattr(iterator, "_ctx", None)
         if context is not None:

@@ -6,13 +6,13 @@ import copy
 import dataclasses
 from typing import Any, Self
 
-from gristmill._base.checks import (
+from gristmill._base.argument_checks import (
     check_callable,
     check_flag,
     check_integer,
     check_options,
 )
-from gristmill._base.epochs import here
+from gristmill._base.epoch_context import epoch_context
 from gristmill._base.types import T, WorkerInitFn
 from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -120,7 +120,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return ProcessPrefetchDatasetIterator(
-            dataclasses.replace(self._pipeline, epoch=here.epoch),
+            dataclasses.replace(self._pipeline, epoch=epoch_context.epoch),
             self._fixed,
             self._options.per_worker_buffer_size,
             self._place,

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import Array, K, N, T
 from gristmill._engine.tracebacks import cut
 from gristmill.checkpoint import Checkpointable
@@ -65,7 +65,7 @@ class TensorIterator(Checkpointable, Iterator[T]):
         return call_text(self, self._iterator)
 
     def get_state(self) -> Any:
-        """The iterator's own state."""
+        """Return the iterator's own state."""
         return self._iterator.get_state()  # type: ignore[attr-defined]
 
     def set_state(self, state: Any) -> None:
@@ -167,11 +167,11 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
         return call_text(self, self._elements)
 
     def __iter__(self) -> Iterator[Any]:
-        if get_worker_info() is not None:
+        if (worker := get_worker_info()) is not None:
             raise RuntimeError(
-                "AsIterable was given to a loader with workers, each of which would"
-                " give all elements. Let num_workers be 0; Gristmill has workers of"
-                " its own."
+                "AsIterable needs a loader with num_workers=0, got"
+                f" num_workers={worker.num_workers}: each worker would return all"
+                " elements. Pass num_workers=0; Gristmill starts its own workers."
             )
         elements = self._elements
         if self._epoch is not None and hasattr(elements, "set_epoch"):
