@@ -40,7 +40,7 @@ class PlusOne(grain.transforms.Map):
 
 
 def _cost(batch: int | None, settings: Settings) -> Measurement:
-    from gristmill._dataset.model.observer import as_inner
+    from gristmill._dataset.model.observer import suppress_observation
 
     ds = grain.MapDataset.range(10_000_000).shuffle(1).repeat()
     ds = ds.map(lambda x: x + 1).to_iter_dataset()
@@ -48,7 +48,7 @@ def _cost(batch: int | None, settings: Settings) -> Measurement:
         ds = ds.batch(batch)
 
     def bare():
-        with as_inner():
+        with suppress_observation():
             return iter(ds)
 
     ratios = []

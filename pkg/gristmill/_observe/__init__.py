@@ -18,11 +18,11 @@ def observe_datasets(datasets: ModuleType) -> None:
     """Have chains of datasets observed; called after `_dataset` is imported."""
     from gristmill._dataset.model import observer  # It may import this file.
 
-    observer.install(_face)
+    observer.set_observer(_api)
 
 
-def _face() -> Observer:
+def _api() -> Observer:
     """Return the observer, which is imported when a chain is first iterated over."""
-    from gristmill._observe import face
+    from gristmill._observe import api
 
-    return face
+    return api

@@ -7,7 +7,7 @@ from typing import Any
 
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Kind, chain_of
-from gristmill._dataset.nodes.batch import Batching
+from gristmill._dataset.nodes.batch import BatchBase
 from gristmill._dataset.nodes.record_batches import records_of
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._engine.native_batches import has_batches
@@ -36,7 +36,7 @@ def is_long(dataset: Any) -> bool:
 
 def gathers(dataset: Any) -> bool:
     """Return whether a node makes batches of records without its parents' elements."""
-    if not isinstance(dataset, Batching) or dataset._batch_fn is not None:
+    if not isinstance(dataset, BatchBase) or dataset._batch_fn is not None:
         return False
     parent = dataset._parent
     if isinstance(parent, PrefetchIterDataset):

@@ -30,7 +30,7 @@ _TRIALS = 101
 class _Measured(ParentSpec):
     """A node with the elements of the node that it measures."""
 
-    _AS_THEY_ARE = True
+    _IS_SELECTION = True
 
     def __init__(self, node: Any, measurement: Measurement, meter: Meter) -> None:
         super().__init__(node)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gristmill._base.report import Buffer, Report, Stage, WorkerLoad
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.observer import as_inner
+from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._engine.trial import NotTriedError
 from gristmill._engine.usage import Usage
@@ -186,7 +186,7 @@ def _of_run(
     if all(meter.kind != "transport" for meter in iterator.measurement.meters):
         # Measuring takes time itself, so the waits are taken without it.
         before = set(threading.enumerate())
-        with as_inner():
+        with suppress_observation():
             plain = _run(iter(dataset), seconds / 3, consume)
         seconds -= seconds / 3
         for thread in set(threading.enumerate()) - before:

@@ -71,7 +71,7 @@ class Sampling:
             self.took_ns += took
         return elements
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         """Note that an element fails."""
         self._wake(True)
 
@@ -86,7 +86,7 @@ class Sampling:
 
     def look(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Count the elements that are ready."""
-        ready = feed.ready()
+        ready = feed.count_ready()
         self.ready += ready
         self.looks += 1
         if monitoring.is_on():

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from gristmill._base.report import Change, Check, Report
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import chain_of, with_parents
-from gristmill._dataset.model.observer import as_inner
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.observer import suppress_observation
+from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
 from gristmill._engine.trial import NotTriedError, cached_run
@@ -215,7 +215,7 @@ class ChainTrial(Trial):
         self._state = None
         if iterator is not None:
             with contextlib.suppress(TypeError):  # Else runs start at the beginning.
-                self._state = copied(iterator.get_state())
+                self._state = copy_state(iterator.get_state())
         is_last = isinstance(dataset, ProcessPrefetchIterDataset)
         self.workers = dataset.workers if is_last else 0
         self._nested = not is_last and any(
@@ -234,7 +234,7 @@ class ChainTrial(Trial):
         elif more:
             options = MultiprocessingOptions(num_workers=more)
             dataset, state = dataset.mp_prefetch(options), None
-        with as_inner():
+        with suppress_observation():
             iterator: DatasetIterator[Any] = iter(dataset)
         if state is not None:
             iterator.set_state(state)

@@ -35,7 +35,7 @@ class BlockMapDataset(MapDataset[T]):
 
     _length: int
     # Whether `_block` takes a list to which it appends elements as they are computed.
-    _SHOWS: ClassVar[bool] = False
+    _APPENDS_TO_OUT: ClassVar[bool] = False
 
     def __init__(
         self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
@@ -78,7 +78,7 @@ class StepMapDataset(BlockMapDataset[T]):
     This does not recurse, so a run may be longer than the stack allows.
     """
 
-    _SHOWS = True
+    _APPENDS_TO_OUT = True
 
     def __len__(self) -> int:
         return len(self._parent)
@@ -86,7 +86,7 @@ class StepMapDataset(BlockMapDataset[T]):
     def _record(self, index: int) -> int | None:
         return record_of(self._parent, index)
 
-    def _failed(self, error: BaseException, index: int) -> None:
+    def _note_failure(self, error: BaseException, index: int) -> None:
         note_element(error, self, self, index)
 
     def _call_of_each(self) -> StepCall | None:
@@ -178,7 +178,7 @@ def block_of(
     how = _way_of(type(dataset))
     if how == "_block":
         block: Any = dataset
-        shows = out is not None and block._SHOWS
+        shows = out is not None and block._APPENDS_TO_OUT
         elements: list[Any]
         elements = block._block(indices, out) if shows else block._block(indices)
         return elements

@@ -13,7 +13,7 @@ class Counted:
     """A dataset that has a length if all nodes of its chain have one."""
 
     # Whether a node has the same number of elements as its only parent.
-    _KEEPS_COUNT: ClassVar[bool] = False
+    _KEEPS_LENGTH: ClassVar[bool] = False
     _parents: Any
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class Counted:
         Raises:
             Unknown: The number is not known before iterating.
         """
-        if not self._KEEPS_COUNT:
+        if not self._KEEPS_LENGTH:
             raise Unknown(
                 f"how many elements {type(self).__name__} gives is not known before"
                 " iterating."

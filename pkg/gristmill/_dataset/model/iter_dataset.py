@@ -134,8 +134,8 @@ class IterDataset(
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__iter__" in cls.__dict__:
-            opening: Any = observer.opening(cls.__dict__["__iter__"])
-            cls.__iter__ = opening  # type: ignore[method-assign]
+            iter_method: Any = observer.observe_outermost(cls.__dict__["__iter__"])
+            cls.__iter__ = iter_method  # type: ignore[method-assign]
 
     @abc.abstractmethod
     def __iter__(self) -> DatasetIterator[T]:

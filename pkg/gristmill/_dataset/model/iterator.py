@@ -65,9 +65,9 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     # Times some of the calls, if this is the outermost iterator of a chain.
     _watch: Any = None
     # Whether this iterator works on the last element that the parent returned.
-    _TAKES_IN_STEP: ClassVar[bool] = False
+    _FOLLOWS_PARENT: ClassVar[bool] = False
     # Whether an element of this iterator is made from several of the parent's.
-    _BATCHES: ClassVar[bool] = False
+    _COMBINES_ELEMENTS: ClassVar[bool] = False
 
     def __init__(
         self, parents: DatasetIterator[Any] | Sequence[DatasetIterator[Any]] = ()
@@ -172,7 +172,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
             >>> iterator.report().outputs
             10
         """
-        report: Report = observer.current().report_of(self, verify, seconds)
+        report: Report = observer.get_observer().report_of(self, verify, seconds)
         return report
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     def _stats(self) -> Stats:
         return Stats(weakref.ref(self))
 
-    def _failed(self, error: BaseException) -> None:
+    def _note_failure(self, error: BaseException) -> None:
         """Add a note that this iterator failed for the last element that it read."""
         note_step(error, self)
 
@@ -246,15 +246,15 @@ class NodeIterator(CheckedIterator[T]):
         return f"{type(self).__name__}{self._node._arguments_text()}"
 
     def _get_next_index(self) -> int:
-        stride: int | None = self._node._stride
+        stride: int | None = self._node._elements_per_output
         if stride is None:
             return super()._get_next_index()
         return -(-get_next_index(self._parent) // stride)
 
     def _set_next_index(self, index: int) -> None:
-        if self._node._stride is None:
+        if self._node._elements_per_output is None:
             return super()._set_next_index(index)
-        set_next_index(self._parent, index * self._node._stride)
+        set_next_index(self._parent, index * self._node._elements_per_output)
 
 
 class CountingIterator(NodeIterator[T]):
@@ -281,7 +281,7 @@ class CountingIterator(NodeIterator[T]):
 class ElementCountingIterator(CountingIterator[T]):
     """An iterator that counts elements, which correspond one-to-one to its parent's."""
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
 
     def _get_next_index(self) -> int:
         return self.counter
@@ -294,7 +294,7 @@ class ElementCountingIterator(CountingIterator[T]):
 class ForwardingIterator(CheckedIterator[T]):
     """An iterator that returns its only parent's elements, with the same indices."""
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
 
     @property
     def alloc(self) -> Any:

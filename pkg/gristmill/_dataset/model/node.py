@@ -49,14 +49,14 @@ class Dataset:
     _SPARSE: ClassVar[str | None] = None
     # The number of consecutive parent elements in each element, if the parent's
     # position alone determines them; else None.
-    _stride: int | None = None
+    _elements_per_output: int | None = None
     # The number of elements to compute at once, if that is cheaper.
-    _together: int = 1
+    _preferred_block: int = 1
     # Whether elements are an unchanged subset of the parent's, chosen without reading
     # them.
-    _AS_THEY_ARE: ClassVar[bool] = False
+    _IS_SELECTION: ClassVar[bool] = False
     # Whether this node can be cut into contiguous pieces, like a source.
-    _CUT_IN_PIECES: ClassVar[bool] = False
+    _SLICEABLE: ClassVar[bool] = False
     # What changes from epoch to epoch: the order of elements, or their random draws;
     # None: nothing.
     _random: Literal["order", "draws"] | None = None
@@ -65,7 +65,7 @@ class Dataset:
     _may_lack_state: bool = False
     _parents: Sequence[Any] = ()
     # Arguments, stored as ``_name``, to show in the text of a node and its iterators.
-    _SAID: ClassVar[tuple[str, ...]] = ()
+    _REPR_ARGS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parents: Dataset | Sequence[Dataset] = ()) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Dataset:
             set_epoch(epoch)
         return made
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         """Compute properties of the parents, such as lengths; see `with_parents`."""
 
     def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
@@ -136,7 +136,7 @@ class Dataset:
 
     def _arguments_text(self) -> str:
         """Return the text after the class name, for a node and its iterators."""
-        said = [f"{name}={getattr(self, '_' + name)}" for name in self._SAID]
+        said = [f"{name}={getattr(self, '_' + name)}" for name in self._REPR_ARGS]
         return f"({', '.join(said)})" if said else ""
 
     def _line(self) -> str:
@@ -154,7 +154,7 @@ class Dataset:
         return node_text(self)
 
     def _repr_html_(self) -> str | None:
-        figure: str | None = observer.current().figure_of(self)
+        figure: str | None = observer.get_observer().figure_of(self)
         return figure
 
 
@@ -220,5 +220,5 @@ def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
     made._parents = tuple(parents)
     made.__dict__.pop("_plan", None)
     if isinstance(made, Dataset):
-        made._measure()
+        made._update_from_parents()
     return made

@@ -28,19 +28,19 @@ MOST_FAILED = 1000
 _FIXED = frozenset({int, str, float, bool, bytes, type(None)})
 
 
-class _Here(threading.local):
+class _CheckState(threading.local):
     """The current thread's progress in setting a state.
 
     Attributes:
-        trusts: Whether the whole state that is being set has been checked.
-        met_unknown: Whether an iterator with opaque states was found since the call.
+        is_checked: Whether the whole state that is being set has been checked.
+        found_opaque: Whether an iterator with opaque states was found since the call.
     """
 
-    trusts = False
-    met_unknown = False
+    is_checked = False
+    found_opaque = False
 
 
-_here = _Here()
+_thread_state = _CheckState()
 
 
 class Checked:
@@ -58,10 +58,10 @@ class Checked:
             IndexError: The state is of a longer dataset. Nothing is changed.
         """
         self._from_state = True
-        if not _here.trusts:
-            _here.met_unknown = False
+        if not _thread_state.is_checked:
+            _thread_state.found_opaque = False
             self._check_state(state)
-            if not _here.met_unknown:
+            if not _thread_state.found_opaque:
                 go_to(self, state)
                 return
         self._go_to(state)
@@ -94,23 +94,23 @@ def check_state(iterator: Any, state: Any) -> None:
     if getattr(type(iterator), "set_state", None) is Checked.set_state:
         iterator._check_state(state)
     else:
-        _here.met_unknown = True
+        _thread_state.found_opaque = True
 
 
 def go_to(iterator: Any, state: Any) -> None:
     """Set a state that was checked."""
-    before, _here.trusts = _here.trusts, True
+    before, _thread_state.is_checked = _thread_state.is_checked, True
     try:
         iterator.set_state(state)
     finally:
-        _here.trusts = before
+        _thread_state.is_checked = before
 
 
 def check_values(iterator: Any, state: Any, checks: Mapping[str, Check]) -> None:
     """Raise StateMismatch unless `state` has exactly these keys, and valid values."""
     check_keys(iterator, state, checks)
-    for name, look in checks.items():
-        look(iterator, state[name], name)
+    for name, check in checks.items():
+        check(iterator, state[name], name)
 
 
 def check_keys(iterator: Any, state: Any, keys: Any, optional: Any = ()) -> None:
@@ -119,8 +119,8 @@ def check_keys(iterator: Any, state: Any, keys: Any, optional: Any = ()) -> None
     if not isinstance(state, Mapping):
         raise mismatch(iterator, f"is {_short(state)}, expected {expected}")
     missing = [key for key in keys if key not in state]
-    more = [key for key in state if key not in keys and key not in optional]
-    if missing or more:
+    unknown = [key for key in state if key not in keys and key not in optional]
+    if missing or unknown:
         raise mismatch(iterator, f"has the keys {list(state)}, expected {expected}")
 
 
@@ -183,7 +183,7 @@ def _short(value: Any) -> str:
     return f"{text} ({kind(value)})"
 
 
-def copied(state: Any) -> Any:
+def copy_state(state: Any) -> Any:
     """Return a deep copy of a state, faster than `copy.deepcopy`.
 
     A user's iterator may change a state that it returned, or keep a reference to it.
@@ -192,9 +192,9 @@ def copied(state: Any) -> Any:
     if kind in _FIXED:
         return state
     if kind is dict:
-        return {key: copied(value) for key, value in state.items()}
+        return {key: copy_state(value) for key, value in state.items()}
     if kind is list:
-        return [copied(value) for value in state]
+        return [copy_state(value) for value in state]
     return copy.deepcopy(state)
 
 

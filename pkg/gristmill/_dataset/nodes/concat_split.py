@@ -162,8 +162,8 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         remainder_slices=_check_slices,
         elements_from_buffer_after_checkpoint=states.count,
     )
-    _TAKES_IN_STEP = True
-    _BATCHES = True
+    _FOLLOWS_PARENT = True
+    _COMBINES_ELEMENTS = True
 
     def __init__(self, node: ConcatThenSplitIterDataset) -> None:
         super().__init__(node)

@@ -13,7 +13,7 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.names import transform_name
 from gristmill._dataset.model.node import builds
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.iterables import (
     OpenIterable,
     check_iterable,
@@ -128,7 +128,7 @@ class IterableSourceIterator(CheckedIterator[T]):
     def get_state(self) -> Any:
         """Return the number of elements read, whether they ended, and the states."""
         if self._restored is not None:
-            return copied(self._restored)
+            return copy_state(self._restored)
         state: dict[str, Any] = {"elements_read": self._read, "ended": self._ended}
         if not self._node.replays:
             self._assert_not_closed()
@@ -154,7 +154,7 @@ class IterableSourceIterator(CheckedIterator[T]):
         if found is not None:
             self._open, self._iterator = found, found.iterator
         self._read, self._ended = state["elements_read"], bool(state["ended"])
-        self._restored = copied(state)
+        self._restored = copy_state(state)
 
     def _restored_at(self, state: Any) -> OpenIterable:
         """Open the iterable at a position after its beginning."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gristmill._base.checks import kind
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.states import copy_state
 
 # Methods that return a state, and methods that go to one. Nodes of torchdata are
 # iterators with the last pair.
@@ -24,7 +24,7 @@ _METHODS = (
     ("state_dict", "reset"),
 )
 SHARE_PARAMETERS = ("shard_index", "shard_count")
-_TAKES = (
+_WANTED = (
     "IterDataset.from_iterable takes an iterable, or a function that returns one,"
     " such as a generator function"
 )
@@ -56,7 +56,7 @@ class OpenIterable:
 
     def state(self) -> dict[str, Any]:
         """Return the states of the iterable and of its iterator, if they have one."""
-        return {name: copied(get()) for name, get in self._getters.items()}
+        return {name: copy_state(get()) for name, get in self._getters.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go to the position that `state` describes.
@@ -90,26 +90,26 @@ def _load(thing: Any, state: Any) -> None:
     if isinstance(state, Mapping) and "epoch" in state:
         _set_epoch(thing, state["epoch"])
     _, load = state_methods(thing)
-    getattr(thing, load)(copied(state))
+    getattr(thing, load)(copy_state(state))
 
 
 def check_iterable(iterable: Any, replay: bool) -> None:
     """Raise TypeError if something cannot be iterated over, or only once."""
     if isinstance(iterable, (str, bytes, os.PathLike)):
         raise TypeError(
-            f"{_TAKES}, got {iterable!r:.200}. Pass what reads it: of a text file"
+            f"{_WANTED}, got {iterable!r:.200}. Pass what reads it: of a text file"
             " lambda: open(path), of records a source to MapDataset.source(...)."
         )
     if not isinstance(iterable, Iterable):
         if not callable(iterable):
-            raise TypeError(f"{_TAKES}, got {kind(iterable)}.")
+            raise TypeError(f"{_WANTED}, got {kind(iterable)}.")
         _check_parameters(iterable)
     elif isinstance(iterable, Iterator) and (replay or not state_methods(iterable)):
         name = getattr(iterable, "__name__", "")
         example = f"lambda: {'open' if hasattr(iterable, 'read') else kind(iterable)}"
         example = f"{name}, not {name}()" if name.isidentifier() else f"{example}(...)"
         raise TypeError(
-            f"{_TAKES}, got a {kind(iterable)}, which can be iterated over only once."
+            f"{_WANTED}, got a {kind(iterable)}, which can be iterated over only once."
             " A dataset can be iterated over again. Pass the function that makes it:"
             f" from_iterable({example})."
         )
@@ -163,7 +163,7 @@ def open_iterable(
         named = dict(zip(SHARE_PARAMETERS, share, strict=True))
         made = iterable(**(named if takes_share(iterable) else {}))
         if not isinstance(made, Iterable):
-            raise TypeError(f"{_TAKES}, but {iterable!r} returned {kind(made)}.")
+            raise TypeError(f"{_WANTED}, but {iterable!r} returned {kind(made)}.")
     if epoch is not None:
         _set_epoch(made, epoch)
     return OpenIterable(made, keeps_state)
@@ -232,7 +232,7 @@ def _check_parameters(function: Callable[..., Any]) -> None:
         required = [name for name in required if name not in SHARE_PARAMETERS]
     if required:
         raise TypeError(
-            f"{_TAKES}. It is called without arguments, or with shard_index and"
+            f"{_WANTED}. It is called without arguments, or with shard_index and"
             f" shard_count if it has both parameters, but {function!r} needs"
             f" {', '.join(required)}. Pass functools.partial(function,"
             f" {required[0]}=...)."

@@ -44,16 +44,16 @@ WARN_EVERY_S = 60.0
 _warned_at: dict[str, float] = {}
 
 
-class Calling(Dataset):
+class CallBase(Dataset):
     """A dataset of either kind that calls a function or a transform's method."""
 
     # The kind of transform that it takes.
-    _TAKES: ClassVar[type] = transforms.Map
+    _TRANSFORM_TYPE: ClassVar[type] = transforms.Map
 
     def __init__(self, parent: Any, transform: Any) -> None:
         super().__init__(parent)
         self._transform = transform
-        self._call = call_of(transform, self._TAKES)
+        self._call = call_of(transform, self._TRANSFORM_TYPE)
 
     @functools.cached_property
     def _transform_name(self) -> str:
@@ -84,7 +84,7 @@ def call_of(transform: Any, wanted: type) -> Any:
     return transform
 
 
-class Mapping(Calling):
+class MapBase(CallBase):
     """A map dataset of either kind."""
 
     @property
@@ -100,20 +100,20 @@ class Mapping(Calling):
         return self._transform.output_spec(self._parent._element_spec)
 
 
-class IndexMapping(Mapping):
+class MapWithIndexBase(MapBase):
     """A map dataset whose function also takes the index."""
 
-    _TAKES = transforms.MapWithIndex
+    _TRANSFORM_TYPE = transforms.MapWithIndex
 
     @functools.cached_property
     def _transform_name(self) -> str:
         return transform_name(self._call)
 
 
-class RandomMapping(Mapping):
+class RandomMapBase(MapBase):
     """A map dataset whose function also takes a random generator."""
 
-    _TAKES = transforms.RandomMap
+    _TRANSFORM_TYPE = transforms.RandomMap
     _random = "draws"
 
     def __init__(self, parent: Any, transform: Any, seed: int | None = None) -> None:
@@ -129,23 +129,23 @@ class RandomMapping(Mapping):
 
 
 @builds("MapDataset.map")
-class MapMapDataset(Mapping, StepMapDataset[T]):
+class MapMapDataset(MapBase, StepMapDataset[T]):
     """``f(parent[i])``."""
 
     def _call_of_each(self) -> StepCall:
-        return steps.MAP, self._call, self._failed, None
+        return steps.MAP, self._call, self._note_failure, None
 
 
 @builds("MapDataset.map_with_index")
-class MapWithIndexMapDataset(IndexMapping, StepMapDataset[T]):
+class MapWithIndexMapDataset(MapWithIndexBase, StepMapDataset[T]):
     """``f(i, parent[i])``."""
 
     def _call_of_each(self) -> StepCall:
-        return steps.MAP_WITH_INDEX, self._call, self._failed, None
+        return steps.MAP_WITH_INDEX, self._call, self._note_failure, None
 
 
 @builds("MapDataset.random_map")
-class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
+class RandomMapMapDataset(RandomMapBase, StepMapDataset[T]):
     """``f(parent[i], rng)``, with the generator of index i."""
 
     @functools.cached_property
@@ -156,35 +156,35 @@ class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
         draws = self._draws.here
         if draws.op_seed != here.epoch:
             draws = self._draws.move(here.epoch)
-        return steps.RANDOM_MAP, self._call, self._failed, draws
+        return steps.RANDOM_MAP, self._call, self._note_failure, draws
 
 
 @builds("IterDataset.map")
-class MapIterDataset(Mapping, IterDataset[T]):
+class MapIterDataset(MapBase, IterDataset[T]):
     """``f(x)`` for each x of the parent."""
 
-    _KEEPS_COUNT = True
-    _stride = 1
+    _KEEPS_LENGTH = True
+    _elements_per_output = 1
 
     def __iter__(self) -> DatasetIterator[T]:
         return MapDatasetIterator(self)
 
 
 @builds("IterDataset.map_with_index")
-class MapWithIndexIterDataset(IndexMapping, IterDataset[T]):
+class MapWithIndexIterDataset(MapWithIndexBase, IterDataset[T]):
     """``f(n, x)`` for each x of the parent and its position n."""
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
 
     def __iter__(self) -> DatasetIterator[T]:
         return MapWithIndexDatasetIterator(self)
 
 
 @builds("IterDataset.random_map")
-class RandomMapIterDataset(RandomMapping, IterDataset[T]):
+class RandomMapIterDataset(RandomMapBase, IterDataset[T]):
     """``f(x, rng)`` for each x of the parent."""
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
     _epoch = 0
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -199,9 +199,9 @@ class RandomMapIterDataset(RandomMapping, IterDataset[T]):
 class MapDatasetIterator(iterators.MapStep, NodeIterator[T]):
     """Iterates over the results of a function of each element."""
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
 
-    def __init__(self, node: Mapping) -> None:
+    def __init__(self, node: MapBase) -> None:
         NodeIterator.__init__(self, node)
         iterators.MapStep.__init__(self, self._parent, node._call)
 
@@ -213,7 +213,7 @@ class MapWithIndexDatasetIterator(
 
     _COUNTER_NAME = "counter"
 
-    def __init__(self, node: IndexMapping) -> None:
+    def __init__(self, node: MapWithIndexBase) -> None:
         NodeIterator.__init__(self, node)
         iterators.MapWithIndexStep.__init__(self, self._parent, node._call)
 
@@ -237,10 +237,10 @@ class RandomMapDatasetIterator(iterators.RandomMapStep, ElementCountingIterator[
         return context.process_index, context.process_count
 
 
-class Filtering(ParentSpec, Calling):
+class FilterBase(ParentSpec, CallBase):
     """A filter dataset of either kind."""
 
-    _TAKES = transforms.Filter
+    _TRANSFORM_TYPE = transforms.Filter
 
     @functools.cached_property
     def _transform_name(self) -> str:
@@ -250,17 +250,17 @@ class Filtering(ParentSpec, Calling):
 
 
 @builds("MapDataset.filter")
-class FilterMapDataset(Filtering, StepMapDataset[T]):
+class FilterMapDataset(FilterBase, StepMapDataset[T]):
     """The parent's elements, or None if the predicate is false."""
 
     _SPARSE = "MapDataset.filter"
 
     def _call_of_each(self) -> StepCall:
-        return steps.FILTER, self._call, self._failed, None
+        return steps.FILTER, self._call, self._note_failure, None
 
 
 @builds("IterDataset.filter")
-class FilterIterDataset(Filtering, IterDataset[T]):
+class FilterIterDataset(FilterBase, IterDataset[T]):
     """The parent's elements for which the predicate is true."""
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -270,13 +270,13 @@ class FilterIterDataset(Filtering, IterDataset[T]):
 class FilterDatasetIterator(iterators.FilterStep, NodeIterator[T]):
     """Iterates over the elements for which a predicate is true."""
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
 
-    def __init__(self, node: Filtering) -> None:
+    def __init__(self, node: FilterBase) -> None:
         NodeIterator.__init__(self, node)
         iterators.FilterStep.__init__(self, self._parent, node._call)
 
-    def _judge(self, skipped: int) -> None:
+    def _check_dropped(self, skipped: int) -> None:
         check_dropped(skipped, str(self), self._ctx.dataset_options)
 
 

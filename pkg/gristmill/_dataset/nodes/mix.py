@@ -35,7 +35,7 @@ from gristmill.errors import StateMismatch
 MOST_TURNS = 1 << 20
 
 
-class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
+class SelectionMapDataset(ParentSpec, BlockMapDataset[T]):
     """Each index is an index of one of the parents."""
 
     _KIND = "order"
@@ -82,7 +82,7 @@ class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
 
 
 @builds("MapDataset.mix")
-class MixedMapDataset(SelectingMapDataset[T]):
+class MixedMapDataset(SelectionMapDataset[T]):
     """Takes from each parent in proportion to its weight, or by a selection map.
 
     Args:
@@ -121,7 +121,7 @@ class MixedMapDataset(SelectingMapDataset[T]):
             whole = integer_proportions(given, len(self._parents))
         self._proportions = tuple(whole)
         self._mixture = _core.Mixture(whole)
-        self._measure()
+        self._update_from_parents()
 
     def _selection_text(self) -> str:
         if self._selection_map is not None:
@@ -152,7 +152,7 @@ class MixedMapDataset(SelectingMapDataset[T]):
         keys = [key for _, key in selected]
         return np.array(chosen, np.int64), as_indices(keys)
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         if self._selection_map is not None:
             return
         # The mixture ends when its first parent ends. This is Grain's arithmetic.
@@ -192,7 +192,7 @@ def check_selection_map(selection_map: object) -> None:
 
 
 @builds("MapDataset.concatenate")
-class ConcatenateMapDataset(SelectingMapDataset[T]):
+class ConcatenateMapDataset(SelectionMapDataset[T]):
     """All elements of an epoch of each parent, one parent after another."""
 
     def __init__(self, parents: Sequence[MapDataset[T]]) -> None:
@@ -202,9 +202,9 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
                 raise ValueError(
                     f"Cannot concatenate infinite datasets. {parent} is infinite."
                 )
-        self._measure()
+        self._update_from_parents()
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         self._lengths = np.array([len(p) for p in self._parents], np.int64)
         self._begins = np.concatenate([[0], np.cumsum(self._lengths)])
 

@@ -17,7 +17,7 @@ from gristmill._dataset.model.iterator import (
 )
 from gristmill._dataset.model.names import line_of
 from gristmill._dataset.model.node import ParentSpec, builds, chain_of, is_ours
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
 from gristmill._engine.record_errors import RecordErrors, Tally, stand_ins
 from gristmill._hot import cancellation
@@ -81,7 +81,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
     The state is the parent's.
     """
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
 
     def __init__(self, node: OnErrorIterDataset[T]) -> None:
         super().__init__(node)
@@ -162,7 +162,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         """Return the element of a stand-in, in a list; stay at the position."""
         index = other.index
         parent = self._parent
-        here = copied(parent.get_state())
+        here = copy_state(parent.get_state())
         try:
             set_next_index(parent, index)
             element = next(parent)
@@ -234,7 +234,7 @@ def _check_indices(parent: Any) -> None:
     """Raise ValueError if elements of a chain do not each have one index."""
     node = parent
     while type(node) is not PrefetchIterDataset:
-        if node._stride != 1 or not is_ours(node):
+        if node._elements_per_output != 1 or not is_ours(node):
             raise ValueError(
                 "on_error('substitute') needs elements that have an index, and those"
                 f" of {line_of(node)} do not. Call it right after to_iter_dataset and"

@@ -38,11 +38,11 @@ class OrderMapDataset(ParentSpec, BlockMapDataset[T]):
     """A dataset that only maps indices to indices of its parent."""
 
     _KIND = "order"
-    _AS_THEY_ARE = True
-    _SHOWS = True
+    _IS_SELECTION = True
+    _APPENDS_TO_OUT = True
 
-    def _computing_with(self, threads: int) -> MapDataset[T]:
-        parent = self._parent._computing_with(threads)
+    def _with_threads(self, threads: int) -> MapDataset[T]:
+        parent = self._parent._with_threads(threads)
         unchanged = parent is self._parent
         return self if unchanged else with_parents(self, [parent])
 
@@ -139,7 +139,7 @@ class ShuffleMapDataset(IndexMapDataset[T]):
 class SliceMapDataset(IndexMapDataset[T]):
     """The elements at the indices of a slice, of each epoch."""
 
-    _CUT_IN_PIECES = True
+    _SLICEABLE = True
 
     def __init__(self, parent: MapDataset[T], sl: builtins.slice) -> None:
         super().__init__(parent)
@@ -149,9 +149,9 @@ class SliceMapDataset(IndexMapDataset[T]):
                 " write ds[start:stop:step]."
             )
         self._slice = sl
-        self._measure()
+        self._update_from_parents()
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         self._start, self._stop, self._step = self._slice.indices(len(self._parent))
         self._length = len(range(self._start, self._stop, self._step))
 
@@ -185,7 +185,7 @@ class ReindexMapDataset(OrderMapDataset[T]):
         [3, 1, 3]
     """
 
-    _CUT_IN_PIECES = True
+    _SLICEABLE = True
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ def _checked_indices(indices: Any) -> Indices:
 class RepeatMapDataset(IndexMapDataset[T]):
     """Several epochs of the parent, combined into one."""
 
-    _SAID = ("num_epochs",)
+    _REPR_ARGS = ("num_epochs",)
 
     def __init__(
         self,
@@ -281,9 +281,9 @@ class RepeatMapDataset(IndexMapDataset[T]):
             )
         self._num_epochs = num_epochs
         self._reseed_each_epoch = reseed_each_epoch
-        self._measure()
+        self._update_from_parents()
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         epoch = len(self._parent)
         if self._num_epochs is None:
             self._length = sys.maxsize if epoch else 0

@@ -192,8 +192,8 @@ class PackingDatasetIterator(NodeIterator[Any]):
     _STATE = states.fields(
         parent=states.parent, next_row=states.count, counter=states.count
     )
-    _TAKES_IN_STEP = True
-    _BATCHES = True
+    _FOLLOWS_PARENT = True
+    _COMBINES_ELEMENTS = True
 
     def __init__(self, node: PackIterDataset) -> None:
         super().__init__(node)

@@ -42,7 +42,7 @@ class RebatchIterDataset(IterDataset[Any]):
     """
 
     _KIND = "batch"
-    _SAID = ("batch_size", "drop_remainder")
+    _REPR_ARGS = ("batch_size", "drop_remainder")
 
     def __init__(
         self, parent: IterDataset[Any], batch_size: int, drop_remainder: bool = False

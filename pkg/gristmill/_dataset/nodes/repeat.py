@@ -38,7 +38,7 @@ class LimitIterDataset(ParentSpec, IterDataset[T]):
     """
 
     _KIND = "order"
-    _SAID = ("count",)
+    _REPR_ARGS = ("count",)
 
     def __init__(self, parent: IterDataset[T], count: int) -> None:
         count = whole_number("count", count)
@@ -88,7 +88,7 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
     """
 
     _KIND = "order"
-    _SAID = ("num_epochs",)
+    _REPR_ARGS = ("num_epochs",)
 
     def __init__(self, parent: IterDataset[T], num_epochs: int | None = None) -> None:
         super().__init__(parent)
@@ -109,7 +109,7 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
 class RepeatDatasetIterator(CountingIterator[T]):
     """Iterates over the parent, and resets it to its start when it ends."""
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
     _COUNTER_NAME = "epoch"
 
     def __init__(self, node: RepeatIterDataset[T]) -> None:
@@ -174,9 +174,9 @@ class CacheIterDataset(ParentSpec, IterDataset[T]):
         [0, 1, 0, 1]
     """
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
 
-    _SAID = ("parent",)
+    _REPR_ARGS = ("parent",)
 
     def __init__(self, parent: IterDataset[T]) -> None:
         super().__init__(parent)

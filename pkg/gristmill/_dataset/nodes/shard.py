@@ -59,9 +59,9 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
     """Every `ranks`-th element of an epoch from `rank` on, wrapping at its end."""
 
     _KIND = "order"
-    _AS_THEY_ARE = True
-    _CUT_IN_PIECES = True
-    _SAID: ClassVar[tuple[str, ...]] = ("rank", "ranks", "length")
+    _IS_SELECTION = True
+    _SLICEABLE = True
+    _REPR_ARGS: ClassVar[tuple[str, ...]] = ("rank", "ranks", "length")
 
     def __init__(
         self, parent: MapDataset[T], rank: int, ranks: int, length: int
@@ -96,8 +96,8 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
 class PadMapDataset(WrapMapDataset[Any]):
     """The same elements with masks, False for padding after the parent's epoch."""
 
-    _AS_THEY_ARE = False
-    _SAID = ("rank", "ranks", "length", "mask_key")
+    _IS_SELECTION = False
+    _REPR_ARGS = ("rank", "ranks", "length", "mask_key")
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ def _part_of(dataset: Any, sl: slice, sequential: bool) -> Any:
         if sequential:
             return with_parents(dataset, [_part_of(parent, sl, sequential)])
         return with_parents(dataset, [parent.slice(sl)])
-    if dataset._CUT_IN_PIECES:
+    if dataset._SLICEABLE:
         shard = ShardOptions(shard_index=sl.start, shard_count=sl.step)
         return dataset.slice(slice(*even_split(len(dataset), shard)))
     if callable(getattr(dataset, "set_slice", None)):

@@ -21,11 +21,11 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, seed_in_epoch
-from gristmill._dataset.model.states import copied, replay
+from gristmill._dataset.model.states import copy_state, replay
 from gristmill._hot import iterators
 
 
-class WindowShuffling(ParentSpec):
+class WindowShuffleBase(ParentSpec):
     """A dataset of either kind that shuffles windows of its parent's elements."""
 
     _KIND = "order"
@@ -41,7 +41,7 @@ class WindowShuffling(ParentSpec):
         self._seed = seed
 
 
-class WindowShuffleMapDataset(WindowShuffling, BlockMapDataset[T]):
+class WindowShuffleMapDataset(WindowShuffleBase, BlockMapDataset[T]):
     """The parent's elements, each window of an epoch in a random order.
 
     Window w of all epochs is shuffled with seed ``seed + w``; the last window of an
@@ -92,7 +92,7 @@ class WindowShuffleMapDataset(WindowShuffling, BlockMapDataset[T]):
         return as_indices(shuffled)
 
 
-class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
+class WindowShuffleIterDataset(WindowShuffleBase, IterDataset[T]):
     """The parent's elements, each window of them in a random order.
 
     The whole window is read before its first element is returned.  Window w is shuffled
@@ -115,7 +115,7 @@ class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
         [0, 3, 2, 1, 6, 5, 7, 4]
     """
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
 
     def __init__(self, parent: IterDataset[T], *, window_size: int, seed: int) -> None:
         super().__init__(parent, window_size=window_size, seed=seed)
@@ -142,7 +142,7 @@ class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
         pos_in_window=states.count,
     )
 
-    def __init__(self, node: WindowShuffling) -> None:
+    def __init__(self, node: WindowShuffleBase) -> None:
         NodeIterator.__init__(self, node)
         iterators.Feed.__init__(self, keep_absent=True)
         # The position before the current window, its number and its length.
@@ -159,7 +159,7 @@ class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
         """Return the position before the window, its number, and the place in it."""
         left = self.ahead() + len(self._restored)
         return {
-            "parent_window_start_state": copied(self._before),
+            "parent_window_start_state": copy_state(self._before),
             "window_index": self._window + (self._length > 0 and left == 0),
             "pos_in_window": self._length - left,
         }
@@ -173,8 +173,8 @@ class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
             )
 
     def _go_to(self, state: Any) -> None:
-        self._before = copied(state["parent_window_start_state"])
-        self._parent.set_state(copied(self._before))
+        self._before = copy_state(state["parent_window_start_state"])
+        self._parent.set_state(copy_state(self._before))
         self._window = state["window_index"]
         self._length = 0
         self._gathered, self._restored = [], []

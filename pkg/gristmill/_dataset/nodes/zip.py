@@ -17,11 +17,11 @@ from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Dataset, builds, listed
 
 
-class Zipping(Dataset):
+class ZipBase(Dataset):
     """A zip dataset of either kind."""
 
     _KIND = "order"
-    _SAID: ClassVar[tuple[str, ...]] = ("parents",)
+    _REPR_ARGS: ClassVar[tuple[str, ...]] = ("parents",)
 
     def __init__(self, parents: Sequence[Any]) -> None:
         super().__init__(listed(parents, "zip"))
@@ -34,7 +34,7 @@ class Zipping(Dataset):
 
 
 @builds("MapDataset.zip")
-class ZipMapDataset(Zipping, BlockMapDataset[T]):
+class ZipMapDataset(ZipBase, BlockMapDataset[T]):
     """Tuples of the elements of datasets of the same length at an index.
 
     An element that is absent is None in its tuple.
@@ -54,9 +54,9 @@ class ZipMapDataset(Zipping, BlockMapDataset[T]):
 
     def __init__(self, parents: Sequence[MapDataset[Any]]) -> None:
         super().__init__(parents)
-        self._measure()
+        self._update_from_parents()
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         lengths = [len(parent) for parent in self._parents]
         if len(set(lengths)) != 1:
             raise ValueError(
@@ -71,7 +71,7 @@ class ZipMapDataset(Zipping, BlockMapDataset[T]):
 
 
 @builds("IterDataset.zip")
-class ZipIterDataset(Zipping, IterDataset[T]):
+class ZipIterDataset(ZipBase, IterDataset[T]):
     """Tuples of the next element of each dataset.
 
     Args:
@@ -89,7 +89,7 @@ class ZipIterDataset(Zipping, IterDataset[T]):
         [(0, 0), (1, 1)]
     """
 
-    _SAID = ("parents", "strict")
+    _REPR_ARGS = ("parents", "strict")
 
     def __init__(
         self, parents: Sequence[IterDataset[Any]], *, strict: bool = True

@@ -65,7 +65,7 @@ def multithread_prefetch(
 class PlacedIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements, computed as if in one of several processes."""
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
 
     def __init__(self, parent: IterDataset[T], place: MultiprocessingContext) -> None:
         super().__init__(parent)

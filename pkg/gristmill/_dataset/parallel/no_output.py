@@ -24,7 +24,9 @@ def warn_of_no_output(pipeline: Pipeline) -> None:
     """Warn if no stream of a chain has an element, whatever its functions do."""
     steps = []
     node: Any = pipeline.dataset
-    while is_ours(node) and (node._stride is not None or isinstance(node, _NO_MORE)):
+    while is_ours(node) and (
+        node._elements_per_output is not None or isinstance(node, _NO_MORE)
+    ):
         steps.append(node)
         node = node._parent
     if type(node) is not PrefetchIterDataset or pipeline.sequential:

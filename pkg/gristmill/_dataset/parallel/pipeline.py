@@ -19,7 +19,7 @@ from gristmill._base.epochs import drawing_in
 from gristmill._base.types import Alloc, WorkerInitFn
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.observer import as_inner
+from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.model.options import DatasetOptions, MultiprocessingContext
 from gristmill._dataset.model.states import check_state
 from gristmill._dataset.nodes.on_error import policy_of, tolerant_of
@@ -152,7 +152,7 @@ class Pipeline:
     def iterator(self, stream: int) -> DatasetIterator[Any]:
         """Make an iterator over one stream, at its beginning."""
         number = self.numbers[stream]
-        with as_inner(), drawing_in(self.epoch):
+        with suppress_observation(), drawing_in(self.epoch):
             iterator = iter(self.part(number))
         context = getattr(iterator, "_ctx", None)
         if context is not None:
@@ -254,7 +254,7 @@ class DatasetStream(ChainStream):
         """Compute elements one by one until there is another output."""
         self._limited = list(feeds_of(self._iterator))
         for feed in self._limited:
-            feed.limit_blocks(1)
+            feed.set_max_block(1)
 
     def next(self, alloc: Alloc | None = None) -> Any:
         self._begun = True
@@ -264,7 +264,7 @@ class DatasetStream(ChainStream):
             self.seek(self.position)
             raise
         while self._limited:
-            self._limited.pop().limit_blocks()
+            self._limited.pop().set_max_block()
         return element
 
 
@@ -350,7 +350,7 @@ class ArithmeticStream(ChainStream):
 
     def confine(self, count: int) -> None:
         """Begin a unit of `count` elements; other workers compute those after it."""
-        self._feed.confine(self.position[0], count)
+        self._feed.restrict_to(self.position[0], count)
 
     def next(self, alloc: Alloc | None = None) -> Any:
         self._at.value = self._feed.given

@@ -19,7 +19,7 @@ from gristmill._dataset.model.iterator import (
 )
 from gristmill._dataset.model.names import line_of
 from gristmill._dataset.model.node import chain_of
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.parallel.pipeline import FRESH, Pipeline
 from gristmill._engine.local import LocalRun
 from gristmill._engine.record_errors import Tally
@@ -213,7 +213,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             self._first_states[stream] = self._pipeline.state_of(
                 stream, stream_position
             )
-        return copied(self._first_states[stream])
+        return copy_state(self._first_states[stream])
 
     def _get_next_index(self) -> int:
         return get_next_index(self._placed_alone("get_next_index"))

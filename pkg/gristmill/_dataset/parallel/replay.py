@@ -9,7 +9,7 @@ from typing import Any
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import builds, with_parents
-from gristmill._dataset.model.observer import as_inner
+from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.on_error import OnErrorIterDataset
 from gristmill._dataset.nodes.thread_prefetch import ThreadPrefetchIterDataset
@@ -36,7 +36,7 @@ def ids(dataset: IterDataset[Any], state: Any) -> Ids:
 
 
 def _next_of(dataset: Any, state: Any) -> Any:
-    with as_inner():
+    with suppress_observation():
         iterator = iter(dataset)
     try:
         iterator.set_state(state)
@@ -75,7 +75,7 @@ class _Here:
         made = with_parents(dataset, parents)
         if isinstance(dataset, PrefetchIterDataset):
             made._read_options = NO_THREADS
-            made._most_at_once = 1
+            made._max_block = 1
         if isinstance(dataset, OnErrorIterDataset):
             # Only the original iterator counts bad records and quarantines them.
             made.policy = dataclasses.replace(

@@ -23,23 +23,23 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.names import line_of
 from gristmill._dataset.model.node import ParentSpec, is_ours, with_parents
-from gristmill._dataset.nodes.batch import Batching, BatchMapDataset
-from gristmill._dataset.nodes.block_map import BlockMapping
+from gristmill._dataset.nodes.batch import BatchBase, BatchMapDataset
+from gristmill._dataset.nodes.block_map import BlockMapBase
 from gristmill._dataset.nodes.bucket import BucketIterDataset
 from gristmill._dataset.nodes.concat_split import ConcatThenSplitIterDataset, columns_of
-from gristmill._dataset.nodes.flat_map import FlatMapping
+from gristmill._dataset.nodes.flat_map import FlatMapBase
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.map import (
-    Filtering,
-    IndexMapping,
+    FilterBase,
+    MapBase,
     MapIterDataset,
     MapMapDataset,
-    Mapping,
+    MapWithIndexBase,
 )
 from gristmill._dataset.nodes.packing import PackIterDataset
 from gristmill._dataset.nodes.rebatch import RebatchIterDataset
 from gristmill._dataset.nodes.shard import PadMapDataset
-from gristmill._dataset.nodes.zip import Zipping
+from gristmill._dataset.nodes.zip import ZipBase
 from gristmill._hot import tree
 from gristmill._hot.block_call import BlockCall
 
@@ -100,7 +100,7 @@ class TracedSourceDataset(BlockMapDataset[Any]):
         super().__init__()
         self._traced_source = source
         self._number = number
-        self._CUT_IN_PIECES = source._CUT_IN_PIECES  # type: ignore[misc]
+        self._SLICEABLE = source._SLICEABLE  # type: ignore[misc]
 
     def __len__(self) -> int:
         return len(self._traced_source)
@@ -245,7 +245,7 @@ def _flat_map(dataset: Any, made: Any) -> Any:
 def _batch(dataset: Any, made: Any) -> Any:
     made._batch_fn = _batching(dataset._batch_fn or batching.make_batch)
     if isinstance(dataset, BatchMapDataset):
-        made._columns = made._deferred = None
+        made._columns = made._deferred_parent = None
     return made
 
 
@@ -380,14 +380,14 @@ def _refuse(dataset: Any, made: Any) -> Any:
 
 # The function that traces the copy of a node: that of the first class that fits.
 _RULES: Sequence[tuple[Any, Callable[[Any, Any], Any]]] = (
-    (BlockMapping, _block_map),
-    (IndexMapping, _map_with_index),
-    (Mapping, _map),
-    (Filtering, _filter),
-    (FlatMapping, _flat_map),
-    (Batching, _batch),
+    (BlockMapBase, _block_map),
+    (MapWithIndexBase, _map_with_index),
+    (MapBase, _map),
+    (FilterBase, _filter),
+    (FlatMapBase, _flat_map),
+    (BatchBase, _batch),
     (BucketIterDataset, _bucket),
-    (Zipping, _zip),
+    (ZipBase, _zip),
     (RebatchIterDataset, _rebatch),
     (PackIterDataset, _pack),
     (ConcatThenSplitIterDataset, _concat_split),
