@@ -116,7 +116,7 @@ def _time_nothing() -> None:
 
 def _leave_alone(iterator, times) -> None:
     """Have no call of an iterator timed."""
-    iterator._watch.left = NEVER
+    iterator._watch.calls_until_sample = NEVER
     times.left = NEVER
 
 

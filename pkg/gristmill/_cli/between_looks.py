@@ -7,7 +7,7 @@ from typing import Any
 
 from gristmill._cli.process_look import Look
 from gristmill._observe import processes
-from gristmill._observe.processes import Usage
+from gristmill._observe.processes import ProcessUsage
 from gristmill._observe.shared_words import Worker
 
 
@@ -81,7 +81,7 @@ def _worker(worker: Worker, look: Look) -> dict[str, Any]:
     }
 
 
-def _stopped(usage: Usage) -> bool:
+def _stopped(usage: ProcessUsage) -> bool:
     """Return whether a signal or a debugger has stopped the process."""
     return usage.state in "Tt"
 

@@ -7,8 +7,8 @@ import time
 
 from gristmill._convert.problem import Problem
 from gristmill._observe import processes
-from gristmill._observe.processes import Arena, Usage
-from gristmill._observe.shared_words import OtherLayout, Snapshot
+from gristmill._observe.processes import Arena, ProcessUsage
+from gristmill._observe.shared_words import LayoutMismatchError, Snapshot
 
 NO_WORKERS = (
     "has no loader with workers now. One without workers computes in the process"
@@ -23,7 +23,7 @@ class Look:
     pid: int
     at_s: float
     loaders: dict[int, tuple[Arena, Snapshot]]
-    usage: dict[int, Usage]
+    usage: dict[int, ProcessUsage]
 
 
 def look_at(pid: int) -> Look:
@@ -40,7 +40,7 @@ def look_at(pid: int) -> Look:
         raise Problem(
             f"process {pid} is another user's, or does not let itself be looked at."
         ) from None
-    except OtherLayout as other:
+    except LayoutMismatchError as other:
         raise Problem(other_layout(pid, f" ({other})")) from None
     except ProcessLookupError:
         raise Problem(f"process {pid} has ended.") from None

@@ -8,12 +8,12 @@ from typing import Any
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.options import ExecutionTrackingMode
 from gristmill._dataset.nodes.thread_prefetch import open_prefetching
-from gristmill._dataset.nodes.unsaved import refuse_unsaved
+from gristmill._dataset.nodes.unsaved import refuse_missing_states
 from gristmill._dataset.nodes.with_options import options_of
-from gristmill._observe.chain_watch import watch
+from gristmill._observe.chain_watch import watch_chain
 from gristmill._observe.drawing import figure_of as figure_of
 from gristmill._observe.observed import ObservedDatasetIterator
-from gristmill._observe.passes import Opening
+from gristmill._observe.passes import PassStart
 from gristmill._observe.repeated import passes_of
 from gristmill._observe.reporting import report_of as report_of
 from gristmill._observe.reporting import report_of_run as report_of_run
@@ -42,9 +42,11 @@ def open_chain(
         iterator = open_prefetching(dataset, open_iterator)
         if not isinstance(iterator, DatasetIterator) or iterator._watch is not None:
             return iterator
-        if is_users_chain:  # First, because `watch` may change the class for a while.
-            refuse_unsaved(iterator, dataset)
-        watch(iterator, dataset)
+        if (
+            is_users_chain
+        ):  # First, because `watch_chain` may change the class for a while.
+            refuse_missing_states(iterator, dataset)
+        watch_chain(iterator, dataset)
     if is_users_chain and (passes := passes_of(dataset)) is not None:
-        iterator._watch.opening = Opening(passes)
+        iterator._watch.pass_start = PassStart(passes)
     return iterator

@@ -268,7 +268,7 @@ def test_a_rest_that_cannot_be_read_again_is_tried_again():
     [
         ((2, (1, 3), 0), "Got unexpected StopIteration from parent when restoring"),
         ((0, (1, 9), 0), r"cells 1 to 9 of feature 'x' left over, but .* has 3"),
-        ((1, (-1, -1), 3), "3 rows behind .*, but there are only 1"),
+        ((1, (-1, -1), 3), "3 rows after .* only 1"),
     ],
 )
 def test_a_state_of_other_data_is_refused(state, text):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import gristmill
 from gristmill import MapDataset
 from gristmill._dataset.nodes.order import ReindexMapDataset, SliceMapDataset
-from gristmill._dataset.nodes.slicing import sliced
+from gristmill._dataset.nodes.slicing import slice_chain
 from support.elements import same
 
 PARENTS = {
@@ -95,7 +95,7 @@ def test_slices_and_steps_follow():
 @pytest.mark.parametrize("sequential", [True, False])
 def test_streams_share_the_listed_elements(sequential):
     ds = MapDataset.range(10).slice([3, 1, 4, 1, 5, 9, 2]).to_iter_dataset()
-    parts = [list(sliced(ds, part, 3, sequential)) for part in range(3)]
+    parts = [list(slice_chain(ds, part, 3, sequential)) for part in range(3)]
     assert sorted(itertools.chain(*parts)) == sorted(ds)
     if sequential:
         assert [*itertools.chain(*parts)] == list(ds)

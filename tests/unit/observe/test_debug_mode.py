@@ -126,7 +126,7 @@ def test_time_is_the_nodes_own(monkeypatch):
     for module in (meter, measured, to_iter):
         monkeypatch.setattr(module, "time", clock)
     # What measuring costs by the real clock would be subtracted.
-    monkeypatch.setattr(copying, "costs", meter.Costs)
+    monkeypatch.setattr(copying, "measure_costs", meter.Costs)
 
     def slow(x):
         clock.now_ns += 2_000_000
@@ -326,7 +326,7 @@ def test_sizes_read_as_grains(count, text):
 def test_debug_mode_logs_the_table_while_elements_are_taken(
     debug_mode, log, monkeypatch
 ):
-    monkeypatch.setattr(observed, "LOG_EVERY_S", 0.02)
+    monkeypatch.setattr(observed, "LOG_INTERVAL_S", 0.02)
     iterator = iter(chain())
     list(iterator)
     wait_for(lambda: log.messages)
@@ -349,7 +349,7 @@ def test_the_thread_that_logs_ends_with_the_iterator(debug_mode, how):
 
 
 def test_the_thread_that_logs_ends_where_nothing_is_asked_for(debug_mode, monkeypatch):
-    monkeypatch.setattr(observed, "LOG_EVERY_S", 0.01)
+    monkeypatch.setattr(observed, "LOG_INTERVAL_S", 0.01)
     monkeypatch.setattr(observed, "IDLE_S", 0.05)
     iterator = iter(chain())
     next(iterator)

@@ -164,7 +164,7 @@ class Node:
 
 
 def extents(node):
-    root = xml.etree.ElementTree.fromstring(drawing.as_svg(node))
+    root = xml.etree.ElementTree.fromstring(drawing.to_svg(node))
     left, top, width, height = map(float, root.get("viewBox").split())
     return root, left, top, left + width, top + height
 
@@ -222,5 +222,5 @@ def test_text_that_nobody_reads_in_the_log_goes_to_standard_error(capsys, monkey
 def test_a_drawing_is_text_without_a_parent():
     box = drawing.Box("source", "read", "'int[]'", ())
     assert (
-        drawing.as_text(box) == "source\n  ││\n  ││  \n  ││\n  \u2572\u2571\n'int[]'\n"
+        drawing.to_text(box) == "source\n  ││\n  ││  \n  ││\n  \u2572\u2571\n'int[]'\n"
     )

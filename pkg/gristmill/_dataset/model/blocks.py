@@ -175,22 +175,24 @@ def block_of(
     Raises:
         StopIteration: A source or a user's dataset has ended.
     """
-    how = _way_of(type(dataset))
-    if how == "_block":
+    method = _element_method(type(dataset))
+    if method == "_block":
         block: Any = dataset
-        shows = out is not None and block._APPENDS_TO_OUT
+        appends = out is not None and block._APPENDS_TO_OUT
         elements: list[Any]
-        elements = block._block(indices, out) if shows else block._block(indices)
+        elements = block._block(indices, out) if appends else block._block(indices)
         return elements
-    if how == "_getitems":
-        listed = indices.tolist()
+    if method == "_getitems":
+        index_list = indices.tolist()
         try:
-            elements = list(dataset._getitems(listed))
+            elements = list(dataset._getitems(index_list))
         except StopIteration:
             raise
         except Exception as error:
             if not is_noted(error):
-                some = ", ".join(map(str, listed[:5])) + ", ..." * (len(listed) > 5)
+                some = ", ".join(map(str, index_list[:5])) + ", ..." * (
+                    len(index_list) > 5
+                )
                 note(error, dataset, f"read one of the elements {some}")
             raise
         if len(elements) != len(indices):
@@ -199,18 +201,18 @@ def block_of(
                 f" for {len(indices)} indices"
             )
         return elements
-    made = []
+    results = []
     for index in indices.tolist():
         cancellation.check()
         try:
-            made.append(dataset[index])
+            results.append(dataset[index])
         except StopIteration:
             raise
         except Exception as error:
             if not is_noted(error):
                 note_element(error, dataset, dataset, index, "read")
             raise
-    return made
+    return results
 
 
 def reader_of(dataset: MapDataset[Any]) -> ReadBlock:
@@ -224,11 +226,11 @@ def reader_of(dataset: MapDataset[Any]) -> ReadBlock:
 
 def is_built_in(kind: type) -> bool:
     """Return whether a class of datasets is read by `_block`, not a user's method."""
-    return _way_of(kind) == "_block"
+    return _element_method(kind) == "_block"
 
 
 @functools.cache
-def _way_of(kind: type) -> str:
+def _element_method(kind: type) -> str:
     """Return the name of the method to call, from the most derived class."""
     for cls in kind.__mro__:
         for name in ("_block", "_getitems", "__getitem__"):

@@ -28,7 +28,7 @@ from gristmill._base.types import (
 )
 from gristmill._dataset.model import observer
 from gristmill._dataset.model.batch_arguments import Bucketing, Stacking
-from gristmill._dataset.model.counted import Counted
+from gristmill._dataset.model.counted import HasLength
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
@@ -107,7 +107,7 @@ class IterDatasetMeta(abc.ABCMeta):
 
 
 class IterDataset(
-    Counted,
+    HasLength,
     Replayable[T],
     Reportable[T],
     Dataset,

@@ -31,16 +31,16 @@ class _Errors:
     """
 
     def __get__(self, iterator: Any, owner: type) -> BadRecords:
-        found: list[BadRecords] = []
+        tallies: list[BadRecords] = []
         chain = [iterator]
         for each in chain:
             # Iterators that measure have the attributes of the one that they measure.
             if (tally := getattr(each, "_tally", None)) is not None:
-                found.append(tally.bad_records)
+                tallies.append(tally.bad_records)
             else:
                 chain += getattr(each, "_parents", ())
-        last = [record for each in found for record in each.last]
-        return BadRecords(sum(each.count for each in found), tuple(last[-LAST_KEPT:]))
+        last = [record for each in tallies for record in each.last]
+        return BadRecords(sum(each.count for each in tallies), tuple(last[-LAST_KEPT:]))
 
 
 class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
@@ -140,8 +140,8 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
 
     def _set_workers(self, count: int) -> bool:
         """Change the number of workers; return whether there are any."""
-        there_are = [parent._set_workers(count) for parent in self._parents]
-        return any(there_are)
+        has_workers = [parent._set_workers(count) for parent in self._parents]
+        return any(has_workers)
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
         """Report what limits the rate of elements, the time spent waiting, and more.
@@ -200,10 +200,10 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         for parent in self._parents:
             parent._keep_after_end()
 
-    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # At interpreter exit, workers end by themselves. Globals of modules may already
         # be None, so the function is a default argument.
-        if not ending():
+        if not is_finalizing():
             self.close()
 
     def _assert_not_closed(self) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 from gristmill._base.checks import kind
 from gristmill._dataset.model import observer
 from gristmill._dataset.model.chain_text import chain_text
-from gristmill._dataset.model.names import line_of, node_text
+from gristmill._dataset.model.names import node_line, node_text
 from gristmill._dataset.model.stats import Stats
 
 S = TypeVar("S")
-Made = TypeVar("Made", bound=Callable[..., Any])
+Builder = TypeVar("Builder", bound=Callable[..., Any])
 # The kind of work of a node.  "read" nodes read elements from a source, "order" nodes
 # select or reorder them, "transform" nodes call a user's function, "batch" nodes group
 # or pack them, "prefetch" nodes work ahead in threads, and "transport" nodes receive
@@ -25,12 +25,12 @@ Kind = Literal["read", "order", "transform", "batch", "prefetch", "transport"]
 _BUILDERS: dict[str, Callable[..., Any]] = {}
 
 
-def builds(*methods: str) -> Callable[[Made], Made]:
+def builds(*methods: str) -> Callable[[Builder], Builder]:
     """Register the function or class that methods call, e.g. ``"MapDataset.batch"``."""
 
-    def register(made: Made) -> Made:
-        _BUILDERS.update(dict.fromkeys(methods, made))
-        return made
+    def register(copied: Builder) -> Builder:
+        _BUILDERS.update(dict.fromkeys(methods, copied))
+        return copied
 
     return register
 
@@ -91,17 +91,17 @@ class Dataset:
         `numpy.random.SeedSequence` mixes the seeds of the nearest ancestors that have
         one, each with its distance.
         """
-        found: list[int] = []
+        seeds: list[int] = []
         level: list[tuple[Any, int]] = [(self, 0)]
         for node, depth in level:
             seed = getattr(node, "_seed_rng_seed", None)
             if seed is not None:
-                found += (seed, depth)
+                seeds += (seed, depth)
             else:
                 level += [(parent, depth + 1) for parent in node._parents]
-        if not found:
+        if not seeds:
             return None
-        return np.random.SeedSequence(found).generate_state(1, dtype=np.uint32)[0]
+        return np.random.SeedSequence(seeds).generate_state(1, dtype=np.uint32)[0]
 
     @property
     def _element_spec(self) -> Any:
@@ -116,10 +116,10 @@ class Dataset:
     def _in_epoch(self, epoch: int) -> Self:
         """Return a copy of this chain with the order and random draws of an epoch."""
         parents = [parent._in_epoch(epoch) for parent in self._parents]
-        made: Self = with_parents(self, parents)
-        if callable(set_epoch := getattr(made, "set_epoch", None)):
+        copied: Self = with_parents(self, parents)
+        if callable(set_epoch := getattr(copied, "set_epoch", None)):
             set_epoch(epoch)
-        return made
+        return copied
 
     def _update_from_parents(self) -> None:
         """Compute properties of the parents, such as lengths; see `with_parents`."""
@@ -136,10 +136,10 @@ class Dataset:
 
     def _arguments_text(self) -> str:
         """Return the text after the class name, for a node and its iterators."""
-        said = [f"{name}={getattr(self, '_' + name)}" for name in self._REPR_ARGS]
-        return f"({', '.join(said)})" if said else ""
+        arguments = [f"{name}={getattr(self, '_' + name)}" for name in self._REPR_ARGS]
+        return f"({', '.join(arguments)})" if arguments else ""
 
-    def _line(self) -> str:
+    def _node_line(self) -> str:
         """Return the text of this node alone, in Grain's words."""
         return type(self).__name__ + self._arguments_text()
 
@@ -148,7 +148,7 @@ class Dataset:
 
     def __format__(self, spec: str) -> str:
         # Messages show a dataset as one line.
-        return format(line_of(self), spec)
+        return format(node_line(self), spec)
 
     def __repr__(self) -> str:
         return node_text(self)
@@ -166,10 +166,10 @@ class ParentSpec(Dataset):
         return self._parents[0]._element_spec
 
 
-def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
+def check_parents(dataset: Any, parents: Iterable[Any], expected: type) -> None:
     """Raise TypeError if parents are not datasets of the wanted kind."""
     for parent in parents:
-        if isinstance(parent, wanted):
+        if isinstance(parent, expected):
             continue
         advice = "Make one of it with MapDataset.source(...)."
         if isinstance(parent, Dataset):
@@ -178,11 +178,11 @@ def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
             )
         raise TypeError(
             f"{type(dataset).__name__} is made of datasets, of kind"
-            f" {wanted.__name__}, got {kind(parent)}. {advice}"
+            f" {expected.__name__}, got {kind(parent)}. {advice}"
         )
 
 
-def listed(datasets: Any, name: str) -> list[Any]:
+def as_dataset_list(datasets: Any, name: str) -> list[Any]:
     """Return several datasets as a list. Raises TypeError for a single one."""
     if isinstance(datasets, (Dataset, str)) or not isinstance(datasets, Iterable):
         raise TypeError(
@@ -216,9 +216,9 @@ def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
 
     Seeds do not change.  A built-in dataset computes properties of its parents again.
     """
-    made = copy.copy(dataset)
-    made._parents = tuple(parents)
-    made.__dict__.pop("_plan", None)
-    if isinstance(made, Dataset):
-        made._update_from_parents()
-    return made
+    copied = copy.copy(dataset)
+    copied._parents = tuple(parents)
+    copied.__dict__.pop("_plan", None)
+    if isinstance(copied, Dataset):
+        copied._update_from_parents()
+    return copied

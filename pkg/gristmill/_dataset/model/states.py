@@ -23,8 +23,8 @@ from gristmill.errors import StateMismatch
 # wrong.
 Check = Callable[[Any, Any, str], None]
 ADVICE = "Restore a state to the chain that it was taken from."
-LONGEST_TEXT = 200
-MOST_FAILED = 1000
+MAX_TEXT_CHARS = 200
+MAX_FAILURES = 1000
 _FIXED = frozenset({int, str, float, bool, bytes, type(None)})
 
 
@@ -117,7 +117,7 @@ def check_keys(iterator: Any, state: Any, keys: Any, optional: Any = ()) -> None
     """Raise StateMismatch unless `state` is a dict with exactly these keys."""
     expected = f"a dict with {', '.join(map(repr, keys))}"
     if not isinstance(state, Mapping):
-        raise mismatch(iterator, f"is {_short(state)}, expected {expected}")
+        raise mismatch(iterator, f"is {_value_text(state)}, expected {expected}")
     missing = [key for key in keys if key not in state]
     unknown = [key for key in state if key not in keys and key not in optional]
     if missing or unknown:
@@ -158,16 +158,17 @@ def integer(iterator: Any, value: Any, name: str) -> int:
             return operator.index(value)
         except TypeError:
             pass
-    raise mismatch(iterator, f"has {name} {_short(value)}, expected an int")
+    raise mismatch(iterator, f"has {name} {_value_text(value)}, expected an int")
 
 
 def check_list(iterator: Any, value: Any, name: str, length: int) -> None:
     """Raise StateMismatch unless a value is a list of the given length."""
     is_list = isinstance(value, (Sequence, np.ndarray))
     if isinstance(value, (str, bytes)) or not is_list or len(value) != length:
-        found = f"{len(value)} of them" if is_list else _short(value)
+        elements_read = f"{len(value)} of them" if is_list else _value_text(value)
         raise mismatch(
-            iterator, f"has {name}: {found}, expected a list of {length} of them"
+            iterator,
+            f"has {name}: {elements_read}, expected a list of {length} of them",
         )
 
 
@@ -176,10 +177,10 @@ def mismatch(iterator: Any, what: str) -> StateMismatch:
     return StateMismatch(f"{iterator}: the state {what}. {ADVICE}")
 
 
-def _short(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = repr(value)
-    if len(text) > LONGEST_TEXT:
-        text = text[:LONGEST_TEXT] + "..."
+    if len(text) > MAX_TEXT_CHARS:
+        text = text[:MAX_TEXT_CHARS] + "..."
     return f"{text} ({kind(value)})"
 
 
@@ -206,17 +207,17 @@ def replay(elements: Iterator[Any], count: int) -> list[Any]:
     Raises:
         Exception: More than 1000 elements in a row failed; the last one's error.
     """
-    found: list[Any] = []
+    elements_read: list[Any] = []
     failed = 0
-    while len(found) < count:
+    while len(elements_read) < count:
         try:
-            found.append(next(elements))
+            elements_read.append(next(elements))
         except StopIteration:
             break
         except Exception:
             failed += 1
-            if failed > MOST_FAILED:
+            if failed > MAX_FAILURES:
                 raise
         else:
             failed = 0
-    return found
+    return elements_read

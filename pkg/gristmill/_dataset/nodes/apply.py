@@ -51,11 +51,11 @@ def apply_transformations(ds: Any, transformations: Any) -> Any:
     if not isinstance(transformations, Sequence):
         transformations = (transformations,)
     for transform in transformations:
-        ds = _applied(ds, transform)
+        ds = _apply(ds, transform)
     return ds
 
 
-def _applied(dataset: Any, transform: Any) -> Any:
+def _apply(dataset: Any, transform: Any) -> Any:
     match transform:
         case transforms.Batch(size, drop_remainder, batch_fn):
             return dataset.batch(size, drop_remainder=drop_remainder, batch_fn=batch_fn)

@@ -122,9 +122,9 @@ class BatchMapDataset(BatchBase, BlockMapDataset[T]):
     def _with_threads(self, threads: int) -> BatchMapDataset[T]:
         if self._deferred_parent is None:
             return self
-        made = copy.copy(self)
-        made._threads = threads_to_compute(threads)
-        return made
+        batch_result = copy.copy(self)
+        batch_result._threads = threads_to_compute(threads)
+        return batch_result
 
     def _block(self, indices: Indices) -> list[Any]:
         epochs, batches = epochs_and_offsets(indices, self._length)
@@ -135,9 +135,11 @@ class BatchMapDataset(BatchBase, BlockMapDataset[T]):
             size = min(self._batch_size, self._parent_length - within)
             pairs.append((within + epoch * self._parent_length, size))
         if self._columns is not None and _may_skip_elements(self._columns):
-            made = [self._columns.batch(first, size, None) for first, size in pairs]
-            done = [batch[0] for batch in made if batch is not None]
-            if len(done) == len(made):
+            batch_result = [
+                self._columns.batch(first, size, None) for first, size in pairs
+            ]
+            done = [batch[0] for batch in batch_result if batch is not None]
+            if len(done) == len(batch_result):
                 return done
         if self._deferred_parent is None:
             return self._make_batches(pairs)
@@ -150,12 +152,14 @@ class BatchMapDataset(BatchBase, BlockMapDataset[T]):
         """Return the batches of ranges of the parent: the first index and the size."""
         ranges = [indices_from(first, size) for first, size in pairs]
         elements = block_of(self._parent, np.concatenate(ranges))
-        made: list[Any] = []
+        batch_result: list[Any] = []
         at = 0
         for first, size in pairs:
-            made.append(self._make_batch(elements[at : at + size], first + size - 1))
+            batch_result.append(
+                self._make_batch(elements[at : at + size], first + size - 1)
+            )
             at += size
-        return made
+        return batch_result
 
     def _make_deferred_batch(self, first: int, size: int) -> Any:
         elements = block_of(self._deferred_parent, indices_from(first, size))
@@ -262,12 +266,12 @@ class BatchDatasetIterator(NodeIterator[T]):
             if not count or (node._drop_remainder and count < node._batch_size):
                 raise StopIteration
             try:
-                made = batches.batch(first, count, self.alloc)
+                batch_result = batches.batch(first, count, self.alloc)
             except BaseException:
                 parent.seek(first)
                 raise
-            if type(made) is tuple:
-                return made[0]
+            if type(batch_result) is tuple:
+                return batch_result[0]
             parent.seek(first)
         elements = iterators.take(parent, node._batch_size)
         count = len(elements)

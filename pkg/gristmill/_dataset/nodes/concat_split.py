@@ -141,7 +141,7 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
 def _check_slices(
     iterator: ConcatThenSplitDatasetIterator, slices: Any, name: str
 ) -> None:
-    states.check_keys(iterator, slices, list(iterator._nothing))
+    states.check_keys(iterator, slices, list(iterator._nothing_left))
     for key, part in slices.items():
         what = f"{name} of {key!r}"
         states.check_list(iterator, part, what, 2)
@@ -172,56 +172,61 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         self._rows: collections.deque[Any] = collections.deque()
         self._warned = False
         features = zip(self._layout.keys, self._layout.whole, strict=True)
-        self._nothing: Slices = {k: NOTHING_LEFT for k, whole in features if not whole}
-        self._begin(self._nothing, 0)
+        self._nothing_left: Slices = {
+            k: NOTHING_LEFT for k, whole in features if not whole
+        }
+        self._restart(self._nothing_left, 0)
 
-    def _begin(self, left: Slices, to_skip: int) -> None:
+    def _restart(self, rest_slices: Slices, rows_to_skip: int) -> None:
         """Continue at the parent's position, with the rest of its next element."""
         self._ended = False
         # Whether a row is being filled; it starts at the saved position.
         self._is_filling = False
         # The parent's state at the saved position; None: read it when it is needed.
         self._parent_state: Any = None
-        self._left = left
-        self._given = 0
+        self._rest_slices = rest_slices
+        self._rows_returned = 0
         # The remaining work of a `set_state`.
-        self._to_restore = left != self._nothing
-        self._to_skip = to_skip
+        self._must_restore = rest_slices != self._nothing_left
+        self._rows_to_skip = rows_to_skip
         self._splitter.clear()
         self._rows.clear()
 
     def __next__(self) -> Any:
-        if self._to_restore:
+        if self._must_restore:
             self._restore_rest()
-        while self._to_skip:
+        while self._rows_to_skip:
             self._skip()
         return self._next()
 
     def get_state(self) -> Any:
         """Return the position at which the last row, or a group of rows, began."""
-        return self._position()
+        return self._make_state()
 
-    def _position(self) -> Any:
+    def _make_state(self) -> Any:
         if self._parent_state is None:
             self._parent_state = self._parent.get_state()
         return {
             "parent_state": self._parent_state,
-            "remainder_slices": dict(self._left),
-            "elements_from_buffer_after_checkpoint": self._given + self._to_skip,
+            "remainder_slices": dict(self._rest_slices),
+            "elements_from_buffer_after_checkpoint": self._rows_returned
+            + self._rows_to_skip,
         }
 
     def _go_to(self, state: Any) -> None:
         self._parent.set_state(state["parent_state"])
         slices = state["remainder_slices"].items()
-        left = {key: (begin, end) for key, (begin, end) in slices}  # Lists, from JSON.
-        self._begin(left, state["elements_from_buffer_after_checkpoint"])
+        rest_slices = {
+            key: (begin, end) for key, (begin, end) in slices
+        }  # Lists, from JSON.
+        self._restart(rest_slices, state["elements_from_buffer_after_checkpoint"])
 
     def _next(self) -> Any:
         if not self._rows and not self._ended:
             self._fill()
         if not self._rows:
             raise StopIteration
-        self._given += 1
+        self._rows_returned += 1
         return self._rows.popleft()
 
     def _fill(self) -> None:
@@ -249,35 +254,37 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
 
     def _save_position(self) -> None:
         rest = self._splitter.rest()
-        self._given = 0
-        self._left = self._nothing
+        self._rows_returned = 0
+        self._rest_slices = self._nothing_left
         if rest is None:
             self._parent_state = self._parent.get_state()
             return
         self._parent_state, ranges = rest
         if ranges is not None:
             parts = dict(zip(self._layout.keys, ranges, strict=True))
-            self._left = {key: parts[key] for key in self._nothing}
+            self._rest_slices = {key: parts[key] for key in self._nothing_left}
 
     def _restore_rest(self) -> None:
         """Read the element that starts the row again. A failed call can be repeated."""
-        state = self._position()["parent_state"]
-        left = {key: part for key, part in self._left.items() if part != NOTHING_LEFT}
-        ranges = [left.get(key) for key in self._layout.keys]
+        state = self._make_state()["parent_state"]
+        rest_slices = {
+            key: part for key, part in self._rest_slices.items() if part != NOTHING_LEFT
+        }
+        ranges = [rest_slices.get(key) for key in self._layout.keys]
         try:
             self._splitter.restore(next(self._parent), state, ranges)
         except StopIteration:
             self._parent.set_state(state)
             raise StateMismatch(
                 "Got unexpected StopIteration from parent when restoring checkpoint"
-                f" {self._position()} on {self}: a part of an element is left over, but"
-                " there is none. It was made by another pipeline, or the data have"
-                " changed."
+                f" {self._make_state()} on {self}: the state needs another element, but"
+                " the parent has ended. Restore it to the chain that saved it, with"
+                " unchanged data."
             ) from None
         except Exception:
             self._parent.set_state(state)
             raise
-        self._to_restore = False
+        self._must_restore = False
 
     def _skip(self) -> None:
         """Skip a row that was returned before the position was saved."""
@@ -285,11 +292,12 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
             self._next()
         except StopIteration:
             raise StateMismatch(
-                f"The state is {self._given + self._to_skip} rows behind"
-                f" {self._parent_state}, but there are only {self._given}. It was made"
-                " by another pipeline, or the data have changed."
+                f"{self}: the state needs"
+                f" {self._rows_returned + self._rows_to_skip} rows after parent state"
+                f" {self._parent_state}, but there are only {self._rows_returned}."
+                " Restore it to the chain that saved it, with unchanged data."
             ) from None
-        self._to_skip -= 1
+        self._rows_to_skip -= 1
 
 
 def _check_bos(

@@ -29,7 +29,7 @@ from gristmill._dataset.nodes.elastic_shards import (
     chain_to_divide,
     share_of,
 )
-from gristmill._dataset.nodes.unsaved import check_saved, may_lack_state
+from gristmill._dataset.nodes.unsaved import check_no_missing_state, may_lack_state
 from gristmill._hot import cancellation
 from gristmill._hot.place import as_failure
 from gristmill.checkpoint import Checkpointable
@@ -122,7 +122,7 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
     def get_state(self) -> Any:
         """Return the position in the stream, or in this host's datasets."""
         state = self._iterator.get_state()
-        check_saved(state)
+        check_no_missing_state(state)
         return state
 
     def set_state(self, state: Any) -> None:

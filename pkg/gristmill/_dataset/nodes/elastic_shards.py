@@ -14,7 +14,7 @@ from gristmill._dataset.nodes.interleave import (
     InterleaveIterDataset,
 )
 from gristmill._dataset.nodes.parquet import ParquetIterDataset
-from gristmill._dataset.nodes.slicing import sliced
+from gristmill._dataset.nodes.slicing import slice_chain
 from gristmill.sharding import ShardOptions
 
 
@@ -119,7 +119,7 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
     def _new_batches(self) -> DatasetIterator[Any]:
         self._assert_not_closed()
         host, hosts, each = share_of(self._global_batch_size, self._shard_options)
-        own = sliced(self._chain_to_divide, host, hosts, sequential=False)
+        own = slice_chain(self._chain_to_divide, host, hosts, sequential=False)
         return iter(own.batch(each) if each else own)
 
     def _replace(

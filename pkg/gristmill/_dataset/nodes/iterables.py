@@ -77,20 +77,20 @@ class OpenIterable:
             close()
 
 
-def state_methods(thing: Any) -> tuple[str, ...]:
+def state_methods(iterable_or_iterator: Any) -> tuple[str, ...]:
     """Return the names of the methods that get and set a state; () without them."""
     for names in _METHODS:
-        if all(callable(getattr(thing, name, None)) for name in names):
+        if all(callable(getattr(iterable_or_iterator, name, None)) for name in names):
             return names
     return ()
 
 
-def _load(thing: Any, state: Any) -> None:
+def _load(iterable_or_iterator: Any, state: Any) -> None:
     # Hugging Face's datasets ignore a state of another epoch.
     if isinstance(state, Mapping) and "epoch" in state:
-        _set_epoch(thing, state["epoch"])
-    _, load = state_methods(thing)
-    getattr(thing, load)(copy_state(state))
+        _set_epoch(iterable_or_iterator, state["epoch"])
+    _, load = state_methods(iterable_or_iterator)
+    getattr(iterable_or_iterator, load)(copy_state(state))
 
 
 def check_iterable(iterable: Any, replay: bool) -> None:
@@ -158,15 +158,15 @@ def open_iterable(
             copied.
     """
     if isinstance(iterable, Iterable):
-        made = _own_copy(_share_of(iterable, *share), epoch, keeps_state)
+        instance = _own_copy(_share_of(iterable, *share), epoch, keeps_state)
     else:
         named = dict(zip(SHARE_PARAMETERS, share, strict=True))
-        made = iterable(**(named if takes_share(iterable) else {}))
-        if not isinstance(made, Iterable):
-            raise TypeError(f"{_WANTED}, but {iterable!r} returned {kind(made)}.")
+        instance = iterable(**(named if takes_share(iterable) else {}))
+        if not isinstance(instance, Iterable):
+            raise TypeError(f"{_WANTED}, but {iterable!r} returned {kind(instance)}.")
     if epoch is not None:
-        _set_epoch(made, epoch)
-    return OpenIterable(made, keeps_state)
+        _set_epoch(instance, epoch)
+    return OpenIterable(instance, keeps_state)
 
 
 def _share_of(iterable: Any, index: int, count: int) -> Any:
@@ -187,7 +187,7 @@ def _own_copy(iterable: Any, epoch: int | None, keeps_state: bool) -> Any:
     if not methods and not sets_epoch:
         return iterable
     try:
-        made = _deep_copy(iterable)
+        instance = _deep_copy(iterable)
     except Exception as error:
         raise TypeError(
             f"Each iteration needs a copy of the {kind(iterable)}, because it has a"
@@ -195,8 +195,8 @@ def _own_copy(iterable: Any, epoch: int | None, keeps_state: bool) -> Any:
             " makes a new one: from_iterable(lambda: ...)."
         ) from error
     if "reset" in methods:
-        made.reset()  # The node may have been used.
-    return made
+        instance.reset()  # The node may have been used.
+    return instance
 
 
 def _deep_copy(iterable: Any) -> Any:

@@ -39,7 +39,7 @@ METHODS: dict[type, str] = {
     transforms.FlatMap: "apply",
     transforms.Batch: "batch",
 }
-WARN_EVERY_S = 60.0
+WARNING_INTERVAL_S = 60.0
 # When the last warning about a transformation was logged.
 _warned_at: dict[str, float] = {}
 
@@ -63,24 +63,24 @@ class CallBase(Dataset):
         return f"(transform={self._transform_name})"
 
 
-def call_of(transform: Any, wanted: type) -> Any:
+def call_of(transform: Any, expected: type) -> Any:
     """Return the function to call: a transform's method, or the function itself.
 
     Raises:
         TypeError: The transform is neither. The message names the method for it.
     """
-    if isinstance(transform, wanted):
-        return getattr(transform, METHODS[wanted])
+    if isinstance(transform, expected):
+        return getattr(transform, METHODS[expected])
     if isinstance(transform, type) and issubclass(transform, tuple(METHODS)):
         raise TypeError(
-            f"{METHODS[wanted]} got {kind(transform)}. Pass an instance of it:"
+            f"{METHODS[expected]} got {kind(transform)}. Pass an instance of it:"
             f" {transform.__name__}()."
         )
-    found = next((each for each in METHODS if isinstance(transform, each)), None)
-    advice = f" Pass a function, or an instance of transforms.{wanted.__name__}."
-    if found is not None:
-        advice = f" It is a transforms.{found.__name__}: use ds.{METHODS[found]}(...)."
-    check_callable(f"The transform of {METHODS[wanted]}", transform, advice)
+    base = next((each for each in METHODS if isinstance(transform, each)), None)
+    advice = f" Pass a function, or an instance of transforms.{expected.__name__}."
+    if base is not None:
+        advice = f" It is a transforms.{base.__name__}: use ds.{METHODS[base]}(...)."
+    check_callable(f"The transform of {METHODS[expected]}", transform, advice)
     return transform
 
 
@@ -191,9 +191,9 @@ class RandomMapIterDataset(RandomMapBase, IterDataset[T]):
         return RandomMapDatasetIterator(self)
 
     def _in_epoch(self, epoch: int) -> Self:
-        made = super()._in_epoch(epoch)
-        made._epoch = epoch
-        return made
+        copied = super()._in_epoch(epoch)
+        copied._epoch = epoch
+        return copied
 
 
 class MapDatasetIterator(iterators.MapStep, NodeIterator[T]):
@@ -289,13 +289,13 @@ def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
         " intended, filter the data once and store what is left, or set"
         " DatasetOptions.%s to None with WithOptionsIterDataset."
     )
-    worst = options.filter_raise_threshold_ratio
-    if worst and ratio >= worst:
+    raise_ratio = options.filter_raise_threshold_ratio
+    if raise_ratio and ratio >= raise_ratio:
         raise ValueError(text.replace("%s", "filter_raise_threshold_ratio"))
-    warn = options.filter_warn_threshold_ratio
+    warn_ratio = options.filter_warn_threshold_ratio
     now = time.monotonic()
-    is_due = now - _warned_at.get(name, -WARN_EVERY_S) >= WARN_EVERY_S
-    if warn and ratio >= warn and is_due:
+    is_due = now - _warned_at.get(name, -WARNING_INTERVAL_S) >= WARNING_INTERVAL_S
+    if warn_ratio and ratio >= warn_ratio and is_due:
         _warned_at[name] = now
         log.warning("%s", text.replace("%s", "filter_warn_threshold_ratio"))
 

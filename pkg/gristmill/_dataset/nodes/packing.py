@@ -23,8 +23,8 @@ from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.node import seed_in_epoch
 from gristmill._dataset.nodes.pack_layout import (
     Features,
-    bare_layout,
     check_flat,
+    make_layout,
     pack_layout,
 )
 from gristmill._hot import packing, tree
@@ -199,9 +199,9 @@ class PackingDatasetIterator(NodeIterator[Any]):
         super().__init__(node)
         self._layout = node._layout
         self._row_bytes: int | None = None
-        self._begin(0, 0)
+        self._restart(0, 0)
 
-    def _begin(self, next_row: int, counter: int) -> None:
+    def _restart(self, next_row: int, counter: int) -> None:
         """Continue at row `next_row` of the batch at the parent's position."""
         self._packer = packing.Packer(self._layout)
         self._batch: packing.PackedRows | None = None
@@ -226,9 +226,9 @@ class PackingDatasetIterator(NodeIterator[Any]):
 
     def get_state(self) -> Any:
         """Return the parent's position before the batch, and the rows returned."""
-        return self._position()
+        return self._make_state()
 
-    def _position(self) -> Any:
+    def _make_state(self) -> Any:
         if self._first_state is None:
             self._first_state = self._parent.get_state()
         return {
@@ -239,7 +239,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
 
     def _go_to(self, state: Any) -> None:
         self._parent.set_state(state["parent"])
-        self._begin(state["next_row"], state["counter"])
+        self._restart(state["next_row"], state["counter"])
 
     def get_packed_batch_size_bytes(self) -> int:
         """Return the bytes that Grain would need to fill a batch.
@@ -258,7 +258,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
 
     def _pack(self) -> packing.PackedRows:
         """Fill a batch and order its rows. Raises StopIteration at the end."""
-        position = self._position()
+        position = self._make_state()
         try:
             state, rest = self._packer.fill(self._parent)
         except Exception as error:
@@ -331,7 +331,7 @@ class PackAndBatchOperation:
             " keeps its position in saved states."
         )
         features = Features(self.length_struct)
-        layout = bare_layout(
+        layout = make_layout(
             features,
             self.batch_size,
             self.max_sequences_per_bin,

@@ -89,7 +89,7 @@ class RebatchDatasetIterator(CountingIterator[Any]):
     def __next__(self) -> Any:
         pieces: list[list[Any]] = []
         missing = self._node._batch_size
-        while missing and self._has_rows():
+        while missing and self._ensure_rows():
             assert self._leaves is not None
             last = min(self.counter + missing, self._rows)
             pieces.append([leaf[self.counter : last] for leaf in self._leaves])
@@ -111,10 +111,10 @@ class RebatchDatasetIterator(CountingIterator[Any]):
     def _parent_state(self) -> Any:
         return self._before
 
-    def _has_rows(self) -> bool:
+    def _ensure_rows(self) -> bool:
         """Return whether rows are left, after taking the next batch if necessary."""
         while self._leaves is None or self.counter >= self._rows:
-            given = self.counter if self._leaves is None else 0
+            counter = self.counter if self._leaves is None else 0
             cancellation.check()
             self._before = self._parent.get_state()
             try:
@@ -124,17 +124,19 @@ class RebatchDatasetIterator(CountingIterator[Any]):
                     return False
                 leaves, treedef = tree.flatten(batch, batching.tree_rules())
                 self._treedef = self._treedef or treedef
-                self._rows = _rows_of(leaves, treedef, self._treedef)
+                self._rows = _check_rows(leaves, treedef, self._treedef)
             except Exception as error:
                 self._before, self.counter = self._parent.get_state(), 0
                 self._leaves = None
                 note_outermost(error, self)
                 raise
-            self._leaves, self.counter = leaves, given
+            self._leaves, self.counter = leaves, counter
         return True
 
 
-def _rows_of(leaves: list[Any], treedef: tree.TreeDef, expected: tree.TreeDef) -> int:
+def _check_rows(
+    leaves: list[Any], treedef: tree.TreeDef, expected: tree.TreeDef
+) -> int:
     """Return the number of rows of a batch, whose structure must be `expected`."""
     if treedef != expected:
         found, first = (

@@ -206,7 +206,7 @@ class CacheDatasetIterator(NodeIterator[T]):
         self._incomplete = False
         # The parent's position in a restored state of a full cache, else None. It does
         # not affect the elements.
-        self._idle: Any = None
+        self._idle_parent_state: Any = None
 
     def __next__(self) -> T:
         if self._filled:
@@ -221,8 +221,8 @@ class CacheDatasetIterator(NodeIterator[T]):
             self._incomplete = False
         # If the state had a full cache, the iterator that saved it has already read
         # this element.
-        idle = self._idle is not None
-        source = iter(replay(self._parent, 1)) if idle else self._parent
+        was_full = self._idle_parent_state is not None
+        source = iter(replay(self._parent, 1)) if was_full else self._parent
         try:
             element = next(source)
         except StopIteration:
@@ -235,18 +235,18 @@ class CacheDatasetIterator(NodeIterator[T]):
 
     def get_state(self) -> Any:
         """Return the position, and whether all elements were read."""
-        idle = self._idle is not None
+        was_full = self._idle_parent_state is not None
         return {
-            "parent": self._idle if idle else self._parent.get_state(),
+            "parent": self._idle_parent_state if was_full else self._parent.get_state(),
             "position": self._position,
-            "cache_filled": self._filled or idle,
+            "cache_filled": self._filled or was_full,
         }
 
     def _go_to(self, state: Any) -> None:
         # Cached elements are not read again.
         self._parent.set_state(state["parent"])
         self._position = state["position"]
-        self._idle = state["parent"] if state["cache_filled"] else None
+        self._idle_parent_state = state["parent"] if state["cache_filled"] else None
         if not self._filled:
             # The parent's position shows which elements were read only if the saved
             # cache was not full.

@@ -40,15 +40,15 @@ def shard(
             f"{parent} has no end, so it cannot be dealt out epoch by epoch. Call shard"
             " before repeat."
         )
-    how = Remainder(remainder)
-    if mask_key is not None and how is not Remainder.PAD:
+    policy = Remainder(remainder)
+    if mask_key is not None and policy is not Remainder.PAD:
         raise ValueError(
-            f"mask_key is for remainder='pad', got {how.value!r}: nothing is masked."
+            f"mask_key is for remainder='pad', got {policy.value!r}: nothing is masked."
             " Leave it out."
         )
     rank, ranks = int(options.shard_index), int(options.shard_count)
-    length = how.elements_per_rank(len(parent), ranks, batch_size)
-    if how is Remainder.PAD:
+    length = policy.elements_per_rank(len(parent), ranks, batch_size)
+    if policy is Remainder.PAD:
         return PadMapDataset(parent, rank, ranks, length, mask_key)
     if length * ranks <= len(parent):
         return parent.slice(slice(rank, length * ranks, ranks))
@@ -71,26 +71,26 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
         self._ranks = ranks
         self._length = length
 
-    def _places(self, indices: Indices) -> tuple[Indices, Indices]:
+    def _find_places(self, indices: Indices) -> tuple[Indices, Indices]:
         """Return the epochs and places of indices. Places may exceed the parent."""
         epochs, offsets = epochs_and_offsets(indices, self._length)
         return epochs, offsets * self._ranks + self._rank
 
-    def _of_parent(self, indices: Indices) -> Indices:
+    def _to_parent_indices(self, indices: Indices) -> Indices:
         """Convert indices to indices of the parent."""
-        epochs, places = self._places(indices)
+        epochs, places = self._find_places(indices)
         length = len(self._parent)
         if abs(epochs).max(initial=0) > 2**62 // length:
             epochs = epochs.astype(np.object_)
-        above: Indices = epochs * length + places % length
-        return above
+        parent_indices: Indices = epochs * length + places % length
+        return parent_indices
 
     def _record(self, index: int) -> int | None:
-        (above,) = self._of_parent(as_indices([index]))
-        return record_of(self._parent, int(above))
+        (parent_indices,) = self._to_parent_indices(as_indices([index]))
+        return record_of(self._parent, int(parent_indices))
 
     def _block(self, indices: Indices) -> list[Any]:
-        return block_of(self._parent, self._of_parent(indices))
+        return block_of(self._parent, self._to_parent_indices(indices))
 
 
 class PadMapDataset(WrapMapDataset[Any]):
@@ -117,7 +117,7 @@ class PadMapDataset(WrapMapDataset[Any]):
 
     def _block(self, indices: Indices) -> list[Any]:
         elements = super()._block(indices)
-        real = self._places(indices)[1] < len(self._parent)
+        real = self._find_places(indices)[1] < len(self._parent)
         for place, is_real in enumerate(real.tolist()):
             if elements[place] is None:
                 continue

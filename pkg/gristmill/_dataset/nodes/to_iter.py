@@ -18,7 +18,7 @@ from gristmill._base.threads import reads_thread_name
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import block_of
-from gristmill._dataset.model.counted import Unknown, count_of
+from gristmill._dataset.model.counted import UnknownLength, count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
@@ -70,7 +70,7 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         if not self._allow_nones:
             for node in chain_of(self._parent):
                 if node._SPARSE is not None:
-                    raise Unknown(f"{node._SPARSE} may leave elements out.")
+                    raise UnknownLength(f"{node._SPARSE} may leave elements out.")
         return count_of(self._parent)
 
 

@@ -124,9 +124,9 @@ class WindowShuffleIterDataset(WindowShuffleBase, IterDataset[T]):
         return WindowShuffleDatasetIterator(self)
 
     def _in_epoch(self, epoch: int) -> Self:
-        made = super()._in_epoch(epoch)
-        made._seed = seed_in_epoch(self._seed, epoch)
-        return made
+        copied = super()._in_epoch(epoch)
+        copied._seed = seed_in_epoch(self._seed, epoch)
+        return copied
 
 
 class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
@@ -150,14 +150,14 @@ class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
         self._window = 0
         self._length = 0
         # The elements of an incomplete window after reading it failed.
-        self._gathered: list[T] = []
+        self._partial_window: list[T] = []
         # The remaining elements of a restored window.
-        self._restored: list[T] = []
+        self._restored_window: list[T] = []
         self._parent_ended = False
 
     def get_state(self) -> Any:
         """Return the position before the window, its number, and the place in it."""
-        left = self.ahead() + len(self._restored)
+        left = self.ahead() + len(self._restored_window)
         return {
             "parent_window_start_state": copy_state(self._before),
             "window_index": self._window + (self._length > 0 and left == 0),
@@ -166,10 +166,10 @@ class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
 
     def _check_state(self, state: Any) -> None:
         super()._check_state(state)
-        given, size = state["pos_in_window"], self._node._window_size
-        if given > size:
+        position, size = state["pos_in_window"], self._node._window_size
+        if position > size:
             raise states.mismatch(
-                self, f"has pos_in_window {given}, but windows have {size} elements"
+                self, f"has pos_in_window {position}, expected at most {size}"
             )
 
     def _go_to(self, state: Any) -> None:
@@ -177,31 +177,31 @@ class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
         self._parent.set_state(copy_state(self._before))
         self._window = state["window_index"]
         self._length = 0
-        self._gathered, self._restored = [], []
+        self._partial_window, self._restored_window = [], []
         self._parent_ended = False
         self.seek(0)
-        given = state["pos_in_window"]
-        if given:
+        position_in_window = state["pos_in_window"]
+        if position_in_window:
             window = replay(self._parent, self._node._window_size)
-            self._restored = self._shuffled(window)[given:]
+            self._restored_window = self._shuffled(window)[position_in_window:]
             # If no elements are left, the state has the next window's number.
-            self._window -= not self._restored
+            self._window -= not self._restored_window
 
     def _refill(self, first: int) -> list[Any]:
         """Return the next window, in output order."""
-        if self._restored:
-            window, self._restored = self._restored, []
+        if self._restored_window:
+            window, self._restored_window = self._restored_window, []
             return window
         if self._parent_ended:
             return []
         self._window += self._length > 0
         self._length = 0
-        if not self._gathered:
+        if not self._partial_window:
             self._before = self._parent.get_state()
-        missing = self._node._window_size - len(self._gathered)
+        missing = self._node._window_size - len(self._partial_window)
         # `extend` keeps the elements that were read if reading fails.
-        self._gathered.extend(itertools.islice(self._parent, missing))
-        window, self._gathered = self._gathered, []
+        self._partial_window.extend(itertools.islice(self._parent, missing))
+        window, self._partial_window = self._partial_window, []
         return self._shuffled(window)
 
     def _shuffled(self, window: list[T]) -> list[T]:

@@ -68,11 +68,11 @@ class WithOptionsIterDataset(WithOptionsBase, IterDataset[T]):
 
 def options_of(dataset: Any) -> DatasetOptions:
     """Return the options set by a dataset and its ancestors. The last node wins."""
-    found = DatasetOptions()
+    merged = DatasetOptions()
     for node in chain_of(dataset):
         if isinstance(node, WithOptionsBase):
-            found = found.merge(node.options)
-    return found
+            merged = merged.merge(node.options)
+    return merged
 
 
 class WithSeedBase(ParentSpec):
@@ -85,7 +85,7 @@ class WithSeedBase(ParentSpec):
         check_seed_of_draws("seed", seed, mixed=[0])
         self._seed_rng_seed = seed
 
-    def _line(self) -> str:
+    def _node_line(self) -> str:
         # Grain's names.
         return type(self).__name__.replace("Seed", "Options")
 

@@ -24,8 +24,8 @@ def records_of_unit(dataset: IterDataset[Any]) -> int | None:
     records, node = _output_records(dataset)
     if type(node) is not PrefetchIterDataset:
         return None
-    above = chain_of(node._parent)
-    if not all(is_built_in(type(each)) and each._SPARSE is None for each in above):
+    nodes = chain_of(node._parent)
+    if not all(is_built_in(type(each)) and each._SPARSE is None for each in nodes):
         return None
     if records == 1:  # Outputs may be batches that the part read by index has made.
         records = max(1, RUN_RECORDS // max_source_elements(node._parent))
