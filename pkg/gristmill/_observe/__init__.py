@@ -1,8 +1,9 @@
 """Measures how long each part of a pipeline takes: reports, tables, pictures.
 
 It imports `_dataset`, which calls it only through the protocol of `model/observer.py`.
-Begin with `watch.py`, which times some calls of every iterator, `copying.py`, which
-copies a chain to measure every node, and `reporting.py`, which makes reports of both.
+Begin with `watch.py`, which times some calls of every iterator, `measured_copy.py`,
+which copies a chain to measure every node, and `reporting.py`, which makes reports of
+both.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from typing import Any
 
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.options import ExecutionTrackingMode
+from gristmill._dataset.nodes.missing_states import refuse_missing_states
 from gristmill._dataset.nodes.thread_prefetch import open_prefetching
-from gristmill._dataset.nodes.unsaved import refuse_missing_states
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._observe.chain_watch import watch_chain
 from gristmill._observe.drawing import figure_of as figure_of

@@ -19,8 +19,8 @@ from typing import Any
 
 from gristmill import monitoring
 from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.nodes.missing_states import similar_class
 from gristmill._dataset.nodes.to_iter import feeds_of
-from gristmill._dataset.nodes.unsaved import similar_class
 from gristmill._engine.tracebacks import cut
 from gristmill._hot.iterators import Stage
 from gristmill._observe.kinds import is_long

@@ -1,4 +1,4 @@
-"""Nodes that measure the node before them; `copying.py` adds them to a chain."""
+"""Nodes that measure the node before them; `measured_copy.py` adds them to a chain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from gristmill._base.types import Indices
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
-from gristmill._dataset.model.failing import record_of
+from gristmill._dataset.model.error_notes import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,

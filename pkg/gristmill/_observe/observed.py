@@ -8,11 +8,11 @@ import weakref
 from typing import Any, TypeVar
 
 from gristmill._base import log
-from gristmill._dataset.nodes.unsaved import refuse_missing_states
+from gristmill._dataset.nodes.missing_states import refuse_missing_states
 from gristmill._observe import drawing
 from gristmill._observe.chain_watch import ChainWatch
-from gristmill._observe.copying import copy_measured
 from gristmill._observe.measured import PassingIterator
+from gristmill._observe.measured_copy import copy_measured
 from gristmill._observe.meter import Measurement
 from gristmill._observe.summary import execution_summary, summarize
 

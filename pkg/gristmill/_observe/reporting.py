@@ -15,14 +15,14 @@ from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._engine.trial import NotTriedError
 from gristmill._engine.usage import Usage
-from gristmill._observe import far_workers, generators, near_workers
+from gristmill._observe import cluster_workers, generators, local_workers
 from gristmill._observe.diagnosis import diagnose
 from gristmill._observe.meter import Measurement, Meter
 from gristmill._observe.observed import ObservedDatasetIterator
-from gristmill._observe.running import RunTimes, check_seconds, run_for
 from gristmill._observe.sampling import samplings_of
 from gristmill._observe.summary import summarize
-from gristmill._observe.verifying import ChainTrial, Trial, verify_report
+from gristmill._observe.timed_run import RunTimes, check_seconds, run_for
+from gristmill._observe.verification import ChainTrial, Trial, verify_report
 
 AFTER_READING = "steps after to_iter_dataset in this process"
 UNMEASURED_STEPS_NOTE = (
@@ -69,8 +69,8 @@ def _report_so_far(iterator: Any) -> Report:
         )
     watch.count(iterator)
     watch.start(iterator)
-    cluster_stats = far_workers.usage_of(iterator)
-    local_stats = near_workers.usage_of(iterator)
+    cluster_stats = cluster_workers.usage_of(iterator)
+    local_stats = local_workers.usage_of(iterator)
     # The first output of workers took as long as their start.
     skips_first = cluster_stats is not None or bool(local_stats and local_stats.workers)
     first = min(watch.outputs, int(skips_first))
@@ -87,14 +87,14 @@ def _report_so_far(iterator: Any) -> Report:
     if isinstance(iterator, ObservedDatasetIterator):
         report = _with_nodes(report, iterator.measurement)
     elif cluster_stats is not None:
-        notes.append(far_workers.UNMEASURED_STEPS_NOTE)
+        notes.append(cluster_workers.UNMEASURED_STEPS_NOTE)
     elif local_stats is not None:
-        report = near_workers.with_usage(report, local_stats, iterator)
+        report = local_workers.with_usage(report, local_stats, iterator)
         notes += report.notes
         if isinstance(iterator, DatasetIterator):
             notes.append(UNMEASURED_STEPS_NOTE)
     elif not isinstance(iterator, DatasetIterator):
-        notes.append(near_workers.TOO_FEW_OUTPUTS_NOTE)
+        notes.append(local_workers.TOO_FEW_OUTPUTS_NOTE)
     else:
         stages = tuple(_sampled_stages(iterator, report))
         report = dataclasses.replace(report, stages=stages)
@@ -108,7 +108,7 @@ def _diagnose(report: Report, cluster_stats: Usage | None) -> Report:
     return (
         diagnose(report)
         if cluster_stats is None
-        else far_workers.with_usage(report, cluster_stats)
+        else cluster_workers.with_usage(report, cluster_stats)
     )
 
 
@@ -159,10 +159,10 @@ def report_of_loader(
     except NotTriedError as error:
         raise ValueError(f"report() cannot run this loader: {error}") from None
     report = _report_from_times(run_for(iterator, seconds, consume, trial.close))
-    local_stats = near_workers.usage_of(iterator)
+    local_stats = local_workers.usage_of(iterator)
     if local_stats is not None:
-        report = near_workers.with_usage(report, local_stats, iterator)
-    cluster_stats = far_workers.usage_of(iterator)
+        report = local_workers.with_usage(report, local_stats, iterator)
+    cluster_stats = cluster_workers.usage_of(iterator)
     report = _diagnose(report, cluster_stats)
     return verify_report(report, trial, seconds, consume) if verify else report
 
@@ -199,7 +199,7 @@ def _report_of_chain(
     if plain is not None and plain.outputs:
         report = plain
     report = _with_nodes(report, iterator.measurement)
-    return _diagnose(report, far_workers.usage_of(iterator))
+    return _diagnose(report, cluster_workers.usage_of(iterator))
 
 
 def _run(iterator: Any, seconds: float, consume: Callable[[Any], Any] | None) -> Report:

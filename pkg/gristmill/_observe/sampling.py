@@ -16,7 +16,7 @@ from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import block_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
-from gristmill._observe.copying import copy_measured
+from gristmill._observe.measured_copy import copy_measured
 from gristmill._observe.meter import Measurement
 
 # Measuring a block takes up to 0.2 ms, so a shorter run has none.

@@ -242,7 +242,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
 
 class LoaderTrial:
-    """A `gristmill._observe.verifying.Trial` of a loader.
+    """A `gristmill._observe.verification.Trial` of a loader.
 
     Args:
         data_loader: The loader.

@@ -13,7 +13,7 @@ from gristmill import experimental
 from gristmill._base import quantities
 from gristmill._dataset.nodes import to_iter
 from gristmill._engine import reading
-from gristmill._observe import copying, measured, meter, observed, summary
+from gristmill._observe import measured, measured_copy, meter, observed, summary
 from support.waiting import wait_for, wait_until_ended
 
 COLUMNS = [
@@ -126,7 +126,7 @@ def test_time_is_the_nodes_own(monkeypatch):
     for module in (meter, measured, to_iter):
         monkeypatch.setattr(module, "time", clock)
     # What measuring costs by the real clock would be subtracted.
-    monkeypatch.setattr(copying, "measure_costs", meter.Costs)
+    monkeypatch.setattr(measured_copy, "measure_costs", meter.Costs)
 
     def slow(x):
         clock.now_ns += 2_000_000

@@ -12,8 +12,8 @@ import gristmill as grain
 from gristmill._base.report import Change, Check, Report
 from gristmill._engine import stage_times
 from gristmill._hot import run as hot_run
-from gristmill._observe import verifying
-from gristmill._observe.running import RunTimes
+from gristmill._observe import verification
+from gristmill._observe.timed_run import RunTimes
 
 NO_THREADS = grain.ReadOptions(num_threads=0)
 SECONDS = 0.1
@@ -265,11 +265,11 @@ def test_changes_are_advised_by_what_trying_them_gave(
         outputs = {2: of_workers, 1: 90, 0: 100}[more]
         return RunTimes([0.01], 0.0, 0, of_threads if threads else outputs, 1.0)
 
-    monkeypatch.setattr(verifying, "_run_trial", tried)
+    monkeypatch.setattr(verification, "_run_trial", tried)
     loader = loader_of(NUMBERS, [Fast()], 0)
     report = loader.report(SECONDS)
     report = dataclasses.replace(report, limit="read", untried=CHANGES)
-    found = verifying.verify_report(report, loader._trial(), SECONDS, None)
+    found = verification.verify_report(report, loader._trial(), SECONDS, None)
     checks = [(check.text, check.predicted, check.found) for check in found.checks]
     assert checks[1:] == [
         ("2 workers", 2.0, of_workers / 100),
@@ -285,7 +285,7 @@ def test_a_trial_of_threads_reads_with_as_many_from_the_same_place():
     ds = grain.MapDataset.range(100).map(float).to_iter_dataset(NO_THREADS)
     iterator = iter(ds.batch(4))
     taken(iterator, 3)
-    opened = verifying.ChainTrial(ds.batch(4), iterator).open(0, True, threads=32)
+    opened = verification.ChainTrial(ds.batch(4), iterator).open(0, True, threads=32)
     assert opened._parent._node._read_options == grain.ReadOptions(32, 500)
     assert next(opened).tolist() == [12, 13, 14, 15]
     opened.close()
@@ -388,9 +388,9 @@ def test_a_loader_that_gave_nothing_says_so():
 def test_verifying_needs_time():
     iterator = iter(loader_of(NUMBERS, [Fast()], 0))
     next(iterator)
-    with pytest.raises(ValueError, match="seconds must be .*, got 0"):
+    with pytest.raises(ValueError, match=r"seconds must be .*, got 0"):
         iterator.report(verify=True, seconds=0)
-    with pytest.raises(ValueError, match="seconds must be .*, got -1"):
+    with pytest.raises(ValueError, match=r"seconds must be .*, got -1"):
         loader_of(NUMBERS, [Fast()], 0).report(-1)
 
 

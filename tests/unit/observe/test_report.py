@@ -13,7 +13,7 @@ import gristmill as grain
 from gristmill import experimental
 from gristmill._base.report import Report, Stage
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
-from gristmill._observe import copying, reporting, running, sampling
+from gristmill._observe import measured_copy, reporting, sampling, timed_run
 
 SECONDS = 1.0
 WORKERS = grain.MultiprocessingOptions(num_workers=2)
@@ -216,8 +216,8 @@ class Clock:
 
 def test_the_rate_counts_time_that_other_programs_had(monkeypatch):
     ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset(NO_THREADS)
-    monkeypatch.setattr(running, "time", Clock())
-    took = running.run_for(iter(ds), 0.4, None, lambda iterator: iterator.close())
+    monkeypatch.setattr(timed_run, "time", Clock())
+    took = timed_run.run_for(iter(ds), 0.4, None, lambda iterator: iterator.close())
     # An element takes 2 ms of the processor, which this clock says are 8 ms.
     assert took.outputs / took.seconds == took.rate < 1000 / 8
     assert min(took.waits_s) >= 8e-3
@@ -227,14 +227,14 @@ def test_the_rate_counts_time_that_other_programs_had(monkeypatch):
 def test_the_rate_of_short_calls_counts_calls_that_are_not_timed():
     iterator = iter(range(1000))
     seen = []
-    took = running.run_for(iterator, 60.0, seen.append, lambda _: None)
+    took = timed_run.run_for(iterator, 60.0, seen.append, lambda _: None)
     assert seen == list(range(1000))
     assert took.outputs == 999
     assert len(took.waits_s) < 999
 
 
 def test_a_report_says_how_much_time_other_programs_had():
-    chain, measurement = copying.copy_measured(
+    chain, measurement = measured_copy.copy_measured(
         grain.MapDataset.range(9).to_iter_dataset()
     )
     list(iter(chain))
@@ -320,7 +320,7 @@ def test_a_part_of_a_chain_has_no_report():
 
 
 def test_seconds_must_be_positive():
-    with pytest.raises(ValueError, match="seconds must be .*, got 0"):
+    with pytest.raises(ValueError, match=r"seconds must be .*, got 0"):
         grain.MapDataset.range(5).to_iter_dataset().report(0)
 
 

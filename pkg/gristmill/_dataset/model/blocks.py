@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from gristmill._base.types import Indices, T
-from gristmill._dataset.model.failing import is_noted, note, note_element, record_of
+from gristmill._dataset.model.error_notes import is_noted, note, note_element, record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import check_parents
 from gristmill._hot import cancellation, steps

@@ -28,8 +28,8 @@ from gristmill._base.types import (
 )
 from gristmill._dataset.model import observer
 from gristmill._dataset.model.batch_arguments import Bucketing, Stacking
-from gristmill._dataset.model.counted import HasLength
 from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.known_length import HasLength
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill._dataset.model.replayable import Replayable

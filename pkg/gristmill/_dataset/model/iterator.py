@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from gristmill import checkpoint
 from gristmill._base.types import T
 from gristmill._dataset.model import observer, states
-from gristmill._dataset.model.failing import note_step
+from gristmill._dataset.model.error_notes import note_step
 from gristmill._dataset.model.names import node_text
 from gristmill._dataset.model.options import IteratorContext
 from gristmill._dataset.model.stats import Stats

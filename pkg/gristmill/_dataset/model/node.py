@@ -61,7 +61,7 @@ class Dataset:
     # None: nothing.
     _random: Literal["order", "draws"] | None = None
     _seed_rng_seed: Any = None
-    # Whether iterators over this node may lack a state; see `nodes/unsaved.py`.
+    # Whether iterators over this node may lack a state; see `nodes/missing_states.py`.
     _may_lack_state: bool = False
     _parents: Sequence[Any] = ()
     # Arguments, stored as ``_name``, to show in the text of a node and its iterators.

@@ -23,19 +23,19 @@ from gristmill._dataset.model.blocks import (
     epochs_and_offsets,
     indices_from,
 )
-from gristmill._dataset.model.counted import count_of
-from gristmill._dataset.model.failing import note_element, note_step
+from gristmill._dataset.model.error_notes import note_element, note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
     NodeIterator,
     share_context,
 )
+from gristmill._dataset.model.known_length import count_of
 from gristmill._dataset.model.node import Dataset, builds, chain_of, with_parents
 from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.model.spec import ShapeDtypeStruct
 from gristmill._dataset.model.states import copy_state
-from gristmill._dataset.nodes.deferred import defer_steps
+from gristmill._dataset.nodes.deferred_steps import defer_steps
 from gristmill._dataset.nodes.record_batches import batches_of, column_batches_of
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._engine.column_batches import ColumnBatches

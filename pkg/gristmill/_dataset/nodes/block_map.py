@@ -9,7 +9,7 @@ from typing import Any
 from gristmill import transforms
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model.blocks import StepMapDataset
-from gristmill._dataset.model.failing import (
+from gristmill._dataset.model.error_notes import (
     last_element_getter,
     note,
     note_earlier_element,

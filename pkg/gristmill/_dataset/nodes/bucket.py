@@ -10,7 +10,7 @@ from typing import Any
 
 from gristmill import batching
 from gristmill._dataset.model import states
-from gristmill._dataset.model.failing import note_step
+from gristmill._dataset.model.error_notes import note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.node import builds

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from gristmill._base import log
 from gristmill._base.checks import check_flag, check_instance
 from gristmill._dataset.model import states
-from gristmill._dataset.model.failing import note_outermost
+from gristmill._dataset.model.error_notes import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.nodes.pack_layout import at_least

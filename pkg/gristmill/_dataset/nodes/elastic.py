@@ -29,7 +29,10 @@ from gristmill._dataset.nodes.elastic_shards import (
     chain_to_divide,
     share_of,
 )
-from gristmill._dataset.nodes.unsaved import check_no_missing_state, may_lack_state
+from gristmill._dataset.nodes.missing_states import (
+    check_no_missing_state,
+    may_lack_state,
+)
 from gristmill._hot import cancellation
 from gristmill._hot.place import as_failure
 from gristmill.checkpoint import Checkpointable

@@ -10,7 +10,6 @@ from typing import Any, Self
 from gristmill._base.checks import kind, whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model import states
-from gristmill._dataset.model.counted import UnknownLength, count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
@@ -18,6 +17,7 @@ from gristmill._dataset.model.iterator import (
     get_next_index,
     set_next_index,
 )
+from gristmill._dataset.model.known_length import UnknownLength, count_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.nodes.part_iterators import PartIterators
 from gristmill._dataset.nodes.shard_states import ShardStates

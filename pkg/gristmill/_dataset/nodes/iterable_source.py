@@ -20,7 +20,10 @@ from gristmill._dataset.nodes.iterables import (
     check_shares,
     open_iterable,
 )
-from gristmill._dataset.nodes.unsaved import MISSING_STATE_KEY, missing_state_error
+from gristmill._dataset.nodes.missing_states import (
+    MISSING_STATE_KEY,
+    missing_state_error,
+)
 from gristmill._hot import cancellation
 
 # Required and optional keys of a state.

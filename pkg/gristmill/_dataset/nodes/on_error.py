@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from gristmill._base.types import T
-from gristmill._dataset.model.counted import UnknownLength
-from gristmill._dataset.model.failing import record_of
+from gristmill._dataset.model.error_notes import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
@@ -15,6 +14,7 @@ from gristmill._dataset.model.iterator import (
     get_next_index,
     set_next_index,
 )
+from gristmill._dataset.model.known_length import UnknownLength
 from gristmill._dataset.model.names import node_line
 from gristmill._dataset.model.node import ParentSpec, builds, chain_of, is_ours
 from gristmill._dataset.model.states import copy_state

@@ -26,7 +26,7 @@ from gristmill._dataset.model.blocks import (
     is_built_in,
     is_indices,
 )
-from gristmill._dataset.model.failing import record_of
+from gristmill._dataset.model.error_notes import record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, with_parents
 

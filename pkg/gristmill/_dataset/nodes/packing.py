@@ -17,7 +17,7 @@ from gristmill import batching
 from gristmill._base import log
 from gristmill._base.checks import check_flag, check_integer
 from gristmill._dataset.model import states
-from gristmill._dataset.model.failing import note_outermost
+from gristmill._dataset.model.error_notes import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.node import seed_in_epoch

@@ -8,7 +8,6 @@ from typing import Any
 from gristmill._base.checks import whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model import states
-from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
@@ -16,6 +15,7 @@ from gristmill._dataset.model.iterator import (
     ElementCountingIterator,
     NodeIterator,
 )
+from gristmill._dataset.model.known_length import count_of
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.states import replay
 from gristmill._hot import cancellation

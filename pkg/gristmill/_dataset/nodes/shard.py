@@ -16,7 +16,7 @@ from gristmill._dataset.model.blocks import (
     block_of,
     epochs_and_offsets,
 )
-from gristmill._dataset.model.failing import note_element, record_of
+from gristmill._dataset.model.error_notes import note_element, record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds
 from gristmill._dataset.model.spec import ShapeDtypeStruct

@@ -19,7 +19,7 @@ from gristmill._dataset.model.iterator import (
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.model.states import check_state, copy_state
-from gristmill._dataset.nodes.deferred import can_compute_ahead
+from gristmill._dataset.nodes.deferred_steps import can_compute_ahead
 from gristmill._dataset.nodes.prefetch_thread import CLOSED_TEXT, PrefetchThread
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
 from gristmill._engine.slow_probe import SlowProbe

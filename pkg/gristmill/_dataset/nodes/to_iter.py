@@ -18,9 +18,9 @@ from gristmill._base.threads import reads_thread_name
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import block_of
-from gristmill._dataset.model.counted import UnknownLength, count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
+from gristmill._dataset.model.known_length import UnknownLength, count_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, chain_of
 from gristmill._dataset.nodes.map import check_dropped

@@ -10,9 +10,9 @@ from gristmill._base.checks import check_flag
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
-from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
+from gristmill._dataset.model.known_length import count_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Dataset, as_dataset_list, builds
 

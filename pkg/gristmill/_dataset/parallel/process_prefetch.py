@@ -14,13 +14,13 @@ from gristmill._base.checks import (
 )
 from gristmill._base.epochs import here
 from gristmill._base.types import T, WorkerInitFn
-from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.known_length import count_of
 from gristmill._dataset.model.node import builds
+from gristmill._dataset.nodes.missing_states import may_lack_state
 from gristmill._dataset.nodes.on_error import policy_of
 from gristmill._dataset.nodes.slicing import check_parts
-from gristmill._dataset.nodes.unsaved import may_lack_state
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._dataset.parallel.chain_program import (
     ArithmeticChainProgram,

@@ -36,7 +36,7 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
         return None
     from gristmill._dataset.model.blocks import block_of
     from gristmill._dataset.model.map_dataset import MapDataset
-    from gristmill._dataset.nodes.deferred import defer_steps
+    from gristmill._dataset.nodes.deferred_steps import defer_steps
 
     base = dataset
     while type(base) is Subset:

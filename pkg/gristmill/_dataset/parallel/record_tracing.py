@@ -18,7 +18,7 @@ import numpy.typing as npt
 from gristmill import batching
 from gristmill._base.types import Indices
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
-from gristmill._dataset.model.failing import record_of
+from gristmill._dataset.model.error_notes import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.names import node_line

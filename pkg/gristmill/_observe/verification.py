@@ -24,7 +24,7 @@ from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterData
 from gristmill._engine.trial import NotTriedError, cached_run
 from gristmill._observe import generators
 from gristmill._observe.diagnosis import add_advice, predicted_gain, ready_gain
-from gristmill._observe.running import RunTimes, check_seconds, run_for
+from gristmill._observe.timed_run import RunTimes, check_seconds, run_for
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
 # The most outputs in a cache, and their most bytes.
