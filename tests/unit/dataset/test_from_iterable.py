@@ -343,7 +343,7 @@ ONCE = {
 @pytest.mark.parametrize("name", ONCE)
 def test_iterator_that_ends_for_good_is_refused(name):
     source, text = ONCE[name]
-    with pytest.raises(TypeError, match=f"^IterDataset.from_iterable takes.*{text}"):
+    with pytest.raises(TypeError, match=f"^IterDataset.from_iterable needs.*{text}"):
         from_iterable(source)
 
 
@@ -389,7 +389,7 @@ def test_replay_that_is_no_flag_is_refused():
 
 @pytest.mark.parametrize("function", [lambda: 3, lambda: None])
 def test_function_that_returns_no_iterable_is_named(function):
-    with pytest.raises(TypeError, match=r"takes an iterable.*<lambda>.* returned "):
+    with pytest.raises(TypeError, match=r"needs an iterable.*<lambda>.* returned "):
         next(iter(from_iterable(function)))
 
 

@@ -463,5 +463,5 @@ def test_a_measured_chain_leaves_out_the_same():
 
 
 def test_the_number_of_elements_is_not_known():
-    with pytest.raises(TypeError, match="may leave elements out"):
+    with pytest.raises(TypeError, match="may drop elements"):
         len(numbers().to_iter_dataset().on_error("skip"))

@@ -113,9 +113,9 @@ def test_the_spec_and_the_text_are_grains():
 @pytest.mark.parametrize(
     ("indices", "error", "text"),
     [
-        ([1.5], TypeError, "is an int or a slice, got 1.5"),
+        ([1.5], TypeError, "must be an int or a slice, got 1.5"),
         ([True, False], TypeError, r"np.flatnonzero\(mask\)"),
-        ([None], TypeError, "is an int or a slice, got None"),
+        ([None], TypeError, "must be an int or a slice, got None"),
         ([[1], [2]], TypeError, r"shape \(2, 1\)"),
         ("12", ValueError, "sl is not a slice: <class 'str'>"),
         ({1: 2}, ValueError, "sl is not a slice: <class 'dict'>"),
@@ -135,7 +135,7 @@ def test_absent_or_wrong_indices_of_a_dataset_are_named():
 
 
 def test_a_tuple_in_brackets_is_refused():
-    with pytest.raises(TypeError, match=r"is an int or a slice, got \(1, 2\)"):
+    with pytest.raises(TypeError, match=r"must be an int or a slice, got \(1, 2\)"):
         MapDataset.range(5)[1, 2]
 
 

@@ -35,7 +35,7 @@ def test_the_number_of_epochs_is_positive(library):
 def test_nothing_can_be_repeated_a_few_times_but_not_without_end():
     nothing = numbers(gristmill, 5).filter(lambda x: False)
     assert list(RepeatIterDataset(nothing, 3)) == []
-    with pytest.raises(ValueError, match="has no elements"):
+    with pytest.raises(ValueError, match="without elements forever"):
         next(iter(RepeatIterDataset(nothing)))
 
 

@@ -187,7 +187,7 @@ def test_an_error_says_which_record_it_was():
         ((ShardOptions(0, 2), "keep"), ValueError, "one of 'drop', 'pad', 'wrap'"),
         ((ShardOptions(0, 2), "drop", 0), ValueError, "batch_size must be at least 1"),
         ((ShardOptions(0, 2), "pad", 1, 3), TypeError, "a mask must be a str or None"),
-        ((ShardOptions(0, 2), "wrap", 1, "m"), ValueError, "mask_key is for remainder"),
+        ((ShardOptions(0, 2), "wrap", 1, "m"), ValueError, "mask_key needs remainder"),
     ],
 )
 def test_bad_arguments_are_told(arguments, error, text):
@@ -197,5 +197,5 @@ def test_bad_arguments_are_told(arguments, error, text):
 
 
 def test_what_has_no_end_is_not_dealt_out():
-    with pytest.raises(ValueError, match=r"has no end.* Call shard before repeat"):
+    with pytest.raises(ValueError, match=r"is infinite.* Call shard before repeat"):
         g.MapDataset.range(5).repeat().shard(ShardOptions(0, 2))

@@ -261,7 +261,7 @@ def test_a_mask_needs_room_for_its_key(element, key, error, text):
                 "remainder": "pad",
             },
             OverflowError,
-            r"must have less than 2\*\*63",
+            r"expected less than 2\*\*63",
         ),
     ],
 )

@@ -129,7 +129,7 @@ def checked_index(index: Any) -> int:
         return operator.index(index)
     except TypeError as error:
         raise TypeError(
-            f"an index of a MapDataset is an int or a slice, got {index!r}"
+            f"An index of a MapDataset must be an int or a slice, got {index!r}."
         ) from error
 
 
@@ -158,7 +158,7 @@ def indices_from(first: int, count: int) -> Indices:
 def epochs_and_offsets(indices: Indices, length: int) -> tuple[Indices, Indices]:
     """Return the epoch of each index, and the offset in it."""
     if not length:
-        raise ZeroDivisionError("the dataset has no elements, so there is no element i")
+        raise ZeroDivisionError("The dataset has no elements, so no index is valid.")
     if indices.dtype.hasobject:
         return indices // length, indices % length
     return np.divmod(indices, length)

@@ -134,8 +134,8 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         check_workers(count)
         if not self._set_workers(int(count)):
             raise ValueError(
-                f"No part of {self} runs in workers, whose number could change. Put"
-                " `mp_prefetch` into the chain."
+                f"set_workers needs a chain with workers, but no part of {self} runs in"
+                " workers. Add `mp_prefetch` to the chain."
             )
 
     def _set_workers(self, count: int) -> bool:

@@ -37,7 +37,7 @@ class HasLength:
         except Exception as error:  # A user's source may raise anything.
             raise self._has_no_len(f"{type(error).__name__}: {error}") from error
         if count >= ENDLESS:
-            raise self._has_no_len("it has no end.")
+            raise self._has_no_len("it is infinite.")
         return int(count)
 
     def __bool__(self) -> bool:
@@ -52,7 +52,7 @@ class HasLength:
         """
         if not self._KEEPS_LENGTH:
             raise UnknownLength(
-                f"how many elements {type(self).__name__} gives is not known before"
+                f"the number of elements of {type(self).__name__} is not known before"
                 " iterating."
             )
         (parent,) = self._parents

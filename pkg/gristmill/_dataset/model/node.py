@@ -171,13 +171,11 @@ def check_parents(dataset: Any, parents: Iterable[Any], expected: type) -> None:
     for parent in parents:
         if isinstance(parent, expected):
             continue
-        advice = "Make one of it with MapDataset.source(...)."
+        advice = "Convert it with MapDataset.source(...)."
         if isinstance(parent, Dataset):
-            advice = (
-                "Use the node for an IterDataset, or put it before to_iter_dataset."
-            )
+            advice = "Use the node for IterDatasets, or put it before to_iter_dataset."
         raise TypeError(
-            f"{type(dataset).__name__} is made of datasets, of kind"
+            f"Parents of {type(dataset).__name__} must be of type"
             f" {expected.__name__}, got {kind(parent)}. {advice}"
         )
 
@@ -186,7 +184,7 @@ def as_dataset_list(datasets: Any, name: str) -> list[Any]:
     """Return several datasets as a list. Raises TypeError for a single one."""
     if isinstance(datasets, (Dataset, str)) or not isinstance(datasets, Iterable):
         raise TypeError(
-            f"{name} takes a sequence of datasets, got {kind(datasets)}. Put them in a"
+            f"{name} needs a sequence of datasets, got {kind(datasets)}. Put them in a"
             " list."
         )
     return list(datasets)

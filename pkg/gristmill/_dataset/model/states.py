@@ -22,7 +22,7 @@ from gristmill.errors import StateMismatch
 # Checks a value of an iterator's state (iterator, value, name), and raises if it is
 # wrong.
 Check = Callable[[Any, Any, str], None]
-ADVICE = "Restore a state to the chain that it was taken from."
+ADVICE = "Restore a state to the chain that saved it."
 MAX_TEXT_CHARS = 200
 MAX_FAILURES = 1000
 _FIXED = frozenset({int, str, float, bool, bytes, type(None)})
@@ -140,7 +140,7 @@ def count(iterator: Any, value: Any, name: str) -> None:
     """Raise StateMismatch unless a value is an int in [0, 2**63)."""
     number = integer(iterator, value, name)
     if not 0 <= number < 2**63:
-        raise mismatch(iterator, f"has {name} {number}, expected at least 0")
+        raise mismatch(iterator, f"has {name} {number}, expected an int in [0, 2**63)")
 
 
 def flag(iterator: Any, value: Any, name: str) -> None:
@@ -165,10 +165,10 @@ def check_list(iterator: Any, value: Any, name: str, length: int) -> None:
     """Raise StateMismatch unless a value is a list of the given length."""
     is_list = isinstance(value, (Sequence, np.ndarray))
     if isinstance(value, (str, bytes)) or not is_list or len(value) != length:
-        elements_read = f"{len(value)} of them" if is_list else _value_text(value)
+        found = f"{len(value)} items" if is_list else _value_text(value)
         raise mismatch(
             iterator,
-            f"has {name}: {elements_read}, expected a list of {length} of them",
+            f"has {name}: {found}, expected a list of {length} items",
         )
 
 

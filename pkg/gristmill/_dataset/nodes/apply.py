@@ -65,7 +65,8 @@ def _apply(dataset: Any, transform: Any) -> Any:
             return flat_map.FlatMapIterDataset(dataset, transform)
         case transforms.BucketBatch() if isinstance(dataset, MapDataset):
             raise TypeError(
-                "A BucketBatch takes an IterDataset. Call to_iter_dataset() before it."
+                "BucketBatch needs an IterDataset, got a MapDataset. Call"
+                " to_iter_dataset() before it."
             )
         case transforms.BucketBatch():
             return BucketIterDataset(dataset, transform)

@@ -277,7 +277,7 @@ class BatchDatasetIterator(NodeIterator[T]):
         count = len(elements)
         if not count or (node._drop_remainder and count < node._batch_size):
             if count and self._eager_chain is not None:
-                raise ValueError("what is left out may fail as well")
+                raise ValueError("elements of a dropped batch may fail, too")
             raise StopIteration
         try:
             if node._batch_fn is not None:

@@ -170,9 +170,9 @@ class BucketDatasetIterator(NodeIterator[Any]):
         except (TypeError, ValueError):
             pass
         raise TypeError(
-            f"{self} keeps states of {self._parent} as JSON, which would not give this"
-            f" one back: {groups[0][1]!r:.200}. Let get_state return dicts with texts"
-            " for keys, lists, texts, numbers of Python's own, bools and None."
+            f"{self} stores states of {self._parent} as JSON, which cannot represent"
+            f" {groups[0][1]!r:.200}. get_state must return only dicts with str keys,"
+            " lists, str, int, float, bool and None."
         )
 
     def _check_state(self, state: Any) -> None:
@@ -180,13 +180,11 @@ class BucketDatasetIterator(NodeIterator[Any]):
         reach = 0
         for number, _, offsets in json.loads(state["waiting"]):
             if number < reach or not offsets:
-                raise states.mismatch(self, "has elements that wait out of order")
+                raise states.mismatch(self, "has waiting elements out of order")
             reach = number + offsets[-1] + 1
         if reach > state["taken"]:
             taken = state["taken"]
-            raise states.mismatch(
-                self, f"has taken {taken}, but element {reach - 1} waits"
-            )
+            raise states.mismatch(self, f"has taken {taken}, expected at least {reach}")
 
     def _go_to(self, state: Any) -> None:
         before = self._parent.get_state()
@@ -210,8 +208,8 @@ class BucketDatasetIterator(NodeIterator[Any]):
             waiting[bucket].append(waiting_element)
             if len(waiting[bucket]) >= sizes[bucket]:
                 raise self._data_mismatch(
-                    f"in bucket {bucket}, whose batches have {sizes[bucket]}, too many"
-                    " wait"
+                    f"at least {sizes[bucket]} elements, a whole batch, wait in bucket"
+                    f" {bucket}"
                 )
         return waiting
 
@@ -227,11 +225,13 @@ class BucketDatasetIterator(NodeIterator[Any]):
             position = number + len(elements)
             for offset in offsets:
                 if offset >= len(elements):
-                    raise self._data_mismatch(f"element {number + offset} is not there")
+                    raise self._data_mismatch(
+                        f"element {number + offset} does not exist"
+                    )
                 yield WaitingElement(start, offset, elements[offset])
 
     def _data_mismatch(self, what: str) -> Exception:
-        return states.mismatch(self, f"is of other data: {what}")
+        return states.mismatch(self, f"was saved with other data: {what}")
 
     def _find_bucket(self, element: Any) -> int:
         try:

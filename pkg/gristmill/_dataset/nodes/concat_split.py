@@ -113,8 +113,9 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         for name in (*meta_features, *bos_features):
             if name not in length_struct:
                 log.warning(
-                    "ConcatThenSplitIterDataset: %r is not in length_struct, so that"
-                    " naming it in meta_features or bos_features changes nothing.",
+                    "ConcatThenSplitIterDataset: %r is in meta_features or bos_features"
+                    " but not in length_struct, so it has no effect. Add it to"
+                    " length_struct, or remove it.",
                     name,
                 )
         keys = tuple(length_struct)
@@ -147,7 +148,9 @@ def _check_slices(
         states.check_list(iterator, part, what, 2)
         begin, end = (states.integer(iterator, at, what) for at in part)
         if not 0 <= begin <= end and (begin, end) != NOTHING_LEFT:
-            raise states.mismatch(iterator, f"has {what} {begin} to {end}")
+            raise states.mismatch(
+                iterator, f"has {what} {begin} to {end}, expected 0 <= begin <= end"
+            )
 
 
 class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
@@ -247,8 +250,8 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         if limit is not None and not self._warned:
             self._warned = True
             log.warning(
-                "Meta feature %r limited packing: rows end where it is full, with other"
-                " features padded. Raise its length in length_struct.",
+                "Meta feature %r limited packing: rows end when it is full, and other"
+                " features are padded. Increase its length in length_struct.",
                 limit,
             )
 

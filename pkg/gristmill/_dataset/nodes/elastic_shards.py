@@ -101,7 +101,7 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         host, hosts, _ = share_of(self._global_batch_size, self._shard_options)
         numbers = [number for number, _ in by_number]
         if numbers != [host + hosts * i for i in range(len(numbers))]:
-            what = f"is of the datasets {numbers}, expected every {hosts}th from {host}"
+            what = f"has datasets {numbers}, expected every {hosts}th from {host}"
             raise states.mismatch(self, f"{what} on")
         batches = self._new_batches()
         shards = [state for _, state in by_number]
@@ -146,8 +146,8 @@ def _interleaving(iterator: DatasetIterator[Any]) -> InterleaveDatasetIterator[A
     while not isinstance(node, InterleaveDatasetIterator):
         if len(node._parents) != 1:
             raise NotImplementedError(
-                f"{iterator} does not say which iterator it takes from. Pass that to"
-                " super().__init__() of your DatasetIterator."
+                f"{iterator} must have one parent, got {len(node._parents)} at {node}."
+                " Pass the parent to super().__init__() of your DatasetIterator."
             )
         node = node._parent
     return node

@@ -30,8 +30,8 @@ def map_dataset_in_epoch(dataset: MapDataset[T], epoch: int) -> MapDataset[T]:
     first = epoch * length
     if first > sys.maxsize - length:
         raise ValueError(
-            f"{dataset} has {length} elements and no epoch {epoch}. If it has no end,"
-            " leave out repeat(), or iterate over it only once."
+            f"epoch {epoch} is too large for {dataset} with {length} elements. If the"
+            " dataset is infinite, remove repeat(), or iterate over it only once."
         )
     return dataset.repeat().slice(slice(first, first + length))
 

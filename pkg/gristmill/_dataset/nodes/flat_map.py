@@ -101,7 +101,7 @@ class FlatMapMapDataset(FlatMapBase, BlockMapDataset[T]):
                 "The user-provided FlatMapTransform has a split that exceeds specified"
                 f" max fan-out size: {transform_name(self._transform)} made"
                 f" {len(splits)} elements of one, but max_fan_out is"
-                f" {self._transform.max_fan_out}. Raise max_fan_out, or split less."
+                f" {self._transform.max_fan_out}. Increase max_fan_out, or split less."
             )
         return splits
 

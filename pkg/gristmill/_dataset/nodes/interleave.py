@@ -110,7 +110,7 @@ class InterleaveIterDataset(IterDataset[T]):
 
     def _count_elements(self) -> float:
         if isinstance(self.datasets, MapDataset):
-            raise UnknownLength("its datasets are made when they are needed.")
+            raise UnknownLength("its datasets are created while iterating.")
         return sum(map(count_of, self.datasets))
 
     def _arguments_text(self) -> str:
@@ -197,8 +197,9 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
         cycle = self._cycle_length
         if isinstance(numbers, (list, tuple)) and len(numbers) != cycle:
             raise StateMismatch(
-                f"{self}: the state has {len(numbers)} datasets at a time. Restore it"
-                " with the cycle_length and the datasets that it was saved with."
+                f"{self}: the state has {len(numbers)} open datasets, expected {cycle}."
+                " Restore it with the cycle_length and the datasets that it was saved"
+                " with."
             )
         for name in STATE_KEYS[:3]:
             states.check_list(self, state[name], name, cycle)
@@ -212,7 +213,9 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
                 raise states.mismatch(self, what)
         future_states = state.get("future_states")
         if future_states and not isinstance(future_states, Mapping):
-            raise states.mismatch(self, "has future_states that are no dict")
+            raise states.mismatch(
+                self, f"has future_states {future_states!r:.100}, expected a dict"
+            )
         for number in future_states or ():
             if not str(number).isdecimal():
                 what = f"has future_states of {number!r}, expected numbers of datasets"
@@ -227,7 +230,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
             if position is None or ended:
                 continue
             if number >= self._count:
-                what = f"is of dataset {number}, but there are {self._count}"
+                what = f"has dataset {number}, expected less than {self._count}"
                 raise states.mismatch(self, what)
             part = self._make_iterator(number)
             states.check_state(part, position)

@@ -25,7 +25,7 @@ _METHODS = (
 )
 SHARE_PARAMETERS = ("shard_index", "shard_count")
 _WANTED = (
-    "IterDataset.from_iterable takes an iterable, or a function that returns one,"
+    "IterDataset.from_iterable needs an iterable, or a function that returns one,"
     " such as a generator function"
 )
 
@@ -97,8 +97,8 @@ def check_iterable(iterable: Any, replay: bool) -> None:
     """Raise TypeError if something cannot be iterated over, or only once."""
     if isinstance(iterable, (str, bytes, os.PathLike)):
         raise TypeError(
-            f"{_WANTED}, got {iterable!r:.200}. Pass what reads it: of a text file"
-            " lambda: open(path), of records a source to MapDataset.source(...)."
+            f"{_WANTED}, got {iterable!r:.200}. To read a text file, pass lambda:"
+            " open(path). To read records, pass a source to MapDataset.source(...)."
         )
     if not isinstance(iterable, Iterable):
         if not callable(iterable):
@@ -130,12 +130,12 @@ def check_shares(name: str, iterable: Any, count: int) -> None:
         if not isinstance(shards, int) or shards >= count:
             return
         raise ValueError(
-            f"{name} has {shards} shards, which cannot be shared out among {count}"
+            f"{name} has {shards} shards, which cannot be divided among {count}"
             f" workers. Use at most {shards} workers, or make more shards:"
             " to_iterable_dataset(num_shards=...), reshard(), or more files."
         )
     raise ValueError(
-        f"{name} cannot be shared out among {count} workers: each would read all of it."
+        f"{name} cannot be divided among {count} workers: each would read all of it."
         " Pass a function with the parameters shard_index and shard_count, which"
         " returns its share, or an iterable with a method shard(num_shards, index), or"
         " use one worker."
@@ -190,9 +190,9 @@ def _own_copy(iterable: Any, epoch: int | None, keeps_state: bool) -> Any:
         instance = _deep_copy(iterable)
     except Exception as error:
         raise TypeError(
-            f"Each iteration needs a copy of the {kind(iterable)}, because it has a"
-            f" state of its own, but it cannot be copied: {error}. Pass a function that"
-            " makes a new one: from_iterable(lambda: ...)."
+            f"Each iteration needs its own copy of the {kind(iterable)}, which has a"
+            f" state, but it cannot be copied: {error}. Pass a function that makes a"
+            " new one: from_iterable(lambda: ...)."
         ) from error
     if "reset" in methods:
         instance.reset()  # The node may have been used.

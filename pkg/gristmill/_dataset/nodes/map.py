@@ -286,7 +286,7 @@ def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
     text = (
         f"Transformation {name} skipped {ratio * 100:.2f} % of the last seen"
         f" {iterators.WINDOW} elements. Please check the filtering logic. If this is"
-        " intended, filter the data once and store what is left, or set"
+        " intended, filter the data once and store the result, or set"
         " DatasetOptions.%s to None with WithOptionsIterDataset."
     )
     raise_ratio = options.filter_raise_threshold_ratio

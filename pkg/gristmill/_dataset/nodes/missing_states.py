@@ -23,8 +23,8 @@ def missing_state_error(name: str, read: int) -> TypeError:
         f"{name} has no state, so a position after {read} elements of it cannot be"
         " saved or restored. Give the iterable or its iterator the methods"
         " state_dict() and load_state_dict(state), or pass"
-        " from_iterable(..., replay=True) if each iteration gives the same elements:"
-        " going on then reads again what came before."
+        " from_iterable(..., replay=True) if each iteration returns the same elements;"
+        " restoring then reads the earlier elements again."
     )
 
 

@@ -253,7 +253,7 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
         turns = int(shares.sum())
         if turns > MAX_TURNS:
             raise UnknownLength(
-                "its proportions repeat too late to count its elements."
+                "the period of its proportions is too long to count elements."
             )
         order, _ = _core.Mixture(list(self._proportions)).take(np.arange(turns))
         counts: list[float] = []
@@ -348,7 +348,10 @@ def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
     for number, weight in enumerate(weights):
         check_finite(f"weights[{number}]", weight)
     if len(weights) != parts:
-        raise ValueError(f"There are {parts} datasets but {len(weights)} weights.")
+        raise ValueError(
+            f"weights must have {parts} numbers, one for each dataset, got"
+            f" {len(weights)}."
+        )
     if not weights:
         raise ValueError("There are no datasets to mix. Pass at least one.")
     if 0 in weights:

@@ -48,8 +48,8 @@ class OnErrorIterDataset(ParentSpec, IterDataset[T]):
         for node in chain_of(parent):
             if isinstance(node, OnErrorIterDataset):
                 raise ValueError(
-                    "on_error was called twice for one chain. Leave out one of the"
-                    " calls."
+                    "on_error was called twice for one chain, expected once. Remove one"
+                    " of the calls."
                 )
             _check_single(node)
             # The datasets of an interleaving of a list.
@@ -70,7 +70,7 @@ class OnErrorIterDataset(ParentSpec, IterDataset[T]):
 
     def _count_elements(self) -> float:
         if self.policy.on_error == "skip":
-            raise UnknownLength("on_error('skip') may leave elements out.")
+            raise UnknownLength("on_error('skip') may drop elements.")
         count: float = self._parent._count_elements()
         return count
 

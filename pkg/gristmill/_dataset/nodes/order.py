@@ -253,9 +253,9 @@ def _check_indices(indices: Any) -> Indices:
         # NumPy returns floats if no integer dtype can hold all of the ints.
         return as_indices([checked_index(each) for each in indices])
     raise TypeError(
-        f"indices of a MapDataset are ints, got {kind(indices)} of dtype"
-        f" {array.dtype} and shape {array.shape}. Of a mask, pass"
-        " np.flatnonzero(mask)."
+        "Indices of a MapDataset must be a sequence of ints, got"
+        f" {kind(indices)} of dtype {array.dtype} and shape {array.shape}. For a mask,"
+        " pass np.flatnonzero(mask)."
     )
 
 

@@ -58,8 +58,9 @@ class Features:
             ]
         except (LookupError, TypeError) as error:
             raise KeyError(
-                f"an element does not have all of {', '.join(self.names)}, which"
-                " length_struct names. Add what is missing in a map before packing."
+                f"An element must have all features of length_struct,"
+                f" {', '.join(self.names)}, but one is missing. Add it in a map before"
+                " packing."
             ) from error
 
     def leaves_like(self, struct: Any, name: str) -> tuple[Any, ...]:
@@ -71,7 +72,7 @@ class Features:
         except LookupError:
             raise ValueError(
                 f"{name} must have the structure of length_struct, with one value for"
-                f" each of {', '.join(self.names)}, but it is {struct!r}."
+                f" each of {', '.join(self.names)}, got {struct!r}."
             ) from None
         return tuple(leaves[number] for number in range(len(leaves)))
 

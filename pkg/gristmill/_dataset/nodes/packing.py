@@ -178,8 +178,8 @@ class RowShuffle:
     def _group(self, row: Any) -> Any:
         if self.group_by not in row:
             raise KeyError(
-                f"shuffle_bins_group_by_feature is {self.group_by!r}, but packed rows"
-                f" have only {list(row)!r}."
+                "shuffle_bins_group_by_feature must be one of the features of packed"
+                f" rows, {list(row)!r}, got {self.group_by!r}."
             )
         values = np.unique(row[self.group_by])
         nonzero = np.count_nonzero(values)
@@ -271,9 +271,9 @@ class PackingDatasetIterator(NodeIterator[Any]):
         if self._next_row >= len(batch):
             self.set_state(position)
             raise StateMismatch(
-                f"The state is behind row {self._next_row} of a batch, but the batch"
-                f" packed there has only {len(batch)} rows. It was made by another"
-                " pipeline, or the data have changed."
+                f"{self}: the state needs row {self._next_row} of a batch that has only"
+                f" {len(batch)} rows. Restore it to the chain that saved it, with"
+                " unchanged data."
             )
         self._next_first_state = state
         if rest is not None:

@@ -144,14 +144,14 @@ def _check_rows(
             for each in (treedef, expected)
         )
         raise ShapeMismatch(
-            f"A batch to rebatch is {found}, but the first was {first}. Make them equal"
-            " in a map before this."
+            f"A batch to rebatch must have the structure of the first, {first}, got"
+            f" {found}. Make them equal in a map before this."
         )
     lengths = {len(leaf) for leaf in leaves}
     if len(lengths) > 1:
         raise ValueError(
-            f"Leaves of a batch to rebatch have {sorted(lengths)} rows, but must have"
-            " equally many. Drop those that are not batched first."
+            "Leaves of a batch to rebatch must have the same number of rows, got"
+            f" {sorted(lengths)}. Drop leaves that are not batched."
         )
     rows = max(lengths, default=0)
     if not rows:

@@ -135,7 +135,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
         super()._check_state(state)
         epoch, epochs = state["epoch"], self._node._num_epochs
         if epochs is not None and epoch > epochs:
-            raise states.mismatch(self, f"is of epoch {epoch}, but there are {epochs}")
+            raise states.mismatch(self, f"has epoch {epoch}, expected at most {epochs}")
 
     def _go_to(self, state: Any) -> None:
         super()._go_to(state)
@@ -147,9 +147,8 @@ class RepeatDatasetIterator(CountingIterator[T]):
     def _begin_next_epoch(self) -> None:
         if self._at_start and self._node._num_epochs is None:
             raise ValueError(
-                f"{self} has no end, but the dataset that it repeats has no elements:"
-                f" {self._parent} ended at once. Check what filters it, or pass"
-                " num_epochs."
+                f"{self} cannot repeat a dataset without elements forever:"
+                f" {self._parent} ended at once. Check its filters, or pass num_epochs."
             ) from None
         self.counter += 1
         if self.counter != self._node._num_epochs:

@@ -37,14 +37,14 @@ def shard(
     check_mask_key(mask_key)
     if len(parent) >= sys.maxsize:
         raise ValueError(
-            f"{parent} has no end, so it cannot be dealt out epoch by epoch. Call shard"
-            " before repeat."
+            f"shard needs a finite dataset, but {parent} is infinite. Call shard before"
+            " repeat."
         )
     policy = Remainder(remainder)
     if mask_key is not None and policy is not Remainder.PAD:
         raise ValueError(
-            f"mask_key is for remainder='pad', got {policy.value!r}: nothing is masked."
-            " Leave it out."
+            f"mask_key needs remainder='pad', got remainder={policy.value!r}. Leave"
+            " mask_key out."
         )
     rank, ranks = int(options.shard_index), int(options.shard_count)
     length = policy.elements_per_rank(len(parent), ranks, batch_size)

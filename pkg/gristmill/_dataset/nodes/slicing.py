@@ -51,7 +51,7 @@ def _slice(dataset: Any, sl: slice, sequential: bool) -> Any:
         kind = "MapDataset" if isinstance(dataset, MapDataset) else "IterDataset"
         raise ValueError(
             f"Cannot slice `{kind}` source. {type(dataset)} Give it a method"
-            " set_slice(sl, sequential_slice) that leaves it the elements of a slice,"
+            " set_slice(sl, sequential_slice) that keeps only the elements of a slice,"
             " or use one worker."
         )
     parents = [_slice(parent, sl, sequential) for parent in dataset._parents]

@@ -70,7 +70,7 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         if not self._allow_nones:
             for node in chain_of(self._parent):
                 if node._SPARSE is not None:
-                    raise UnknownLength(f"{node._SPARSE} may leave elements out.")
+                    raise UnknownLength(f"{node._SPARSE} may drop elements.")
         return count_of(self._parent)
 
 

@@ -45,7 +45,7 @@ def warn_of_no_output(program: ChainProgram) -> None:
             drop_text = batch_drop_text or drop_text
     if count:
         return
-    reason = "There are no elements for it."
+    reason = "Its dataset has no elements."
     if drop_text is not None:
         reason = (
             f"Each of its {program.parts} streams has at most {max_count} of {elements}"

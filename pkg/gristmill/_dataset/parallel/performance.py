@@ -97,8 +97,8 @@ def _count_fitting(
     ]
     if len(sizes) < samples:
         log.warning(
-            "%d elements are too few to tell how large they are: %d were asked for."
-            " Memory does not limit workers and buffers.",
+            "%d elements are too few to estimate their size, expected samples_to_check,"
+            " %d. ram_budget_mb does not limit workers and buffers.",
             len(sizes),
             samples,
         )

@@ -255,16 +255,15 @@ def _split_state(state: Any) -> tuple[list[Any], list[bool], int]:
             "Expected the state of a dataset with `mp_prefetch` or"
             " `multithread_prefetch`: a dict with `iterators_in_use_states`,"
             f" `exhausted` and more; got {state!r:.200}. Restore it to the chain that"
-            " it was taken from; where that has no workers, pass `streams` to"
-            " `mp_prefetch`."
+            " saved it. If that chain has no workers, pass `streams` to `mp_prefetch`."
         ) from error
     streams = len(indices)
     whole = indices == list(range(streams)) and not futures
     if not whole or not len(states) == len(ended) == streams > turn >= 0:
         raise StateMismatch(
-            f"The state does not say where each of {streams} streams stands: indices"
-            f" {indices}, {len(states)} states, exhausted {ended}, next {turn}, future"
-            f" states {futures!r:.200}. Restore it to the chain that it was taken from."
+            f"The state must have one position for each of {streams} streams, got"
+            f" indices {indices}, {len(states)} states, exhausted {ended}, next {turn},"
+            f" future states {futures!r:.200}. Restore it to the chain that saved it."
         )
     return states, ended, turn
 

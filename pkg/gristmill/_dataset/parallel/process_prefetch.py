@@ -61,7 +61,7 @@ def multiprocess_prefetch(
     if streams is not None:
         check_integer("streams", streams)
         if streams < 1:
-            raise ValueError(f"streams must be positive, got {streams}")
+            raise ValueError(f"streams must be at least 1, got {streams}.")
     elif workers is not None:
         streams = max(options.num_workers, 1)
     elif options.num_workers == 0:
@@ -159,7 +159,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             NotTriedError: Some workers would idle, or they are not processes.
         """
         if self._place is not None:
-            raise NotTriedError("actors of a cluster compute.")
+            raise NotTriedError("the chain runs in actors of a cluster.")
         program = self._program
         keeps_states = self._fixed or not program.owned
         if keeps_states and program.owned and count > program.streams:
