@@ -120,6 +120,7 @@ def pack_layout(
     return make_layout(
         features,
         rows,
+        "num_packing_bins",
         max_sequences,
         best_fit=best_fit,
         numbered=tuple(path[0] not in meta_features for path in features.paths),
@@ -134,10 +135,14 @@ def pack_layout(
 
 
 def make_layout(
-    features: Features, rows: int, max_sequences: int | None, **fields: Any
+    features: Features,
+    rows: int,
+    rows_name: str,
+    max_sequences: int | None,
+    **fields: Any,
 ) -> PackLayout:
     """Return a layout with these features and defaults, overridden by `fields`."""
-    rows = at_least(1, rows, "the number of rows")
+    rows = at_least(1, rows, rows_name)
     if max_sequences is not None and max_sequences <= 0:
         raise ValueError(
             "If specified, `max_sequences_per_bin` must be a positive integer, but got"

@@ -334,6 +334,7 @@ class PackAndBatchOperation:
         layout = make_layout(
             features,
             self.batch_size,
+            "batch_size",
             self.max_sequences_per_bin,
             too_long="Inputs to PackAndBatchOperation must be truncated to max length.",
         )
