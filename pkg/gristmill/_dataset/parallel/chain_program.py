@@ -103,7 +103,7 @@ class ChainProgram:
         """Return -1: the length is unknown."""
         return -1
 
-    def greet(self, worker: int, workers: int) -> None:
+    def init_worker(self, worker: int, workers: int) -> None:
         """Call the user's function for a new worker."""
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker, workers)
@@ -250,7 +250,7 @@ class DatasetStream(ChainStream):
             self._open_iterator()
         self.position = position
 
-    def be_careful(self) -> None:
+    def disable_lookahead(self) -> None:
         """Compute elements one by one until there is another output."""
         self._limited_feeds = list(feeds_of(self._iterator))
         for feed in self._limited_feeds:
