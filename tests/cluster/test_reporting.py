@@ -58,7 +58,7 @@ def report_of(made, outputs, consume=lambda batch: None):
 
 def test_slow_actors_limit_and_more_would_help():
     report = report_of(loader(Decode(), RayWorkers(1)), 60)
-    assert (report.limit, report.stage) == ("transform", "what actors compute")
+    assert (report.limit, report.stage) == ("transform", "computation in actors")
     (change,) = report.untried
     assert change.text.endswith(" actors, not 1"), str(report)
     assert change.predicted > 1.5
@@ -75,7 +75,7 @@ def test_slow_consumer_limits_and_more_actors_do_not_help():
     )
     assert (report.limit, report.stage) == ("consumer", None), str(report)
     (advice,) = report.advice
-    assert "more actors would not help. 1 of the 2 would do." in advice.text
+    assert "more actors would not help. 1 of the 2 would be enough." in advice.text
     assert advice.gain == 1
     # The first output, which waited for actors to start, does not count.
     assert report.outputs == 399
@@ -85,10 +85,10 @@ def test_large_cheap_batches_name_the_network():
     workers = RayWorkers(2, ahead=2)
     report = report_of(loader(Large(), workers, batch_size=2, worker_count=2), 30)
     assert report.limit == "transport", str(report)
-    assert report.stage == "calls of actors, and the network"
+    assert report.stage == "calls of actors and the network"
     (advice,) = report.advice
     assert "more of them would not help" in advice.text
-    assert "the network brings 8.39 MB for each output" in advice.text
+    assert "8.39 MB for each output" in advice.text
 
 
 def test_small_batches_suggest_more_batches_per_call():

@@ -8,7 +8,7 @@ import time
 from gristmill._convert.errors import CommandError
 from gristmill._observe import processes
 from gristmill._observe.processes import Arena, ProcessUsage
-from gristmill._observe.shared_words import OtherLayout, Snapshot
+from gristmill._observe.shared_words import LayoutMismatchError, Snapshot
 
 NO_WORKERS = (
     "has no loader with workers now. A loader without workers computes in the process"
@@ -41,7 +41,7 @@ def take_snapshot(pid: int) -> ProcessSnapshot:
             f"process {pid} cannot be read. Run gristmill top as the user of the"
             " process."
         ) from None
-    except OtherLayout as other:
+    except LayoutMismatchError as other:
         raise CommandError(other_layout_text(pid, f" ({other})")) from None
     except ProcessLookupError:
         raise CommandError(f"process {pid} has ended.") from None

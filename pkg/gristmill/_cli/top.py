@@ -22,7 +22,7 @@ from gristmill._cli.terminal import STYLE, table
 from gristmill._cli.top_text import as_text
 from gristmill._convert.errors import CommandError
 from gristmill._observe import processes
-from gristmill._observe.shared_words import OtherLayout
+from gristmill._observe.shared_words import LayoutMismatchError
 
 DESCRIPTION = """\
 Show the loaders of a running process: the output rate of each loader, how often its
@@ -98,7 +98,7 @@ def _list(as_json: bool) -> None:
             found = loaders_of(pid)
         except (OSError, CommandError):  # It has ended, or we may not read it.
             continue
-        except OtherLayout:
+        except LayoutMismatchError:
             unreadable.append(pid)
             continue
         if not found or processes.sees_other_numbers(pid):

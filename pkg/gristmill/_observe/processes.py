@@ -49,20 +49,20 @@ class Arena:
         """Return the loader's present state, or None if it has ended.
 
         Raises:
-            OtherLayout: The loader is of another version.
+            LayoutMismatchError: The loader is of another version.
         """
-        with contextlib.suppress(OSError), self._opened() as fd:
+        with contextlib.suppress(OSError), self._open() as fd:
             return shared_words.snapshot(fd)
         return None
 
     def waits(self) -> bool:
         """Return whether the consumer waits now."""
-        with contextlib.suppress(OSError), self._opened() as fd:
+        with contextlib.suppress(OSError), self._open() as fd:
             return shared_words.waits(fd)
         return False
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[int]:
+    def _open(self) -> Iterator[int]:
         # Another file may have the number by now.
         fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         try:

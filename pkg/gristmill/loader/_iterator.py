@@ -97,17 +97,19 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
         # With profiling, the time of all calls is logged at the end, so time each call.
-        rests = not data_loader.multiprocessing_options.enable_profiling
-        self._watch = Watch(self, monitoring.record_get_next, rests=rests)
+        samples = not data_loader.multiprocessing_options.enable_profiling
+        self._watch = Watch(
+            self, monitoring.record_get_next, samples_periodically=samples
+        )
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
         watch = self._watch
-        watch.left -= 1
+        watch.calls_until_sample -= 1
         try:
-            if watch.left > 0:
+            if watch.calls_until_sample > 0:
                 output: T = self._run.next()
             else:
                 output = watch.call(self, lambda iterator: iterator._run.next())
@@ -240,7 +242,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
 
 class LoaderTrial:
-    """A `gristmill._observe.verifying.Trial` of a loader.
+    """A `gristmill._observe.verification.Trial` of a loader.
 
     Args:
         data_loader: The loader.

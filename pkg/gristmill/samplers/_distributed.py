@@ -83,7 +83,7 @@ class DistributedSampler(PlannedSampler):
         if self._epoch_length >= 2**63:
             raise OverflowError(
                 f"An epoch of {ranks} ranks with batches of {self._batch_size} has"
-                f" {self._epoch_length} places, and must have less than 2**63."
+                f" {self._epoch_length} positions, expected less than 2**63."
             )
         self._max_index = None
         if self._num_epochs is not None:

@@ -158,7 +158,7 @@ def _checked_groups(groups: Any) -> Int64Array:
         )
     if sizes.size and sizes.min() < 0:
         raise ValueError(
-            f"groups must be numbers of records, but group {int(sizes.argmin())} has"
-            f" {int(sizes.min())}."
+            f"groups must be at least 0, got {int(sizes.min())} for group"
+            f" {int(sizes.argmin())}."
         )
     return sizes.astype(np.int64)

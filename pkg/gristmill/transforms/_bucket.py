@@ -71,8 +71,8 @@ class BucketBatch(AnyTransform):
             check_callable("batch_fn", self.batch_fn, " Leave it out to pad leaves.")
             if self.pad_to_bucket_boundary or self.padding_values is not None:
                 raise ValueError(
-                    "batch_fn makes batches by itself: leave out padding_values and"
-                    " pad_to_bucket_boundary, or batch_fn."
+                    "batch_fn cannot be combined with padding_values or"
+                    " pad_to_bucket_boundary. Leave out batch_fn, or both of these."
                 )
         self.buckets()
 

@@ -275,9 +275,9 @@ def test_shared_memory_of_another_version_is_rejected():
     assert done == (
         1,
         "",
-        f"gristmill: process {os.getpid()} runs another version of Gristmill (layout"
-        f" {layout} of shared memory, not {layout - 1}). Use the gristmill command of"
-        " its environment.\n",
+        f"gristmill: process {os.getpid()} runs another version of Gristmill (shared"
+        f" memory has layout {layout}, expected {layout - 1}). Use the gristmill"
+        " command of its environment.\n",
     )
 
 

@@ -226,7 +226,7 @@ BEHIND = {
 def in_workers(dataset, behind, read_options):
     options = g.MultiprocessingOptions(num_workers=1)
     iterated = behind(dataset.to_iter_dataset(read_options))
-    return iterated.mp_prefetch(options)._pipeline
+    return iterated.mp_prefetch(options)._program
 
 
 def computed(program, end, in_parts=True):

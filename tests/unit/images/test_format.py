@@ -51,7 +51,7 @@ class TestNormalize:
         np.testing.assert_array_equal(gray, found[..., :1])
 
     def test_wrong_channel_count_is_refused(self):
-        with pytest.raises(ValueError, match="3 values, but the picture has 1 chan"):
+        with pytest.raises(ValueError, match="1 channels, got 3"):
             images.Normalize(MEAN, STD).map(BYTES[..., :1])
 
     @pytest.mark.parametrize(

@@ -260,7 +260,7 @@ def test_mask_refuses_non_dict_or_existing_key(element, key, error, text):
                 "remainder": "pad",
             },
             OverflowError,
-            r"must have less than 2\*\*63",
+            r"expected less than 2\*\*63",
         ),
     ],
 )

@@ -39,11 +39,11 @@ def transform_name(transform: Any) -> str:
     return f"{name} @ {where}:{line}"
 
 
-def line_of(node: Any) -> str:
+def node_line(node: Any) -> str:
     """Return the ``str`` of a dataset or an iterator, without the rest of its chain."""
     home = getattr(type(node).__str__, "__module__", "")
-    if home.startswith("gristmill.") and hasattr(node, "_line"):
-        line: str = node._line()
+    if home.startswith("gristmill.") and hasattr(node, "_node_line"):
+        line: str = node._node_line()
         return line
     return str(node)
 
@@ -55,7 +55,7 @@ def node_text(node: Any) -> str:
     not called, because it may call `repr`.
     """
     home = getattr(type(node).__str__, "__module__", "")
-    if home.startswith("gristmill.") and (line := line_of(node)).endswith((")", "]")):
+    if home.startswith("gristmill.") and (line := node_line(node)).endswith((")", "]")):
         return line
     parents = ("parent", "parents", "ds")
     arguments = stored_arguments(getattr(node, "_node", node))

@@ -89,9 +89,9 @@ class DatasetOptions:
         """Return the options of both. If both set an option, this one's value wins."""
         if other is None:
             return self
-        given = {name: getattr(other, name) for name in other._user_set_fields}
-        given |= {name: getattr(self, name) for name in self._user_set_fields}
-        return DatasetOptions(**given)
+        values = {name: getattr(other, name) for name in other._user_set_fields}
+        values |= {name: getattr(self, name) for name in self._user_set_fields}
+        return DatasetOptions(**values)
 
 
 @dataclasses.dataclass(kw_only=True, frozen=True, slots=True)

@@ -31,8 +31,8 @@ class SourceMapDataset(BlockMapDataset[Any]):
     The elements of a dict of arrays or a pyarrow table are its rows.
     """
 
-    _CUT_IN_PIECES = True
-    _SHOWS = True
+    _SLICEABLE = True
+    _APPENDS_TO_OUT = True
 
     def __init__(self, source: Any) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
 class RangeMapDataset(BlockMapDataset[int]):
     """The integers of a `range`."""
 
-    _CUT_IN_PIECES = True
+    _SLICEABLE = True
 
     def __init__(self, start: int, stop: int | None = None, step: int = 1) -> None:
         super().__init__()

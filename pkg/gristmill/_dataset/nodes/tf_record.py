@@ -45,7 +45,9 @@ class TFRecordIterDataset(IterDataset[bytes]):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
         kinds = (str, bytes, os.PathLike)
-        check_instance("path", path, kinds, "one file; interleave those of several")
+        check_instance(
+            "path", path, kinds, "the path of one file; interleave several datasets"
+        )
         self._path = path
 
     def __iter__(self) -> DatasetIterator[bytes]:

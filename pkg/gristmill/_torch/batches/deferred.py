@@ -36,12 +36,12 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
         return None
     from gristmill._dataset.model.blocks import block_of
     from gristmill._dataset.model.map_dataset import MapDataset
-    from gristmill._dataset.nodes.deferred import deferred
+    from gristmill._dataset.nodes.deferred_steps import defer_steps
 
     base = dataset
     while type(base) is Subset:
         base = base.dataset
-    chain = deferred(base) if isinstance(base, MapDataset) else None
+    chain = defer_steps(base) if isinstance(base, MapDataset) else None
     if chain is None:
         return None
 

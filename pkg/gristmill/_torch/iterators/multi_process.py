@@ -202,7 +202,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         pool, early = self._open_pool(), self._early
         if self._position is not None:
             self._position = self._position.successor(loader)
-        self._watch.leave_out()
+        self._watch.exclude_gap()
         private.BaseIterator._reset(self, loader, first_iter)
         self._draw_natively()
         if early is not None and (not early.sent or any(self._turns.unanswered)):

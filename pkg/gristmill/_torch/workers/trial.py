@@ -16,7 +16,7 @@ DEFAULT_PREFETCH = 2
 
 
 class TorchTrial:
-    """A `gristmill._observe.verifying.Trial` of a loader; each begins a new epoch.
+    """A `gristmill._observe.verification.Trial` of a loader; each begins a new epoch.
 
     Afterwards it restores the states of the loader's own generators.
 

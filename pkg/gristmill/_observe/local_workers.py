@@ -15,7 +15,7 @@ NAMES = {
     SEND: ("transport", SENDING),
     RECEIVE: ("transport", "taking outputs from workers"),
 }
-NOT_YET = "Too few outputs were computed to tell what takes long."
+TOO_FEW_OUTPUTS_NOTE = "Too few outputs were computed to measure the stages."
 
 
 def usage_of(iterator: Any) -> LocalStats | None:
@@ -54,7 +54,7 @@ def with_usage(report: Report, usage: LocalStats, iterator: Any) -> Report:
     # The threads that may read ahead in this process, if there can be any.
     threads = getattr(iterator, "_reading_threads", None)
     stages = tuple(_stages(usage, made or report.outputs, threads))
-    notes = report.notes if stages else (*report.notes, NOT_YET)
+    notes = report.notes if stages else (*report.notes, TOO_FEW_OUTPUTS_NOTE)
     return dataclasses.replace(report, stages=stages, workers=tuple(loads), notes=notes)
 
 
