@@ -21,7 +21,7 @@ from gristmill._base.checks import (
     check_number,
     kind,
 )
-from gristmill._engine.program import BATCHES, KNOWN, PERSONAL, SAMPLERS, is_legacy
+from gristmill._engine.program import BATCHES, KNOWN, NEED_METADATA, SAMPLERS, is_legacy
 from gristmill._engine.record_nodes import ADVICE
 from gristmill._hot.block_call import BlockCall
 from gristmill.options import ReadOptions
@@ -200,7 +200,7 @@ def memory_limit(limit: int | None) -> int:
     return limit
 
 
-def checked_shard_options(
+def check_shard_options(
     given: sharding.ShardOptions | None, sampler: Any
 ) -> sharding.ShardOptions:
     if given is not None and not isinstance(given, sharding.ShardOptions):
@@ -238,9 +238,7 @@ def _check_callable(op: Any, where: str) -> None:
     )
 
 
-def checked_operations(
-    operations: Sequence[Any], name: str = "operations"
-) -> list[Any]:
+def check_operations(operations: Sequence[Any], name: str = "operations") -> list[Any]:
     if not isinstance(operations, collections.abc.Iterable):
         raise TypeError(
             f"{name} must be a sequence, got {kind(operations)}. Put a single "
@@ -280,7 +278,7 @@ def _check_buckets(operations: Sequence[Any], name: str) -> None:
     if not buckets:
         return
     behind = operations[numbers[0] :]
-    refused = [op for op in behind if isinstance(op, PERSONAL)]
+    refused = [op for op in behind if isinstance(op, NEED_METADATA)]
     refused += [
         op for op in operations if is_legacy(op) or isinstance(op, transforms.FlatMap)
     ]

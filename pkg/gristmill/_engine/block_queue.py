@@ -19,9 +19,9 @@ import numpy as np
 from gristmill import _core
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.blocks import Finish, RecordBlocks, TableBlocks
-from gristmill._engine.far_ahead import FarAhead
 from gristmill._engine.program import Program
-from gristmill._engine.reading import Read, Reading
+from gristmill._engine.read_ahead import ReadAheadPlan
+from gristmill._engine.reading import Reading, ReadResult
 from gristmill._engine.slow_probe import BLOCKS_BETWEEN_PROBES, SlowProbe, Trial, timed
 from gristmill._engine.stream import NO_KEYS
 from gristmill._engine.stream_keys import KeyBlocks, StreamKeys
@@ -60,7 +60,9 @@ class BlockQueue:
         # The size of the first block decides how long a slow read waits.
         self._probe = SlowProbe(math.inf, 1, BLOCKS_BETWEEN_PROBES)
         self._record_bytes = 1.0
-        self._far = FarAhead(keys, self._ahead) if blocks.far and self._ahead else None
+        self._far = (
+            ReadAheadPlan(keys, self._ahead) if blocks.far and self._ahead else None
+        )
         self._pool: _core.Pool | None = None
         # Position, keys and end of each block that was begun.
         self._waiting: collections.deque[tuple[int, Int64Array, Finish]] = (
@@ -118,7 +120,7 @@ class BlockQueue:
             self._begin(position, keys, None)
             position += len(keys)
 
-    def _look_far_ahead(self, far: FarAhead, position: int, block: int) -> None:
+    def _look_far_ahead(self, far: ReadAheadPlan, position: int, block: int) -> None:
         end = min(far.end(position), self._keys.length)
         if self._waiting:
             last, keys, _ = self._waiting[-1]
@@ -235,7 +237,7 @@ class BlockReading:
         # The keys after `_ready` of a block that cannot be read as a whole.
         self._unread: Int64Array = NO_KEYS
 
-    def read(self, position: int, keys: Any) -> Read:
+    def read(self, position: int, keys: Any) -> ReadResult:
         """Read the records at `position`, position + 1, ...
 
         Returns the elements up to the first failed read, and its exception.
@@ -251,13 +253,13 @@ class BlockReading:
             if failure is not None:
                 # Read it again if it is requested again: an exception is raised once.
                 self._drop_until(at + 1)
-                return Read(elements, failure)
+                return ReadResult(elements, failure)
             failed = (number for number in self._failures if number > at)
             elements += self._ready[: min([at + wanted, *failed]) - at]
             self._drop_until(position + len(elements))
         behind = self._ready_at + len(self._ready) + len(self._unread)
         self._queue.look_ahead(max(position + count, behind), max(count, MIN_BLOCK))
-        return Read(elements, None)
+        return ReadResult(elements, None)
 
     def offer(self, position: int, records: list[bytes]) -> None:
         """Take records from `position` on that were read already."""

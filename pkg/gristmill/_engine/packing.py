@@ -47,7 +47,7 @@ SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 Array = npt.NDArray[Any]
 
 # The process that has loaded the program, and the descriptors that it opened for that.
-_loaded_in = 0
+_loader_pid = 0
 _opened: set[int] = set()
 
 # Arrays mapped in mode "c" have private changes, so they are sent as bytes.
@@ -107,20 +107,20 @@ def pack(program: Any) -> int:
 def unpack(fd: int) -> Runnable:
     """Return the program in a sealed file, and remember the files that it opens."""
     with remembering_files():
-        return _unpacked(fd)
+        return _load(fd)
 
 
 @contextlib.contextmanager
 def remembering_files() -> Iterator[None]:
-    """Remember the files that the body opens, for `own_positions` in forks."""
-    global _loaded_in
+    """Remember the files that the body opens, for `reopen_files` in forks."""
+    global _loader_pid
     before = _descriptors()
     yield
     _opened.update(_descriptors() - before)
-    _loaded_in = os.getpid()
+    _loader_pid = os.getpid()
 
 
-def _unpacked(fd: int) -> Runnable:
+def _load(fd: int) -> Runnable:
     """Return the program in a sealed file; its arrays view a private mapping of it."""
     import mmap  # The parent needs it only if its data is mapped.
 
@@ -270,7 +270,7 @@ def _version(path: str) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size
 
 
-def own_positions() -> None:
+def reopen_files() -> None:
     """Reopen the program's files, in a fork of the process that loaded it.
 
     Workers are forks of the process that loaded the program, so they share its open
@@ -281,7 +281,7 @@ def own_positions() -> None:
     Raises:
         OSError: A file cannot be opened again.
     """
-    if os.getpid() == _loaded_in:
+    if os.getpid() == _loader_pid:
         return
     for fd in _opened:
         with contextlib.suppress(FileNotFoundError):  # It was closed.

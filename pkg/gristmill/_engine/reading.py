@@ -30,7 +30,7 @@ from gristmill._engine.background import Background
 from gristmill._engine.slow_probe import BLOCKS_BETWEEN_PROBES, SlowProbe
 from gristmill._hot import cancellation
 from gristmill._hot import run as hot_run
-from gristmill._hot.block_call import WrongNumber
+from gristmill._hot.block_call import BlockLengthError
 from gristmill.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ Keys = Int64Array | list[Any]
 KeysOf = Callable[[int, int], Iterable[Any]]
 
 
-class Read(NamedTuple):
+class ReadResult(NamedTuple):
     """The elements up to a failed read, and its exception."""
 
     elements: list[Any]
@@ -60,7 +60,7 @@ class Read(NamedTuple):
 _Records: TypeAlias = tuple[int, list[Any]]
 
 
-def read_each(source: Any, keys: Iterable[Any]) -> Read:
+def read_each(source: Any, keys: Iterable[Any]) -> ReadResult:
     """Return the elements up to the first failed read, and its exception."""
     elements: list[Any] = []
     try:
@@ -68,25 +68,25 @@ def read_each(source: Any, keys: Iterable[Any]) -> Read:
             cancellation.check()
             elements.append(source[key])
     except Exception as error:
-        return Read(elements, error)
-    return Read(elements, None)
+        return ReadResult(elements, error)
+    return ReadResult(elements, None)
 
 
-def read_together(source: Any, keys: list[Any]) -> Read | None:
+def read_together(source: Any, keys: list[Any]) -> ReadResult | None:
     """Read records together; if that fails, like `read_each` to find the bad one.
 
     Returns None if the source returns a wrong number of elements.
     """
     try:
         elements: list[Any] | None = list(source.__getitems__(keys))
-    except WrongNumber as error:
-        return Read([], error)  # No single record is bad.
+    except BlockLengthError as error:
+        return ReadResult([], error)  # No single record is bad.
     except Exception:
         elements = None
     if elements is None:
         # Not in the `except` block, where that exception would become the context.
         return read_each(source, keys)  # This finds the bad record.
-    return Read(elements, None) if len(elements) == len(keys) else None
+    return ReadResult(elements, None) if len(elements) == len(keys) else None
 
 
 class Reading:
@@ -139,7 +139,7 @@ class Reading:
         self._waiting: dict[int, Future[Any]] = {}
         self._reached = 0
 
-    def read(self, position: int, keys: Keys) -> Read | None:
+    def read(self, position: int, keys: Keys) -> ReadResult | None:
         """Read the records at `position`, position + 1, ... or decline.
 
         Returns None if the source does not block, so the caller should read.  Otherwise
@@ -157,7 +157,7 @@ class Reading:
             probe.judge_trial()
         if self._waiting or self._threads_read:
             return self._read_by_threads(position, listed, [])
-        return self._look(position, listed)
+        return self._read_and_probe(position, listed)
 
     @property
     def capacity(self) -> int:
@@ -201,7 +201,7 @@ class Reading:
         if self._pool is not None:
             self._pool.close()
 
-    def _look(self, position: int, keys: list[Any]) -> Read | None:
+    def _read_and_probe(self, position: int, keys: list[Any]) -> ReadResult | None:
         """Read in the caller; after a read that waited, let threads read the rest."""
         probe = self._probe
         self._trial_ahead = self._threads
@@ -220,32 +220,32 @@ class Reading:
             (some, failure), waited_s = found
             elements += some
             if failure is not None:
-                return Read(elements, failure)
+                return ReadResult(elements, failure)
             decided = probe.add_read(waited_s)
             if probe.record_s > PATIENCE_S or not self._looks_ahead:
                 break
         left = keys[len(elements) :]
         if self._threads_read:
             return self._read_by_threads(position + len(elements), left, elements)
-        rest: Read | None
+        rest: ReadResult | None
         if probe.record_s * len(left) > PATIENCE_S or not self._looks_ahead:
-            rest = Read([], None)
+            rest = ReadResult([], None)
         elif self._in_blocks and left:
             rest = read_together(self._source, left)
         else:
             rest = read_each(self._source, left)
         if rest is None:
             return None
-        return Read(elements + rest.elements, rest.failure)
+        return ReadResult(elements + rest.elements, rest.failure)
 
     def _watched_read(
         self, position: int, keys: list[Any], count: int
-    ) -> tuple[Read, float | None] | None:
+    ) -> tuple[ReadResult, float | None] | None:
         """Read the first `count` records, and measure it like `SlowProbe.timed`."""
         following: _Records | None = None
         if self._probe.waits is not None:
             following = position + count, keys[count:]
-        go_on = functools.partial(self._go_on, following)
+        go_on = functools.partial(self._read_next_in_threads, following)
         watch = _core.Watch(go_on, waiting=True)
         self._following = following
         read_some = read_together if self._in_blocks and count > 1 else read_each
@@ -259,7 +259,7 @@ class Reading:
                 self._following = None
         return None if found is None else (found, waited_s)
 
-    def _go_on(self, following: _Records | None, _: float) -> None:
+    def _read_next_in_threads(self, following: _Records | None, _: float) -> None:
         """Let threads read the next records; called in a thread while a read waits."""
         with self._lock:
             if following is None or following is not self._following:
@@ -276,7 +276,7 @@ class Reading:
 
     def _read_by_threads(
         self, position: int, keys: list[Any], elements: list[Any]
-    ) -> Read:
+    ) -> ReadResult:
         """Read the records at `position`, ...; append them to `elements`."""
         if self._pool is not None and self._pool.lost:
             # A fork has its parent's futures, but not the threads.
@@ -300,8 +300,8 @@ class Reading:
             except Exception as error:
                 given += future.done()
                 self._waiting.update(enumerate(futures[given:], position + given))
-                return Read(elements, error if future.done() else None)
-        return Read(elements, None)
+                return ReadResult(elements, error if future.done() else None)
+        return ReadResult(elements, None)
 
     def _look_ahead(self, position: int) -> None:
         ahead = self._ahead

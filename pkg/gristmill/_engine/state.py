@@ -21,7 +21,13 @@ FORMAT = 1
 # The format of states of epochs after 0, which releases without epochs must refuse.
 EPOCH_FORMAT = 2
 # Exceptions that reading an invalid state may raise.
-SPOILT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+INVALID_STATE_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclasses.dataclass
@@ -55,7 +61,7 @@ class RunPosition:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pipeline:
+class SavedPipeline:
     """The description of a pipeline that its checkpoints contain.
 
     Attributes:
@@ -89,18 +95,18 @@ class Pipeline:
         return RunPosition(worker_count, 0, *begun, epoch=epoch)
 
 
-def encode(pipeline: Pipeline, position: RunPosition) -> bytes:
+def encode(pipeline: SavedPipeline, position: RunPosition) -> bytes:
     """Return a position as the bytes of a checkpoint."""
     form = _nested if pipeline.program.flat_maps else _version_2
     state = form(pipeline, position)
-    more = _more(pipeline, position)
+    more = _extra_values(pipeline, position)
     if more:
         number = EPOCH_FORMAT if position.epoch else FORMAT
         state["gristmill"] = {"format": number, **more}
     return json.dumps(state, indent=4).encode()
 
 
-def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> RunPosition:
+def decode(pipeline: SavedPipeline, text: bytes, validate: bool = True) -> RunPosition:
     """Return the position that a checkpoint describes.
 
     If `validate` is False, the checkpoint may name another sampler or data source.
@@ -140,7 +146,7 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> RunPositio
         _check_form(pipeline, position)
     except StateMismatch:
         raise
-    except SPOILT as error:
+    except INVALID_STATE_ERRORS as error:
         raise StateMismatch(
             "Checkpoint does not describe a position of this pipeline: "
             f"{type(error).__name__} {error}. It was probably saved by a pipeline "
@@ -178,7 +184,7 @@ def check_streams(position: RunPosition, wanted: int | None) -> None:
         )
 
 
-def _version_2(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
+def _version_2(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]:
     shards = pipeline.program.shard.shard_count
     stride = position.streams * shards
     offset = pipeline.program.shard.shard_index - stride
@@ -196,7 +202,7 @@ def _version_2(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
 
 
 def _from_version_2(
-    pipeline: Pipeline, state: dict[str, Any], more: dict[str, Any]
+    pipeline: SavedPipeline, state: dict[str, Any], more: dict[str, Any]
 ) -> RunPosition:
     worker_count = int(state["worker_count"])
     streams = int(more.get("streams", max(worker_count, 1)))
@@ -213,7 +219,7 @@ def _from_version_2(
     return RunPosition(worker_count, turn, positions, [False] * streams)
 
 
-def _nested(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
+def _nested(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]:
     states = [
         _nest(stream_position, pipeline.program.flat_maps)
         for stream_position in position.positions
@@ -238,7 +244,7 @@ def _nest(stream_position: Position, flat_maps: int) -> dict[str, Any]:
 
 
 def _from_nested(
-    pipeline: Pipeline, state: dict[str, Any], more: dict[str, Any]
+    pipeline: SavedPipeline, state: dict[str, Any], more: dict[str, Any]
 ) -> RunPosition:
     states = state.get("iterators_in_use_states", [state])
     positions = [_unnest(nested, pipeline.program.flat_maps) for nested in states]
@@ -260,7 +266,7 @@ def _unnest(state: dict[str, Any], flat_maps: int) -> Position:
     return (int(state["next_index"]), *reversed(given))
 
 
-def _more(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
+def _extra_values(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]:
     """Return the values for which Grain's formats have no room, if any."""
     more: dict[str, Any] = {}
     if position.streams != max(position.worker_count, 1):
@@ -287,7 +293,7 @@ def _more(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
     return more
 
 
-def _check_form(pipeline: Pipeline, position: RunPosition) -> None:
+def _check_form(pipeline: SavedPipeline, position: RunPosition) -> None:
     """Check that a position fits the pipeline's operations.
 
     Raises:
@@ -324,7 +330,9 @@ def _check_waiting(stream_position: Position, capacity: int) -> None:
         raise ValueError(f"records {waiting} of {consumed} wait for their batches")
 
 
-def _check(pipeline: Pipeline, position: RunPosition, more: dict[str, Any]) -> None:
+def _check(
+    pipeline: SavedPipeline, position: RunPosition, more: dict[str, Any]
+) -> None:
     if pipeline.widened and more.get("permutation") != "complete":
         raise StateMismatch(
             "Checkpoint was saved by Grain for a shuffle over 4**k + 1 records, "
@@ -341,7 +349,7 @@ def _check(pipeline: Pipeline, position: RunPosition, more: dict[str, Any]) -> N
             )
 
 
-def _match_names(pipeline: Pipeline, state: dict[str, Any]) -> None:
+def _match_names(pipeline: SavedPipeline, state: dict[str, Any]) -> None:
     names = (
         ("Sampler", "dataloader sampler", "sampler", pipeline.sampler),
         ("DataSource", "datasource in dataloader", "data source", pipeline.data_source),

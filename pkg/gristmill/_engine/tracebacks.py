@@ -29,7 +29,7 @@ class FullTraceback(Exception):
     """The cause of an exception whose traceback was cut; has the whole traceback."""
 
 
-def cut(error: BaseException, noted: bool = True) -> None:
+def cut_own_frames(error: BaseException, noted: bool = True) -> None:
     """Cut Gristmill's frames from a traceback; see setting `py_traceback_filtering`.
 
     The exception was caught in a frame of Gristmill's.  The frame that raised it stays,
@@ -65,7 +65,7 @@ def cut(error: BaseException, noted: bool = True) -> None:
         error.__notes__ = [NOTE, *getattr(error, "__notes__", ())]
 
 
-def shown(whole: types.TracebackType | None) -> types.TracebackType | None:
+def filter_traceback(whole: types.TracebackType | None) -> types.TracebackType | None:
     """Return the traceback that a worker prints."""
     entries = list(entries_of(whole))
     return whole if shows_own() else _without(_own(entries), entries)

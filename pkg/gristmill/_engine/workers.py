@@ -1,9 +1,9 @@
 """The workers that compute a scheduler's units: the protocols, and local processes.
 
-A `Place` is a backend that runs workers.  It creates one `Workers` object for each
-scheduler.  The scheduler identifies workers by number and leases units to them.  The
-workers, or the supervisor, notify it when a worker starts or ends.  The scheduler alone
-manages order, positions and restarts.
+A `WorkerBackend` runs workers: processes of this machine, or actors of a cluster.  It
+creates one `Workers` object for each scheduler.  The scheduler identifies workers by
+number and leases units to them.  The workers, or the supervisor, notify it when a
+worker starts or ends.  The scheduler alone manages order, positions and restarts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gristmill._base.checks import check_integer, kind
 from gristmill._base.grain_names import WORKER_NAME
 from gristmill._base.types import Int64Array
 from gristmill._engine import stage_times
-from gristmill._engine.usage import NearUsage, NearWorker, Usage
+from gristmill._engine.worker_stats import NearUsage, NearWorker, Usage
 from gristmill._hot import slot_reader, views
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Workers(Protocol):
         """End all workers.  Arrays that were delivered stay valid."""
 
 
-class Place(Protocol):
+class WorkerBackend(Protocol):
     """A backend that runs workers."""
 
     def processes(self) -> int:
@@ -82,7 +82,7 @@ class Place(Protocol):
     def units_at_once(self) -> int:
         """The number of record ranges in one unit."""
 
-    def resized(self, processes: int) -> Place:
+    def resized(self, processes: int) -> WorkerBackend:
         """Return the same place with another number of processes."""
 
     def workers(
@@ -98,7 +98,7 @@ class Place(Protocol):
         """
 
 
-def check_place(workers: object) -> None:
+def check_backend(workers: object) -> None:
     """Raise TypeError if a loader's or a chain's `workers` has the wrong type."""
     if workers is not None and not hasattr(workers, "workers"):
         raise TypeError(
@@ -164,9 +164,11 @@ class LauncherWorkers:
         return received(self._scheduler, due)
 
     def doing(self, worker: int) -> str:
-        from gristmill._engine import stall
+        from gristmill._engine import worker_stacks
 
-        return stall.stack_of(os.fstat(self._scheduler.arena_fd).st_ino, worker)
+        return worker_stacks.stacks_of(
+            os.fstat(self._scheduler.arena_fd).st_ino, worker
+        )
 
     def told(self, worker: int) -> str:
         return ""
@@ -209,5 +211,5 @@ def usage_of(scheduler: _core.Scheduler, program: Any) -> NearUsage:
         near = NearWorker(pid, busy_ns / 1e9, idle_ns / 1e9, outputs, size)
         workers.append(near)
         texts.append(text)
-    stages = stage_times.each(stage_times.told(texts))
+    stages = stage_times.mean_times(stage_times.sum_texts(texts))
     return NearUsage(tuple(workers), stages, program.stages)

@@ -180,7 +180,7 @@ cdef class Splitter:
                 raise ValueError(
                     f"The state has cells {begin} to {end} of feature"
                     f" {self._keys[i]!r} left over, but the element there has {size}."
-                    " It was made by another pipeline, or the data have changed."
+                    " The state belongs to another pipeline, or the data has changed."
                 )
             self._ranges[i].begin = begin
             self._ranges[i].end = end
@@ -293,7 +293,7 @@ cdef class Splitter:
         if not isinstance(element, (dict, _Mapping)):
             raise ValueError(
                 "Parent elements must be unnested dictionaries but got"
-                f" {type(element).__name__}. Make them so in a map before packing."
+                f" {type(element).__name__}. Convert them in a map before packing."
             )
         if len(element) != len(self._keys):
             raise self._layout.structure_error(element)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from gristmill._base.report import Advice, Change, Report, Stage, WorkerLoad
 from gristmill._engine.remote import RemoteRun
-from gristmill._engine.usage import Usage
+from gristmill._engine.worker_stats import Usage
 from gristmill._observe.diagnosis import KEPT_UP, WORTH
 
 COMPUTING = "what actors compute"

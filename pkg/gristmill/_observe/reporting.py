@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from gristmill._base.report import Buffer, Report, Stage, WorkerLoad
+from gristmill._base.trials import NotTriedError
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
-from gristmill._engine.trial import NotTriedError
-from gristmill._engine.usage import Usage
+from gristmill._engine.worker_stats import Usage
 from gristmill._observe import far_workers, generators, near_workers
 from gristmill._observe.diagnosis import diagnose
 from gristmill._observe.meter import Measurement, Meter

@@ -26,7 +26,7 @@ from typing import Any
 from gristmill import _core
 from gristmill._base.types import Int64Array
 from gristmill._engine.stream import NO_KEYS, Position
-from gristmill._engine.usage import Usage
+from gristmill._engine.worker_stats import Usage
 from gristmill._engine.workers import COPIED_LEAF_BYTES, received
 from gristmill._hot import slot_reader, slot_writer
 from gristmill._ray.actor import Answer, Bytes, Task
@@ -228,7 +228,7 @@ class _Lanes:
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
         try:
             used = slot_writer.encode(writer, outputs, failure)
-        except slot_writer.NeedSpace as need:
+        except slot_writer.SlotTooSmallError as need:
             address = end.need(need.bytes)
             if address is None:
                 return

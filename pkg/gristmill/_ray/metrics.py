@@ -23,7 +23,7 @@ import threading
 import weakref
 from typing import Any, NamedTuple, Protocol
 
-from gristmill._engine.usage import FarWorker, Usage
+from gristmill._engine.worker_stats import FarWorker, Usage
 
 # Outputs between two updates of Ray's counter.
 TELL_EVERY = 64

@@ -73,7 +73,7 @@ def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.O
     """
     if wanted == [_RUN_BY_EACH]:
         return main_module.Outcome(by_each=True)
-    main, modules = main_module.parted(wanted)
+    main, modules = main_module.split_description(wanted)
     # NumPy's OpenBLAS has started these threads.  They are known to be harmless, so no
     # fork is needed to check.
     of_numpy = other_threads()

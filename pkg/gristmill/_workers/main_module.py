@@ -122,7 +122,7 @@ class Outcome(NamedTuple):
     failure: str = ""
 
 
-def parted(arguments: Sequence[str]) -> tuple[str, list[str]]:
+def split_description(arguments: Sequence[str]) -> tuple[str, list[str]]:
     """Return the description among arguments as one text, and the other arguments."""
     parts = [one.removeprefix(_MARK) for one in arguments if one.startswith(_MARK)]
     return "".join(parts), [one for one in arguments if not one.startswith(_MARK)]

@@ -73,8 +73,8 @@ def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> b
         "environ": dict(os.environ),
         "argv": list(getattr(sys, "argv", [""])),
         "affinity": os.sched_getaffinity(0),
-        "main": main_module.parted(main)[0],
-        "settings": [] if main else settings.present(),
+        "main": main_module.split_description(main)[0],
+        "settings": [] if main else settings.read_settings(),
     }
     return pickle.dumps(like_parent)
 

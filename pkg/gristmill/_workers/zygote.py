@@ -61,7 +61,7 @@ class Zygote:
         self._main = main
         self._supervisor = socket.socket(fileno=fds[0])
         setup_fd, self._blob_fd, self._arena_fd, self._slot_requests_fd = fds[1:5]
-        inheriting.received[:] = fds[5:]
+        inheriting.received_fds[:] = fds[5:]
         with open(setup_fd, "rb") as file:
             file.seek(0)  # Another zygote of this group may have read it.
             self._setup = pickle.load(file)
@@ -127,14 +127,14 @@ class Zygote:
             patience_ms = round(_PATIENCE_S * 1e3) if self._wanted else None
             for ready in self._workers.wait(patience_ms):
                 if ready in self._throttle.fds:
-                    self._let_go(ready)
+                    self._stop_watching(ready)
                 elif received := receive(self._supervisor):
                     self._wanted.append(received[0])
                 else:
                     return self._let_workers_leave()
             if self._wanted:
-                for fd in self._throttle.no_longer_busy():
-                    self._let_go(fd)
+                for fd in self._throttle.idle_pipes():
+                    self._stop_watching(fd)
             while self._wanted and self._throttle.has_room():
                 self._start(self._wanted.popleft())
 
@@ -145,7 +145,7 @@ class Zygote:
         """
         self._workers.poll.unregister(self._supervisor)
         for fd in [*self._throttle.fds]:
-            self._let_go(fd)
+            self._stop_watching(fd)
         deadline = time.monotonic() + _LEAVE_S
         while self._workers.count and (left_s := deadline - time.monotonic()) > 0:
             self._workers.wait(round(left_s * 1e3))
@@ -155,19 +155,19 @@ class Zygote:
 
         def child() -> None:
             os.close(begins)
-            self._work(wanted, has_begun)
+            self._run_worker(wanted, has_begun)
 
         pid = self._workers.fork(wanted._replace(kind=STARTED), child)
         os.close(has_begun)
         self._throttle.add(begins, pid)
         self._workers.poll.register(begins, select.POLLIN)
 
-    def _let_go(self, begins: int) -> None:
+    def _stop_watching(self, begins: int) -> None:
         self._workers.poll.unregister(begins)
         self._throttle.drop(begins)
         os.close(begins)
 
-    def _work(self, wanted: Message, has_begun: int) -> None:
+    def _run_worker(self, wanted: Message, has_begun: int) -> None:
         for fd in self._throttle.fds:
             os.close(fd)
         name = self._setup["name"].format(wanted.worker)
@@ -233,7 +233,7 @@ class StartThrottle:
     def has_room(self) -> bool:
         return len(self.fds) < len(os.sched_getaffinity(0))
 
-    def no_longer_busy(self) -> list[int]:
+    def idle_pipes(self) -> list[int]:
         """Return the pipes of workers for which the others need not wait any longer."""
         now = time.monotonic()
         idle = []

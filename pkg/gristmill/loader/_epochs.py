@@ -8,7 +8,7 @@ from gristmill._base.epochs import checked_epoch
 from gristmill._engine import compilation
 from gristmill._observe.passes import Opening, Passes
 
-Made = TypeVar("Made", bound=Any)
+Iterated = TypeVar("Iterated", bound=Any)
 _REPEATED = (
     "This DataLoader is iterated over again, in the same order and with the same random"
     " draws as before. Call loader.set_epoch(epoch) before each epoch for those of that"
@@ -24,7 +24,7 @@ class Epochs:
     # None if all epochs are the same.
     _passes: Passes | None = None
 
-    def _choose(self, epoch: int) -> None:
+    def _set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iterators; see `DataLoader.set_epoch`."""
         epoch = checked_epoch(epoch)
         compilation.in_epoch(self._program, epoch)  # It checks the epoch.
@@ -37,7 +37,7 @@ class Epochs:
         if compilation.changes_with_epoch(self._program, operations):
             self._passes = Passes(_REPEATED)
 
-    def _counted(self, iterator: Made) -> Made:
+    def _register(self, iterator: Iterated) -> Iterated:
         """Return an iterator, after registering it as at the start of an epoch."""
         if self._passes is not None:
             iterator._watch.opening = Opening(self._passes)

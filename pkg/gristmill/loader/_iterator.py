@@ -14,14 +14,14 @@ import numpy.typing as npt
 from gristmill import checkpoint, monitoring
 from gristmill._base import log
 from gristmill._base.describing import call_text
+from gristmill._base.trials import NotTriedError
 from gristmill._base.types import T
 from gristmill._engine import state as states
 from gristmill._engine.compilation import LoaderProgram
 from gristmill._engine.local import LocalRun
-from gristmill._engine.record_errors import Tally
+from gristmill._engine.record_errors import ErrorCounter
 from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.tracebacks import cut
-from gristmill._engine.trial import NotTriedError
+from gristmill._engine.tracebacks import cut_own_frames
 from gristmill._engine.workers import check_workers
 from gristmill._observe.watch import Watch
 from gristmill.bad_records import BadRecords, ErrorPolicy
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class IteratedLoader(Protocol):
     """The part of a `DataLoader` that its iterators and trials use."""
 
-    _pipeline: states.Pipeline
+    _pipeline: states.SavedPipeline
     _program: LoaderProgram
     _error_policy: ErrorPolicy
     _read_options: ReadOptions
@@ -48,7 +48,7 @@ class IteratedLoader(Protocol):
     def _compile(self, streams: int) -> LoaderProgram: ...
     def _restore(self, state: bytes, validate: bool = True) -> states.RunPosition: ...
     def _run(
-        self, position: states.RunPosition, tally: Tally
+        self, position: states.RunPosition, counter: ErrorCounter
     ) -> LocalRun | RemoteRun: ...
 
 
@@ -90,10 +90,12 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._validate_state = validate_state
         pipeline, program = data_loader._pipeline, data_loader._program
         workers = data_loader.multiprocessing_options.num_workers
-        self._tally = Tally(data_loader._error_policy, pipeline.data_source)
+        self._error_counter = ErrorCounter(
+            data_loader._error_policy, pipeline.data_source
+        )
         epoch = data_loader._epoch
         start = pipeline.start(workers, program.streams, epoch)
-        self._run = data_loader._run(start, self._tally)
+        self._run = data_loader._run(start, self._error_counter)
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
         # With profiling, the time of all calls is logged at the end, so time each call.
@@ -121,7 +123,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
                 )
             raise
         except BaseException as error:
-            cut(error)
+            cut_own_frames(error)
             raise
         return output
 
@@ -141,13 +143,13 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         """
         position = self._data_loader._restore(state, self._validate_state)
         self._from_state = True
-        self._tally.restart(position.errors)
+        self._error_counter.restart(position.errors)
         here = self._run.position
         if (position.streams, position.epoch) == (here.streams, here.epoch):
             self._run.restart(position)
             return
         self._run.close()
-        self._run = self._data_loader._run(position, self._tally)
+        self._run = self._data_loader._run(position, self._error_counter)
 
     def start_prefetch(self) -> None:
         """Start computing in the background, before the first ``next``."""
@@ -184,7 +186,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     @property
     def errors(self) -> BadRecords:
         """The records that were skipped or substituted: their number, and the last."""
-        return self._tally.bad_records
+        return self._error_counter.bad_records
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
         """Return a report of what limits the speed, and which changes would help.

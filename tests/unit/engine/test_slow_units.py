@@ -69,8 +69,8 @@ def scripted_run(scheduler, stall_action):
         workers=1, buffer=1, max_restarts=1, memory_limit=0, stall_timeout=60.0,
         stall_action=stall_action,
     )  # fmt: skip
-    run._successor, run._begun = None, True
-    run._running = remote._Running(scheduler, Quiet())
+    run._successor, run._has_waited = None, True
+    run._running = remote._ScheduledWorkers(scheduler, Quiet())
     return run
 
 

@@ -446,7 +446,7 @@ def test_what_workers_told_is_added_up():
         b"",
         json.dumps([2, 1, [["a", 8000, 5000]]]).encode(),
     ]
-    each = stage_times.each(stage_times.told(texts))
+    each = stage_times.mean_times(stage_times.sum_texts(texts))
     assert each == {"a": (3e-6, 1.0), "b": (5e-7, 0.0)}
 
 
@@ -456,5 +456,5 @@ def test_what_a_worker_tells_fits_into_its_text():
         clock.spent.update({f"{'x' * 60}{n}": 10**17 + n for n in range(100)})
     text = times.text()
     assert len(text) <= 2040
-    wall, _ = stage_times.told([text.encode()])
+    wall, _ = stage_times.sum_texts([text.encode()])
     assert max(map(len, wall.spent)) == stage_times.NAME_CHARS

@@ -35,8 +35,8 @@ class _Errors:
         chain = [iterator]
         for each in chain:
             # Iterators that measure have the attributes of the one that they measure.
-            if (tally := getattr(each, "_tally", None)) is not None:
-                found.append(tally.bad_records)
+            if (counter := getattr(each, "_error_counter", None)) is not None:
+                found.append(counter.bad_records)
             else:
                 chain += getattr(each, "_parents", ())
         last = [record for each in found for record in each.last]

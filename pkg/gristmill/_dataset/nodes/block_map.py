@@ -21,7 +21,7 @@ from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.states import replay
 from gristmill._dataset.nodes.map import Mapping
 from gristmill._hot import cancellation, iterators
-from gristmill._hot.block_call import BlockCall, WrongNumber
+from gristmill._hot.block_call import BlockCall, BlockLengthError
 
 
 class BlockMapping(Mapping):
@@ -49,7 +49,7 @@ class BlockMapMapDataset(BlockMapping, StepMapDataset[T]):
 
     def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         try:
-            return _made_of(elements, self._call.of_all)
+            return _made_of(elements, self._call.call_all)
         except Exception as error:
             if len(elements) == 1:
                 self._failed(error, int(indices[0]))
@@ -57,7 +57,7 @@ class BlockMapMapDataset(BlockMapping, StepMapDataset[T]):
             failure = error
         # The function may have changed its arguments: make each element again, alone.
         singly = [self._block(indices[i : i + 1])[0] for i in range(len(indices))]
-        if isinstance(failure, WrongNumber):
+        if isinstance(failure, BlockLengthError):
             note(failure, self, f"processed elements {indices[0]}, ...")
             raise failure
         return singly
@@ -142,7 +142,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         elements, call = self._waiting, self._node._call
         failure: Exception | None = None
         try:
-            made, used = _made_of(elements, call.of_all), len(elements)
+            made, used = _made_of(elements, call.call_all), len(elements)
         except Exception as error:
             failure = error
         if failure is not None:
@@ -174,7 +174,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
                 note_taken(error, self, place)
                 self._failure = error
                 return made, len(made) + 1
-        if isinstance(failure, WrongNumber):
+        if isinstance(failure, BlockLengthError):
             note(failure, self, f"processed {len(elements)} elements")
             self._failure = failure
             return [], 1

@@ -14,7 +14,7 @@ from gristmill._dataset.nodes.map import (
 )
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._dataset.parallel.pipeline import Pipeline
-from gristmill._engine.no_output import batches_of
+from gristmill._engine.no_output import count_batches
 
 # Nodes that return at most one element for each element of their parent.
 _NO_MORE = (FilterIterDataset, MapWithIndexIterDataset, RandomMapIterDataset)
@@ -39,7 +39,7 @@ def warn_of_no_output(pipeline: Pipeline) -> None:
     for step in reversed(steps):
         if isinstance(step, BatchIterDataset):
             size, drops = step._batch_size, step._drop_remainder
-            count, too_few = batches_of(count, f"{step}", size, drops)
+            count, too_few = count_batches(count, f"{step}", size, drops)
             dropping = too_few or dropping
     if count:
         return

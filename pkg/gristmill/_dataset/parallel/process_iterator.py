@@ -22,11 +22,11 @@ from gristmill._dataset.model.node import chain_of
 from gristmill._dataset.model.states import copied
 from gristmill._dataset.parallel.pipeline import FRESH, Pipeline
 from gristmill._engine.local import LocalRun
-from gristmill._engine.record_errors import Tally
+from gristmill._engine.record_errors import ErrorCounter
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import Position
-from gristmill._engine.workers import Place
+from gristmill._engine.workers import WorkerBackend
 from gristmill.errors import StateMismatch
 
 STALL_TIMEOUT_S = 60.0
@@ -38,7 +38,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
     """Iterates over the outputs of workers, which start at the first `next`."""
 
     def __init__(
-        self, pipeline: Pipeline, fixed: bool, buffer: int, place: Place | None
+        self, pipeline: Pipeline, fixed: bool, buffer: int, place: WorkerBackend | None
     ) -> None:
         super().__init__()
         self._ctx.dataset_options = pipeline.options
@@ -46,9 +46,11 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         # True if a state must have the same number of streams.
         self._fixed = fixed
         policy = pipeline.policy
-        self._tally: Tally | None = None
+        self._error_counter: ErrorCounter | None = None
         if policy is not None:
-            self._tally = Tally(policy, line_of([*chain_of(pipeline.dataset)][-1]))
+            self._error_counter = ErrorCounter(
+                policy, line_of([*chain_of(pipeline.dataset)][-1])
+            )
         # Outputs that each worker may be ahead, besides the two that it holds.
         self._buffer = buffer
         self._place = place
@@ -101,8 +103,8 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._pipeline_of(len(states)).check_states(states)
 
     def _go_to(self, state: Any) -> None:
-        if self._tally is not None:
-            self._tally.restart(0)
+        if self._error_counter is not None:
+            self._error_counter.restart(0)
         # The state sets the number of streams, whatever the number of workers is.
         states, ended, turn = _parts_of(state)
         if len(states) != self._pipeline.streams:
@@ -163,7 +165,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             self._pipeline.workers if count is None else count
         )
         if pipeline.workers == 0:
-            return LocalRun(pipeline, position, self._tally)
+            return LocalRun(pipeline, position, self._error_counter)
         how = RemoteOptions(
             workers=pipeline.workers,
             buffer=self._buffer,
@@ -173,7 +175,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             stall_action="warn",
             place=place,
         )
-        return RemoteRun(pipeline, position, how, self._tally)
+        return RemoteRun(pipeline, position, how, self._error_counter)
 
     def _pipeline_for(self, workers: int) -> Pipeline:
         """Return the pipeline for a number of workers."""

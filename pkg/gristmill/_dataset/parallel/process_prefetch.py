@@ -13,6 +13,7 @@ from gristmill._base.checks import (
     check_options,
 )
 from gristmill._base.epochs import here
+from gristmill._base.trials import NotTriedError
 from gristmill._base.types import T, WorkerInitFn
 from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -26,8 +27,7 @@ from gristmill._dataset.parallel.no_output import warn_of_no_output
 from gristmill._dataset.parallel.pipeline import ArithmeticPipeline, Pipeline
 from gristmill._dataset.parallel.process_iterator import ProcessPrefetchDatasetIterator
 from gristmill._dataset.parallel.unit_records import is_batch, records_of_unit
-from gristmill._engine.trial import NotTriedError
-from gristmill._engine.workers import Place, check_place
+from gristmill._engine.workers import WorkerBackend, check_backend
 from gristmill.options import MultiprocessingOptions
 
 DEFAULT_WORKERS = 10
@@ -40,10 +40,10 @@ def multiprocess_prefetch(
     worker_init_fn: WorkerInitFn | None = None,
     sequential_slice: bool = False,
     streams: int | None = None,
-    workers: Place | None = None,
+    workers: WorkerBackend | None = None,
 ) -> IterDataset[T]:
     """See `IterDataset.mp_prefetch`."""
-    check_place(workers)
+    check_backend(workers)
     if options is None:
         options = MultiprocessingOptions(num_workers=DEFAULT_WORKERS)
     check_options(
@@ -91,7 +91,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         worker_init_fn: WorkerInitFn | None,
         sequential_slice: bool,
         streams: int | None,
-        place: Place | None,
+        place: WorkerBackend | None,
     ) -> None:
         super().__init__()
         self._options = options

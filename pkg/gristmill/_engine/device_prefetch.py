@@ -9,12 +9,12 @@ from typing import Any
 
 from gristmill._base.describing import call_text
 from gristmill._base.types import T
-from gristmill._engine.tracebacks import cut
-from gristmill._hot.place import as_failure
+from gristmill._engine.tracebacks import cut_own_frames
+from gristmill._hot.error_location import as_failure
 from gristmill.checkpoint import Checkpointable
 
 
-class Ahead(Checkpointable, Iterator[T]):
+class DevicePrefetchIterator(Checkpointable, Iterator[T]):
     """Places batches on a device before the caller requests them.
 
     `get_state` returns the position after the last batch returned, not after the
@@ -75,7 +75,7 @@ class Ahead(Checkpointable, Iterator[T]):
             batch: T = self._hand_out(placed)
             return batch
         except Exception as error:
-            cut(error)
+            cut_own_frames(error)
             raise
 
     def __repr__(self) -> str:

@@ -22,13 +22,13 @@ ANSWER_MS = 2000
 STEP_MS = 10
 
 
-def answer_to_signal(arena_inode: int, worker: int) -> None:
+def dump_at_signal(arena_inode: int, worker: int) -> None:
     """Write all threads' stacks to a file at each `STACK_SIGNAL`, in a worker."""
     fd = os.memfd_create(_name(arena_inode, worker), os.MFD_CLOEXEC)
     faulthandler.register(STACK_SIGNAL, fd, all_threads=True)
 
 
-def stack_of(arena_inode: int, worker: int) -> str:
+def stacks_of(arena_inode: int, worker: int) -> str:
     """Return a worker's Python stacks, or a text that explains why there are none."""
     wanted = f"/memfd:{_name(arena_inode, worker)} "
     for pid in _descendants(os.getpid()):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gristmill._engine.stream_keys import KeyBlocks
 
-__all__ = ["FarAhead"]
+__all__ = ["ReadAheadPlan"]
 
 # The least that is read ahead, and the most, including the block being used.
 AHEAD_BYTES = 64 << 20
@@ -19,7 +19,7 @@ MOST_BYTES = 256 << 20
 BLOCK_BYTES = 4 << 20
 
 
-class FarAhead:
+class ReadAheadPlan:
     """Plans the reads of one stream.
 
     Attributes:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gristmill._base.report import Report
 
 
-class Shown(Generic[T]):
+class Reportable(Generic[T]):
     """A base of `DataLoader` with its `repr` and its reports."""
 
     def __repr__(self) -> str:
