@@ -34,7 +34,7 @@ STALL_ACTIONS = ("warn", "restart")
 MOST_RESTARTS = 100
 
 
-def worker_count(worker_count: int | None) -> int:
+def check_worker_count(worker_count: int | None) -> int:
     if worker_count is None:
         return os.cpu_count() or 1
     advice = " Pass 0 to compute in this process, or None for one worker per CPU core."
@@ -65,7 +65,7 @@ def check_restarts(max_restarts: int) -> None:
     if max_restarts > MOST_RESTARTS:
         raise ValueError(
             f"max_restarts must be at most {MOST_RESTARTS}, got {max_restarts}. It is"
-            " how often one output is tried again, whatever others take."
+            " the number of retries of one output, whatever other outputs need."
         )
 
 
@@ -78,9 +78,9 @@ def _check_least(name: str, value: int, least: int, advice: str) -> None:
 def check_readers(sampler: Any, read_options: Any) -> None:
     if not hasattr(type(sampler), "__getitem__") or _is_plain(sampler):
         raise TypeError(
-            "The sampler must have __getitem__(index) that returns a RecordMetadata, "
-            f"got {kind(sampler)}. Pass an IndexSampler, a SequentialSampler or one "
-            "of your own."
+            "sampler must have __getitem__(index) that returns a RecordMetadata, got"
+            f" {kind(sampler)}. Pass an IndexSampler, a SequentialSampler or your own"
+            " class."
         )
     if read_options is not None:
         expected = "a ReadOptions or None"
@@ -106,8 +106,8 @@ def warn_of_lengths(sampler: str, records: int, length: int) -> None:
         purpose = "pass num_epochs"
     log.warning(
         "%s has num_records=%d, but the data source has %d records: %s. Pass"
-        " num_records=%d, or use load(), which asks the source; len() of a dict of"
-        " arrays is its number of columns. Where this is meant, %s.",
+        " num_records=%d, or use load(), which takes it from the source; len() of a"
+        " dict of arrays is its number of columns. If this is intended, %s.",
         sampler,
         records,
         length,
@@ -149,9 +149,9 @@ def check_ranks(
     ranks = sampler.shard_options.shard_count
     if shard.shard_count != ranks:
         raise ValueError(
-            f"The loader has shard_count={shard.shard_count}, but its"
-            f" DistributedSampler deals out to {ranks} ranks. Pass shard_options to the"
-            " sampler alone."
+            f"shard_count of the loader must be {ranks}, the number of ranks of its"
+            f" DistributedSampler, got {shard.shard_count}. Pass shard_options only to"
+            " the sampler."
         )
     sizes = [int(op.batch_size) for op in operations if type(op) is transforms.Batch]
     wanted = math.prod(sizes) * streams
@@ -168,7 +168,7 @@ def check_ranks(
         )
 
 
-def stall_timeout(seconds: float | None) -> float:
+def check_stall_timeout(seconds: float | None) -> float:
     if seconds is None:
         return -1.0
     check_number("stall_timeout", seconds)
@@ -180,7 +180,7 @@ def stall_timeout(seconds: float | None) -> float:
     return float(seconds)
 
 
-def stall_action(action: str) -> str:
+def check_stall_action(action: str) -> str:
     if action not in STALL_ACTIONS:
         raise ValueError(
             f"stall_action must be one of {STALL_ACTIONS}, got {action!r}."
@@ -188,14 +188,14 @@ def stall_action(action: str) -> str:
     return action
 
 
-def memory_limit(limit: int | None) -> int:
+def check_memory_limit(limit: int | None) -> int:
     if limit is None:
         return 0
     check_integer("memory_limit", limit)
     if limit <= 0:
         raise ValueError(
             f"memory_limit must be more than 0 bytes, got {limit}. Leave it out for "
-            "80 % of the memory there is."
+            "80 % of the available memory."
         )
     return limit
 
@@ -222,19 +222,20 @@ def _check_callable(op: Any, where: str) -> None:
     """Raise TypeError if `op` cannot map an iterator of records to another one."""
     if not callable(op):
         raise TypeError(
-            f"{where} is {kind(op)!r}, which is neither a transformation "
-            "(an instance of Map, BlockMap, RandomMap, MapWithIndex, Filter, "
-            "FlatMap or Batch) nor callable."
+            f"{where} must be callable or a transformation (an instance of Map,"
+            " BlockMap, RandomMap, MapWithIndex, Filter, FlatMap or Batch), got"
+            f" {kind(op)}."
         )
     if not isinstance(op, type) or hasattr(op, "__next__"):
         return
     name = op.__name__
     if issubclass(op, (*KNOWN, legacy.OneByOne, legacy.BatchOperation)):
         raise TypeError(
-            f"{where} is the class {name} itself. Pass an instance of it: {name}()."
+            f"{where} must be an instance, got the class {name}. Pass {name}()."
         )
     raise TypeError(
-        f"{where} is the class {name}, whose instances are not iterators. {ADVICE}"
+        f"{where} must return an iterator, got the class {name}, whose instances are"
+        f" not iterators. {ADVICE}"
     )
 
 
@@ -252,19 +253,19 @@ def check_operations(operations: Sequence[Any], name: str = "operations") -> lis
             check_integer(f"batch_size of {name}[{number}]", op.batch_size)
             if op.batch_size <= 0:
                 raise ValueError(
-                    f"batch_size must be positive, got {op.batch_size} in "
-                    f"{name}[{number}]."
+                    f"batch_size must be positive, got {op.batch_size} in"
+                    f" {name}[{number}]."
                 )
             if op.batch_fn is not None:
                 check_callable(f"batch_fn of {name}[{number}]", op.batch_fn)
         if is_legacy(op):
             _check_callable(op, f"{name}[{number}]")
         if isinstance(op, transforms.BlockMap):
-            BlockCall(op.block_map, op.block_size)  # It checks the size.
+            BlockCall(op.block_map, op.block_size)  # Checks the size.
         if isinstance(op, transforms.FlatMap) and not hasattr(op, "max_fan_out"):
             raise TypeError(
-                f"{kind(op)} of {name}[{number}] has no max_fan_out. Set it to the"
-                " most elements that one may become."
+                f"{name}[{number}], a {kind(op)}, must have the attribute max_fan_out:"
+                " the largest number of elements that it returns for one element."
             )
         checked.append(op)
     _check_buckets(checked, name)

@@ -60,7 +60,7 @@ class BlockQueue:
         # The size of the first block decides how long a slow read waits.
         self._probe = SlowProbe(math.inf, 1, BLOCKS_BETWEEN_PROBES)
         self._record_bytes = 1.0
-        self._far = (
+        self._plan = (
             ReadAheadPlan(keys, self._ahead) if blocks.far and self._ahead else None
         )
         self._pool: _core.Pool | None = None
@@ -79,7 +79,7 @@ class BlockQueue:
             self.forget()
         if not self._waiting:
             probe = self._probe
-            if probe.left == 0 and self._far is None:
+            if probe.left == 0 and self._plan is None:
                 return self._read_probed(keys, alloc)
             if not self._threads:
                 probe.left -= 1
@@ -87,8 +87,8 @@ class BlockQueue:
             self._begin(position, keys, alloc)
         _, keys, finish = self._waiting.popleft()
         block = finish()
-        if self._far is not None:
-            self._far.record_bytes = self._blocks.nbytes(block) / max(1, len(keys))
+        if self._plan is not None:
+            self._plan.record_bytes = self._blocks.nbytes(block) / max(1, len(keys))
         return block
 
     def next_count(self, position: int) -> int:
@@ -105,8 +105,8 @@ class BlockQueue:
         """
         if not (self._ahead and self._threads):
             return
-        if self._far is not None:
-            self._look_far_ahead(self._far, position, block)
+        if self._plan is not None:
+            self._look_far_ahead(self._plan, position, block)
             return
         most = min(self._ahead, max(1, int(MAX_AHEAD_BYTES / self._record_bytes)))
         end = min(position + most, self._keys.length)
@@ -120,22 +120,22 @@ class BlockQueue:
             self._begin(position, keys, None)
             position += len(keys)
 
-    def _look_far_ahead(self, far: ReadAheadPlan, position: int, block: int) -> None:
-        end = min(far.end(position), self._keys.length)
+    def _look_far_ahead(self, plan: ReadAheadPlan, position: int, block: int) -> None:
+        end = min(plan.end_position(position), self._keys.length)
         if self._waiting:
             last, keys, _ = self._waiting[-1]
             position = last + len(keys)
         while position < end:
-            count = block if self._blocks.whole else far.count(position, block)
+            count = block if self._blocks.whole else plan.block_size(position, block)
             keys = self._keys.block(position, min(count, self._keys.length - position))
             self._begin(position, keys, None)
             position += len(keys)
 
     def start(self, position: int, block: int) -> None:
         """Begin to read blocks like `look_ahead`, before the first read."""
-        if self._far is not None and isinstance(self._blocks, RecordBlocks):
+        if self._plan is not None and isinstance(self._blocks, RecordBlocks):
             keys = self._keys.block(position, min(block, self._keys.length - position))
-            self._far.record_bytes = self._blocks.mean_bytes(keys)
+            self._plan.record_bytes = self._blocks.mean_bytes(keys)
         if self._threads:
             probe = self._probe
             left, probe.left = probe.left, probe.interval
@@ -212,7 +212,7 @@ class BlockQueue:
     def _begin(self, position: int, keys: Int64Array, alloc: Alloc | None) -> None:
         finish = self._blocks.begin(keys, alloc, self._opened_pool())
         self._waiting.append((position, keys, finish))
-        if self._far is None:
+        if self._plan is None:
             self._probe.left -= 1
 
 

@@ -17,7 +17,7 @@ from gristmill._hot.error_location import as_failure
 from gristmill.errors import StateMismatch
 from gristmill.transforms._bucket import BucketBatch
 
-OTHER_PIPELINE = "It was saved by another pipeline, or the data have changed."
+OTHER_PIPELINE = "The state belongs to another pipeline, or the data has changed."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -156,9 +156,9 @@ class BucketStream(NativeStream):
                 waiting[bucket].append(one)
                 if len(waiting[bucket]) >= sizes[bucket]:
                     raise StateMismatch(
-                        f"The state has {len(waiting[bucket])} elements that wait in"
-                        f" bucket {bucket}, whose batches have {sizes[bucket]}."
-                        f" {OTHER_PIPELINE}"
+                        f"A state must have fewer than {sizes[bucket]} elements that"
+                        f" wait in bucket {bucket}, its batch size, got"
+                        f" {len(waiting[bucket])}. {OTHER_PIPELINE}"
                     )
         finally:
             self._consumed = consumed
@@ -184,7 +184,8 @@ class BucketStream(NativeStream):
             elements = [*self._replace_record(error, records, 0)]
         if len(elements) != 1:
             raise StateMismatch(
-                f"The state has an element of record {position} of a stream that waits"
-                f" for its batch, but that record does not give one. {OTHER_PIPELINE}"
+                f"Record {position} of a stream must give one element, since an element"
+                f" of it waits for its batch in the state, but gave {len(elements)}."
+                f" {OTHER_PIPELINE}"
             )
         return WaitingElement(position, self._key_of(parts), elements[0])

@@ -117,14 +117,14 @@ def in_epoch(program: LoaderProgram, epoch: int) -> LoaderProgram:
     if not isinstance(sampler, SAMPLERS):
         name = type(sampler).__name__
         raise TypeError(
-            f"A sampler with epochs is needed for epoch {epoch}, but {name} has no"
-            f" set_epoch(epoch). Define it, so that {name}()[index] depends on it."
+            f"The sampler must have set_epoch(epoch) for epoch {epoch}, but {name} has"
+            f" none. Define it so that {name}()[index] depends on the epoch."
         )
     first = sampler._first_index(epoch)
     if first >= MOST_INDICES:
         raise OverflowError(
-            f"epoch {epoch} begins with index {first} of its sampler, and must begin"
-            f" below {MOST_INDICES}."
+            f"The first index of epoch {epoch} must be below {MOST_INDICES}, got"
+            f" {first}. Pass a smaller epoch."
         )
     return dataclasses.replace(program, sampler=sampler._endless(), first_index=first)
 
@@ -249,7 +249,7 @@ def _why_unknown(program: Program, operations: Sequence[Any]) -> str | None:
     """Return the reason why the number of outputs is unknown; None if it is known."""
     # A sampler without an end has the largest possible length.
     if program.length >= sys.maxsize // program.shard.shard_count:
-        return "its sampler has no end. Pass num_epochs= for one."
+        return "its sampler has no end. Pass num_epochs."
     if program.on_error == "skip":
         return "on_error='skip' may leave records out."
     for op in operations:

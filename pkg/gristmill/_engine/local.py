@@ -109,7 +109,7 @@ class LocalRun:
     def restart(self, position: RunPosition) -> None:
         """Continue from another position with the same number of streams."""
         self._reopen_in_fork()
-        if self._next_output is not None and self._next_output.begun:
+        if self._next_output is not None and self._next_output.is_pending:
             # The thread may use its streams for any length of time.
             self._close_streams()
         self.keys = NO_KEYS
@@ -177,12 +177,12 @@ class LocalRun:
 
     def _compute_or_take(self, stream: Stream) -> Any:
         ahead = self._next_output
-        return ahead.take() if ahead is not None and ahead.begun else stream.next()
+        return ahead.take() if ahead is not None and ahead.is_pending else stream.next()
 
     def _begin_next(self) -> None:
         """Begin to compute the next output ahead, unless that has begun."""
         ahead, position = self._next_output, self.position
-        if ahead is None or ahead.begun or all(position.ended):
+        if ahead is None or ahead.is_pending or all(position.ended):
             return
         number = position.next_stream
         while position.ended[number]:
@@ -191,7 +191,7 @@ class LocalRun:
 
     def _reopen_in_fork(self) -> None:
         """If this process is a fork, open all streams again at the current position."""
-        if self._next_output is not None and self._next_output.lost:
+        if self._next_output is not None and self._next_output.is_in_fork:
             self._next_output = NextOutput()
             self._streams = {}
 

@@ -239,10 +239,9 @@ def open_mapped(
     path, version, offset, writeable = place
     if _version(path) != version:
         raise ValueError(
-            f"{path} is not the file any more that the data source had mapped: "
-            "(device, inode, bytes) were "
-            f"{version} and are {_version(path)}. Keep a file in place while a "
-            "loader reads it."
+            f"{path} was replaced or resized after the data source had mapped it:"
+            f" (device, inode, bytes) were {version} and are {_version(path)}. Do not"
+            " replace files while a loader reads them."
         )
     spans = zip(shape, strides, strict=True)
     size = dtype.itemsize + sum((n - 1) * stride for n, stride in spans)

@@ -31,7 +31,7 @@ class ReadAheadPlan:
         self._keys = keys
         self._ahead = ahead
 
-    def end(self, position: int) -> int:
+    def end_position(self, position: int) -> int:
         """Return the position up to which to read if `position` is needed next."""
         if not self.record_bytes:
             return position + self._ahead
@@ -45,7 +45,7 @@ class ReadAheadPlan:
             end = max(end, position + first + second)
         return end
 
-    def count(self, position: int, block: int) -> int:
+    def block_size(self, position: int, block: int) -> int:
         """Return the number of records to read together, from a position on."""
         if not self.record_bytes:
             return block

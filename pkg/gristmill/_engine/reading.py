@@ -278,7 +278,7 @@ class Reading:
         self, position: int, keys: list[Any], elements: list[Any]
     ) -> ReadResult:
         """Read the records at `position`, ...; append them to `elements`."""
-        if self._pool is not None and self._pool.lost:
+        if self._pool is not None and self._pool.is_in_fork:
             # A fork has its parent's futures, but not the threads.
             self._waiting.clear()
             self._pool = None

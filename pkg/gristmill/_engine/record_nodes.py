@@ -221,8 +221,8 @@ class LegacyNode(Node):
         """Raise TypeError if an output lacks a wanted attribute of a `Record`."""
         if not all(hasattr(record, name) for name in self._wanted):
             raise TypeError(
-                f"{self._name} must give Records, got {kind(record)}. A Record has its"
-                f" element in the attribute `data`. {ADVICE}"
+                f"{self._name} must return Records, got {kind(record)}. A Record has"
+                f" its element in the attribute `data`. {ADVICE}"
             )
 
 

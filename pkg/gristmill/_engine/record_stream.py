@@ -168,7 +168,7 @@ def _attributes_used_by(behind: Sequence[Any]) -> Sequence[str]:
 @functools.cache
 def _warn_once(names: str) -> None:
     log.warning(
-        "%s keeps records back without a state: everything since it was made is "
-        "computed again on resume. Use a Map, Filter or Batch instead.",
+        "%s holds back records that no state describes: after a resume, everything "
+        "since it was created is computed again. Use a Map, Filter or Batch instead.",
         names,
     )

@@ -42,10 +42,16 @@ SLOW_S = 5.0
 class RemoteOptions:
     """Options of workers.
 
-    `buffer` is the number of units that each worker may compute ahead, besides the two
-    that it holds.  A `memory_limit` of 0 is 80 % of the memory.  A negative
-    `stall_timeout` never warns.  A `place`, if any, runs the workers, and defines their
-    number and buffer.
+    Attributes:
+        workers: The number of workers, unless there is a backend.
+        buffer: Units that each worker may compute ahead, besides the two that it holds,
+            unless there is a backend.
+        max_restarts: Retries of a unit whose worker died.
+        memory_limit: Bytes of shared memory; 0 for 80 % of the available memory.
+        stall_timeout: Seconds without an output before a warning; negative: never.
+        stall_action: "warn" or "restart".
+        backend: Runs the workers, and defines their number and buffer; None for worker
+            processes of this machine.
     """
 
     workers: int
@@ -54,7 +60,7 @@ class RemoteOptions:
     memory_limit: int
     stall_timeout: float
     stall_action: str
-    place: WorkerBackend | None = None
+    backend: WorkerBackend | None = None
 
 
 class _ScheduledWorkers(NamedTuple):
@@ -156,7 +162,9 @@ class RemoteRun:
                 raise arena_full_error(due, "An output", "outputs", "copy")
             elif kind == "exited":
                 death = death_message(due, self._options.max_restarts, self._program)
-                raise WorkerDied(f"{death}\n{running.workers.told(due.worker)}".strip())
+                raise WorkerDied(
+                    f"{death}\n{running.workers.death_details(due.worker)}".strip()
+                )
             else:
                 raise closed_error(self._owner)
             timeout_s = self._options.stall_timeout
@@ -174,12 +182,12 @@ class RemoteRun:
         Args:
             count: At least 1.
         """
-        place = self._options.place
-        if place is not None:
-            place = place.resized(count)
+        backend = self._options.backend
+        if backend is not None:
+            backend = backend.resized(count)
         with self._changing:
             self._options = dataclasses.replace(
-                self._options, workers=count, place=place
+                self._options, workers=count, backend=backend
             )
             if self._running is None:
                 return
@@ -216,7 +224,7 @@ class RemoteRun:
     def _wait_for_first(
         self, running: _ScheduledWorkers, timeout_s: float
     ) -> _core.NextResult:
-        if self._options.place is None:
+        if self._options.backend is None:
             due = startup_progress.wait_for_first(running.scheduler, timeout_s)
         else:
             due = running.scheduler.next(timeout_s)
@@ -248,15 +256,16 @@ class RemoteRun:
         """Start a scheduler and its workers, which will replace `before`."""
         nesting.check_may_start_workers()
         program, options = self._program, self._options
-        place = options.place
-        count = options.workers if place is None else place.count()
+        backend = options.backend
+        count = options.workers if backend is None else backend.count()
         # One worker computes an owned stream: more workers than streams would idle.
         most = program.streams if program.owned else count
         scheduler = _core.Scheduler(
             workers=min(count, most),
-            buffer=options.buffer if place is None else place.buffer,
+            buffer=options.buffer if backend is None else backend.buffer,
             kind=_core.UnitKind.SEQUENTIAL if program.owned else _core.UnitKind.RANGE,
-            unit_records=program.unit_records * (place.units_at_once if place else 1),
+            unit_records=program.unit_records
+            * (backend.units_at_once if backend else 1),
             max_restarts=options.max_restarts,
             memory_limit=options.memory_limit,
             lengths=[program.stream_length(s) for s in range(position.streams)],
@@ -267,18 +276,18 @@ class RemoteRun:
             slow_s=SLOW_S if options.stall_timeout >= 0 else -1.0,
         )
         workers: Workers
-        if place is None:
+        if backend is None:
             name = worker_name(options.buffer)
             workers = LauncherWorkers(scheduler, program, name=name)
         else:
-            workers = place.workers(scheduler, program, before)
+            workers = backend.workers(scheduler, program, before)
         workers.start()
         return _ScheduledWorkers(scheduler, workers)
 
     def _deliver(self, running: _ScheduledWorkers, due: _core.NextResult) -> Any:
         times = self._times
         times.left -= 1
-        received = running.workers.received
+        received = running.workers.receive
         try:
             if times.left:
                 element, keys = received(due)
@@ -324,7 +333,7 @@ class RemoteRun:
             due.stream,
             due.busy_s,
             due.usual_s,
-            workers.doing(due.worker),
+            workers.activity(due.worker),
         )
 
     def _handle_stall(self, workers: Workers, due: _core.NextResult) -> None:
@@ -332,7 +341,7 @@ class RemoteRun:
         if due.need:
             log.warning(
                 "No output for %g s: the next one of stream %d waits for memory that"
-                " workers use for later ones. %d bytes of memory_limit=%d are taken.",
+                " workers use for later ones. %d bytes of memory_limit=%d are in use.",
                 seconds,
                 due.stream,
                 due.used,
@@ -348,7 +357,7 @@ class RemoteRun:
             )
             return
         restarts = self._options.stall_action == "restart"
-        action = 'Pass stall_action="restart" to have it killed and started again.'
+        action = 'Pass stall_action="restart" to kill it and start another one.'
         if restarts:
             action = "It is killed and started again."
         log.warning(
@@ -357,7 +366,7 @@ class RemoteRun:
             due.worker,
             activity_of(due),
             due.stream,
-            workers.doing(due.worker),
+            workers.activity(due.worker),
             action,
         )
         if restarts:

@@ -68,13 +68,14 @@ class SavedPipeline:
         program: The program; its number of streams does not matter.
         sampler: ``repr`` of the sampler.
         data_source: ``repr`` of the source, or its type for data in memory.
-        widened: Whether the shuffle differs from Grain's, which loses a record here.
+        differs_from_grain: Whether the shuffle differs from Grain's, which loses a
+            record here.
     """
 
     program: Program
     sampler: str
     data_source: str
-    widened: bool
+    differs_from_grain: bool
 
     def with_replay(
         self, position: Position, replay: list[int] | None = None
@@ -140,7 +141,7 @@ def decode(pipeline: SavedPipeline, text: bytes, validate: bool = True) -> RunPo
         ]
         if "waiting" in more:
             if pipeline.program.buckets is None:
-                raise ValueError("elements wait for a BucketBatch")
+                raise ValueError("'waiting' needs a BucketBatch")
             pairs = zip(position.positions, more["waiting"], strict=True)
             position.positions = [(*here, *waiting) for here, waiting in pairs]
         _check_form(pipeline, position)
@@ -163,8 +164,8 @@ def _count(more: dict[str, Any], name: str) -> int:
     count = more.get(name, 0)
     if type(count) is not int or count < 0:
         raise StateMismatch(
-            f"Checkpoint has {name} {count!r}, expected a number of at least 0. The"
-            " file may belong to something else."
+            f"{name!r} of the checkpoint must be an int >= 0, got {count!r}. The file"
+            " may belong to something else."
         )
     return count
 
@@ -177,10 +178,9 @@ def check_streams(position: RunPosition, wanted: int | None) -> None:
     """
     if wanted is not None and wanted != position.streams:
         raise StateMismatch(
-            f"Checkpoint has {position.streams} streams, but the loader was made "
-            f"with streams={wanted}. The number of streams defines the order, so "
-            "it cannot change within a run: leave streams= out, or set it to "
-            f"{position.streams}."
+            f"Checkpoint has {position.streams} streams, but the loader has "
+            f"streams={wanted}. The number of streams defines the order, so it cannot "
+            f"change within a run. Leave streams out, or pass {position.streams}."
         )
 
 
@@ -207,7 +207,9 @@ def _from_version_2(
     worker_count = int(state["worker_count"])
     streams = int(more.get("streams", max(worker_count, 1)))
     if worker_count < 0 or streams < 1:
-        raise ValueError(f"worker_count {worker_count} and {streams} streams")
+        raise ValueError(
+            f"worker_count must be >= 0 and streams >= 1, got {worker_count}, {streams}"
+        )
     shards = pipeline.program.shard.shard_count
     stride = streams * shards
     offset = stride - pipeline.program.shard.shard_index
@@ -284,7 +286,7 @@ def _extra_values(pipeline: SavedPipeline, position: RunPosition) -> dict[str, A
         len(stream_position) > 1 for stream_position in position.positions
     ):
         more["waiting"] = [list(here[1:]) for here in position.positions]
-    if pipeline.widened:
+    if pipeline.differs_from_grain:
         more["permutation"] = "complete"
     if position.errors:
         more["errors"] = position.errors
@@ -303,7 +305,8 @@ def _check_form(pipeline: SavedPipeline, position: RunPosition) -> None:
     streams, length = position.streams, len(pipeline.start(0, 1).positions[0])
     if not 0 <= position.next_stream < streams or len(position.ended) != streams:
         raise ValueError(
-            f"turn {position.next_stream} and {position.ended} of {streams}"
+            f"the next stream must be below {streams}, with {streams} flags of ended"
+            f" streams, got {position.next_stream} and {position.ended}"
         )
     if pipeline.program.buckets is not None:
         for here in position.positions:
@@ -314,7 +317,8 @@ def _check_form(pipeline: SavedPipeline, position: RunPosition) -> None:
         numbers = [operator.index(number) for number in stream_position][1:]
         if len(stream_position) != length or not all(0 <= n < 2**63 for n in numbers):
             raise ValueError(
-                f"position {list(stream_position)}, expected {length} integers"
+                f"a position must have {length} integers in [0, 2**63), got"
+                f" {list(stream_position)}"
             )
 
 
@@ -327,18 +331,20 @@ def _check_waiting(stream_position: Position, capacity: int) -> None:
     consumed, *waiting = map(operator.index, stream_position)
     ascending = all(a < b for a, b in itertools.pairwise([-1, *waiting, consumed]))
     if not ascending or len(stream_position) > capacity:
-        raise ValueError(f"records {waiting} of {consumed} wait for their batches")
+        raise ValueError(
+            f"waiting records must ascend and be below {consumed}, got {waiting}"
+        )
 
 
 def _check(
     pipeline: SavedPipeline, position: RunPosition, more: dict[str, Any]
 ) -> None:
-    if pipeline.widened and more.get("permutation") != "complete":
+    if pipeline.differs_from_grain and more.get("permutation") != "complete":
         raise StateMismatch(
             "Checkpoint was saved by Grain for a shuffle over 4**k + 1 records, "
             "where Grain repeats its first record and loses the last one. "
-            "Gristmill's order is complete and therefore another, so it cannot go "
-            "on from there. Start this epoch again, or finish it with Grain."
+            "Gristmill's order is complete and therefore different, so it cannot "
+            "continue from there. Start this epoch again, or finish it with Grain."
         )
     for i, stream_position in enumerate(position.positions):
         length = max(0, -(-(pipeline.program.length - i) // position.streams))
@@ -362,16 +368,16 @@ def _match_names(pipeline: SavedPipeline, state: dict[str, Any]) -> None:
                 f"{what} in checkpoint does not match {where}.\n"
                 f"{lower} in checkpoint: {found}\n"
                 f"{lower} in dataloader: {expected}\n"
-                f"They are compared by `repr({argument})`, so a class of your own may "
-                "need a `__repr__` that does not change from run to run."
+                f"They are compared by `repr({argument})`, so your own class may need a"
+                " `__repr__` that does not change from run to run."
             )
 
 
 def _parse(text: bytes) -> dict[str, Any]:
     if not isinstance(text, (bytes, bytearray)):
         raise TypeError(
-            "A state is the bytes that get_state() returned, got "
-            f"{type(text).__name__}."
+            "A state must be the bytes that get_state() returned, got"
+            f" {type(text).__name__}."
         )
     try:
         state = json.loads(text.decode())
@@ -382,6 +388,7 @@ def _parse(text: bytes) -> dict[str, Any]:
         ) from error
     if not isinstance(state, dict):
         raise StateMismatch(
-            f"Checkpoint is a JSON {type(state).__name__}, expected an object."
+            f"Checkpoint is a JSON {type(state).__name__}, expected an object. The file"
+            " may belong to something else."
         )
     return state

@@ -148,7 +148,7 @@ class StreamKeys:
         try:
             found: RecordMetadata = self._program.sampler[index]
         except Exception as error:
-            error.add_note(f"while the sampler was asked for index {index}")
+            error.add_note(f"while the sampler returned index {index}")
             raise
         return found
 

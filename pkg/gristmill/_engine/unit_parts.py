@@ -27,11 +27,11 @@ class Outputs(Protocol):
 
     Attributes:
         outputs: The outputs that were not handed over, the oldest first.
-        handed: The number of outputs that were handed over before.
+        delivered_count: The number of outputs that were handed over before.
     """
 
     outputs: list[Output]
-    handed: int
+    delivered_count: int
 
 
 class UnitParts:
@@ -157,5 +157,5 @@ class UnitParts:
         if self._unit.first == before.first:
             result.outputs[:0] = offered
             return False
-        result.handed += len(offered)
+        result.delivered_count += len(offered)
         return True

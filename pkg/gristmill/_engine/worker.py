@@ -163,7 +163,7 @@ class Server:
         if is_measured:
             hot_run.end(SEND, began)
         self._end_positions[stream] = result.position
-        outputs = result.handed
+        outputs = result.delivered_count
         if written is not None:
             outputs += written[0] - (result.failure is not None)
             self._end.commit(result.status, *written, result.position)
@@ -243,9 +243,10 @@ class Server:
             length, most = len(stream.position), self._position_capacity
             if length > most:
                 raise ValueError(
-                    f"The position of stream {number} takes {8 * length} bytes after "
-                    f"this output; a worker can hand over {8 * most}. Keep less in the "
-                    "state of the pipeline's iterators, or run it without workers."
+                    f"The position of stream {number} must have at most {8 * most}"
+                    f" bytes, but has {8 * length} bytes after this output. Keep less"
+                    " in the state of the pipeline's iterators, or run it without"
+                    " workers."
                 )
             if self._tolerant:
                 element = element, self._pack_errors(stream)

@@ -64,7 +64,7 @@ def _ask(pid: int, path: str) -> str:
         return f"(its stack could not be read: {error})"
     finally:
         os.close(pidfd)
-    return "(it does not answer: it is stopped, or its process has ended)"
+    return "(the worker does not respond: it is stopped, or it has ended)"
 
 
 def _descendants(pid: int) -> Iterator[int]:

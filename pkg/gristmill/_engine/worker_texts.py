@@ -23,7 +23,7 @@ def arena_full_error(
     """
     return ArenaFull(
         f"{one} needs {due.need} bytes of shared memory, but {due.used} of "
-        f"{due.limit} are taken: {due.kept_bytes} by {due.kept} {many} that "
+        f"{due.limit} are in use: {due.kept_bytes} by {due.kept} {many} that "
         f"you keep. Keep fewer, {copy} what you keep, or raise memory_limit."
     )
 
@@ -39,7 +39,9 @@ def closed_error(owner: int) -> RuntimeError:
             "This iterator belongs to the process that made it, and this process "
             "is a fork of that. Make a new iterator here."
         )
-    return RuntimeError("The iterator was closed while it was waited for.")
+    return RuntimeError(
+        "The iterator was closed while another thread waited for its next output."
+    )
 
 
 def activity_of(due: _core.NextResult) -> str:
@@ -51,13 +53,13 @@ def activity_of(due: _core.NextResult) -> str:
 
 def death_message(due: _core.NextResult, max_restarts: int, program: Runnable) -> str:
     """Describe a worker's death: the cause, the record and the remedy."""
-    said, status = due.text.strip(), due.wait_status
+    details, status = due.text.strip(), due.wait_status
     if status is not None and status < 0:  # Unknown.
         status = None
     if due.at_start:
         return (
-            "Worker processes cannot start. The last one said:\n"
-            f"{said or _exit_reason(status)}\n"
+            "Worker processes cannot start. The last one reported:\n"
+            f"{details or _exit_reason(status)}\n"
             f"Run with {program.in_this_process} to see the error in this process."
         )
     code = ""
@@ -72,7 +74,7 @@ def death_message(due: _core.NextResult, max_restarts: int, program: Runnable) -
         "killed for memory, use fewer workers or smaller batches; else "
         f"{program.replay_hint} computes this output in your own process."
     )
-    return f"{text}\n{said}" if said else text
+    return f"{text}\n{details}" if details else text
 
 
 def _exit_reason(wait_status: int | None) -> str:

@@ -42,17 +42,17 @@ class Workers(Protocol):
     def ready(self) -> bool:
         """Return whether all workers, or as many as there is room for, have started."""
 
-    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
+    def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
         """Return the element of the output that is due, and its keys.
 
         Large arrays are views.  If the output is an error, the element is the failure
         that the worker sent.
         """
 
-    def doing(self, worker: int) -> str:
+    def activity(self, worker: int) -> str:
         """Return a readable description of the worker's current activity."""
 
-    def told(self, worker: int) -> str:
+    def death_details(self, worker: int) -> str:
         """Return details of a worker's death besides its wait status; may be empty."""
 
     def kill(self, worker: int) -> None:
@@ -99,22 +99,22 @@ class WorkerBackend(Protocol):
 
 
 def check_backend(workers: object) -> None:
-    """Raise TypeError if a loader's or a chain's `workers` has the wrong type."""
+    """Raise TypeError if the `workers` of a loader or a chain has the wrong type."""
     if workers is not None and not hasattr(workers, "workers"):
         raise TypeError(
             f"workers must be a gristmill.ray.RayWorkers or None, got {kind(workers)}."
-            " How many processes of this machine compute is said by worker_count, or"
-            " by num_workers."
+            " To set the number of processes on this machine, pass worker_count or"
+            " num_workers."
         )
 
 
 def check_workers(count: int) -> None:
     """Check the argument of `set_workers`."""
-    check_integer("count", count, " It is how many workers there are to be.")
+    check_integer("count", count, " It is the new number of workers.")
     if count < 1:
         raise ValueError(
-            f"set_workers needs at least 1 worker, got {count}. To compute in your own"
-            " process, save a state and restore it there."
+            f"count must be at least 1, got {count}. To compute in your own process,"
+            " save a state and restore it in an iterator without workers."
         )
 
 
@@ -160,17 +160,17 @@ class LauncherWorkers:
     def ready(self) -> bool:
         return all(alive for _, alive, _ in self._scheduler.processes())
 
-    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
-        return received(self._scheduler, due)
+    def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
+        return receive_output(self._scheduler, due)
 
-    def doing(self, worker: int) -> str:
+    def activity(self, worker: int) -> str:
         from gristmill._engine import worker_stacks
 
         return worker_stacks.stacks_of(
             os.fstat(self._scheduler.arena_fd).st_ino, worker
         )
 
-    def told(self, worker: int) -> str:
+    def death_details(self, worker: int) -> str:
         return ""
 
     def kill(self, worker: int) -> None:
@@ -183,10 +183,10 @@ class LauncherWorkers:
         self._scheduler.close()
 
 
-def received(
+def receive_output(
     scheduler: _core.Scheduler, due: _core.NextResult
 ) -> tuple[Any, Int64Array]:
-    """Decode the slot of the output that is due.  See `Workers.received`."""
+    """Decode the slot of the output that is due.  See `Workers.receive`."""
     element, keys, _ = slot_reader.decode(
         due.address,
         due.bytes,

@@ -27,7 +27,7 @@ from gristmill import _core
 from gristmill._base.types import Int64Array
 from gristmill._engine.stream import NO_KEYS, Position
 from gristmill._engine.worker_stats import Usage
-from gristmill._engine.workers import COPIED_LEAF_BYTES, received
+from gristmill._engine.workers import COPIED_LEAF_BYTES, receive_output
 from gristmill._hot import slot_reader, slot_writer
 from gristmill._ray.actor import Answer, Bytes, Task
 from gristmill._ray.metrics import Call, Flow
@@ -65,13 +65,13 @@ class RayLanes:
     def ready(self) -> bool:
         return True
 
-    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
-        return self._lanes.received(due)
+    def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
+        return self._lanes.receive(due)
 
-    def doing(self, worker: int) -> str:
+    def activity(self, worker: int) -> str:
         return self._lanes.doing(worker)
 
-    def told(self, worker: int) -> str:
+    def death_details(self, worker: int) -> str:
         return self._lanes.told.get(worker, "")
 
     def kill(self, worker: int) -> None:
@@ -121,9 +121,9 @@ class _Lanes:
         """End the actor that a lane calls."""
         self.pool.end(self._named(lane))
 
-    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
-        """Decode an output; see `gristmill._engine.workers.Workers.received`."""
-        element, keys = received(self._scheduler, due)
+    def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
+        """Decode an output; see `gristmill._engine.workers.Workers.receive`."""
+        element, keys = receive_output(self._scheduler, due)
         if due.error:
             return element, keys
         began = time.perf_counter()

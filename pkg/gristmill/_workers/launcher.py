@@ -94,7 +94,7 @@ def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.O
             log.warning(
                 "the top level of the main program starts %d thread(s), which no fork"
                 " copies: each worker runs it for itself, which takes more time and"
-                ' memory. Start threads behind `if __name__ == "__main__":` to avoid'
+                ' memory. Start threads under `if __name__ == "__main__":` to avoid'
                 " this.",
                 threads,
             )

@@ -146,8 +146,8 @@ def run(text: str) -> None:
     except BaseException as error:
         error.add_note(
             f"Workers run the top level of {place} again, as multiprocessing's spawn"
-            ' does, but not what is behind `if __name__ == "__main__":`. Put there what'
-            " must not run again."
+            ' does, except for the code under `if __name__ == "__main__":`. Put code'
+            " that must not run again there."
         )
         raise
     finally:

@@ -33,8 +33,8 @@ def configure(entry: str, also: Sequence[str] = ()) -> None:
     """
     if not sys.executable:
         raise RuntimeError(
-            "worker processes need a Python interpreter, but sys.executable is "
-            "empty: set it, or use no workers"
+            "Workers need sys.executable, the path of the Python interpreter, but"
+            " sys.executable is empty. Set it, or use worker_count=0."
         )
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     bootstrap = (

@@ -130,7 +130,7 @@ class DataLoader(Epochs, Reportable[T]):
         workers: WorkerBackend | None = None,
         worker_init_fn: WorkerInitFn | None = None,
     ) -> None:
-        count = arguments.worker_count(worker_count)
+        count = arguments.check_worker_count(worker_count)
         check_backend(workers)
         arguments.check_counts(worker_buffer_size, streams, max_restarts)
         check_flag("enable_profiling", enable_profiling)
@@ -148,10 +148,10 @@ class DataLoader(Epochs, Reportable[T]):
             workers=count,
             buffer=int(worker_buffer_size),
             max_restarts=int(max_restarts),
-            memory_limit=arguments.memory_limit(memory_limit),
-            stall_timeout=arguments.stall_timeout(stall_timeout),
-            stall_action=arguments.stall_action(stall_action),
-            place=workers,
+            memory_limit=arguments.check_memory_limit(memory_limit),
+            stall_timeout=arguments.check_stall_timeout(stall_timeout),
+            stall_action=arguments.check_stall_action(stall_action),
+            backend=workers,
         )
         self._shard_options = arguments.check_shard_options(shard_options, sampler)
         arguments.check_readers(sampler, read_options)
@@ -163,7 +163,7 @@ class DataLoader(Epochs, Reportable[T]):
             program=self._program,
             sampler=repr(sampler),
             data_source=text_in_states(data_source, self._program.source),
-            widened=compilation.differs_from_grain(sampler),
+            differs_from_grain=compilation.differs_from_grain(sampler),
         )
         warn_of_no_output(self._program, self._operations)
         self._watch_epochs(self._operations)
@@ -263,7 +263,7 @@ class DataLoader(Epochs, Reportable[T]):
         self, position: states.RunPosition, counter: ErrorCounter
     ) -> LocalRun | RemoteRun:
         program = self._program_for(position)
-        if self._remote.workers == 0 and self._remote.place is None:
+        if self._remote.workers == 0 and self._remote.backend is None:
             return LocalRun(program, position, counter, program.computes_ahead)
         return RemoteRun(program, position, self._remote, counter)
 

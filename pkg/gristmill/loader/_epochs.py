@@ -11,8 +11,8 @@ from gristmill._observe.passes import Opening, Passes
 Iterated = TypeVar("Iterated", bound=Any)
 _REPEATED = (
     "This DataLoader is iterated over again, in the same order and with the same random"
-    " draws as before. Call loader.set_epoch(epoch) before each epoch for those of that"
-    " epoch, or loader.set_epoch(0) if the same ones are meant."
+    " draws as before. Call loader.set_epoch(epoch) before each epoch for a new order"
+    " and new draws, or loader.set_epoch(0) to repeat the same ones."
 )
 
 
@@ -27,7 +27,7 @@ class Epochs:
     def _set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iterators; see `DataLoader.set_epoch`."""
         epoch = checked_epoch(epoch)
-        compilation.in_epoch(self._program, epoch)  # It checks the epoch.
+        compilation.in_epoch(self._program, epoch)  # Checks the epoch.
         self._epoch = epoch
         if self._passes is not None:
             self._passes.renew()
@@ -38,7 +38,7 @@ class Epochs:
             self._passes = Passes(_REPEATED)
 
     def _register(self, iterator: Iterated) -> Iterated:
-        """Return an iterator, after registering it as at the start of an epoch."""
+        """Return an iterator, after recording that it begins an epoch."""
         if self._passes is not None:
             iterator._watch.opening = Opening(self._passes)
         return iterator

@@ -117,7 +117,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
             if self._data_loader.multiprocessing_options.enable_profiling:
                 watch.count(self)
                 log.warning(
-                    "%d outputs, waited %.3f s for them in all",
+                    "%d outputs, waited %.3f s in total",
                     watch.outputs,
                     watch.next_ns / 1e9,
                 )
@@ -173,8 +173,8 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         check_workers(count)
         if isinstance(self._run, LocalRun):
             raise ValueError(
-                "This loader has no workers, whose number could change: it was made"
-                " with worker_count=0. Make one with worker_count=1, and streams=1 for"
+                "set_workers needs a loader with workers, but this one has"
+                " worker_count=0. Make one with worker_count=1, and with streams=1 for"
                 " the same order."
             )
         self._run.set_workers(int(count))
@@ -257,7 +257,7 @@ class LoaderTrial:
         if iterator is not None:
             self.workers = iterator._run.workers
             self._state = json.loads(iterator.get_state())
-        if data_loader._remote.place is not None:
+        if data_loader._remote.backend is not None:
             self.workers = 0  # No worker runs on this machine.
         made = copy.copy(data_loader)
         policy = made._error_policy
@@ -273,7 +273,7 @@ class LoaderTrial:
             size = max(made._read_options.prefetch_buffer_size, threads)
             made._read_options = ReadOptions(threads, size)
             made._program = made._compile(made._program.streams)
-        if made._remote.place is not None and more:
+        if made._remote.backend is not None and more:
             raise NotTriedError("actors of a cluster compute.")
         workers = self.workers + more
         made._remote = dataclasses.replace(made._remote, workers=workers)
@@ -281,7 +281,7 @@ class LoaderTrial:
         if more and made._program.owned and workers > made._program.streams:
             if made._explicit_streams is not None:
                 streams = made._explicit_streams
-                raise NotTriedError(f"each of the {streams} streams is one worker's.")
+                raise NotTriedError(f"each of the {streams} streams needs one worker.")
             made._program = made._compile(workers)
             state = None
         return DataLoaderIterator(made, state, validate_state=False)

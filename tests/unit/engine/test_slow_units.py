@@ -59,7 +59,7 @@ class Scripted:
 class Quiet:
     """Workers of which nothing is known."""
 
-    def doing(self, worker):
+    def activity(self, worker):
         return "a stack"
 
 
@@ -84,7 +84,7 @@ def test_output_that_waits_for_memory_kills_no_worker(caplog):
     (record,) = caplog.records
     assert record.getMessage() == (
         "No output for 60 s: the next one of stream 2 waits for memory that workers use"
-        " for later ones. 80 bytes of memory_limit=100 are taken."
+        " for later ones. 80 bytes of memory_limit=100 are in use."
     )
 
 

@@ -268,7 +268,7 @@ class Unit:
 
 class Result:
     def __init__(self):
-        self.outputs, self.handed = [], 0
+        self.outputs, self.delivered_count = [], 0
 
 
 def outputs(first, last):
@@ -309,7 +309,7 @@ def test_parts_are_offered_while_they_are_awaited(parts):
     assert end.offers == [(2, (2,)), (3, (5,))]
     result.outputs += outputs(5, 8)
     assert unit_parts.end(Unit(0, 8)).first == 5
-    assert (result.outputs, result.handed) == (outputs(5, 8), 5)
+    assert (result.outputs, result.delivered_count) == (outputs(5, 8), 5)
     assert unit_parts._hand_over(0.05) is None
 
 
@@ -324,7 +324,7 @@ def test_part_that_is_refused_stays_with_its_unit(parts, when):
     if when == "later":
         assert unit_parts._hand_over(0.02) is None
     assert unit_parts.end(Unit(0, 8)) is end.unit
-    assert (result.outputs, result.handed) == (outputs(0, 4), 0)
+    assert (result.outputs, result.delivered_count) == (outputs(0, 4), 0)
 
 
 def test_nothing_is_left_of_a_unit_that_is_lost(parts):

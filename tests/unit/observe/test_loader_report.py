@@ -354,7 +354,7 @@ def test_streams_that_are_one_workers_cannot_have_more():
     iterator.close()
     # What else is not tried depends on the times measured.
     assert (
-        "Not tried: one more worker (2), since each of the 1 streams is one worker's."
+        "Not tried: one more worker (2), since each of the 1 streams needs one worker."
     ) in report.notes
 
 

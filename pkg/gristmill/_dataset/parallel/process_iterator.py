@@ -38,7 +38,11 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
     """Iterates over the outputs of workers, which start at the first `next`."""
 
     def __init__(
-        self, pipeline: Pipeline, fixed: bool, buffer: int, place: WorkerBackend | None
+        self,
+        pipeline: Pipeline,
+        fixed: bool,
+        buffer: int,
+        backend: WorkerBackend | None,
     ) -> None:
         super().__init__()
         self._ctx.dataset_options = pipeline.options
@@ -53,7 +57,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             )
         # Outputs that each worker may be ahead, besides the two that it holds.
         self._buffer = buffer
-        self._place = place
+        self._backend = backend
         # The argument of `set_workers`.
         self._workers: int | None = None
         self._run: LocalRun | RemoteRun | None = None
@@ -117,7 +121,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._go_on(RunPosition(0, turn, positions, ended))
 
     def _set_workers(self, count: int) -> bool:
-        if self._pipeline.workers == 0 and self._place is None:
+        if self._pipeline.workers == 0 and self._backend is None:
             return False
         self._workers = count
         if isinstance(self._run, RemoteRun):
@@ -157,10 +161,10 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
 
     def _new_run(self, position: RunPosition) -> LocalRun | RemoteRun:
         """Make the run that computes the streams from a position on."""
-        place, count = self._place, self._workers
-        if place is not None:
-            place = place if count is None else place.resized(count)
-            count = place.processes()
+        backend, count = self._backend, self._workers
+        if backend is not None:
+            backend = backend if count is None else backend.resized(count)
+            count = backend.processes()
         pipeline = self._pipeline_for(
             self._pipeline.workers if count is None else count
         )
@@ -173,7 +177,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             memory_limit=0,
             stall_timeout=STALL_TIMEOUT_S,
             stall_action="warn",
-            place=place,
+            backend=backend,
         )
         return RemoteRun(pipeline, position, how, self._error_counter)
 
@@ -183,7 +187,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         pipeline = dataclasses.replace(
             self._pipeline, options=self._ctx.dataset_options, workers=workers
         )
-        if pipeline.owned and self._place is None:
+        if pipeline.owned and self._backend is None:
             # One worker computes each stream: more workers than streams would idle.
             workers = min(workers, pipeline.streams)
         return dataclasses.replace(pipeline, workers=workers)

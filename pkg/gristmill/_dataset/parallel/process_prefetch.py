@@ -91,11 +91,11 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         worker_init_fn: WorkerInitFn | None,
         sequential_slice: bool,
         streams: int | None,
-        place: WorkerBackend | None,
+        backend: WorkerBackend | None,
     ) -> None:
         super().__init__()
         self._options = options
-        self._place = place
+        self._backend = backend
         self._fixed = streams is not None
         parts = options.num_workers if streams is None else streams
         check_parts(dataset, parts)
@@ -110,7 +110,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             worker_init_fn=worker_init_fn,
         )
         records = records_of_unit(dataset)
-        if (options.num_workers or place) and records is not None:
+        if (options.num_workers or backend) and records is not None:
             pipeline = ArithmeticPipeline(
                 **vars(pipeline),
                 unit_records=records,
@@ -123,7 +123,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             dataclasses.replace(self._pipeline, epoch=here.epoch),
             self._fixed,
             self._options.per_worker_buffer_size,
-            self._place,
+            self._backend,
         )
 
     @property
@@ -155,7 +155,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         Raises:
             NotTriedError: Some workers would idle, or they are not processes.
         """
-        if self._place is not None:
+        if self._backend is not None:
             raise NotTriedError("actors of a cluster compute.")
         pipeline = self._pipeline
         keeps = self._fixed or not pipeline.owned
@@ -187,8 +187,8 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 
     def _arguments_text(self) -> str:
         workers, streams = self._options.num_workers, self._pipeline.streams
-        place = "" if self._place is None else f", workers={self._place!r}"
-        return f"(num_workers={workers}, streams={streams}{place})"
+        backend = "" if self._backend is None else f", workers={self._backend!r}"
+        return f"(num_workers={workers}, streams={streams}{backend})"
 
     @property
     def _element_spec(self) -> Any:

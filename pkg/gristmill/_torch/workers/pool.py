@@ -25,7 +25,7 @@ from gristmill._engine import failures, startup_progress, worker_texts
 from gristmill._engine.stage_times import RECEIVE, StageTimes, mean_times
 from gristmill._engine.stream import Runnable
 from gristmill._engine.worker_stats import NearUsage
-from gristmill._engine.workers import LauncherWorkers, received, usage_of
+from gristmill._engine.workers import LauncherWorkers, receive_output, usage_of
 from gristmill._torch.batches import encoding
 from gristmill._torch.batches.program_pickling import ProgramPickle
 from gristmill._torch.indices import requests
@@ -286,7 +286,7 @@ class WorkerPool:
         return times.measure(RECEIVE, self._decoded, due)
 
     def _decoded(self, due: _core.NextResult) -> Answer:
-        element, _ = received(self.scheduler, due)
+        element, _ = receive_output(self.scheduler, due)
         if due.error:
             return Answer(due.stream, error=failures.unpack_failure(element))
         try:
