@@ -154,17 +154,17 @@ def check_ranks(
             " the sampler."
         )
     sizes = [int(op.batch_size) for op in operations if type(op) is transforms.Batch]
-    wanted = math.prod(sizes) * streams
-    if sizes and sampler.batch_size > 1 and sampler.batch_size % wanted:
+    divisor = math.prod(sizes) * streams
+    if sizes and sampler.batch_size > 1 and sampler.batch_size % divisor:
         log.warning(
             "DistributedSampler has batch_size=%d, but the loader needs %d elements for"
             " a batch of %d in each of its %d streams: the last batches will not be"
             " full. Pass batch_size=%d to the sampler.",
             sampler.batch_size,
-            wanted,
+            divisor,
             math.prod(sizes),
             streams,
-            wanted,
+            divisor,
         )
 
 
@@ -201,21 +201,25 @@ def check_memory_limit(limit: int | None) -> int:
 
 
 def check_shard_options(
-    given: sharding.ShardOptions | None, sampler: Any
+    shard_options: sharding.ShardOptions | None, sampler: Any
 ) -> sharding.ShardOptions:
-    if given is not None and not isinstance(given, sharding.ShardOptions):
+    if shard_options is not None and not isinstance(
+        shard_options, sharding.ShardOptions
+    ):
         raise TypeError(
-            f"shard_options must be a ShardOptions, got {kind(given)}. Pass "
+            f"shard_options must be a ShardOptions, got {kind(shard_options)}. Pass "
             "NoSharding() or ShardOptions(shard_index, shard_count)."
         )
-    found = given if given is not None else getattr(sampler, "_shard_options", None)
-    if not isinstance(found, sharding.ShardOptions):
+    options = shard_options
+    if options is None:
+        options = getattr(sampler, "_shard_options", None)
+    if not isinstance(options, sharding.ShardOptions):
         raise ValueError(
             "No shard options were provided to the DataLoader. Please pass "
             "shard_options=NoSharding() or another ShardOptions: the sampler "
             f"{type(sampler).__name__} has none either."
         )
-    return found
+    return options
 
 
 def _check_callable(op: Any, where: str) -> None:
@@ -245,7 +249,7 @@ def check_operations(operations: Sequence[Any], name: str = "operations") -> lis
             f"{name} must be a sequence, got {kind(operations)}. Put a single "
             "operation in a list."
         )
-    checked = []
+    operations_to_run = []
     for number, op in enumerate(operations):
         if type(op) is legacy.BatchOperation:
             op = transforms.Batch(op.batch_size, op.drop_remainder, op.batch_fn)
@@ -267,9 +271,9 @@ def check_operations(operations: Sequence[Any], name: str = "operations") -> lis
                 f"{name}[{number}], a {kind(op)}, must have the attribute max_fan_out:"
                 " the largest number of elements that it returns for one element."
             )
-        checked.append(op)
-    _check_buckets(checked, name)
-    return checked
+        operations_to_run.append(op)
+    _check_buckets(operations_to_run, name)
+    return operations_to_run
 
 
 def _check_buckets(operations: Sequence[Any], name: str) -> None:
@@ -278,8 +282,8 @@ def _check_buckets(operations: Sequence[Any], name: str) -> None:
     buckets = [n for n in numbers if isinstance(operations[n], transforms.BucketBatch)]
     if not buckets:
         return
-    behind = operations[numbers[0] :]
-    refused = [op for op in behind if isinstance(op, NEED_METADATA)]
+    later = operations[numbers[0] :]
+    refused = [op for op in later if isinstance(op, NEED_METADATA)]
     refused += [
         op for op in operations if is_legacy(op) or isinstance(op, transforms.FlatMap)
     ]

@@ -1,4 +1,4 @@
-"""Threads that work ahead of need.
+"""Threads that read and compute in advance.
 
 They run the user's code, which may take a long time, or never return.  So they are
 daemons: neither `Background.close` nor the end of the program waits for a call.

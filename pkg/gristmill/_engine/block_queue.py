@@ -1,4 +1,4 @@
-"""Reads blocks of records with threads, ahead of need.
+"""Reads blocks of records in advance, with threads.
 
 Native readers release the GIL, so threads read the next blocks while the caller's
 Python code works on this one.  As many threads as there are cores read and decompress
@@ -22,7 +22,12 @@ from gristmill._engine.blocks import Finish, RecordBlocks, TableBlocks
 from gristmill._engine.program import Program
 from gristmill._engine.read_ahead import ReadAheadPlan
 from gristmill._engine.reading import Reading, ReadResult
-from gristmill._engine.slow_probe import BLOCKS_BETWEEN_PROBES, SlowProbe, Trial, timed
+from gristmill._engine.slow_probe import (
+    BLOCKS_BETWEEN_PROBES,
+    SlowProbe,
+    Trial,
+    read_timed,
+)
 from gristmill._engine.stream import NO_KEYS
 from gristmill._engine.stream_keys import KeyBlocks, StreamKeys
 from gristmill.errors import CorruptRecord
@@ -38,7 +43,7 @@ class BlockQueue:
     """Blocks of one stream's records that are read or being read.
 
     If `options` have 0 threads or a prefetch buffer of 0, the caller reads.  If
-    `look_ahead` is False, nothing is read ahead of need.  Not thread-safe.
+    `look_ahead` is False, nothing is read ahead.  Not thread-safe.
     """
 
     def __init__(
@@ -65,7 +70,7 @@ class BlockQueue:
         )
         self._pool: _core.Pool | None = None
         # Position, keys and end of each block that was begun.
-        self._waiting: collections.deque[tuple[int, Int64Array, Finish]] = (
+        self._blocks_ahead: collections.deque[tuple[int, Int64Array, Finish]] = (
             collections.deque()
         )
 
@@ -75,9 +80,9 @@ class BlockQueue:
         Raises:
             Exception: A read raised it.  The block is dropped.
         """
-        if self._waiting and self._waiting[0][0] != position:
+        if self._blocks_ahead and self._blocks_ahead[0][0] != position:
             self.forget()
-        if not self._waiting:
+        if not self._blocks_ahead:
             probe = self._probe
             if probe.left == 0 and self._plan is None:
                 return self._read_probed(keys, alloc)
@@ -85,7 +90,7 @@ class BlockQueue:
                 probe.left -= 1
                 return self._blocks.read(keys, alloc)
             self._begin(position, keys, alloc)
-        _, keys, finish = self._waiting.popleft()
+        _, keys, finish = self._blocks_ahead.popleft()
         block = finish()
         if self._plan is not None:
             self._plan.record_bytes = self._blocks.nbytes(block) / max(1, len(keys))
@@ -93,8 +98,8 @@ class BlockQueue:
 
     def next_count(self, position: int) -> int:
         """Return the number of records in the block that waits at `position`, or 0."""
-        if self._waiting and self._waiting[0][0] == position:
-            return len(self._waiting[0][1])
+        if self._blocks_ahead and self._blocks_ahead[0][0] == position:
+            return len(self._blocks_ahead[0][1])
         return 0
 
     def look_ahead(self, position: int, block: int) -> None:
@@ -112,8 +117,8 @@ class BlockQueue:
         end = min(position + most, self._keys.length)
         if not self._blocks.whole:
             block = min(block, most)
-        if self._waiting:
-            last, keys, _ = self._waiting[-1]
+        if self._blocks_ahead:
+            last, keys, _ = self._blocks_ahead[-1]
             position = last + len(keys)
         while position < end and self._probe.left:
             keys = self._keys.block(position, min(block, self._keys.length - position))
@@ -122,8 +127,8 @@ class BlockQueue:
 
     def _look_far_ahead(self, plan: ReadAheadPlan, position: int, block: int) -> None:
         end = min(plan.end_position(position), self._keys.length)
-        if self._waiting:
-            last, keys, _ = self._waiting[-1]
+        if self._blocks_ahead:
+            last, keys, _ = self._blocks_ahead[-1]
             position = last + len(keys)
         while position < end:
             count = block if self._blocks.whole else plan.block_size(position, block)
@@ -144,7 +149,7 @@ class BlockQueue:
 
     def forget(self) -> None:
         """Drop the blocks that were read ahead, since the stream moves elsewhere."""
-        self._waiting.clear()
+        self._blocks_ahead.clear()
 
     def close(self) -> None:
         """Drop the blocks that were read ahead, and end the threads."""
@@ -160,13 +165,13 @@ class BlockQueue:
             return self._try_threads(keys, alloc)
         if len(keys) == 1:
             return self._read_here(keys, alloc)
-        first, waits = self._timed(keys[:1], None)
+        first, waits = self._read_timed(keys[:1], None)
         read = self._try_threads if waits else self._read_here
         return self._blocks.join(first, read(keys[1:], None))
 
     def _read_here(self, keys: Int64Array, alloc: Alloc | None) -> Any:
         """Read in the caller; choose who reads next by the time that this waited."""
-        block, waits = self._timed(keys, alloc)
+        block, waits = self._read_timed(keys, alloc)
         slow, fast = self._threads_where_slow, self._threads_where_fast
         self._use_threads(slow if waits else fast)
         self._probe.decide(waits)
@@ -179,16 +184,16 @@ class BlockQueue:
         """
         self._use_threads(self._threads_where_slow)
         trial = Trial()
-        block = self._blocks.begin(keys, alloc, self._opened_pool())()
+        block = self._blocks.begin(keys, alloc, self._ensure_pool())()
         trial.end()
         self._update_slow_s(block, keys)
         self._probe.decide(trial.waits(self._probe.slow_s) or None)
         return block
 
-    def _timed(self, keys: Int64Array, alloc: Alloc | None) -> tuple[Any, bool]:
+    def _read_timed(self, keys: Int64Array, alloc: Alloc | None) -> tuple[Any, bool]:
         """Read in the caller; return the block, and whether threads would help."""
         read = functools.partial(self._blocks.read, keys, alloc)
-        block, _, waited_s = timed(read)
+        block, _, waited_s = read_timed(read)
         self._update_slow_s(block, keys)
         return block, waited_s > self._probe.slow_s and self._threads_where_slow > 0
 
@@ -204,14 +209,14 @@ class BlockQueue:
         if threads != self._threads:
             self._threads, self._pool = threads, None
 
-    def _opened_pool(self) -> _core.Pool:
+    def _ensure_pool(self) -> _core.Pool:
         if self._pool is None:
             self._pool = _core.Pool(self._threads)
         return self._pool
 
     def _begin(self, position: int, keys: Int64Array, alloc: Alloc | None) -> None:
-        finish = self._blocks.begin(keys, alloc, self._opened_pool())
-        self._waiting.append((position, keys, finish))
+        finish = self._blocks.begin(keys, alloc, self._ensure_pool())
+        self._blocks_ahead.append((position, keys, finish))
         if self._plan is None:
             self._probe.left -= 1
 
@@ -257,8 +262,8 @@ class BlockReading:
             failed = (number for number in self._failures if number > at)
             elements += self._ready[: min([at + wanted, *failed]) - at]
             self._drop_until(position + len(elements))
-        behind = self._ready_at + len(self._ready) + len(self._unread)
-        self._queue.look_ahead(max(position + count, behind), max(count, MIN_BLOCK))
+        loaded_end = self._ready_at + len(self._ready) + len(self._unread)
+        self._queue.look_ahead(max(position + count, loaded_end), max(count, MIN_BLOCK))
         return ReadResult(elements, None)
 
     def offer(self, position: int, records: list[bytes]) -> None:
@@ -289,11 +294,11 @@ class BlockReading:
 
     def _load(self, position: int, keys: Int64Array) -> None:
         """Load the block that waits at `position`, or else that of `keys`."""
-        behind = self._ready_at + len(self._ready)
-        unread = self._unread[max(0, position - behind) :]
+        loaded_end = self._ready_at + len(self._ready)
+        unread = self._unread[max(0, position - loaded_end) :]
         self._drop()
         self._ready_at = position
-        if position < behind or not len(unread):
+        if position < loaded_end or not len(unread):
             waits = self._queue.next_count(position)
             try:
                 self._ready = self._queue.take(position, keys)

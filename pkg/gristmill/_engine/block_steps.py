@@ -117,9 +117,9 @@ class BlockSteps:
         self._current_record.value = int(keys[0])
         began = hot_run.begin()
         try:
-            made = call.call_all(elements)
+            results = call.call_all(elements)
             hot_run.end(name, began)
-            return made
+            return results
         except Exception as error:
             raise _CallFailed(error, name, len(elements)) from None
 

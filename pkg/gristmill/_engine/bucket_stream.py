@@ -176,8 +176,8 @@ class BucketStream(NativeStream):
         parts = len(self._key_parts)
         records = self._keys.records(position, 1)
         keys, _, names = records
-        wanted = keys.tolist() if names is None else names
-        read = read_each(self._program.source, wanted)
+        requested = keys.tolist() if names is None else names
+        read = read_each(self._program.source, requested)
         elements, _, _, error = self._run(records, read, None)
         self._key_parts.append(keys[: len(elements)])
         if error is not None and not isinstance(error, StopIteration):

@@ -56,14 +56,14 @@ class DevicePrefetchIterator(Checkpointable, Iterator[T]):
             while len(self._queue) < self._depth and failure is None:
                 placed = None
                 try:
-                    taken = next(self._iterator)
+                    batch_to_place = next(self._iterator)
                 except StopIteration:
                     break
                 except Exception as error:
                     failure = error
                 else:
                     try:
-                        placed = self._place(taken)
+                        placed = self._place(batch_to_place)
                     except Exception as error:
                         failure = as_failure(error, "placing a batch on its device")
                 self._queue.append((placed, self._state_now(), failure))

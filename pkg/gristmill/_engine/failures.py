@@ -51,12 +51,12 @@ def unpack_failure(data: bytes) -> BaseException:
     """Return the packed exception with its notes, frames and causes."""
     error: BaseException | None = None
     for pickled, text, frames, notes, has_cause in reversed(pickle.loads(data)):
-        behind, error = error, _rebuild(pickled, text)
+        cause, error = error, _rebuild(pickled, text)
         error.__notes__ = notes
         error = error.with_traceback(_traceback(frames))
-        error.__context__ = behind
+        error.__context__ = cause
         if has_cause:
-            error.__cause__ = behind
+            error.__cause__ = cause
     assert error is not None
     return error
 
@@ -96,8 +96,8 @@ def _pickle_exception(error: BaseException) -> bytes | None:
     ):
         try:
             data = open_files.dumps(plan)
-            made = pickle.loads(data)
-            if type(made) is kind and _text(made) == _text(error):
+            copy = pickle.loads(data)
+            if type(copy) is kind and _text(copy) == _text(error):
                 return data
         except Exception:
             continue

@@ -42,7 +42,7 @@ class LocalRun:
         self._held_output: tuple[Any] | None = None
         self._streams: dict[int, Stream] = {}
         self._times = StageTimes()
-        # Computes the output that is due ahead of need; None if nothing is.
+        # Computes the next output in advance; None if that is disabled.
         self._next_output = NextOutput() if ahead else None
 
     def next(self) -> Any:
@@ -180,7 +180,7 @@ class LocalRun:
         return ahead.take() if ahead is not None and ahead.is_pending else stream.next()
 
     def _begin_next(self) -> None:
-        """Begin to compute the next output ahead, unless that has begun."""
+        """Begin to compute the next output in advance, unless that has begun."""
         ahead, position = self._next_output, self.position
         if ahead is None or ahead.is_pending or all(position.ended):
             return

@@ -106,7 +106,7 @@ def open_batches(
         keys: The keys of the records.
         rules: The tree rules of batches: "jax" or "plain".
         options: Threads that read ahead.
-        look_ahead: Whether blocks are read ahead of need.
+        look_ahead: Whether blocks are read ahead.
     """
     blocks: RecordBlocks | TableBlocks
     decoder = _decoder_of(source, calls)

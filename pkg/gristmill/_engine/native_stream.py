@@ -36,7 +36,7 @@ class NativeStream:
     """A chain of one-to-one steps, filters and batches.  See `Stream`.
 
     Its position is the number of records that it has consumed.  An output consumes
-    exactly the records that it needs.  Elements that a block map has made ahead of need
+    exactly the records that it needs.  Elements that a block map has made in advance
     are kept for the next outputs; another process has to make them again.
     """
 
@@ -176,16 +176,16 @@ class NativeStream:
                 self._consumed = self._length
                 raise StopIteration
             began = hot_run.begin()
-            found = self._batches.batch(self._consumed, count, alloc)
+            result = self._batches.batch(self._consumed, count, alloc)
             hot_run.end(READ, began)
-            if isinstance(found, tuple):
-                batch, keys = found
+            if isinstance(result, tuple):
+                batch, keys = result
                 self._consumed += count
                 self._key_parts.append(keys)
                 return batch
-            if found is not None:
+            if result is not None:
                 assert isinstance(self._reading, BlockReading)
-                self._reading.offer(self._consumed, found)
+                self._reading.offer(self._consumed, result)
         elements = self._elements(stage, spec.batch_size)
         if len(elements) < spec.batch_size and (spec.drop_remainder or not elements):
             raise StopIteration
@@ -378,7 +378,7 @@ class NativeStream:
             number: The index of the record in the block.
 
         Raises:
-            Exception: `error`, unless bad records are passed over.
+            Exception: `error`, if on_error is "raise", or a record did not cause it.
         """
         position, index = self._consumed - 1, records[1][number : number + 1]
 

@@ -88,12 +88,12 @@ def pack(program: Any) -> int:
         Exception: An error from pickling, with a note that names the part of the
             pipeline that cannot be pickled.
     """
-    made = os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    memfd = os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         # Avoid the descriptors of the standard streams, if these are closed.
-        fd = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, 3)
+        fd = fcntl.fcntl(memfd, fcntl.F_DUPFD_CLOEXEC, 3)
     finally:
-        os.close(made)
+        os.close(memfd)
     try:
         with open(fd, "wb", CHUNK_BYTES, closefd=False) as writer:
             _write(writer, program)

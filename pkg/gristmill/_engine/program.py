@@ -78,7 +78,7 @@ class Program:
         streams: Interleaved logical streams that define the order.
         read_options: Threads that read ahead if reads block.
         on_error: How bad records are handled: "raise", "skip" or "substitute".
-        max_errors: Bad records that an iterator passes over; None for any number.
+        max_errors: Bad records that an iterator accepts; None for any number.
         worker_init_fn: Called with (worker, workers) in each worker before all else.
     """
 
@@ -105,14 +105,14 @@ class Program:
     @property
     def stages(self) -> Mapping[str, tuple[str, str]]:
         """Reading, and the grouping of elements after the steps.  See `Runnable`."""
-        behind = [stage.batch for stage in self.batch_stages if stage.batch is not None]
-        behind += [op for op in self.operations if is_group(op)]
-        rest = "order", "what comes at which position"
-        if behind:
-            rest = "batch", ", ".join(map(value_text, behind))
+        later = [stage.batch for stage in self.batch_stages if stage.batch is not None]
+        later += [op for op in self.operations if is_group(op)]
+        rest = "order", "the order of records"
+        if later:
+            rest = "batch", ", ".join(map(value_text, later))
         if self.batch_stages and self.batch_stages[0].deferred:
             names = [name for _, _, name in self.batch_stages[0].deferred]
-            rest = "batch", f"{rest[1]}, and what is left to it of {', '.join(names)}"
+            rest = "batch", f"{rest[1]}, and the deferred work of {', '.join(names)}"
         return {READ: ("read", value_text(self.source)), REST: rest}
 
     @property
@@ -142,7 +142,7 @@ class Program:
 
     @property
     def tolerant(self) -> bool:
-        """Whether bad records are passed over."""
+        """Whether bad records are skipped or substituted."""
         return self.on_error != "raise"
 
     @property
@@ -174,14 +174,10 @@ class Program:
             return False
         if self.operations or not isinstance(self.sampler, SAMPLERS):
             return False
-        first, *behind = self.batch_stages
-        if (
-            not first.deferred
-            or first.users_own
-            or any(stage.steps for stage in behind)
-        ):
+        first, *later = self.batch_stages
+        if not first.deferred or first.users_own or any(stage.steps for stage in later):
             return False
-        if any(stage.batch and stage.batch.batch_fn for stage in behind):
+        if any(stage.batch and stage.batch.batch_fn for stage in later):
             return False
         return is_own_source(self.source)
 

@@ -249,8 +249,8 @@ class ErrorCounter:
         advice: The last sentence of the error.
 
     Attributes:
-        count: The number of bad records passed over, including those before a restored
-            state.
+        count: The number of bad records skipped or substituted, including those before
+            a restored state.
     """
 
     def __init__(

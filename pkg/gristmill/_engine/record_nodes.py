@@ -169,20 +169,20 @@ class LegacyNode(Node):
         parent: The node of the input records.
         operation: The callable.
         number: The index of the operation in the list of operations, for errors.
-        wanted: Attributes of its output records that the next operations use.
+        attributes: Attributes of its output records that the next operations use.
     """
 
     keys: Sequence[int] = ()
 
     def __init__(
-        self, parent: Node, operation: Any, number: int, wanted: Sequence[str]
+        self, parent: Node, operation: Any, number: int, attributes: Sequence[str]
     ) -> None:
         super().__init__(parent)
         self._name = f"operations[{number}] ({value_text(operation)})"
-        self._wanted = wanted
+        self._attributes = attributes
         self._records = RecordIterator(parent)
         try:
-            made = operation(self._records)
+            iterator = operation(self._records)
         except Exception as error:
             failure = as_failure(error, value_text(operation))
             if failure is not self._records.failure:
@@ -191,11 +191,11 @@ class LegacyNode(Node):
                 raise
             raise failure from error
         try:
-            self._iterator: Iterator[Record[Any]] = iter(made)
+            self._iterator: Iterator[Record[Any]] = iter(iterator)
         except TypeError as error:
             raise TypeError(
-                f"{self._name} must return an iterator of Records, got {kind(made)}."
-                f" {ADVICE}"
+                f"{self._name} must return an iterator of Records, got"
+                f" {kind(iterator)}. {ADVICE}"
             ) from error
 
     def __next__(self) -> Record[Any]:
@@ -218,8 +218,8 @@ class LegacyNode(Node):
         return record
 
     def _check(self, record: Any) -> None:
-        """Raise TypeError if an output lacks a wanted attribute of a `Record`."""
-        if not all(hasattr(record, name) for name in self._wanted):
+        """Raise TypeError if an output lacks an attribute that later operations use."""
+        if not all(hasattr(record, name) for name in self._attributes):
             raise TypeError(
                 f"{self._name} must return Records, got {kind(record)}. A Record has"
                 f" its element in the attribute `data`. {ADVICE}"

@@ -42,15 +42,15 @@ class StepsNode(Node):
         self._functions = [_function_of(step) for step in steps]
         kinds = [isinstance(step, transforms.FlatMap) for step in steps]
         self._flat_maps = sum(kinds)
-        behind = steps[kinds.index(True) :] if self._flat_maps else ()
+        later = steps[kinds.index(True) :] if self._flat_maps else ()
         # Whether a seek runs all steps again on the splits already returned.
-        self._replays = any(isinstance(step, DRAWING) for step in behind)
+        self._replays = any(isinstance(step, DRAWING) for step in later)
         for step in steps:
             if isinstance(step, legacy.OneByOne):
                 step.warn()
         # For each flat-map: the position after its last input record, and the number of
         # splits of that record already returned.
-        self._reached: list[Position] = []
+        self._input_positions: list[Position] = []
         self._split_counts: list[int] = []
         # The position of the last flat-map: the one before its last input record, and
         # the number of splits of that record already returned.
@@ -83,7 +83,7 @@ class StepsNode(Node):
             except StopIteration:
                 self._set_position(position)
                 break
-            following = itertools.dropwhile(lambda made: made[0] <= position, results)
+            following = itertools.dropwhile(lambda item: item[0] <= position, results)
             first = next(following, None)
             if first is not None:
                 self._results = itertools.chain([first], following)
@@ -93,7 +93,9 @@ class StepsNode(Node):
     def _set_position(self, position: Position) -> None:
         """Set the position to one at which no record is being split."""
         outer = len(position) - self._flat_maps
-        self._reached = [position[: outer + level] for level in range(self._flat_maps)]
+        self._input_positions = [
+            position[: outer + level] for level in range(self._flat_maps)
+        ]
         self._split_counts = list(position[outer:])
         self._state = self._last = position
         self._results = iter(())
@@ -101,9 +103,9 @@ class StepsNode(Node):
     def _next_result(self) -> Record[Any] | Exception:
         """Return the next result, and set the state to the position after it."""
         while True:
-            found = next(self._results, None)
-            if found is not None:
-                self._state, result = found
+            following = next(self._results, None)
+            if following is not None:
+                self._state, result = following
                 return result
             try:
                 self._results = self._next_results()
@@ -118,10 +120,10 @@ class StepsNode(Node):
         It keeps the last split count, because Grain does: in Grain, each further `next`
         lets one more of the nested flat-maps reach its end.
         """
-        end = (*self._reached[-1], self._last[-1])
+        end = (*self._input_positions[-1], self._last[-1])
         for level in reversed(range(1, self._flat_maps)):
-            self._reached[level] = (
-                *self._reached[level - 1],
+            self._input_positions[level] = (
+                *self._input_positions[level - 1],
                 self._split_counts[level - 1],
             )
         return end
@@ -151,7 +153,7 @@ class StepsNode(Node):
         for number in range(first, len(self._steps)):
             began = hot_run.begin()
             try:
-                made = self._functions[number](record)
+                output = self._functions[number](record)
                 if began >= 0:
                     hot_run.end(type(self._steps[number]).__name__, began)
             except Exception as error:
@@ -162,37 +164,37 @@ class StepsNode(Node):
                 failure.add_note(location_in(step, record.metadata, self.keys))
                 yield self._failure_result(failure, level, after)
                 return
-            if made is None:
+            if output is None:
                 return
-            if isinstance(made, list):
-                yield from self._run_splits(number + 1, made, level, after)
+            if isinstance(output, list):
+                yield from self._run_splits(number + 1, output, level, after)
                 return
-            record = made
+            record = output
         yield after, record
 
     def _run_splits(
         self, first: int, splits: list[Record[Any]], level: int, after: Position
     ) -> Iterator[Result]:
         """Yield the results of `_run_steps` for each split of one record."""
-        before, self._reached[level] = self._reached[level], after
+        before, self._input_positions[level] = self._input_positions[level], after
         self._split_counts[level] = 0
         last = level + 1 == self._flat_maps
         if last:
             self._last = (*before, 0)
-        for given, split in enumerate(splits, 1):
-            place = (*before, given)
-            self._split_counts[level] = given
+        for count, split in enumerate(splits, 1):
+            place = (*before, count)
+            self._split_counts[level] = count
             if last:
                 self._last = place
             if place > self._resume_position[: len(place)]:
                 yield from self._run_steps(first, split, level + 1, place)
             elif not last:
-                self._reached[level + 1] = place
+                self._input_positions[level + 1] = place
 
     def _failure_result(self, error: Exception, level: int, after: Position) -> Result:
         """Return the result for a record that failed; reset the flat-maps after it."""
         for deeper in range(level, self._flat_maps):
-            self._reached[deeper] = after + (0,) * (deeper - level)
+            self._input_positions[deeper] = after + (0,) * (deeper - level)
             self._split_counts[deeper] = 0
             self._last = after + (0,) * (self._flat_maps - level)
         return after + (0,) * (self._flat_maps - level), error
@@ -248,7 +250,7 @@ class TolerantStepsNode(StepsNode):
             return super()._next_results()
         if self._passes and self._errors.too_many_errors:
             raise StopIteration
-        reached, last = self._reached.copy(), self._last
+        reached, last = self._input_positions.copy(), self._last
         [position] = self._reader.state()
         results = list(super()._next_results())
         error = _failure_in(results)
@@ -257,14 +259,14 @@ class TolerantStepsNode(StepsNode):
 
         def recompute(key: Any) -> list[Result]:
             """Return the results of the steps for another record in this place."""
-            self._reached, self._last = reached.copy(), last
+            self._input_positions, self._last = reached.copy(), last
             self._reader.keys = [as_number(key)]
             metadata = self._reader.positions.metadata(position)
             record = Record(metadata, self._program.source[key])
-            made = list(self._run_steps(0, record, 0, (position + 1,)))
-            if failure := _failure_in(made):
+            substitute_results = list(self._run_steps(0, record, 0, (position + 1,)))
+            if failure := _failure_in(substitute_results):
                 raise failure
-            return made
+            return substitute_results
 
         others = self._reader.positions.candidates(position)
         return iter(
@@ -273,8 +275,8 @@ class TolerantStepsNode(StepsNode):
 
 
 def _failure_in(results: Sequence[Result]) -> Exception | None:
-    found = (made for _, made in results if isinstance(made, Exception))
-    return next(found, None)
+    failures = (result for _, result in results if isinstance(result, Exception))
+    return next(failures, None)
 
 
 def _function_of(step: Any) -> Callable[[Record[Any]], StepOutput]:

@@ -134,15 +134,15 @@ class RecordStream:
         elif steps:
             chain = StepsNode(reader, steps)
         while rest:
-            group, *behind = rest
+            group, *later = rest
             if isinstance(group, transforms.Batch):
                 splits = any(isinstance(op, transforms.FlatMap) for op in steps)
-                draws = any(isinstance(op, DRAWING) for op in behind)
+                draws = any(isinstance(op, DRAWING) for op in later)
                 chain = BatchNode(chain, group, program.rules, splits and draws)
             else:
                 number = len(operations) - len(rest)
-                chain = LegacyNode(chain, group, number, _attributes_used_by(behind))
-            steps, rest = _split_at_group(behind)
+                chain = LegacyNode(chain, group, number, _attributes_used_by(later))
+            steps, rest = _split_at_group(later)
             if steps:
                 chain = StepsNode(chain, steps)
         return chain
@@ -156,10 +156,10 @@ def _split_at_group(operations: Sequence[Any]) -> tuple[Sequence[Any], Sequence[
     return operations, ()
 
 
-def _attributes_used_by(behind: Sequence[Any]) -> Sequence[str]:
+def _attributes_used_by(later: Sequence[Any]) -> Sequence[str]:
     """Return the attributes of records that operations after a legacy one use."""
-    steps = list(itertools.takewhile(lambda op: not holds_back(op), behind))
-    if behind and not steps:
+    steps = list(itertools.takewhile(lambda op: not holds_back(op), later))
+    if later and not steps:
         return ()  # The next operation takes any objects.
     filters = all(isinstance(op, transforms.Filter) for op in steps)
     return ("data",) if filters else ("data", "metadata")

@@ -311,14 +311,14 @@ class RemoteRun:
 
     def _count_errors(self, element: Any, is_error: bool) -> tuple[Any, Any]:
         """Account for bad records; return the element and its failure."""
-        failure = told = None
+        failure = errors = None
         if self._error_counter is not None:
-            element, told = pickle.loads(element) if is_error else element
+            element, errors = pickle.loads(element) if is_error else element
         if is_error:
             packed = isinstance(element, bytes)
             failure = failures.unpack_failure(element) if packed else element
-        if self._error_counter is not None and told is not None:
-            records, last = pickle.loads(told)
+        if self._error_counter is not None and errors is not None:
+            records, last = pickle.loads(errors)
             self._error_counter.account(
                 (records, failures.unpack_failure(last)), failure
             )

@@ -103,9 +103,9 @@ class StageTimes:
         """Return the output that `compute` makes; measure the call as `stage`."""
         with self.measuring() as measured:
             began = hot_run.begin()
-            made = compute(*arguments)
+            output = compute(*arguments)
             measured.outputs += hot_run.end(stage, began)
-            return made
+            return output
 
     def text(self) -> str:
         """Return the measurements as JSON, which `told` parses."""
@@ -139,12 +139,12 @@ def sum_texts(texts: Iterable[bytes]) -> tuple[StageTotals, StageTotals]:
 def mean_times(by_clock: tuple[StageTotals, StageTotals]) -> dict[str, StageTime]:
     """Return the mean time of each stage for one output."""
     wall, cpu = by_clock
-    found: dict[str, StageTime] = {}
+    times: dict[str, StageTime] = {}
     for name, spent in wall.spent.items():
         seconds = max(spent, 0) / max(wall.outputs, 1) / 1e9
         share = 1.0
         if cpu.outputs and seconds:
             computed = cpu.spent.get(name, 0) / cpu.outputs / 1e9
             share = min(max(computed / seconds, 0.0), 1.0)
-        found[name] = StageTime(seconds, share)
-    return found
+        times[name] = StageTime(seconds, share)
+    return times

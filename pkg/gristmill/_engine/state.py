@@ -39,7 +39,7 @@ class RunPosition:
         next_stream: The number of the stream of the next output.
         positions: The position of each stream after its last delivered output.
         ended: For each stream, whether it has ended.
-        errors: The number of bad records passed over so far.
+        errors: The number of bad records skipped or substituted so far.
         epoch: The loader's epoch, see its `set_epoch`.
     """
 
@@ -170,16 +170,16 @@ def _count(more: dict[str, Any], name: str) -> int:
     return count
 
 
-def check_streams(position: RunPosition, wanted: int | None) -> None:
-    """Check that a position has the number of streams that a loader wants.
+def check_streams(position: RunPosition, streams: int | None) -> None:
+    """Check that a position has a number of streams, unless it is None.
 
     Raises:
-        StateMismatch: The number differs, and `wanted` is not None.
+        StateMismatch: The numbers differ.
     """
-    if wanted is not None and wanted != position.streams:
+    if streams is not None and streams != position.streams:
         raise StateMismatch(
             f"Checkpoint has {position.streams} streams, but the loader has "
-            f"streams={wanted}. The number of streams defines the order, so it cannot "
+            f"streams={streams}. The number of streams defines the order, so it cannot "
             f"change within a run. Leave streams out, or pass {position.streams}."
         )
 
@@ -240,8 +240,8 @@ def _nested(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]:
 
 def _nest(stream_position: Position, flat_maps: int) -> dict[str, Any]:
     state: dict[str, Any] = {"next_index": stream_position[0]}
-    for given in stream_position[1 : 1 + flat_maps]:
-        state = {"parent": state, "next_index_in_buffer": given}
+    for split_count in stream_position[1 : 1 + flat_maps]:
+        state = {"parent": state, "next_index_in_buffer": split_count}
     return state
 
 
@@ -261,11 +261,11 @@ def _from_nested(
 
 
 def _unnest(state: dict[str, Any], flat_maps: int) -> Position:
-    given: list[int] = []
+    split_counts: list[int] = []
     for _ in range(flat_maps):
-        given.append(int(state["next_index_in_buffer"]))
+        split_counts.append(int(state["next_index_in_buffer"]))
         state = state["parent"]
-    return (int(state["next_index"]), *reversed(given))
+    return (int(state["next_index"]), *reversed(split_counts))
 
 
 def _extra_values(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]:

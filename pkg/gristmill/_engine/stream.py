@@ -33,7 +33,7 @@ class Stream(Protocol):
       more than that.
     - ``next_run(want)`` and ``finished()``, if ``computes_runs`` is true: compute up to
       `want` outputs together; return the outputs of that call so far to another thread.
-    - ``confine(count)``, if the stream computes records ahead of need: do not compute
+    - ``confine(count)``, if the stream computes records in advance: do not compute
       records after the next `count`.  It is called after each `seek` to a range.
     - ``answer(request, alloc)`` and ``leave_slot()``, if the outputs answer requests,
       see `_core.Scheduler.ask`: compute an answer; release the memory from `alloc`
@@ -42,7 +42,7 @@ class Stream(Protocol):
     Attributes:
         position: The position after the last output, which a checkpoint stores.
         keys: The keys of the last output's records, shape (k,).
-        record_errors: Bad records passed over since the output before the last.
+        record_errors: Bad records that were skipped or substituted for the last output.
     """
 
     position: Position
@@ -77,7 +77,7 @@ class Runnable(Protocol):
     Attributes:
         streams: Interleaved streams that define the order.
         owned: Whether one worker computes each stream, from the beginning on.
-        tolerant: Whether bad records are passed over.
+        tolerant: Whether bad records are skipped or substituted.
         position_capacity: Most integers in a stream's position.
         unit_records: Records of a stream that a worker computes at a time, if streams
             are not owned.

@@ -132,8 +132,8 @@ class StreamKeys:
         They end before a position for which a sampler of the user's fails.
         """
         if self._in_blocks:
-            listed: list[Any] = self._block(first, count)[0].tolist()
-            return listed
+            block: list[Any] = self._block(first, count)[0].tolist()
+            return block
         keys: list[Any] = []
         for position in range(first, first + count):
             try:
@@ -146,11 +146,11 @@ class StreamKeys:
         """Return the sampler's metadata of one record."""
         index = self._index(position)
         try:
-            found: RecordMetadata = self._program.sampler[index]
+            metadata: RecordMetadata = self._program.sampler[index]
         except Exception as error:
             error.add_note(f"while the sampler returned index {index}")
             raise
-        return found
+        return metadata
 
     def key_of(self, metadata: RecordMetadata) -> Any:
         """Return the key for the source: a number wraps around, a name does not."""

@@ -39,9 +39,9 @@ def cut_own_frames(error: BaseException, noted: bool = True) -> None:
     if mode == "auto":
         # IPython itself leaves out frames with `__tracebackhide__`.  A program may also
         # import IPython without running in it.
-        found = sys.modules.get("IPython")
-        asked = found is not None and found.get_ipython() is not None
-        mode = "tracebackhide" if asked else "quiet_remove_frames"
+        ipython = sys.modules.get("IPython")
+        in_ipython = ipython is not None and ipython.get_ipython() is not None
+        mode = "tracebackhide" if in_ipython else "quiet_remove_frames"
     if mode == "off" or isinstance(error, StopIteration):
         return
     whole = error.__traceback__
@@ -81,17 +81,17 @@ def find_own(filenames: Sequence[str]) -> list[bool]:
 
     The last frame raised, so it counts as the user's.
     """
-    found: list[bool] = []
+    is_own: list[bool] = []
     for filename in filenames[:-1]:
-        waits = filename.endswith(FUTURES) and bool(found) and found[-1]
-        found.append(waits or filename.startswith((PACKAGE, *COMPILED)))
-    return [*found, False]
+        waits = filename.endswith(FUTURES) and bool(is_own) and is_own[-1]
+        is_own.append(waits or filename.startswith((PACKAGE, *COMPILED)))
+    return [*is_own, False]
 
 
 def _own(entries: list[types.TracebackType]) -> set[types.TracebackType]:
     names = [entry.tb_frame.f_code.co_filename for entry in entries]
-    found = zip(entries, find_own(names), strict=False)
-    return {entry for entry, is_own in found if is_own}
+    marked = zip(entries, find_own(names), strict=False)
+    return {entry for entry, is_own in marked if is_own}
 
 
 def _without(

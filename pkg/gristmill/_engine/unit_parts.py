@@ -124,28 +124,28 @@ class UnitParts:
     def _offer(self, unit: _core.Work, result: Outputs) -> bool:
         """Offer the finished outputs, if any; return whether that succeeded."""
         whole = len(result.outputs)
-        done = result.outputs[:]
+        finished = result.outputs[:]
         if self._running is not None:
-            done += self._running.finished()[self._of_run :]
+            finished += self._running.finished()[self._of_run :]
         # A call may compute outputs of the next unit, too.
         end = unit.first + unit.count
-        while done and done[-1][2][0] > end:
-            done.pop()
-        if not done:
+        while finished and finished[-1][2][0] > end:
+            finished.pop()
+        if not finished:
             return True
         try:
-            written = self._write(unit, done)
+            written = self._write(unit, finished)
         except Exception:
             return False  # The error is raised in its turn.
         if written is None:
             self._unit = None
             return False
-        done = done[: written[0]]
-        if not self._end.offer_part(*written, done[-1][2]):
+        finished = finished[: written[0]]
+        if not self._end.offer_part(*written, finished[-1][2]):
             return False
-        self._offered = done
-        self._of_run += max(len(done) - whole, 0)
-        del result.outputs[: len(done)]
+        self._offered = finished
+        self._of_run += max(len(finished) - whole, 0)
+        del result.outputs[: len(finished)]
         return True
 
     def _take_answer(self, result: Outputs) -> bool:

@@ -354,8 +354,8 @@ class Server:
 
         The next unit computes them again.
         """
-        kept = max(len(result.outputs) * self._max_unit_bytes // nbytes, 1)
-        result.outputs = result.outputs[:kept]
+        count = max(len(result.outputs) * self._max_unit_bytes // nbytes, 1)
+        result.outputs = result.outputs[:count]
         result.position = result.outputs[-1][2]
         result.failure, result.ended, result.moved = None, False, True
 
@@ -369,8 +369,8 @@ class Server:
         result.outputs = result.outputs[:bad]
         result.failure = failures.pack_failure(error, self._worker)
         if self._tolerant:
-            _, told = element
-            result.failure = pickle.dumps((result.failure, told), 5)
+            _, errors = element
+            result.failure = pickle.dumps((result.failure, errors), 5)
 
 
 def _disable_lookahead(stream: Any) -> None:

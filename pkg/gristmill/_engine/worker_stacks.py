@@ -30,11 +30,11 @@ def dump_at_signal(arena_inode: int, worker: int) -> None:
 
 def stacks_of(arena_inode: int, worker: int) -> str:
     """Return a worker's Python stacks, or a text that explains why there are none."""
-    wanted = f"/memfd:{_name(arena_inode, worker)} "
+    prefix = f"/memfd:{_name(arena_inode, worker)} "
     for pid in _descendants(os.getpid()):
         for link in glob.iglob(f"/proc/{pid}/fd/*"):
             with contextlib.suppress(OSError):
-                if os.readlink(link).startswith(wanted):
+                if os.readlink(link).startswith(prefix):
                     return _ask(pid, link)
     return "(the worker's process was not found)"
 

@@ -217,15 +217,15 @@ def lasting_threads(harmless: Set[str] = frozenset()) -> int:
 
 def other_threads() -> set[str]:
     """Return the ids of this process's threads except this one and jemalloc's."""
-    found = set()
+    threads = set()
     for thread in os.listdir("/proc/self/task"):
         try:
             with open(f"/proc/self/task/{thread}/comm") as name:
                 if name.read() != "jemalloc_bg_thd\n":
-                    found.add(thread)
+                    threads.add(thread)
         except OSError:
             continue  # The thread has ended.
-    return found - {str(threading.get_native_id())}
+    return threads - {str(threading.get_native_id())}
 
 
 def look_like_worker(name: str, parent_pid: int) -> None:

@@ -155,9 +155,11 @@ class DataLoader(Epochs, Reportable[T]):
         )
         self._shard_options = arguments.check_shard_options(shard_options, sampler)
         arguments.check_readers(sampler, read_options)
-        made = int(streams or max(count, 1))
-        arguments.check_ranks(sampler, self._shard_options, self._operations, made)
-        self._program = self._compile(made)
+        stream_count = int(streams or max(count, 1))
+        arguments.check_ranks(
+            sampler, self._shard_options, self._operations, stream_count
+        )
+        self._program = self._compile(stream_count)
         arguments.check_records(sampler, self._program.source)
         self._pipeline = states.SavedPipeline(
             program=self._program,

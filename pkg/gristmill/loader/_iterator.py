@@ -259,32 +259,32 @@ class LoaderTrial:
             self._state = json.loads(iterator.get_state())
         if data_loader._remote.backend is not None:
             self.workers = 0  # No worker runs on this machine.
-        made = copy.copy(data_loader)
-        policy = made._error_policy
+        loader = copy.copy(data_loader)
+        policy = loader._error_policy
         # Bad records of a trial are not written to the quarantine file.
-        made._error_policy = ErrorPolicy(policy.on_error, policy.max_errors, None)
-        self._loader = made
+        loader._error_policy = ErrorPolicy(policy.on_error, policy.max_errors, None)
+        self._loader = loader
 
     def open(
         self, more: int, here: bool, threads: int | None = None
     ) -> DataLoaderIterator[Any]:
-        made = copy.copy(self._loader)
+        loader = copy.copy(self._loader)
         if threads is not None:
-            size = max(made._read_options.prefetch_buffer_size, threads)
-            made._read_options = ReadOptions(threads, size)
-            made._program = made._compile(made._program.streams)
-        if made._remote.backend is not None and more:
+            size = max(loader._read_options.prefetch_buffer_size, threads)
+            loader._read_options = ReadOptions(threads, size)
+            loader._program = loader._compile(loader._program.streams)
+        if loader._remote.backend is not None and more:
             raise NotTriedError("actors of a cluster compute.")
         workers = self.workers + more
-        made._remote = dataclasses.replace(made._remote, workers=workers)
+        loader._remote = dataclasses.replace(loader._remote, workers=workers)
         state = self._state if here else None
-        if more and made._program.owned and workers > made._program.streams:
-            if made._explicit_streams is not None:
-                streams = made._explicit_streams
+        if more and loader._program.owned and workers > loader._program.streams:
+            if loader._explicit_streams is not None:
+                streams = loader._explicit_streams
                 raise NotTriedError(f"each of the {streams} streams needs one worker.")
-            made._program = made._compile(workers)
+            loader._program = loader._compile(workers)
             state = None
-        return DataLoaderIterator(made, state, validate_state=False)
+        return DataLoaderIterator(loader, state, validate_state=False)
 
     def close(self, iterator: DataLoaderIterator[Any]) -> None:
         iterator.close()
