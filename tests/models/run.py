@@ -1,4 +1,4 @@
-"""What gristmill._hot.run.run_block does, in plain Python."""
+"""A model of gristmill._hot.run.run_block in plain Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_block(
     at: int,
     elements: list[Any] | None = None,
 ) -> tuple[list[Any], list[int] | None, int, Exception | None]:
-    """Return ``(elements, kept, consumed, error)``, as the compiled function."""
+    """Return ``(elements, kept, consumed, error)``, like the compiled function."""
     told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
     out: list[Any] = []
     kept: list[int] = []
@@ -51,7 +51,7 @@ def run_block(
 def apply(
     element: Any, index: int, steps: Steps, draws: Any, doing: list[str | None]
 ) -> Any:
-    """Return what the steps make of a record; say in `doing` which one is at work."""
+    """Apply the steps to a record; store the name of the current step in `doing`."""
     generator = None
     for opcode, call, name in steps:
         doing[0] = name

@@ -1,4 +1,4 @@
-"""Torch's private parts are looked at, and not used where they have changed."""
+"""Tests that torch's private parts are checked, and not used if they have changed."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ WORKER = torch.utils.data._utils.worker
 SAMPLES = [torch.tensor([float(n)]) for n in range(7)]
 
 
-def test_this_torch_is_known():
+def test_installed_torch_is_known():
     assert private.UNKNOWN is None
 
 
@@ -38,7 +38,7 @@ def test_this_torch_is_known():
         (torch.autograd.profiler, "_is_profiler_enabled"),
     ],
 )
-def test_a_part_that_is_not_there_is_found(monkeypatch, owner, name):
+def test_missing_part_is_found(monkeypatch, owner, name):
     monkeypatch.delattr(owner, name)
     found = private.unknown()
     assert found is not None
@@ -55,14 +55,14 @@ def test_a_part_that_is_not_there_is_found(monkeypatch, owner, name):
         (torch._utils, "ExceptionWrapper", lambda exc_info, origin: None),
     ],
 )
-def test_a_part_that_takes_other_arguments_is_found(monkeypatch, owner, name, changed):
+def test_part_with_other_arguments_is_found(monkeypatch, owner, name, changed):
     monkeypatch.setattr(owner, name, changed)
     found = private.unknown()
     assert found is not None
     assert name in found
 
 
-def test_an_iterator_that_fails_is_found(monkeypatch):
+def test_failing_iterator_is_found(monkeypatch):
     def failing(iterator, loader):
         raise NotImplementedError("threads")
 
@@ -73,7 +73,7 @@ def test_an_iterator_that_fails_is_found(monkeypatch):
 
 
 @pytest.mark.parametrize("name", private._OF_ITERATORS)
-def test_an_attribute_that_an_iterator_lacks_is_found(monkeypatch, name):
+def test_missing_iterator_attribute_is_found(monkeypatch, name):
     kept = dataloader._SingleProcessDataLoaderIter.__init__
 
     def without(iterator, loader):
@@ -87,7 +87,7 @@ def test_an_attribute_that_an_iterator_lacks_is_found(monkeypatch, name):
     assert name in found
 
 
-def test_to_look_draws_no_random_numbers_and_needs_no_device():
+def test_check_draws_no_random_numbers_and_uses_no_device():
     torch.manual_seed(3)
     expected = torch.default_generator.get_state()
     with torch.device("meta"):
@@ -95,7 +95,7 @@ def test_to_look_draws_no_random_numbers_and_needs_no_device():
     assert torch.equal(torch.default_generator.get_state(), expected)
 
 
-def test_each_attribute_of_torchs_iterators_that_is_used_is_looked_at():
+def test_all_used_iterator_attributes_are_checked():
     iterator = iter(torch.utils.data.DataLoader([0]))
     used = set()
     for path in FOLDER.rglob("*.py"):
@@ -108,7 +108,7 @@ def test_each_attribute_of_torchs_iterators_that_is_used_is_looked_at():
 
 @pytest.fixture
 def unknown(monkeypatch):
-    """A torch that lacks something."""
+    """Pretend that this torch lacks a private part."""
     monkeypatch.setattr(private, "UNKNOWN", "torch._thing is not there")
     private.warn_of_unknown.cache_clear()
 
@@ -116,7 +116,7 @@ def unknown(monkeypatch):
 @pytest.mark.multiprocess
 @pytest.mark.usefixtures("unknown")
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_unknown_torch_gives_torchs_batches_after_one_warning(workers):
+def test_unknown_torch_warns_once_and_gives_torch_batches(workers):
     options = {"batch_size": 3, "num_workers": workers}
     with pytest.warns(UserWarning, match="is not there") as warned:
         loader = DataLoader(SAMPLES, **options)
@@ -138,13 +138,13 @@ def test_an_unknown_torch_gives_torchs_batches_after_one_warning(workers):
 
 
 @pytest.mark.usefixtures("unknown")
-def test_an_unknown_torch_has_no_stateful_loader():
+def test_unknown_torch_refuses_stateful_loader():
     with pytest.raises(RuntimeError, match=r"_thing is not there\. Only torch's own"):
         StatefulDataLoader(SAMPLES)
 
 
 @pytest.mark.usefixtures("unknown")
-def test_nothing_is_installed_into_an_unknown_torch():
+def test_install_changes_nothing_in_unknown_torch():
     kept = torch.utils.data.DataLoader._get_iterator
     with pytest.warns(UserWarning, match="is not there"):
         install(everywhere=True)
@@ -154,7 +154,7 @@ def test_nothing_is_installed_into_an_unknown_torch():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("lacking", ["some", "all"])
-def test_a_torch_without_private_parts_can_be_used(lacking):
+def test_torch_without_private_parts_works(lacking):
     done = subprocess.run(
         command("torch_loader/private/lacking_parts", lacking),
         env=environment(), capture_output=True, text=True,

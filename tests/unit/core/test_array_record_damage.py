@@ -160,8 +160,8 @@ NOT_WHOLE = {
 
 
 @pytest.mark.claim(
-    "a missing or damaged ArrayRecord file is found when it is first read, as "
-    'RuntimeError; a truncated one may give b""'
+    "A missing or damaged ArrayRecord file raises RuntimeError when it is "
+    'first read; a truncated one may return b""'
 )
 @pytest.mark.parametrize("verify", ["all", "headers", "none"])
 @pytest.mark.parametrize("case", NOT_WHOLE)
@@ -200,10 +200,7 @@ def test_a_wrong_magic_number_is_told(medium, written):
 # One bit
 
 
-@pytest.mark.claim(
-    "Damage costs the records of its chunk alone, which fail with the file and the "
-    "offset, and never gives wrong data."
-)
+@pytest.mark.claim("Files")
 @pytest.mark.parametrize("group", [1, 4])
 @pytest.mark.parametrize(
     "codec", ["uncompressed", "zstd", "brotli:1", "snappy", "zstd,transpose:true"]
@@ -256,9 +253,7 @@ def test_one_bit_of_the_first_64_or_of_padding_harms_nothing(medium, written):
         assert read_all(medium.open()) == RECORDS
 
 
-@pytest.mark.claim(
-    "Every hash in files of gristmill.sources is verified unless you say otherwise."
-)
+@pytest.mark.claim("Files")
 def test_one_bit_of_a_block_header_is_named(medium, written):
     content = written()
     for byte in 0, 9, 17:
@@ -427,9 +422,7 @@ def test_a_forked_child_gets_the_same(medium, written):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-@pytest.mark.claim(
-    "Every hash in files of gristmill.sources is verified unless you say otherwise."
-)
+@pytest.mark.claim("Files")
 @pytest.mark.parametrize("access", ["pread", "mmap"])
 def test_a_pickled_source_gets_the_same(tmp_path, written, access):
     content = written()

@@ -18,7 +18,8 @@ MAX_INDICES = st.one_of(
 
 # A range far below 2**16 takes many passes, hence no deadline.
 @pytest.mark.claim(
-    "a shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats another"
+    "A shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats "
+    "another one"
 )
 @settings(deadline=None)
 @given(

@@ -160,7 +160,8 @@ def test_range_has_start_and_step():
 
 
 @pytest.mark.claim(
-    "MapDataset.shuffle of n = 4^k + 1 elements, k >= 8, loses one and repeats another"
+    "MapDataset.shuffle of n = 4^k + 1 elements, k >= 8, loses one and "
+    "repeats another one"
 )
 @pytest.mark.parametrize("count", [65537, 262145])
 def test_shuffle_is_a_permutation_where_grains_is_not(count):

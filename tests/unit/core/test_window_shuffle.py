@@ -54,8 +54,8 @@ def test_windows_that_divide_the_epoch_are_grains(
 
 
 @pytest.mark.claim(
-    "WindowShuffleMapDataset repeats and loses elements where the window does not "
-    "divide the length"
+    "WindowShuffleMapDataset repeats and loses elements if the window does "
+    "not divide the length"
 )
 @settings(deadline=None, max_examples=30)
 @given(length=st.integers(1, 60), window_size=st.integers(1, 70), seed=SEEDS)
@@ -84,8 +84,8 @@ def test_every_epoch_is_permuted_within_its_windows(length, window_size, epoch):
 
 
 @pytest.mark.claim(
-    "WindowShuffleIterDataset and WindowShuffleMapDataset lose an element in windows "
-    "of 4^k + 1, k >= 8"
+    "WindowShuffleIterDataset and WindowShuffleMapDataset lose an element in "
+    "windows of 4^k + 1, k >= 8"
 )
 def test_a_window_wider_than_grains_network_is_permuted():
     shuffled = _core.window_shuffle(np.arange(65537), 65537, 3, 65537)
@@ -159,8 +159,8 @@ def test_permutation_orders_the_windows_of_grains_iterator(count, window_size, s
 
 
 @pytest.mark.claim(
-    "WindowShuffleIterDataset and WindowShuffleMapDataset lose an element in windows "
-    "of 4^k + 1, k >= 8"
+    "WindowShuffleIterDataset and WindowShuffleMapDataset lose an element in "
+    "windows of 4^k + 1, k >= 8"
 )
 @pytest.mark.parametrize("count", [65537, 262145])
 def test_permutation_loses_none_where_grain_does(count):

@@ -1,4 +1,4 @@
-"""Batches that are placed on a device ahead of need."""
+"""Batches are placed on a device before they are needed."""
 
 import pytest
 
@@ -16,7 +16,7 @@ class Placed(DevicePrefetchIterator):
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_place_that_stops_costs_its_batch_only(depth):
+def test_stopping_place_drops_only_its_batch(depth):
     batches = Placed(range(5), depth)
     assert [next(batches), next(batches)] == [0, 1]
     with pytest.raises(RuntimeError, match="device raised StopIteration"):

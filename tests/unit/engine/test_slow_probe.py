@@ -1,4 +1,4 @@
-"""Measured reads decide whether threads read."""
+"""Timed reads decide whether threads read."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def probe():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Clocks that a test sets: the wall's, and the processor time of the process."""
+    """Return clocks that tests set: wall time and CPU time of the process."""
 
     class Clock:
         wall_s = process_s = 0.0
@@ -36,12 +36,12 @@ def clock(monkeypatch):
     return clock
 
 
-def test_fast_reads_leave_the_next_ones_to_the_caller(probe):
+def test_fast_reads_keep_the_next_ones_in_the_caller(probe):
     assert [probe.add_read(0.5) for _ in range(3)] == [False, False, True]
     assert (probe.waits, probe.left, probe.trial) == (False, INTERVAL, None)
 
 
-def test_unknown_read_starts_the_count_of_fast_reads_again(probe):
+def test_unknown_read_resets_the_count_of_fast_reads(probe):
     waits = [0.5, 0.5, None, 0.5, 0.5]
     assert not any(probe.add_read(waited_s) for waited_s in waits)
     assert probe.add_read(0.5)

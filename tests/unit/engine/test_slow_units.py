@@ -1,4 +1,4 @@
-"""Which units are reported because they are slow."""
+"""Reports about slow units."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from gristmill._engine import remote
 
 
 class Asked(Exception):
-    """What the core was asked for."""
+    """Carries the `slow_s` that the core received."""
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ class NextResult:
 
 
 class Scripted:
-    """A scheduler that finds what it is told, and notes the timeouts."""
+    """A scheduler that returns given results and records the timeouts."""
 
     def __init__(self, found):
         self.found = found
@@ -57,7 +57,7 @@ class Scripted:
 
 
 class Quiet:
-    """Workers of which nothing is known."""
+    """Workers that can report a stack and nothing else."""
 
     def activity(self, worker):
         return "a stack"
@@ -74,7 +74,7 @@ def scripted_run(scheduler, stall_action):
     return run
 
 
-def test_output_that_waits_for_memory_kills_no_worker(caplog):
+def test_output_waiting_for_memory_kills_no_worker(caplog):
     waits = {"worker": -1, "stream": 2, "need": 30, "used": 80, "limit": 100}
     run = scripted_run(
         Scripted([NextResult("timeout", **waits), NextResult("end")]), "restart"
@@ -88,7 +88,7 @@ def test_output_that_waits_for_memory_kills_no_worker(caplog):
     )
 
 
-def test_slow_unit_leaves_the_timeout_as_it_is(caplog):
+def test_slow_unit_does_not_extend_the_timeout(caplog):
     slow = {"worker": 0, "stream": 2, "record": 7, "idle": False}
     slow |= {"busy_s": 6.5, "usual_s": 0.01, "waited_s": 6.0}
     stalled = {"worker": 0, "stream": 2, "record": 7, "idle": False}

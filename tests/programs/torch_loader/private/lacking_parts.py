@@ -16,7 +16,7 @@ def reduce(function, items, *first):
 if sys.argv[1] == "all":
     functools.reduce = reduce
 else:
-    # What torch needs itself stays, and so do the loaders' batches.
+    # Only names that neither torch itself nor batches of the loaders need.
     del torch._utils.ExceptionWrapper
     del torch._neg_view
     del torch.autograd._profiler_enabled
