@@ -10,12 +10,12 @@ import numpy as np
 
 from gristmill._base.lazy_names import public_names
 from gristmill._base.types import Array, K, T
-from gristmill._engine.ahead import Ahead
+from gristmill._engine.device_prefetch import DevicePrefetchIterator
 
 __all__ = ["DevicePrefetch", "prefetch_to_device"]
 
 
-class DevicePrefetch(Ahead[T]):
+class DevicePrefetch(DevicePrefetchIterator[T]):
     """Places batches on devices before the caller requests them.
 
     `get_state` returns the position after the last batch returned, not after the

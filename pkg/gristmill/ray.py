@@ -179,7 +179,7 @@ class RayWorkers:
     def workers(
         self, scheduler: _core.Scheduler, program: Runnable, before: Workers | None
     ) -> Workers:
-        """Return a scheduler's workers, see `gristmill._engine.workers.Place`."""
+        """Return a scheduler's workers, see `_engine.workers.WorkerBackend`."""
         from gristmill._ray.lanes import RayLanes
 
         if isinstance(before, RayLanes):

@@ -148,7 +148,7 @@ def test_different_pipeline_of_same_name_is_refused(noted, share):
     made = iter(loader(noted, workers=shared(share)))
     next(made)
     for other, what in (
-        ({"batch_size": 8}, "levels"),
+        ({"batch_size": 8}, "batch_stages"),
         ({"records": 77}, "source"),
         ({"shard": (0, 2)}, "sampler"),
         ({"workers": shared(share, window=3)}, "window"),

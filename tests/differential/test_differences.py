@@ -190,7 +190,7 @@ def test_records_held_by_legacy_operation_are_recomputed(caplog):
     iter(loader(OURS, Recorded())).get_state()
     warned = [r.message for r in caplog.records if "computed again" in r.message]
     assert len(warned) == 1
-    assert warned[0].startswith("InReverse keeps records back without a state")
+    assert warned[0].startswith("InReverse holds back records")
 
 
 def loader_of(library, source, operations=(), sampler=None):

@@ -39,7 +39,7 @@ def test_module_iterating_on_import_is_refused(tmp_path, way):
     assert (done.returncode, imports) == (1, 2), done.stderr
     line = LINES.index("    print(list(loader()))") + 1
     assert f"train ({FOLDER}/train.py, line {line}) {REFUSAL} when it is" in done.stderr
-    assert 'behind `if __name__ == "__main__":`' in done.stderr
+    assert 'under `if __name__ == "__main__":`' in done.stderr
 
 
 def test_module_iterating_on_import_runs_with_forks(tmp_path):

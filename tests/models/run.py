@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._hot.place import Place
+from gristmill._hot.error_location import ErrorLocation
 from gristmill._hot.run import reads_together
 from gristmill._hot.steps import FILTER, MAP, RANDOM_MAP
 
@@ -40,7 +40,7 @@ def run_block(
             element = source[key] if records is None else records[i]
             element = apply(element, index, steps, draws, doing)
         except Exception as error:
-            error.add_note(Place(doing[0], key, index))
+            error.add_note(ErrorLocation(doing[0], key, index))
             return out, None if len(kept) == i else kept, i + 1, error
         if element is not DROPPED:
             out.append(element)

@@ -51,7 +51,7 @@ def carried(thing: Any) -> Any:
     fd = packing.pack(program)
 
     def load() -> Any:
-        inheriting.received[:] = map(os.dup, program.inherited)
+        inheriting.received_fds[:] = map(os.dup, program.inherited)
         loaded: Any = packing.unpack(fd)
         return loaded.part
 

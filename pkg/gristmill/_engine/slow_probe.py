@@ -18,7 +18,7 @@ BLOCKS_BETWEEN_PROBES = 256
 BUSY_SHARE = 0.5
 
 
-def timed(read: Callable[[], R]) -> tuple[R, float, float]:
+def read_timed(read: Callable[[], R]) -> tuple[R, float, float]:
     """Call `read`; return its result, its duration and the time it waited, in s."""
     began = blocked_time.clocks()
     result = read()
@@ -86,7 +86,7 @@ class SlowProbe:
             a trial without a result, when the caller's own reads decide.
         left: Reads until the next probe.  The user of the probe counts them down.
         trial: The trial under way.
-        record_s: Duration of the last read that `timed` measured, in seconds for
+        record_s: Duration of the last read that `read_timed` measured, in seconds for
             each record.
     """
 
@@ -116,16 +116,16 @@ class SlowProbe:
         # The last reads of the caller.
         self._measured_s: collections.deque[float] = collections.deque(maxlen=reads)
 
-    def timed(self, read: Callable[[], R], count: int) -> tuple[R, float | None]:
+    def read_timed(self, read: Callable[[], R], count: int) -> tuple[R, float | None]:
         """Call `read`; return its result and the time it waited, in seconds.
 
         The time is for each of `count` records, or None if it is unknown.  After a
-        quick read, only the duration is measured, since `timed` takes some
+        quick read, only the duration is measured, since `read_timed` takes some
         microseconds.
         """
         waited_s = None
         if self._took_long:
-            result, took_s, waited_s = timed(read)
+            result, took_s, waited_s = read_timed(read)
             waited_s /= count
         else:
             began_s = time.perf_counter()
@@ -146,9 +146,9 @@ class SlowProbe:
         return True
 
     def add_read(self, waited_s: float | None) -> bool:
-        """Add a read that `timed` measured; return whether the caller may stop probing.
+        """Add a read that `read_timed` measured; return whether to stop probing.
 
-        It may after a verdict, or if threads read on trial.
+        The caller stops after a verdict, or if threads read on trial.
         """
         if self.trial is not None:
             return True

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from gristmill._base.report import Advice, Change, Report, Stage, WorkerLoad
 from gristmill._engine.remote import RemoteRun
-from gristmill._engine.usage import RemoteStats
+from gristmill._engine.worker_stats import RemoteStats
 from gristmill._observe.diagnosis import MIN_GAIN, MIN_WAITED
 
 COMPUTING = "computation in actors"

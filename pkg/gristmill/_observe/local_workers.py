@@ -9,7 +9,7 @@ from typing import Any
 from gristmill._base.report import SENDING, Report, Stage, WorkerLoad
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._engine.stage_times import RECEIVE, SEND, StageTime
-from gristmill._engine.usage import LocalStats
+from gristmill._engine.worker_stats import LocalStats
 
 NAMES = {
     SEND: ("transport", SENDING),

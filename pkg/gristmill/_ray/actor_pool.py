@@ -88,7 +88,7 @@ class ActorPool:
             if self._users == 1:
                 if self._program is not None:
                     self._packed = put(self._program)
-                    self._settings = settings.present()
+                    self._settings = settings.read_settings()
                 self._start_missing()
                 self._thread.start()
 

@@ -26,8 +26,8 @@ from typing import Any
 from gristmill import _core
 from gristmill._base.types import Int64Array
 from gristmill._engine.stream import NO_KEYS, Position
-from gristmill._engine.usage import RemoteStats
-from gristmill._engine.workers import COPIED_LEAF_BYTES, received
+from gristmill._engine.worker_stats import RemoteStats
+from gristmill._engine.workers import COPIED_LEAF_BYTES, receive_output
 from gristmill._hot import slot_reader, slot_writer
 from gristmill._ray.actor import Bytes, TaskResult, UnitTask
 from gristmill._ray.metrics import CallTiming, RayMetrics
@@ -65,13 +65,13 @@ class RayLanes:
     def ready(self) -> bool:
         return True
 
-    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
-        return self._lanes.received(due)
+    def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
+        return self._lanes.receive(due)
 
-    def doing(self, worker: int) -> str:
+    def activity(self, worker: int) -> str:
         return self._lanes.doing(worker)
 
-    def told(self, worker: int) -> str:
+    def death_details(self, worker: int) -> str:
         return self._lanes.loss_reports.get(worker, "")
 
     def kill(self, worker: int) -> None:
@@ -121,9 +121,9 @@ class _Lanes:
         """End the actor that a lane calls."""
         self.pool.end(self._lane_id(lane))
 
-    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
-        """Decode an output; see `gristmill._engine.workers.Workers.received`."""
-        element, keys = received(self._scheduler, due)
+    def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
+        """Decode an output; see `gristmill._engine.workers.Workers.receive`."""
+        element, keys = receive_output(self._scheduler, due)
         if due.error:
             return element, keys
         began = time.perf_counter()
@@ -232,7 +232,7 @@ class _Lanes:
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
         try:
             used = slot_writer.encode(writer, outputs, failure)
-        except slot_writer.NeedSpace as need:
+        except slot_writer.SlotTooSmallError as need:
             address = end.need(need.bytes)
             if address is None:
                 return

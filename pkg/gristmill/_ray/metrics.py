@@ -23,7 +23,7 @@ import threading
 import weakref
 from typing import Any, NamedTuple, Protocol
 
-from gristmill._engine.usage import RemoteStats, RemoteWorkerStats
+from gristmill._engine.worker_stats import RemoteStats, RemoteWorkerStats
 
 # Outputs between two updates of Ray's counter.
 OUTPUTS_PER_REPORT = 64

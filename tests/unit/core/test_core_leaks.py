@@ -149,7 +149,7 @@ def slots() -> None:
             writer.address, used, 0, lambda: views.SlotView(slot_with_a_view()), limit
         )
     slot_reader.decode(writer.address, used, 1, None, 0)
-    with contextlib.suppress(slot_writer.NeedSpace):
+    with contextlib.suppress(slot_writer.SlotTooSmallError):
         slot_writer.encode(writer, [(np.zeros(1 << 17), KEYS, ())], None)
     slot_reader.decode(writer.address, 100, 0, None, 0)
 

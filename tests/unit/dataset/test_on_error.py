@@ -187,7 +187,7 @@ def test_worker_outputs_continue_after_too_many_errors(workers):
     iterator = iter(ds.mp_prefetch(options, streams=1))
     assert next(iterator).tolist() == [0, 1, 2, 3, 5]
     state = iterator.get_state()
-    with pytest.raises(TooManyErrors, match="2 records failed, and max_errors=1"):
+    with pytest.raises(TooManyErrors, match=r"max_errors=1 .* 2 records failed"):
         next(iterator)
     assert iterator.get_state() == state
     assert next(iterator).tolist() == [7, 8, 9, 10, 11]
@@ -349,7 +349,7 @@ def test_errors_of_batches_are_raised():
 
 def test_wrong_number_of_elements_raises():
     ds = numbers().block_map(lambda elements: elements[:3], block_size=4)
-    with pytest.raises(ValueError, match="returned 3 elements for a list of 4"):
+    with pytest.raises(ValueError, match=r"each of the 4 .* got 3"):
         next(iter(ds.to_iter_dataset().on_error("skip")))
 
 

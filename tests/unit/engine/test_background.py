@@ -121,12 +121,12 @@ def test_fork_has_no_threads_and_closes_nothing(background):
     background.submit(len, "").result(GIVE_UP_S)
     child = os.fork()
     if child == 0:
-        lost = background.lost
+        lost = background.is_in_fork
         background.close()
         background.join(GIVE_UP_S)
         os._exit(0 if lost else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert not background.lost
+    assert not background.is_in_fork
     assert background.submit(max, 1, 2).result(GIVE_UP_S) == 2
 
 

@@ -95,7 +95,7 @@ def test_replaced_file_is_rejected(path):
     other = path.with_suffix(".new.npy")
     np.save(other, np.zeros((ROWS, 8), np.int32))
     os.replace(other, path)
-    with pytest.raises(ValueError, match=r"table\.npy is not the file any more"):
+    with pytest.raises(ValueError, match=r"table\.npy was replaced or resized"):
         open_mapped(*reduced[1])
 
 

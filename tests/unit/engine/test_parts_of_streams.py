@@ -128,7 +128,7 @@ class Worker(Server):
         first = 0
         while first < RECORDS:
             self.compute(self._end.begin(first))
-            first = self._reached[0][0]
+            first = self._end_positions[0][0]
 
 
 class Computed:

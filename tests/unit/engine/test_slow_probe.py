@@ -96,6 +96,6 @@ def test_quick_read_leaves_the_next_wait_unknown(probe, clock):
         clock.wall_s += seconds
         return "read"
 
-    found = [probe.timed(lambda s=s: read_for(s), 2) for s in (3.0, 1.0, 3.0, 3.0)]
+    found = [probe.read_timed(lambda s=s: read_for(s), 2) for s in (3.0, 1.0, 3.0, 3.0)]
     assert found == [("read", 1.5), ("read", 0.0), ("read", None), ("read", 1.5)]
     assert probe.record_s == 1.5

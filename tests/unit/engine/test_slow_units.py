@@ -59,7 +59,7 @@ class Scripted:
 class Quiet:
     """Workers that can report a stack and nothing else."""
 
-    def doing(self, worker):
+    def activity(self, worker):
         return "a stack"
 
 
@@ -69,8 +69,8 @@ def scripted_run(scheduler, stall_action):
         workers=1, buffer=1, max_restarts=1, memory_limit=0, stall_timeout=60.0,
         stall_action=stall_action,
     )  # fmt: skip
-    run._successor, run._begun = None, True
-    run._running = remote._Running(scheduler, Quiet())
+    run._successor, run._has_waited = None, True
+    run._running = remote._ScheduledWorkers(scheduler, Quiet())
     return run
 
 
@@ -84,7 +84,7 @@ def test_output_waiting_for_memory_kills_no_worker(caplog):
     (record,) = caplog.records
     assert record.getMessage() == (
         "No output for 60 s: the next one of stream 2 waits for memory that workers use"
-        " for later ones. 80 bytes of memory_limit=100 are taken."
+        " for later ones. 80 bytes of memory_limit=100 are in use."
     )
 
 

@@ -269,7 +269,7 @@ class Unit:
 
 class Result:
     def __init__(self):
-        self.outputs, self.handed = [], 0
+        self.outputs, self.delivered_count = [], 0
 
 
 def outputs(first, last):
@@ -310,7 +310,7 @@ def test_parts_are_offered_while_they_are_awaited(parts):
     assert end.offers == [(2, (2,)), (3, (5,))]
     result.outputs += outputs(5, 8)
     assert unit_parts.end(Unit(0, 8)).first == 5
-    assert (result.outputs, result.handed) == (outputs(5, 8), 5)
+    assert (result.outputs, result.delivered_count) == (outputs(5, 8), 5)
     assert unit_parts._hand_over(0.05) is None
 
 
@@ -325,7 +325,7 @@ def test_rejected_part_stays_with_its_unit(parts, when):
     if when == "later":
         assert unit_parts._hand_over(0.02) is None
     assert unit_parts.end(Unit(0, 8)) is end.unit
-    assert (result.outputs, result.handed) == (outputs(0, 4), 0)
+    assert (result.outputs, result.delivered_count) == (outputs(0, 4), 0)
 
 
 def test_lost_unit_leaves_nothing(parts):

@@ -118,7 +118,7 @@ class TestDropping:
 
 
 def feed(blocks, keep_absent=False):
-    class Feed(iterators.Feed):
+    class Feed(iterators.BlockFeeder):
         def _refill(self, first):
             self.asked = [*getattr(self, "asked", []), first]
             found = blocks.get(first, [])
@@ -202,7 +202,7 @@ class TestMixing:
         assert [next(mix), next(mix)] == ["x", "y"]
 
 
-class Queue(iterators.Turns):
+class Queue(iterators.RoundRobin):
     """Puts the iterators of a list into free places."""
 
     def __init__(self, places, waiting):

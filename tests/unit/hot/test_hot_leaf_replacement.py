@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from gristmill._hot.leaf_replacement import NotPlain, replace_leaves
+from gristmill._hot.leaf_replacement import NotPlainError, replace_leaves
 
 
 class Leaf:
@@ -92,7 +92,7 @@ def test_original_tree_is_not_changed():
 )
 def test_tree_of_other_types_is_rejected(part):
     for tree in (part, [part], {"a": (1, part)}):
-        with pytest.raises(NotPlain):
+        with pytest.raises(NotPlainError):
             replaced(tree)
 
 
@@ -102,14 +102,14 @@ def test_recursive_containers_are_rejected():
     inside_dict: dict[str, Any] = {"a": Leaf()}
     inside_dict.update(b=inside_dict, c=inside_dict)
     for tree in (inside_list, inside_dict, {"deep": (inside_list, inside_dict)}):
-        with pytest.raises(NotPlain):
+        with pytest.raises(NotPlainError):
             replaced(tree)
 
 
 def test_repeated_large_container_of_leaves_is_rejected():
     shared = [Leaf() for _ in range(100)]
     assert replaced([shared, 1]) == [["new"] * 100, 1]
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotPlainError):
         replaced([shared, {"again": shared}])
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gristmill._hot import run
 from gristmill._hot import steps as step_kinds
 from gristmill._hot.draw import Draws
-from gristmill._hot.place import place_of
+from gristmill._hot.error_location import location_of
 from models import run as model
 
 NO_STEPS: Any = ()
@@ -175,7 +175,7 @@ def test_error_ends_the_block_and_names_step_and_record() -> None:
     assert (done, kept, consumed) == ([1], [1], 3)
     assert isinstance(error, ZeroDivisionError)
     assert error.__notes__ == ["while invert processed record 2 (index 52)"]
-    place = place_of(error)
+    place = location_of(error)
     assert place is not None
     assert (place.operation, place.key, place.record_index) == ("invert", 2, 52)
     assert type(pickle.loads(pickle.dumps(place))) is str
@@ -188,7 +188,7 @@ def test_error_of_the_source_names_the_record() -> None:
     assert (done, kept, consumed) == ([4], None, 2)
     assert isinstance(error, LookupError)
     assert error.__notes__ == ["while reading record 13 (index 1)"]
-    place = place_of(error)
+    place = location_of(error)
     assert place is not None
     assert (place.operation, place.key, place.record_index) == (None, 13, 1)
 
@@ -215,8 +215,10 @@ def test_block_read_must_return_all_records() -> None:
 
     result = run.run_block(Short(), int64s(3, 4), int64s(0, 1), NO_STEPS, None, 0)
     assert result[:3] == ([], None, 1)
-    assert str(result[3]) == "Short.__getitems__ returned 1 records for 2 keys"
-    assert place_of(result[3]) is None
+    assert str(result[3]) == (
+        "Short.__getitems__ must return one record for each of 2 keys, got 1 records."
+    )
+    assert location_of(result[3]) is None
 
 
 def test_source_may_change_its_returned_list() -> None:
@@ -311,7 +313,7 @@ def test_keys_must_be_int64(bad: Any) -> None:
 
 
 def test_keys_and_indices_must_have_one_length() -> None:
-    with pytest.raises(ValueError, match="expected 2 keys and indices, got 1"):
+    with pytest.raises(ValueError, match=r"keys and indices must have 2 .* got 1"):
         run.run_block([1, 2], int64s(0, 1), int64s(0), NO_STEPS, None, 0)
 
 
@@ -336,7 +338,7 @@ def seen(block: Any, source: Any, *args: Any) -> Any:
     told = ctypes.c_int64(-1)
     out, kept, consumed, error = block(source, *args, ctypes.addressof(told))
     notes = None if error is None else [repr(error), error.__notes__]
-    place = None if error is None else vars_of(place_of(error))
+    place = None if error is None else vars_of(location_of(error))
     return [int(x) for x in out], kept, consumed, notes, place, told.value
 
 

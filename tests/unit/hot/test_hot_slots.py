@@ -320,7 +320,7 @@ def test_position_longer_than_its_row_is_rejected(memory: Memory) -> None:
     used = slot_writer.encode(writer, [(1, KEYS, (1, 2)), (2, KEYS, (3,))], None)
     table = ctypes.c_uint64.from_address(memory.address + 16).value
     ctypes.c_uint32.from_address(memory.address + table + 44).value = 3
-    with pytest.raises(ValueError, match="a position of 3 integers in a row with 2"):
+    with pytest.raises(ValueError, match=r"at most 2 integers .* got 3"):
         slot_reader.decode(memory.address, used, 0, memory.base, LIMIT)
 
 
@@ -337,7 +337,7 @@ def test_need_is_exact() -> None:
     ]
     small = Memory(4096)
     writer = slot_writer.SlotWriter(small.address, small.nbytes)
-    with pytest.raises(slot_writer.NeedSpace) as caught:
+    with pytest.raises(slot_writer.SlotTooSmallError) as caught:
         slot_writer.encode(writer, outputs, None)
     assert writer.used == 64
     assert not small.raw[64 + small.nbytes :].tolist().count(0)
@@ -348,7 +348,7 @@ def test_need_is_exact() -> None:
     got, _, _ = slot_reader.decode(enough.address, used, 0, enough.base, LIMIT)
     assert got["y"].data.tolist() == list(range(9000))
     short = Memory(caught.value.bytes - 1)
-    with pytest.raises(slot_writer.NeedSpace):
+    with pytest.raises(slot_writer.SlotTooSmallError):
         slot_writer.encode(
             slot_writer.SlotWriter(short.address, short.nbytes), outputs, None
         )
@@ -392,12 +392,12 @@ def test_unpicklable_element_does_not_change_the_writer(
 def test_uncommitted_outputs_are_not_read(memory: Memory) -> None:
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
     used = slot_writer.encode(writer, [(np.arange(9000), KEYS, (1,))], None)
-    with pytest.raises(ValueError, match="beyond the 4096 of the slot"):
+    with pytest.raises(ValueError, match=r"at offset .* only 4096 bytes"):
         slot_reader.decode(memory.address, 4096, 0, memory.base, LIMIT)
-    with pytest.raises(ValueError, match="output 1 is not in the slot"):
+    with pytest.raises(ValueError, match="Output 1 is not in the slot"):
         slot_reader.decode(memory.address, used, 1, memory.base, LIMIT)
     ctypes.memset(memory.address, 0, 4)
-    with pytest.raises(ValueError, match="output 0 is not in the slot"):
+    with pytest.raises(ValueError, match="Output 0 is not in the slot"):
         slot_reader.decode(memory.address, used, 0, memory.base, LIMIT)
 
 

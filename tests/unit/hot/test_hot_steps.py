@@ -90,7 +90,7 @@ class TestBlocks:
             apply(steps.MAP, lambda x: x, [1, 2, 3], wrong)
 
     def test_random_maps_need_draws(self):
-        with pytest.raises(TypeError, match="needs draws"):
+        with pytest.raises(TypeError, match="draws, got None"):
             steps.apply([(steps.RANDOM_MAP, max, refused, None)], [1], indices(0))
 
     def test_draws_of_another_type_are_rejected(self):
@@ -139,7 +139,7 @@ class TestBlocks:
 
     @pytest.mark.parametrize("place", [-1, 4])
     def test_scatter_rejects_places_outside(self, place):
-        with pytest.raises(IndexError, match=f"place {place} is not in a list of 4"):
+        with pytest.raises(IndexError, match=f"less than 4, .* got {place}"):
             steps.scatter(["a"], indices(place), [None] * 4)
 
     @pytest.mark.parametrize(

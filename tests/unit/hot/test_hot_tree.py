@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gristmill._hot import tree
-from gristmill._hot.signals import StructureMismatch
+from gristmill._hot.exceptions import StructureMismatchError
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -157,7 +157,7 @@ def test_registered_types_are_flattened_by_jax() -> None:
     assert isinstance(made, Pair) and made.parts == (10, {"a": 20, "b": None})
     columns, _ = tree.batch_leaves([Pair(1, 2), Pair(3, 4)], "jax")
     assert columns == [[1, 3], [2, 4]]
-    with pytest.raises(StructureMismatch):
+    with pytest.raises(StructureMismatchError):
         tree.batch_leaves([Pair(1, 2), Pair(3)], "jax")
 
 
@@ -306,7 +306,7 @@ def test_treedef_is_comparable_and_picklable(rules: str) -> None:
 
 def test_unflatten_checks_the_leaf_count() -> None:
     _, treedef = tree.flatten([1, 2], "jax")
-    with pytest.raises(ValueError, match="expected 2 leaves, got 3"):
+    with pytest.raises(ValueError, match="2 items, got 3"):
         tree.unflatten(treedef, [1, 2, 3])
 
 
@@ -321,7 +321,7 @@ def test_batches_two_elements_as_jax(pair: tuple[Any, Any]) -> None:
     try:
         expected = jax_util.tree_map(lambda *leaves: Leaves(leaves), *pair)
     except ValueError:
-        with pytest.raises(StructureMismatch) as caught:
+        with pytest.raises(StructureMismatchError) as caught:
             tree.batch_leaves(list(pair), "jax")
         assert caught.value.position == 1
         return
@@ -335,7 +335,7 @@ def test_batches_two_elements_as_grain_without_jax(
     try:
         expected = plain_grain.map_structure(lambda *leaves: Leaves(leaves), *pair)
     except (KeyError, TypeError):
-        with pytest.raises(StructureMismatch):
+        with pytest.raises(StructureMismatchError):
             tree.batch_leaves(list(pair), "plain")
         return
     assert same(tree.map_batch(Leaves, list(pair), "plain"), expected)
@@ -370,7 +370,7 @@ def test_columns_are_copies_of_the_element_list() -> None:
 def test_mismatch_names_the_first_misfit() -> None:
     fits = {"a": 1, "b": {"c": [1, 2]}}
     misfit = {"a": 1, "b": {"c": [1]}}
-    with pytest.raises(StructureMismatch) as caught:
+    with pytest.raises(StructureMismatchError) as caught:
         tree.batch_leaves([fits, fits, misfit, {"a": 1}], "jax")
     assert caught.value.position == 2
     assert caught.value.path == ("b", "c")

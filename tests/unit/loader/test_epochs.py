@@ -192,7 +192,7 @@ class Unknowing:
 def test_sampler_without_set_epoch_allows_only_epoch_0():
     made = loader(Unknowing(), shard_options=g.NoSharding())
     made.set_epoch(0)
-    with pytest.raises(TypeError, match="Unknowing has no set_epoch"):
+    with pytest.raises(TypeError, match=r"set_epoch.* Unknowing has none"):
         made.set_epoch(1)
     assert len(list(made)) == 5
 
@@ -203,7 +203,7 @@ def test_sampler_without_set_epoch_allows_only_epoch_0():
         (-1, ValueError, "epoch must be at least 0, got -1"),
         (1.0, TypeError, "epoch must be an int, got float"),
         (True, TypeError, "epoch must be an int, got bool"),
-        (2**62, OverflowError, "must begin below"),
+        (2**62, OverflowError, "must be below"),
     ],
 )
 def test_wrong_epoch_is_refused_and_changes_nothing(epoch, error, text):
@@ -269,7 +269,7 @@ def test_state_with_invalid_epoch_is_refused(epoch):
     iterator = iter(in_epoch(shuffled(), 1))
     state = json.loads(iterator.get_state())
     state["gristmill"]["epoch"] = epoch
-    with pytest.raises(g.errors.StateMismatch, match="has epoch"):
+    with pytest.raises(g.errors.StateMismatch, match="'epoch' of the checkpoint"):
         iterator.set_state(json.dumps(state).encode())
 
 

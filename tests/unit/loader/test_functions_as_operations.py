@@ -95,13 +95,16 @@ class Plus(g.MapTransform):
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        (Plus, "operations[0] is the class Plus itself. Pass an instance of it: Plus"),
-        (g.Batch, "operations[0] is the class Batch itself. Pass an instance of it"),
-        (operations.MapOperation, "is the class MapOperation itself"),
-        (int, "operations[0] is the class int, whose instances are not iterators."),
+        (Plus, "operations[0] must be an instance, got the class Plus. Pass Plus()"),
+        (
+            g.Batch,
+            "operations[0] must be an instance, got the class Batch. Pass Batch()",
+        ),
+        (operations.MapOperation, "must be an instance, got the class MapOperation"),
+        (int, "operations[0] must return an iterator, got the class int"),
         (list, "pass an instance of a MapTransform"),
-        ([Plus()], "operations[0] is 'list', which is neither"),
-        (None, "operations[0] is 'NoneType', which is neither"),
+        ([Plus()], "FlatMap or Batch), got list."),
+        (None, "FlatMap or Batch), got NoneType."),
     ],
 )
 def test_invalid_operation_is_refused_at_once(step, message):

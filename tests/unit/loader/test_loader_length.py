@@ -130,7 +130,7 @@ UNKNOWN = {
     "flat-map": (loader(operations=[Twice()]), "Twice may give more or fewer"),
     "callable": (loader(operations=[as_it_is]), "function may give more or fewer"),
     "skip": (loader(on_error="skip"), "on_error='skip' may leave records out"),
-    "endless": (loader(num_epochs=None), "its sampler has no end. Pass num_epochs="),
+    "endless": (loader(num_epochs=None), "its sampler has no end. Pass num_epochs"),
     "endless shard": (
         loader(num_epochs=None, shard_options=grain.ShardOptions(2, 3)),
         "its sampler has no end",

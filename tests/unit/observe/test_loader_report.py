@@ -355,7 +355,7 @@ def test_owned_streams_do_not_try_more_workers():
     iterator.close()
     # Other notes depend on the measured times.
     assert (
-        "Not tried: one more worker (2), since each of the 1 streams is one worker's."
+        "Not tried: one more worker (2), since each of the 1 streams needs one worker."
     ) in report.notes
 
 
@@ -447,7 +447,7 @@ def test_times_of_workers_are_added():
         b"",
         json.dumps([2, 1, [["a", 8000, 5000]]]).encode(),
     ]
-    each = stage_times.each(stage_times.told(texts))
+    each = stage_times.mean_times(stage_times.sum_texts(texts))
     assert each == {"a": (3e-6, 1.0), "b": (5e-7, 0.0)}
 
 
@@ -457,5 +457,5 @@ def test_text_of_worker_times_has_bounded_length():
         clock.spent.update({f"{'x' * 60}{n}": 10**17 + n for n in range(100)})
     text = times.text()
     assert len(text) <= 2040
-    wall, _ = stage_times.told([text.encode()])
+    wall, _ = stage_times.sum_texts([text.encode()])
     assert max(map(len, wall.spent)) == stage_times.NAME_CHARS

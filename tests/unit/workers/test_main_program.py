@@ -65,7 +65,7 @@ def described(monkeypatch, tmp_path):
     ],
 )
 def test_program_with_guard_runs_again(described, tmp_path, text):
-    description, others = main_module.parted(described(text))
+    description, others = main_module.split_description(described(text))
     assert json.loads(description)[:2] == [
         "init_main_from_path",
         f"{tmp_path}/train.py",
@@ -106,7 +106,9 @@ def test_runner_or_package_does_not_run_again(described, tmp_path):
 
 def test_module_runs_again_by_name(described):
     spec = types.SimpleNamespace(name="package.train")
-    text, _ = main_module.parted(described(f"{GUARD}\n    main()", __spec__=spec))
+    text, _ = main_module.split_description(
+        described(f"{GUARD}\n    main()", __spec__=spec)
+    )
     assert json.loads(text)[:2] == ["init_main_from_name", "package.train"]
 
 
@@ -116,7 +118,7 @@ def test_long_and_unusual_arguments_are_passed(described, monkeypatch):
     description = described(f"{GUARD}\n    main()")
     assert max(map(len, description)) < 100_000
     assert all(part.isascii() for part in description)
-    text, others = main_module.parted(["torch", *description, "jax"])
+    text, others = main_module.split_description(["torch", *description, "jax"])
     assert json.loads(text)[2] == arguments
     assert others == ["torch", "jax"]
 

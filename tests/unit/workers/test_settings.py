@@ -29,7 +29,7 @@ def finders(monkeypatch):
 
 def sent():
     """Return the settings that would be sent to workers, by module."""
-    return {name: pickle.loads(pickled) for name, pickled in settings.present()}
+    return {name: pickle.loads(pickled) for name, pickled in settings.read_settings()}
 
 
 def test_settings_of_unimported_modules_are_not_sent(monkeypatch):
@@ -42,7 +42,7 @@ def test_settings_of_unimported_modules_are_not_sent(monkeypatch):
 
 def test_settings_are_adopted_when_the_library_is_imported(finders, monkeypatch):
     with decimal.localcontext(prec=7):
-        mine = [one for one in settings.present() if one.module == "decimal"]
+        mine = [one for one in settings.read_settings() if one.module == "decimal"]
     monkeypatch.delitem(sys.modules, "decimal")
     settings.adopt(mine)
     assert "decimal" not in sys.modules
@@ -64,7 +64,7 @@ def test_sent_filters_precede_existing_ones(finders):
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
         warnings.filterwarnings("ignore", "mine")
-        mine = [one for one in settings.present() if one.module == "warnings"]
+        mine = [one for one in settings.read_settings() if one.module == "warnings"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         settings.adopt(mine)

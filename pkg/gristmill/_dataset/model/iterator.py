@@ -35,8 +35,8 @@ class _Errors:
         chain = [iterator]
         for each in chain:
             # Iterators that measure have the attributes of the one that they measure.
-            if (tally := getattr(each, "_tally", None)) is not None:
-                tallies.append(tally.bad_records)
+            if (counter := getattr(each, "_error_counter", None)) is not None:
+                tallies.append(counter.bad_records)
             else:
                 chain += getattr(each, "_parents", ())
         last = [record for each in tallies for record in each.last]

@@ -34,7 +34,7 @@ from gristmill._dataset.nodes.missing_states import (
     may_lack_state,
 )
 from gristmill._hot import cancellation
-from gristmill._hot.place import as_failure
+from gristmill._hot.error_location import as_failure
 from gristmill.checkpoint import Checkpointable
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sharding import ShardOptions

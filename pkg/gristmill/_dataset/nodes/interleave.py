@@ -145,14 +145,14 @@ class InterleaveIterDataset(IterDataset[T]):
         self.datasets = self.datasets[sl]
 
 
-class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
+class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[T]):
     """Iterates over several datasets in turn."""
 
     def __init__(self, node: InterleaveIterDataset[T]) -> None:
         count = len(node.datasets)
         self._count = count
         self._cycle_length = min(node._cycle_length, count)
-        iterators.Turns.__init__(self, self._cycle_length)
+        iterators.RoundRobin.__init__(self, self._cycle_length)
         self._iterators = PartIterators(node.datasets, node._iter_buffer_size)
         self._reading = Reading(
             self._iterators,

@@ -15,7 +15,7 @@ from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchIterDataset,
 )
 from gristmill._hot import cancellation
-from gristmill._hot.place import as_failure
+from gristmill._hot.error_location import as_failure
 
 
 class PartIterators:

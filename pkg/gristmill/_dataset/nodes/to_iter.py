@@ -27,7 +27,9 @@ from gristmill._dataset.nodes.map import check_dropped
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._engine.reading import Read, Reading, read_each
 from gristmill._hot import iterators
-from gristmill._hot.block_call import WrongNumber
+from gristmill._hot.block_call import Reading, ReadResult, read_each
+from gristmill.options import ReadOptions
+from gristmill.sources._checks import BlockLengthError
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import length_of
 
@@ -90,7 +92,7 @@ class BlockSampler(Protocol):
         """Record that reading an element raised an exception."""
 
 
-class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
+class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
     """Iterates over the elements of a `MapDataset`.
 
     Attributes:
@@ -102,7 +104,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         dataset: MapDataset[T] = node._parent._with_threads(threads)
         DatasetIterator.__init__(self)
         self._ctx.dataset_options = options_of(dataset)
-        iterators.Feed.__init__(self, node._allow_nones)
+        iterators.BlockFeeder.__init__(self, node._allow_nones)
         self._node = node
         self.dataset = dataset
         self._length = len(dataset)
@@ -305,10 +307,12 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
             except Exception as error:
                 # If a block step returned a wrong number, no one element failed. Once
                 # some elements are made, the error is of the next one.
-                if not out and (len(indices) == 1 or isinstance(error, WrongNumber)):
+                if not out and (
+                    len(indices) == 1 or isinstance(error, BlockLengthError)
+                ):
                     raise
             rest, failure = read_each(self._elements, indices[len(out) :].tolist())
-            read = Read(out + rest, failure)
+            read = ReadResult(out + rest, failure)
         elements, failure = read
         if failure is not None:
             if not elements:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gristmill._hot.leaf_replacement import NotPlain, replace_leaves
+from gristmill._hot.leaf_replacement import NotPlainError, replace_leaves
 from gristmill._torch.batches import pickling
 
 Array = npt.NDArray[Any]
@@ -81,13 +81,13 @@ def _plain_tree(batch: Any) -> Any:
     def array_of(tensor: torch.Tensor) -> Array:
         array = pickling.array_of(tensor)
         if array is None:
-            raise NotPlain
+            raise NotPlainError
         spans.append((tensor.data_ptr(), array.nbytes or 1))
         return array
 
     try:
         tree = replace_leaves(batch, torch.Tensor, array_of)
-    except NotPlain:
+    except NotPlainError:
         return None
     return None if _overlap(spans) else tree
 

@@ -16,7 +16,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from gristmill._base.object_repr import call_text
 from gristmill._base.types import Array, K, N, T
-from gristmill._engine.tracebacks import cut
+from gristmill._engine.tracebacks import cut_own_frames
 from gristmill.checkpoint import Checkpointable
 
 
@@ -57,7 +57,7 @@ class TensorIterator(Checkpointable, Iterator[T]):
         try:
             element: T = as_tensor_tree(next(self._iterator))
         except Exception as error:
-            cut(error)
+            cut_own_frames(error)
             raise
         return element
 

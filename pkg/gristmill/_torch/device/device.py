@@ -9,7 +9,7 @@ from typing import Any, Never, overload
 import torch
 
 from gristmill._base.types import Array, K, N, T
-from gristmill._engine.ahead import Ahead
+from gristmill._engine.device_prefetch import DevicePrefetchIterator
 from gristmill._torch.batches.tensors import as_tensor_leaf, map_leaves
 from gristmill._torch.device.cuda import Cuda, CudaCopies
 
@@ -36,7 +36,7 @@ class _Moves:
         return leaf.to(self._device) if hasattr(leaf, "to") else leaf
 
 
-class DeviceIterator(Ahead[T]):
+class DeviceIterator(DevicePrefetchIterator[T]):
     """Iterates over batches on a device; made by `to_device`.
 
     `get_state` returns the position after the last batch that was returned.  Save this

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gristmill import monitoring
 from gristmill._base.object_repr import call_text
-from gristmill._engine.tracebacks import cut
+from gristmill._engine.tracebacks import cut_own_frames
 from gristmill._observe.watch import Watch
 from gristmill._torch import epochs, private
 from gristmill._torch.indices.draws import as_list, sampler_items
@@ -156,7 +156,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         except BaseException as error:
             if self._position is not None and isinstance(error, StopIteration):
                 self._position.finish()
-            cut(error, self._CUT_IS_NOTED)
+            cut_own_frames(error, self._CUT_IS_NOTED)
             raise
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from gristmill._engine.usage import LocalStats
+from gristmill._engine.worker_stats import LocalStats
 from gristmill._engine.workers import check_workers
 from gristmill._torch import epochs, private
 from gristmill._torch.batches import slot_collation

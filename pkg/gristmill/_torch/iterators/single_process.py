@@ -11,12 +11,8 @@ from gristmill._engine.usage import LocalStats
 from gristmill._engine.workers import check_workers
 from gristmill._hot import run as hot_run
 from gristmill._torch import epochs, private
-from gristmill._torch.batches.deferred import deferred_fetch
-from gristmill._torch.batches.native import (
-    is_torch_collate,
-    native_fetch,
-    samples_fetch,
-)
+from gristmill._engine.stage_times import PIN, REST, StageTimes, mean_times
+from gristmill._engine.worker_stats import NearUsage
 from gristmill._torch.batches.stages import fetch_timed, stages_of
 from gristmill._torch.iterators.base import LoaderIterator
 
@@ -66,14 +62,14 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         """Return the measured times of the stages."""
         iterable = self._dataset_kind == private.DatasetKind.Iterable
         names = stages_of(self._dataset, iterable, self._collate_fn)
-        return LocalStats((), each(self._times.by_clock), names)
+        return LocalStats((), mean_times(self._times.by_clock), names)
 
     def _next_data(self) -> Any:
         times = self._times
         times.left -= 1
         if not times.left:
             # Calls this method again, with `left` below 0.
-            return times.measured(REST, self._next_data)
+            return times.measure(REST, self._next_data)
         same = self._sampler_iter is self._list_items
         batch = self._fetch(next(self._indices) if same else self._next_index())
         if self._pin_memory:

@@ -89,7 +89,7 @@ class FetchProgram:
     many_outputs = False
     position_capacity = 1 << 16
 
-    def greet(self, worker: int, workers: int) -> None:
+    def init_worker(self, worker: int, workers: int) -> None:
         """Do nothing; `open_stream` prepares the worker."""
 
     def unpicklable_note(self) -> str:
@@ -101,10 +101,10 @@ class FetchProgram:
             " multiprocessing_context='fork', or num_workers=0."
         )
 
-    def open_stream(self, stream: int, at: int = 0) -> FetchStream:
+    def open_stream(self, stream: int, record_address: int = 0) -> FetchStream:
         """Return the stream that a worker runs.
 
-        `at` is not used, because samples have no numbers.
+        `record_address` is not used, because samples have no numbers.
         """
         return FetchStream(self, stream)
 
@@ -296,7 +296,9 @@ class FetchStream:
         """Return the exception being handled, in torch's wrapper."""
         kind, error, whole = sys.exc_info()
         where = f"in DataLoader worker process {self._worker}"
-        return ExceptionWrapper((kind, error, tracebacks.shown(whole)), where)
+        return ExceptionWrapper(
+            (kind, error, tracebacks.filter_traceback(whole)), where
+        )
 
 
 def _seed_datapipe(dataset: Any, seed: int | None) -> Any:

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from gristmill import _core
-from gristmill._engine import failures, starting, worker_texts
-from gristmill._engine.stage_times import RECEIVE, StageTimes, each
+from gristmill._engine import failures, startup_progress, worker_texts
+from gristmill._engine.stage_times import RECEIVE, StageTimes, mean_times
 from gristmill._engine.stream import Runnable
-from gristmill._engine.usage import LocalStats
-from gristmill._engine.workers import LauncherWorkers, received, usage_of
+from gristmill._engine.worker_stats import LocalStats
+from gristmill._engine.workers import LauncherWorkers, receive_output, usage_of
 from gristmill._torch.batches import encoding
 from gristmill._torch.batches.program_pickling import ProgramPickle
 from gristmill._torch.indices import requests
@@ -215,7 +215,7 @@ class WorkerPool:
         if self._has_awaited:
             due = self.scheduler.next(timeout_s)
         else:
-            due = starting.first_due(self.scheduler, timeout_s)
+            due = startup_progress.wait_for_first(self.scheduler, timeout_s)
             self._has_awaited = True
         match due.kind:
             case "output":
@@ -225,15 +225,15 @@ class WorkerPool:
             case "timeout":
                 raise TimeoutError
             case "full":
-                raise worker_texts.too_full(due, "A batch", "batches", "clone")
+                raise worker_texts.arena_full_error(due, "A batch", "batches", "clone")
             case "exited":
                 raise worker_died(due)
-        raise worker_texts.gone(self._owner)
+        raise worker_texts.closed_error(self._owner)
 
     def usage(self) -> LocalStats:
         """Return the measured times of the workers and of this process."""
         usage = usage_of(self.scheduler, self._program)
-        stages = {**usage.stages, **each(self._times.by_clock)}
+        stages = {**usage.stages, **mean_times(self._times.by_clock)}
         return usage._replace(stages=stages)
 
     def reset(self, shared_seed: int | None = None) -> None:
@@ -283,10 +283,10 @@ class WorkerPool:
         times.left -= 1
         if times.left:
             return self._decode(due)
-        return times.measured(RECEIVE, self._decode, due)
+        return times.measure(RECEIVE, self._decode, due)
 
     def _decode(self, due: _core.NextResult) -> Answer:
-        element, _ = received(self.scheduler, due)
+        element, _ = receive_output(self.scheduler, due)
         if due.error:
             return Answer(due.stream, error=failures.unpack_failure(element))
         try:

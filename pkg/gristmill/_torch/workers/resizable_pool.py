@@ -10,7 +10,7 @@ import collections
 import threading
 from typing import Any
 
-from gristmill._engine.usage import LocalStats
+from gristmill._engine.worker_stats import LocalStats
 from gristmill._torch.indices import requests
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pool import Answer, WorkerPool

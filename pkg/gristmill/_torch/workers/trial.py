@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset
 
-from gristmill._engine.trial import NotTriedError
+from gristmill._base.trials import NotTriedError
 from gristmill._torch.batches import encoding
 
 # Torch's default, for a loader without workers that is tried with some.

@@ -3,10 +3,10 @@
 import pytest
 
 import gristmill
-from gristmill._engine.ahead import Ahead
+from gristmill._engine.device_prefetch import DevicePrefetchIterator
 
 
-class Placed(Ahead):
+class Placed(DevicePrefetchIterator):
     """Fails to place one batch."""
 
     def _place(self, batch):
