@@ -46,8 +46,10 @@ py::dict tar_sample(const py::bytes& record, const py::str& url) {
   for (const auto& [extension, data] : sample.members) {
     const py::object field = field_of(extension);
     if (element.contains(field)) {
-      raise_corrupt(concat("the sample ", sample.key, " has two fields ",
-                           extension, ", if letters are of one case"));
+      raise_corrupt(concat("the sample ", sample.key,
+                           " must have one field of each name in lower case, "
+                           "got two fields ",
+                           extension));
     }
     element[field] =
         py::bytes(reinterpret_cast<const char*>(data.data()), data.size());
@@ -69,7 +71,7 @@ void tar_file(py::module_& m) {
         return h.file()->index().held_bytes();
       });
   m.def("tar_sample", &tar_sample, "record"_a, "url"_a,
-        "Returns the fields of a record of a TarFile, with its key and url.");
+        "Return the fields of a record of a TarFile, with its key and url.");
 }
 
 }  // namespace gristmill::bind

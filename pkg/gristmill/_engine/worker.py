@@ -75,7 +75,7 @@ def serve(
         else:
             with times.measuring() as measured:
                 measured.outputs += server.compute(unit, is_measured=True)
-            end.tell(times.text())
+            end.publish_status(times.text())
         if begun_fd >= 0:
             os.close(begun_fd)
             begun_fd = -1
@@ -272,7 +272,7 @@ class Server:
         self._ready.discard(number)
         stream = self._streams.get(number)
         if stream is None:
-            stream = self._program.open_stream(number, self._end.at_address)
+            stream = self._program.open_stream(number, self._end.current_record_address)
             self._streams[number] = stream
         if position is not None:
             stream.seek(position)

@@ -253,7 +253,7 @@ void a_footer_that_lies_is_refused() {
   CHECK(contains(error_of(3, 2), "its chunk has 2 records, expected 1"));
   CHECK(contains(error_of(3, 0), "its chunk has 0 records"));
   const TemporaryFile disk(lying(2, 7));
-  CHECK(contains(read_error(*open(disk.path()), 2), "expected by the footer"));
+  CHECK(contains(read_error(*open(disk.path()), 2), "but the footer lists"));
 }
 
 void a_file_that_changes_is_noticed(Access access, std::size_t group) {

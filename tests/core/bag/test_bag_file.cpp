@@ -107,7 +107,8 @@ void limits_that_cannot_be_are_told() {
     CHECK(!opened.ok());
     return opened.status().message();
   };
-  CHECK(message(Bytes(7)).find("a limit has 8") != std::string::npos);
+  CHECK(message(Bytes(7)).find("7 bytes, expected at least 8") !=
+        std::string::npos);
   Bytes beyond;
   append_u64(beyond, 9);
   CHECK(message(beyond).find("offset 9 of 8") != std::string::npos);

@@ -57,8 +57,7 @@ void finds_features_by_name() {
   CHECK_EQ(finds.features[1].at, 4U);
   const ExampleParser strict({"a", "b"}, true);
   CHECK_EQ(strict.find(bytes(record), finds).message(),
-           "the record has a feature 'other', which is not among the features "
-           "asked for");
+           "the record has a feature 'other', which was not requested");
 }
 
 void finds_any_number_of_names() {

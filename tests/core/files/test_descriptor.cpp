@@ -93,7 +93,7 @@ void another_file_in_its_place_is_noticed() {
   const auto use = first->use();
   CHECK(!use.ok());
   CHECK_EQ(use.status().message(),
-           "another file is at its path than was opened");
+           "the file at this path was replaced after it was opened");
   fs::remove(path);
   CHECK_EQ(first->use().status().error_number(), ENOENT);
 }

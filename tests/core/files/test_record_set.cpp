@@ -127,7 +127,7 @@ void a_reader_must_have_its_range() {
   const Status status = set.open_part(0, std::make_shared<Letters>('a', 4));
   CHECK(status.code() == Code::kOutOfRange);
   CHECK_EQ(status.message(),
-           "a: records 2 to 5 are asked for, but there are 4");
+           "a: records 2 to 5 were requested, but there are 4");
 }
 
 void a_failure_is_of_the_part() {

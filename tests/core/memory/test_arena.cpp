@@ -44,14 +44,14 @@ void the_last_idle_slot_is_taken_first() {
 void a_slot_with_a_view_is_not_reused() {
   const auto arena = make();
   ArenaSlot* const slot = arena->take(kMiB);
-  arena->show(slot);
+  arena->add_first_view(slot);
   retain_view(slot);
   release_view(slot);
-  arena->sweep();
-  CHECK_EQ(arena->kept().size(), std::size_t{1});
+  arena->reclaim();
+  CHECK_EQ(arena->viewed_sizes().size(), std::size_t{1});
   release_view(slot);
-  arena->sweep();
-  CHECK_EQ(arena->kept().size(), std::size_t{0});
+  arena->reclaim();
+  CHECK_EQ(arena->viewed_sizes().size(), std::size_t{0});
   CHECK(arena->take(kMiB) == slot);
 }
 
@@ -60,8 +60,8 @@ void the_limit_holds_and_idle_slots_make_room() {
   ArenaSlot* const a = arena->take(kMiB);
   ArenaSlot* const b = arena->take(2 * kMiB);
   CHECK(arena->take(2 * kMiB) == nullptr);
-  arena->settle(a, kMiB);
-  arena->settle(b, 4096);
+  arena->charge_populated(a, kMiB);
+  arena->charge_populated(b, 4096);
   CHECK_EQ(arena->charged(), kMiB + 4096);
   arena->give_back(a);
   ArenaSlot* const c =
@@ -75,7 +75,7 @@ void views_outlive_the_arena() {
   ArenaSlot* const slot = arena->take(kMiB);
   std::byte* const bytes = arena->base() + slot->offset;
   std::memset(bytes, 7, kMiB);
-  arena->show(slot);
+  arena->add_first_view(slot);
   arena.reset();
   CHECK(bytes[kMiB - 1] == std::byte{7});
   release_view(slot);  // Unmaps.
@@ -89,14 +89,14 @@ void a_slot_is_found_by_any_address_in_it_while_it_has_views() {
   const auto arena = make();
   ArenaSlot* const slot = arena->take(kMiB);
   const std::uintptr_t begin = address_of(*arena, slot);
-  CHECK(arena->shown_at(begin) == nullptr);
-  arena->show(slot);
-  CHECK(arena->shown_at(begin) == slot);
-  CHECK(arena->shown_at(begin + kMiB - 1) == slot);
-  CHECK(arena->shown_at(begin - 1) == nullptr);
-  CHECK(arena->shown_at(begin + kMiB) == nullptr);
+  CHECK(arena->viewed_slot_at(begin) == nullptr);
+  arena->add_first_view(slot);
+  CHECK(arena->viewed_slot_at(begin) == slot);
+  CHECK(arena->viewed_slot_at(begin + kMiB - 1) == slot);
+  CHECK(arena->viewed_slot_at(begin - 1) == nullptr);
+  CHECK(arena->viewed_slot_at(begin + kMiB) == nullptr);
   release_view(slot);
-  CHECK(arena->shown_at(begin) == nullptr);
+  CHECK(arena->viewed_slot_at(begin) == nullptr);
 }
 
 void a_pinned_slot_keeps_its_pages_and_is_reused() {
@@ -104,7 +104,7 @@ void a_pinned_slot_keeps_its_pages_and_is_reused() {
   ArenaSlot* const slot = arena->take(kMiB);
   std::byte* const bytes = arena->base() + slot->offset;
   std::memset(bytes, 7, kMiB);
-  arena->show(slot);
+  arena->add_first_view(slot);
   auto pinned = PinnedSlot::pin(slot);
   CHECK(PinnedSlot::pin(slot) == nullptr);
   CHECK_EQ(pinned->address(), address_of(*arena, slot));
@@ -124,7 +124,7 @@ void a_pinned_slot_outlives_arena_and_views() {
   ArenaSlot* const slot = arena->take(kMiB);
   std::byte* const bytes = arena->base() + slot->offset;
   std::memset(bytes, 7, kMiB);
-  arena->show(slot);
+  arena->add_first_view(slot);
   auto pinned = PinnedSlot::pin(slot);
   release_view(slot);
   arena.reset();
@@ -146,10 +146,10 @@ void ranges_merge() {
 void slots_seen_by_a_fork_are_retired() {
   const auto arena = make();
   ArenaSlot* const slot = arena->take(kMiB);
-  arena->show(slot);
-  arena->retire_shown();
+  arena->add_first_view(slot);
+  arena->retire_viewed();
   release_view(slot);
-  arena->sweep();
+  arena->reclaim();
   CHECK(arena->take(kMiB) != slot);
 }
 
@@ -158,11 +158,11 @@ void many_kept_slots_are_collected_at_once() {
   std::vector<ArenaSlot*> slots;
   for (int i = 0; i < 1000; ++i) {
     slots.push_back(arena->take(4096));
-    arena->show(slots.back());
+    arena->add_first_view(slots.back());
   }
   for (ArenaSlot* slot : slots) release_view(slot);
-  arena->sweep();
-  CHECK_EQ(arena->kept().size(), std::size_t{0});
+  arena->reclaim();
+  CHECK_EQ(arena->viewed_sizes().size(), std::size_t{0});
 }
 
 }  // namespace

@@ -88,11 +88,11 @@ void a_peer_that_is_gone_is_no_error() {
 
 void an_eventfd_rings_until_silenced() {
   const Fd bell = new_eventfd();
-  CHECK(!silence(bell.get()));
-  ring(bell.get());
-  ring(bell.get());
-  CHECK(silence(bell.get()));
-  CHECK(!silence(bell.get()));
+  CHECK(!drain_eventfd(bell.get()));
+  signal_eventfd(bell.get());
+  signal_eventfd(bell.get());
+  CHECK(drain_eventfd(bell.get()));
+  CHECK(!drain_eventfd(bell.get()));
 }
 
 void wait_statuses_are_described() {

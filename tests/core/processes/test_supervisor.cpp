@@ -132,7 +132,7 @@ void be_zygote(Packet& order) {
   fork_on(Message::kStartWorker, Message::kStarted, Message::kExited, channel,
           [slot_requests, &setup](Packet&) {
             if (setup == "short") _exit(5);
-            ring(slot_requests);
+            signal_eventfd(slot_requests);
             for (;;) pause();
           });
 }

@@ -77,7 +77,7 @@ void the_oldest_unit_is_claimed_first() {
   CHECK_EQ(work->count, 3);
   CHECK(work->position_before == std::vector<std::int64_t>({7, 70}));
   CHECK(work->capacity >= 5000);
-  CHECK(bench.table->held_by(1) == std::vector<std::uint64_t>{second});
+  CHECK(bench.table->units_held_by(1) == std::vector<std::uint64_t>{second});
   CHECK(!bench.table->withdraw_free(second));
   end.commit(*work, UnitStatus::kEnd, 2, 123, {10, 100});
   const Lease& lease = bench.table->at(second);
@@ -134,7 +134,8 @@ void a_need_is_granted_or_lost() {
     });
     std::uint64_t count = 0;
     CHECK(read(slot_requests, &count, 8) == 8);
-    CHECK(bench.table->needy() == std::vector<std::uint64_t>{id});
+    CHECK(bench.table->units_waiting_for_memory() ==
+          std::vector<std::uint64_t>{id});
     Lease& lease = bench.table->at(id);
     CHECK_EQ(bench.table->needed(lease), 50'000U);
     if (grant) {

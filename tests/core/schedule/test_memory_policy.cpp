@@ -68,7 +68,7 @@ void slots_are_as_large_as_units_were() {
   Bench bench(1);
   ArenaSlot* const first = bench.policy->slot_for_next();
   CHECK_EQ(first->capacity, kMiB);
-  bench.policy->used(2 * kMiB);
+  bench.policy->record_used(2 * kMiB);
   CHECK_EQ(bench.policy->shortage().need, 2 * kMiB);
   ArenaSlot* const second = bench.policy->slot_for_next();
   CHECK_EQ(second->capacity, 2 * kMiB + kMiB / 4);

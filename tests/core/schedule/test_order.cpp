@@ -8,7 +8,7 @@ namespace {
 
 // Publishes the unit that choose() names; returns its stream.
 int publish_one(Order& order, std::uint64_t id) {
-  const int s = order.choose();
+  const int s = order.stream_to_publish();
   if (s < 0) return s;
   const auto stream = static_cast<std::uint32_t>(s);
   order.add_unit(stream, id, order.plan(stream).count);
@@ -45,18 +45,18 @@ void the_last_unit_is_short_and_the_stream_ends() {
   CHECK(!order.has_more(0));
   order.open_unit(0, {7});
   order.open_unit(0, {10});
-  CHECK_EQ(order.due(), 0);
+  CHECK_EQ(order.select_next_stream(), 0);
   order.close_unit(0);
-  CHECK_EQ(order.due(), -1);
+  CHECK_EQ(order.select_next_stream(), -1);
   CHECK(order.stream(0).ended);
 }
 
 void ended_streams_are_skipped() {
   Order order(UnitKind::kSequential, 1, {-1, -1, -1},
               {{{0}, {0}, {0}}, 0, {true, false, true}});
-  CHECK_EQ(order.due(), 1);
+  CHECK_EQ(order.select_next_stream(), 1);
   order.deliver({5});
-  CHECK_EQ(order.due(), 1);
+  CHECK_EQ(order.select_next_stream(), 1);
   CHECK(order.position().positions == (std::vector<Position>{{0}, {5}, {0}}));
 }
 
@@ -64,11 +64,11 @@ void an_opened_unit_moves_where_the_next_one_begins() {
   Order order(UnitKind::kSequential, 1, {-1}, {{{0, 0}}, 0, {false}});
   publish_one(order, 1);
   order.open_part(0, {3, 1});
-  CHECK(order.stream(0).opened == (Position{3, 1}));
+  CHECK(order.stream(0).opened_position == (Position{3, 1}));
   CHECK_EQ(order.pending(), std::size_t{1});
   order.open_unit(0, {4, 2});
-  CHECK(order.stream(0).opened == (Position{4, 2}));
-  CHECK(order.stream(0).delivered == (Position{0, 0}));
+  CHECK(order.stream(0).opened_position == (Position{4, 2}));
+  CHECK(order.stream(0).delivered_position == (Position{0, 0}));
   CHECK_EQ(order.pending(), std::size_t{0});
   order.seal(0);
   CHECK(!order.has_more(0));
@@ -93,13 +93,13 @@ void a_stream_ends_behind_a_unit_that_cannot_be_computed() {
               {{{0}, {0}}, 0, {false, false}});
   for (std::uint64_t id = 1; id <= 6; ++id) publish_one(order, id);
   const std::vector<std::uint64_t> behind = {3, 5};
-  CHECK(order.seal_behind(0, 0) == behind);
+  CHECK(order.seal_after(0, 0) == behind);
   CHECK_EQ(order.pending(), std::size_t{4});
   CHECK(!order.has_more(0));
-  CHECK(order.seal_behind(1, 2).empty());
+  CHECK(order.seal_after(1, 2).empty());
   order.open_unit(0, {1});
   order.close_unit(0);
-  CHECK_EQ(order.due(), 1);
+  CHECK_EQ(order.select_next_stream(), 1);
 }
 
 }  // namespace

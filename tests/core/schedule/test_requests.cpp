@@ -30,7 +30,7 @@ Position request(std::int64_t i) {
 }
 
 void ask(Scheduler& scheduler, std::uint32_t stream, std::int64_t i) {
-  CHECK(scheduler.ask(stream, request(i)).ok());
+  CHECK(scheduler.add_request(stream, request(i)).ok());
 }
 
 std::vector<Seen> expected(std::int64_t outputs, std::uint32_t workers) {
@@ -195,11 +195,11 @@ void any_exit_is_final_where_exits_are() {
 
 void refuses_what_cannot_be_asked() {
   const auto scheduler = make(asking(2));
-  CHECK(!scheduler->ask(2, {1}).ok());
-  CHECK(!scheduler->ask(0, {}).ok());
-  CHECK(!scheduler->ask(0, Position(101)).ok());
+  CHECK(!scheduler->add_request(2, {1}).ok());
+  CHECK(!scheduler->add_request(0, {}).ok());
+  CHECK(!scheduler->add_request(0, Position(101)).ok());
   const auto other = make(config(UnitKind::kSequential, 1, 1, -1, 1));
-  CHECK(!other->ask(0, {1}).ok());
+  CHECK(!other->add_request(0, {1}).ok());
 }
 
 }  // namespace

@@ -518,7 +518,7 @@ void a_timeout_names_who_is_waited_for() {
   scheduler->on_started(0, 1, 0);
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   CHECK(end.claim().has_value());
-  end.at_address()->store(1);
+  end.current_record_address()->store(1);
   const NextResult next = scheduler->next(0.01);
   CHECK(next.kind == NextKind::kTimeout);
   CHECK_EQ(next.report.worker, 0);
@@ -550,7 +550,7 @@ void a_timeout_names_the_worker_that_keeps_others_waiting() {
     scheduler->on_started(0, 1, 0);
     WorkerEnd end(scheduler->region(), -1, 0, 1);
     CHECK(end.claim().has_value());
-    end.at_address()->store(7);
+    end.current_record_address()->store(7);
     // The unit is withdrawn, but the worker does not come back from it.
     const std::size_t length = scheduler->position().positions[0].size();
     CHECK(scheduler->reset({{Position(length, 0)}, 0, {false}}).ok());
@@ -596,7 +596,7 @@ void a_unit_that_is_much_slower_than_others_is_told_of_once() {
   scheduler->on_started(0, 1, 0);
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   const auto work = claim_after_fast_ones(*scheduler, end, 4);
-  end.at_address()->store(4);
+  end.current_record_address()->store(4);
   const NextResult slow = scheduler->next(60);
   CHECK(slow.kind == NextKind::kSlow);
   CHECK_EQ(slow.report.worker, 0);

@@ -218,7 +218,7 @@ class Worker {
     CHECK_EQ(work.position_before[0], work.first);
     std::int64_t last = work.first + work.count;
     for (auto r = work.first; r < last; ++r) {
-      end_.at_address()->store(r, std::memory_order_relaxed);
+      end_.current_record_address()->store(r, std::memory_order_relaxed);
       if (job_.absent > 0 && r % job_.absent == 0) {
         ++last;
         filled.status = UnitStatus::kMoved;

@@ -187,10 +187,10 @@ void a_forged_index_cuts_no_records(Options options, Access access) {
   const std::string advice =
       "; if the file is whole, its index is wrong: delete " + (folder / "a");
   const std::string longer = read_error(*file, 0);
-  CHECK(contains(longer, "it has 20 bytes, expected by the index 10" + advice));
+  CHECK(contains(longer, "it has 20 bytes, but the index lists 10" + advice));
   const std::string elsewhere = read_error(*file, 1);
   CHECK(contains(elsewhere, options.verify == Verify::kNone
-                                ? "bytes, expected by the index 30"
+                                ? "bytes, but the index lists 30"
                                 : "the checksum of its length"));
   CHECK(contains(elsewhere, advice));
   CHECK_EQ(read_error(*file, 2), "");
@@ -202,7 +202,8 @@ void a_forged_index_cuts_no_large_records(Verify verify) {
   const TemporaryFile disk(tf_file_of({noise(20'000), noise(20'000)}));
   forge(folder / "a", open(other.path())->index(), disk.path());
   const FilePtr file = open(disk.path(), {verify, {folder / "a"}});
-  CHECK(contains(read_error(*file, 0), "it has 20000 bytes, expected"));
+  CHECK(contains(read_error(*file, 0),
+                 "it has 20000 bytes, but the index lists 9000"));
   CHECK(contains(read_error(*file, 1), "delete " + (folder / "a")));
 }
 

@@ -174,7 +174,7 @@ def test_reads_ahead_on_a_pool(grouped):
     pending = [_core.PendingRead(pool, file, order) for order in orders]
     for read, order in zip(pending, orders, strict=True):
         assert read.wait() == [records[i] for i in order]
-    with pytest.raises(ValueError, match="taken already"):
+    with pytest.raises(ValueError, match=r"wait\(\) was already called"):
         pending[0].wait()
 
 

@@ -56,7 +56,11 @@ def test_what_does_not_fit_is_refused():
     zero, three = np.zeros(1, np.int64), np.full(1, 3)
     table = np.zeros((3, 8), np.uint8)
     for error, text, call in [
-        (ValueError, "ascend", lambda: _core.find_chunks(np.array([0, 2, 1]), zero)),
+        (
+            ValueError,
+            "bounds must be sorted",
+            lambda: _core.find_chunks(np.array([0, 2, 1]), zero),
+        ),
         (IndexError, "is 3, but", lambda: _core.find_chunks(np.array([0, 3]), three)),
         (IndexError, "is -3, but", lambda: _core.find_chunks(np.array([0, 3]), -three)),
     ]:

@@ -210,7 +210,7 @@ def test_a_scheduler_checks_its_arguments(changes: Any) -> None:
 
 def test_a_scheduler_that_is_not_started_answers() -> None:
     scheduler = make_scheduler()
-    with pytest.raises(RuntimeError, match="nothing is due"):
+    with pytest.raises(RuntimeError, match="between a next"):
         scheduler.hold()
     scheduler.advance()
     for worker in (-1, 0, 1, 2**31 - 1):
@@ -252,9 +252,9 @@ def worker_end() -> Iterator[_core.WorkerEnd]:
 def test_a_worker_without_a_unit_has_nothing_to_give(
     worker_end: _core.WorkerEnd,
 ) -> None:
-    with pytest.raises(RuntimeError, match="no unit is claimed"):
+    with pytest.raises(RuntimeError, match="holds no unit"):
         worker_end.commit(_core.STATUS_OK, 0, 0, [0])
-    with pytest.raises(RuntimeError, match="no unit is claimed"):
+    with pytest.raises(RuntimeError, match="holds no unit"):
         worker_end.need(100)
     worker_end.set_startup_error("x" * 20_000)
 
@@ -266,7 +266,7 @@ def test_a_worker_opens_arenas_only() -> None:
             _core.WorkerEnd(fd, -1, 0, 1)
         # A control block that claims more than there is behind it.
         os.write(fd, b"\xff" * 4096)
-        with pytest.raises(ValueError, match="no such worker"):
+        with pytest.raises(ValueError, match="no worker"):
             _core.WorkerEnd(fd, -1, 0, 1)
         with pytest.raises(OSError, match="fstat"):
             _core.WorkerEnd(-1, -1, 0, 1)

@@ -211,9 +211,9 @@ def test_arguments_that_do_not_fit_are_errors():
     plan = [0, 0, 30, 41, 8, 9, 0, 0, 0, 1]
     with pytest.raises(errors.CorruptRecord, match="not within the picture"):
         render([file], [[1, *plan[1:]]], (8, 9, 3))
-    with pytest.raises(ValueError, match="size or an orientation"):
+    with pytest.raises(ValueError, match="orientation of 1 to 8"):
         render([file], [[*plan[:9], 9]], (8, 9, 3))
-    with pytest.raises(ValueError, match="one plan of 10 numbers"):
+    with pytest.raises(ValueError, match="a plan 10 numbers"):
         render([file], [plan, plan], (8, 9, 3))
     with pytest.raises(ValueError, match=r"shape \(H, W, 3\)"):
         render([np.zeros((30, 41, 1), np.uint8)], [plan], (8, 9, 3))

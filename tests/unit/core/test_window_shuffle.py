@@ -105,14 +105,14 @@ def test_window_shuffle_leaves_the_positions_as_they_were():
 def test_a_seed_of_more_than_32_bits_is_a_type_error_as_grains(seed):
     with pytest.raises(TypeError):
         grains(10, 5, seed)[0]
-    with pytest.raises(TypeError, match=r"\[0, 2\*\*32\), but do not in window 0"):
+    with pytest.raises(TypeError, match=r"in \[0, 2\*\*32\), .* window 0$"):
         _core.window_shuffle(np.array([0]), 5, seed, 10)
 
 
 def test_names_the_window_whose_seed_does_not_fit():
-    with pytest.raises(TypeError, match=r"in window 3$"):
+    with pytest.raises(TypeError, match=r"window 3$"):
         _core.window_shuffle(np.array([4, 31]), 10, 2**32 - 3, 100)
-    with pytest.raises(TypeError, match=r"in window -2$"):
+    with pytest.raises(TypeError, match=r"window -2$"):
         _core.window_shuffle(np.array([-11]), 10, 1, 100)
 
 

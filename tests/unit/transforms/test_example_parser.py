@@ -424,8 +424,8 @@ class TestErrors:
 
     def test_a_missing_feature(self):
         assert self.message(("x", float_list(1, 2, 3))) == (
-            "feature 'y' is missing and has no default. Give it one, or use VarLen,"
-            " which makes an empty array of it"
+            "feature 'y' is missing and has no default. Set a default, or use VarLen,"
+            " which returns an empty array"
         )
 
     def test_a_feature_of_another_kind(self):
@@ -454,7 +454,7 @@ class TestErrors:
     def test_features_that_were_not_asked_for(self):
         given_, features = ("z", int_list(1)), {"y": VarLen(np.int64)}
         assert self.message(given_, features=features, unknown="raise") == (
-            "the record has a feature 'z', which is not among the features asked for"
+            "the record has a feature 'z', which was not requested"
         )
         assert parse(features, given_)["y"].size == 0
 
