@@ -86,7 +86,7 @@ KeyPlan rebuild(const py::tuple& ops) {
   return plan.cast<KeyPlan>();
 }
 
-std::string show(const KeyPlan& plan) {
+std::string repr_of(const KeyPlan& plan) {
   std::string text = "KeyPlan";
   for (const auto& op : plan.ops()) {
     const auto words = describe(op);
@@ -135,7 +135,7 @@ void plan(py::module_& m) {
       .def_property_readonly("ops", &describe_all,
                              "The operations as tuples (name, *arguments).")
       .def("__len__", &KeyPlan::length)
-      .def("__repr__", &show)
+      .def("__repr__", &repr_of)
       .def("__hash__",
            [](const KeyPlan& self) { return py::hash(describe_all(self)); })
       .def("__eq__",

@@ -46,10 +46,9 @@ py::dict tar_sample(const py::bytes& record, const py::str& url) {
   for (const auto& [extension, data] : sample.members) {
     const py::object field = field_of(extension);
     if (element.contains(field)) {
-      raise_corrupt(concat("the sample ", sample.key,
-                           " must have one field of each name in lower case, "
-                           "got two fields ",
-                           extension));
+      raise_corrupt(
+          concat("the sample ", sample.key, " has two fields ", extension,
+                 ": the names of fields must not differ only in case"));
     }
     element[field] =
         py::bytes(reinterpret_cast<const char*>(data.data()), data.size());

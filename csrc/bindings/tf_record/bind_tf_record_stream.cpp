@@ -42,8 +42,9 @@ class Stream {
    public:
     explicit Busy(Stream& stream) : stream_(stream) {
       if (stream_.busy_) {
-        throw py::value_error(stream_.name_ +
-                              ": another thread is reading from this stream");
+        throw py::value_error(
+            stream_.name_ +
+            ": next() was called during another call of next()");
       }
       stream_.busy_ = true;
     }

@@ -152,14 +152,16 @@ Status ProgramReader::read_ways(ByteCursor& header) {
   const auto count = static_cast<std::uint32_t>(tags_.size());
   to_.states.resize(count);
   for (TransposedState& state : to_.states) {
-    if (!header.varint32(state.next))
+    if (!header.varint32(state.next)) {
       return malformed("the successor of a state is not readable");
+    }
     if (state.next >= count) {
       state.implicit = true;
       state.next -= count;
     }
-    if (state.next >= count)
+    if (state.next >= count) {
       return malformed("the successor of a state is out of range");
+    }
   }
   return {};
 }

@@ -15,7 +15,7 @@
 namespace gristmill {
 namespace {
 
-// Updates used_s of a room at most this often.
+// Updates used_s of a slot at most this often.
 constexpr std::uint64_t kMarkPeriod_s = 60;
 
 // Maximum memory that a thread keeps between reads.
@@ -91,13 +91,13 @@ RangeCache::Span RangeCache::pages_of(const Origin& origin, Span range) {
   return {range.begin / kPageBytes * kPageBytes, std::min(end, origin.size)};
 }
 
-std::uint64_t RangeCache::checksums_at(CacheSlot room) {
-  return begin_of(room.set) + sizeof(Heads) +
-         room.way * kRegionPages * sizeof(std::uint32_t);
+std::uint64_t RangeCache::checksums_at(CacheSlot slot) {
+  return begin_of(slot.set) + sizeof(Heads) +
+         slot.way * kRegionPages * sizeof(std::uint32_t);
 }
 
-std::uint64_t RangeCache::data_at(CacheSlot room) {
-  return begin_of(room.set) + kSetHeadBytes + room.way * kRegionBytes;
+std::uint64_t RangeCache::data_at(CacheSlot slot) {
+  return begin_of(slot.set) + kSetHeadBytes + slot.way * kRegionBytes;
 }
 
 bool RangeCache::read_at(std::uint64_t at, void* to, std::size_t size) const {
@@ -143,12 +143,12 @@ std::optional<RangeCache::CacheSlot> RangeCache::find(const Origin& origin,
   return {};
 }
 
-// Like find(), but assigns a room if the region has none: the room of another
-// version of the region, else a free room of the set with more free rooms, else
-// occasionally the least recently used room.
+// Like find(), but assigns a slot if the region has none: the slot of another
+// version of the region, else a free slot of the set with more free slots, else
+// occasionally the least recently used slot.
 std::optional<RangeCache::CacheSlot> RangeCache::find_or_take(
     const Origin& origin, std::uint64_t region) {
-  if (auto room = find(origin, region)) return room;
+  if (auto slot = find(origin, region)) return slot;
   std::optional<CacheSlot> free;
   std::size_t most_free = 0;
   CacheSlot oldest;
@@ -186,19 +186,19 @@ std::optional<RangeCache::CacheSlot> RangeCache::find_or_take(
 }
 
 bool RangeCache::take(const Origin& origin, std::uint64_t region,
-                      CacheSlot room) {
+                      CacheSlot slot) {
   const std::array<std::uint32_t, kRegionPages> none{};
   const Head head{origin.file, origin.version, region, now_s()};
-  return write_at(checksums_at(room), &none, sizeof(none)) &&
-         write_at(begin_of(room.set) + room.way * sizeof(Head), &head,
+  return write_at(checksums_at(slot), &none, sizeof(none)) &&
+         write_at(begin_of(slot.set) + slot.way * sizeof(Head), &head,
                   sizeof(head));
 }
 
-void RangeCache::touch(CacheSlot room, const Head& head) {
+void RangeCache::touch(CacheSlot slot, const Head& head) {
   const std::uint64_t now = now_s();
   if (now < head.used_s + kMarkPeriod_s || !writes_) return;
   write_at(
-      begin_of(room.set) + room.way * sizeof(Head) + offsetof(Head, used_s),
+      begin_of(slot.set) + slot.way * sizeof(Head) + offsetof(Head, used_s),
       &now, sizeof(now));
 }
 
@@ -251,14 +251,14 @@ bool RangeCache::read_pages(const Origin& origin, Span pages, std::byte* to) {
 
 bool RangeCache::read_part(const Origin& origin, const Part& part,
                            std::byte* to) {
-  const auto room = find(origin, part.region);
-  if (!room) return false;
+  const auto slot = find(origin, part.region);
+  if (!slot) return false;
   std::array<std::uint32_t, kRegionPages> sums;
   const std::span<std::uint32_t> wanted(sums.data(), part.count);
-  if (!read_at(checksums_at(*room) + part.first * sizeof(sums[0]), sums.data(),
+  if (!read_at(checksums_at(*slot) + part.first * sizeof(sums[0]), sums.data(),
                wanted.size_bytes()) ||
       std::ranges::find(wanted, 0U) != wanted.end() ||
-      !read_at(data_at(*room) + part.first * kPageBytes, to, part.bytes)) {
+      !read_at(data_at(*slot) + part.first * kPageBytes, to, part.bytes)) {
     return false;
   }
   std::array<std::uint32_t, kRegionPages> found;
@@ -278,13 +278,13 @@ void RangeCache::write(const Origin& origin, std::uint64_t offset,
 
 bool RangeCache::write_part(const Origin& origin, const Part& part,
                             const std::byte* from) {
-  const auto room = find_or_take(origin, part.region);
-  if (!room) return true;
+  const auto slot = find_or_take(origin, part.region);
+  if (!slot) return true;
   std::array<std::uint32_t, kRegionPages> sums;
   checksums(origin, part.region * kRegionPages + part.first, {from, part.bytes},
             {sums.data(), part.count});
-  return write_at(data_at(*room) + part.first * kPageBytes, from, part.bytes) &&
-         write_at(checksums_at(*room) + part.first * sizeof(sums[0]),
+  return write_at(data_at(*slot) + part.first * kPageBytes, from, part.bytes) &&
+         write_at(checksums_at(*slot) + part.first * sizeof(sums[0]),
                   sums.data(), part.count * sizeof(sums[0]));
 }
 

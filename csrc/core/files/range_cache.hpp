@@ -1,10 +1,10 @@
 // A RangeCache keeps bytes of remote files in one local file.  Processes and
 // programs share the file, and it outlives them.
 //
-// The file has rooms for a fixed number of regions, grouped in sets of kWays
-// rooms.  A region is 1 MiB of a remote file.  A hash of the remote file and
+// The file has slots for a fixed number of regions, grouped in sets of kWays
+// slots.  A region is 1 MiB of a remote file.  A hash of the remote file and
 // the region's number selects two sets, and the region may be in either of
-// them.  A room may hold any subset of the 4-KiB pages of its region, so that
+// them.  A slot may hold any subset of the 4-KiB pages of its region, so that
 // ranges are found again even if they are split differently.
 //
 //   superblock      magic, number of sets               one page
@@ -20,8 +20,8 @@
 //
 // A full set usually keeps its contents, because that gives the most hits if
 // reads cycle through more data than fit.  One write in kEvictOneIn replaces
-// the least recently used room, so that other data enter the cache over time. A
-// region of another version of the same file is replaced at once.
+// the least recently used slot, so that other data enter the cache over time.
+// A region of another version of the same file is replaced at once.
 //
 // Thread safety: any thread may call any method.
 //
@@ -97,7 +97,7 @@ class RangeCache {
   static constexpr std::size_t kRegionPages = kRegionBytes / kPageBytes;
   static constexpr std::uint32_t kEvictOneIn = 16;
 
-  // Describes the contents of a room.
+  // Describes the contents of a slot.
   struct Head {
     std::uint64_t file = 0;
     std::uint64_t version = 0;
@@ -137,8 +137,8 @@ class RangeCache {
   static std::uint64_t begin_of(std::uint64_t set) {
     return kPageBytes + set * kSetBytes;
   }
-  static std::uint64_t checksums_at(CacheSlot room);
-  static std::uint64_t data_at(CacheSlot room);
+  static std::uint64_t checksums_at(CacheSlot slot);
+  static std::uint64_t data_at(CacheSlot slot);
   [[nodiscard]] bool read_at(std::uint64_t at, void* to,
                              std::size_t size) const;
   bool write_at(std::uint64_t at, const void* from, std::size_t size);
@@ -147,8 +147,8 @@ class RangeCache {
   std::optional<CacheSlot> find(const Origin& origin, std::uint64_t region);
   std::optional<CacheSlot> find_or_take(const Origin& origin,
                                         std::uint64_t region);
-  bool take(const Origin& origin, std::uint64_t region, CacheSlot room);
-  void touch(CacheSlot room, const Head& head);
+  bool take(const Origin& origin, std::uint64_t region, CacheSlot slot);
+  void touch(CacheSlot slot, const Head& head);
   bool read_pages(const Origin& origin, Span pages, std::byte* to);
   bool read_part(const Origin& origin, const Part& part, std::byte* to);
   bool write_part(const Origin& origin, const Part& part,

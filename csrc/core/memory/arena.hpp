@@ -100,7 +100,7 @@ class Arena {
   // may have pages.
   void charge_populated(ArenaSlot* slot, std::uint64_t populated) noexcept;
 
-  // Takes back a slot that was never shown.
+  // Takes back a slot that has no views.
   void give_back(ArenaSlot* slot);
 
   // Returns the slot with views that contains the address, or nullptr.

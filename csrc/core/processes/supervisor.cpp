@@ -67,8 +67,9 @@ std::unique_ptr<WorkerGroup> Supervisor::open_group(WorkerEvents* events,
     });
     if (!entered.failed) start_zygote(entered);
   });
-  if (!posted)
+  if (!posted) {
     throw std::logic_error("the supervisor was stopped during the call");
+  }
   return workers;
 }
 

@@ -35,8 +35,9 @@ void MemoryPolicy::record_used(std::uint64_t bytes) {
 
 bool MemoryPolicy::grant_all() {
   some_wait_ = false;
-  for (const std::uint64_t id : leases_.units_waiting_for_memory())
+  for (const std::uint64_t id : leases_.units_waiting_for_memory()) {
     grant(leases_.at(id));
+  }
   return !some_wait_;
 }
 

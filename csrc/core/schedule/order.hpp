@@ -47,10 +47,11 @@ class Order {
 
   [[nodiscard]] RunPosition position() const;
 
-  // Returns the stream whose output is due, or -1 if all have ended.  For
-  // requests, returns the stream of the oldest request, or -1.  Skips ended
-  // streams like Grain, so that checkpoints contain the same next stream as
-  // Grain's: a stream that has just ended is skipped even if no other is left.
+  // Selects the stream whose output is due and returns it, or -1 if all have
+  // ended.  For requests, this is the stream of the oldest request, or -1.
+  // Skips ended streams like Grain, so that checkpoints contain the same next
+  // stream as Grain's: a stream that has just ended is skipped even if no other
+  // is left.
   [[nodiscard]] int select_next_stream();
 
   // Adds a request to the stream.  REQUIRES: kind is kRequest.
@@ -60,11 +61,11 @@ class Order {
   // on to the next stream.  `position` is the stream's position after it.
   void deliver(Position position);
 
-  // Makes another stream due.
+  // Makes this the stream to deliver from next.
   void set_next_stream(std::uint32_t stream) noexcept { next_stream_ = stream; }
 
   // Returns the stream whose next unpublished unit will probably be needed
-  // first, or -1 if no unit can be published.
+  // first, or -1 if there are no more units.
   [[nodiscard]] int stream_to_publish() const noexcept;
   [[nodiscard]] bool has_more(std::uint32_t stream) const noexcept;
 

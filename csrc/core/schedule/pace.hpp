@@ -26,8 +26,9 @@ class Pace {
   // Returns the time after which a unit is slow, in s; empty if the unit must
   // not be reported.
   [[nodiscard]] std::optional<double> limit_s(std::uint64_t id) const noexcept {
-    if (least_s_ < 0 || count_ < kMinUnits || id == reported_)
+    if (least_s_ < 0 || count_ < kMinUnits || id == reported_) {
       return std::nullopt;
+    }
     return std::max(least_s_, kSlowFactor * usual_s_);
   }
 

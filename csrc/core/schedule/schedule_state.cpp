@@ -109,10 +109,9 @@ bool ScheduleState::is_published(std::uint32_t s) const {
   return !order_.streams()[s].pending.empty();
 }
 
-// Returns the stream to deliver from next, or -1 if all have ended.  If outputs
-// may be delivered out of order, prefers a stream whose output is ready, then
-// one whose unit is published, then one with more units.  Ties go to the first
-// stream at or after next_stream().
+// Selects the stream to deliver from next and returns it; -1 if all have ended.
+// If outputs may be delivered out of order, prefers a ready output, then a
+// published unit, then a stream with more units.  Ties go to the next in turn.
 int ScheduleState::select_next_stream() {
   if (config_.in_order) return order_.select_next_stream();
   constexpr int kNothing = 3;
@@ -324,9 +323,8 @@ void ScheduleState::take_part(Lease& lease) {
                      commit.position_after.front() > lease.first &&
                      commit.position_after.front() <= lease.first + lease.count;
   if (!sound) {
-    return poison(lease,
-                  {.stream = static_cast<int>(lease.stream),
-                   .text = "a worker offered a part that cannot be read"});
+    return poison(lease, {.stream = static_cast<int>(lease.stream),
+                          .text = "a worker offered an unreadable part"});
   }
   arena_.charge_populated(lease.slot, leases_.populated(lease));
   ArenaSlot* const copy = memory_.copy_of(lease.slot, commit.bytes);

@@ -267,8 +267,9 @@ NextResult Scheduler::next(double timeout_s) {
       if (config_.in_order) wanted = awaited.unit;
       if (timeout_s >= 0) wait_s = timeout_s - seconds_since(began);
       if (timeout_s >= 0 && wait_s <= 0) {
-        if (auto late = schedule_.report_timeout(awaited))
+        if (auto late = schedule_.report_timeout(awaited)) {
           return *std::move(late);
+        }
         continue;
       }
       if (const auto slow_in_s = schedule_.slow_in_s(awaited)) {

@@ -217,12 +217,12 @@ class Server:
         number, proceed = unit.stream, unit.proceed
         if not proceed:
             self._reached[number] = tuple(unit.position_before.tolist())
-        before = self._reached[number]
+        position_before = self._reached[number]
         goes_on = proceed and number in self._ready
-        stream = self._at(number, None if goes_on else before)
+        stream = self._at(number, None if goes_on else position_before)
         if unit.attempt:
             _be_careful(stream)
-        result = UnitResult([], before)
+        result = UnitResult([], position_before)
         self._extend(result, number, alloc)
         return result
 

@@ -95,7 +95,7 @@ def test_a_version_takes_the_place_of_another(cache):
 
 
 def test_only_whole_pages_are_kept(cache):
-    with pytest.raises(ValueError, match="only whole pages are kept"):
+    with pytest.raises(ValueError, match="must be multiples of 4096"):
         cache.write(ORIGIN, 0, CONTENT[:100])
     with pytest.raises(ValueError, match="bytes must be at least"):
         _core.RangeCache("/none", 100)

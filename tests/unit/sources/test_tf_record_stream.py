@@ -213,12 +213,12 @@ class TestSources:
 
     def test_more_bytes_than_there_is_room_for_are_refused(self):
         stream = self.stream(lambda room: len(room) + 1)
-        with pytest.raises(ValueError, match="more bytes came than there is room"):
+        with pytest.raises(ValueError, match=r"readinto\(\) must return at most"):
             next(stream)
 
     def test_the_source_may_not_read_the_stream(self):
         stream = self.stream(lambda room: len(next(stream)))
-        with pytest.raises(ValueError, match="two threads read from one stream"):
+        with pytest.raises(ValueError, match="during another call"):
             next(stream)
 
     def test_bytes_may_come_one_by_one(self):
