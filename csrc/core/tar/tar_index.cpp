@@ -34,7 +34,7 @@ Status check_begin(const File& file) {
   const auto compression = tar_compression(begin);
   if (compression.empty()) return {};
   return damaged("the file is compressed with ", compression,
-                 ", so it can only be read from its start: decompress it to a "
+                 ", so it can only be read from its start: unpack it to a "
                  ".tar file, which is hardly larger if its members are images");
 }
 
