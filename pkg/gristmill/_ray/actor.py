@@ -186,7 +186,7 @@ class _Slot:
         self.position_capacity = position_capacity
         self._record = ctypes.c_int64(-1)
         # A stream stores the number of its current record at this address.
-        self.at_address = ctypes.addressof(self._record)
+        self.current_record_address = ctypes.addressof(self._record)
         self.capacity = 0
         self.committed: tuple[int, int, int, Position] = (0, 0, 0, ())
         self.need(FIRST_BYTES)

@@ -137,8 +137,8 @@ def test_compression_follows_option_or_file_name(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"1234567", "7 bytes, but a limit has 8"),
-        (b"a" * 8 + struct.pack("<Q", 3), "begin at offset 3 of 16"),
+        (b"1234567", "7 bytes, expected at least 8"),
+        (b"a" * 8 + struct.pack("<Q", 3), "at offset 3 of 16"),
         (b"ab" + struct.pack("<QQQ", 2, 1, 2), r"record 1 is 1, but must be in \[2, 2"),
         (struct.pack("<QQ", 5, 0), r"record 0 is 5, but must be in \[0, 0\]"),
     ],

@@ -95,9 +95,9 @@ def test_new_version_replaces_old_version(cache):
 
 
 def test_partial_page_is_refused(cache):
-    with pytest.raises(ValueError, match="only whole pages are kept"):
+    with pytest.raises(ValueError, match="must be multiples of 4096"):
         cache.write(ORIGIN, 0, CONTENT[:100])
-    with pytest.raises(ValueError, match="a cache has at least"):
+    with pytest.raises(ValueError, match="bytes must be at least"):
         _core.RangeCache("/none", 100)
 
 

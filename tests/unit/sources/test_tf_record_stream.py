@@ -213,12 +213,12 @@ class TestSources:
 
     def test_readinto_result_larger_than_buffer_is_refused(self):
         stream = self.stream(lambda room: len(room) + 1)
-        with pytest.raises(ValueError, match="more bytes came than there is room"):
+        with pytest.raises(ValueError, match=r"readinto\(\) must return at most"):
             next(stream)
 
     def test_source_that_reads_its_stream_is_refused(self):
         stream = self.stream(lambda room: len(next(stream)))
-        with pytest.raises(ValueError, match="two threads read from one stream"):
+        with pytest.raises(ValueError, match="during another call"):
             next(stream)
 
     def test_source_may_return_single_bytes(self):

@@ -423,8 +423,8 @@ class TestErrors:
 
     def test_missing_feature_is_named(self):
         assert self.message(("x", float_list(1, 2, 3))) == (
-            "feature 'y' is missing and has no default. Give it one, or use VarLen,"
-            " which makes an empty array of it"
+            "feature 'y' is missing and has no default. Set a default, or use VarLen,"
+            " which returns an empty array"
         )
 
     def test_feature_of_wrong_kind_is_named(self):
@@ -453,7 +453,7 @@ class TestErrors:
     def test_unrequested_feature_can_be_refused(self):
         given_, features = ("z", int_list(1)), {"y": VarLen(np.int64)}
         assert self.message(given_, features=features, unknown="raise") == (
-            "the record has a feature 'z', which is not among the features asked for"
+            "the record has a feature 'z', which was not requested"
         )
         assert parse(features, given_)["y"].size == 0
 

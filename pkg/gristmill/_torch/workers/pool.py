@@ -261,7 +261,7 @@ class WorkerPool:
         self._files[worker].append(file)
         if epoch:
             words = requests.with_epoch(words, epoch)
-        self.scheduler.ask(worker, words)
+        self.scheduler.add_request(worker, words)
 
     def _drop_files(self) -> None:
         for files in self._files:
