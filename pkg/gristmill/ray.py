@@ -106,7 +106,8 @@ class RayWorkers:
             if actors < 1:
                 raise ValueError(
                     f"actors must be at least 1, got {actors}. Pass None for one per"
-                    " CPU of the cluster, or leave out workers= to compute without Ray."
+                    " CPU of the cluster, or leave out workers= to compute in this"
+                    " process."
                 )
         check_integer("ahead", ahead)
         if ahead < 2:
@@ -124,13 +125,13 @@ class RayWorkers:
                 raise ValueError(f"window must be at least 1, got {window}.")
             if share is None:
                 raise ValueError(
-                    f"window needs a shared stream, got window={window} without share."
-                    " Pass share, too, or leave out window."
+                    f"window={window} needs share, the name of a shared stream, got"
+                    " None. Pass share= with it, or leave window out."
                 )
         if own := sorted(_OWN & set(options)):
             raise TypeError(
-                f"RayWorkers got the option {own[0]}, which it sets itself. Leave it"
-                " out."
+                f"RayWorkers does not take {own[0]}, because it replaces lost actors"
+                " and finds named ones itself. Leave it out."
             )
         self._actors = None if actors is None else int(actors)
         self._ahead = int(ahead)
@@ -165,7 +166,14 @@ class RayWorkers:
         return self._batches_per_call
 
     def resized(self, processes: int) -> RayWorkers:
-        """Return the same workers with another number of actors."""
+        """Return the same workers with another number of actors.
+
+        Args:
+            processes: The number of actors, at least 1.
+
+        Returns:
+            The new workers.
+        """
         return RayWorkers(
             processes,
             ahead=self._ahead,
@@ -179,7 +187,16 @@ class RayWorkers:
     def workers(
         self, scheduler: _core.Scheduler, program: Runnable, before: Workers | None
     ) -> Workers:
-        """Return a scheduler's workers, see `_engine.workers.WorkerBackend`."""
+        """Return a scheduler's workers, see `_engine.workers.WorkerBackend`.
+
+        Args:
+            scheduler: The scheduler of the run.
+            program: The program that each actor computes.
+            before: The workers of the previous run, which may be reused, or None.
+
+        Returns:
+            The workers, which have started.
+        """
         from gristmill._ray.lanes import RayLanes
 
         if isinstance(before, RayLanes):

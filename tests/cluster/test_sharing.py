@@ -334,10 +334,10 @@ def test_unpicklable_pipeline_fails_only_its_rank(noted):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"name": ""}, "name must be a str .*got ''"),
-        ({"share": 3}, "share must be a str .*got 3"),
+        ({"name": ""}, "name must be a str that is not empty, got ''"),
+        ({"share": 3}, "share must be a str that is not empty, got 3"),
         ({"share": "one", "window": 0}, "window must be at least 1, got 0"),
-        ({"window": 5}, "got window=5 without share"),
+        ({"window": 5}, "got window=5 needs share, .*Pass share"),
     ],
 )
 def test_names_and_windows_are_checked(given, said):

@@ -92,7 +92,11 @@ class DevicePrefetchIterator(Checkpointable, Iterator[T]):
         return self._state
 
     def set_state(self, state: Any) -> None:
-        """Continue after `state`; batches on the device are dropped."""
+        """Continue after `state`; batches on the device are dropped.
+
+        Args:
+            state: The result of `get_state`.
+        """
         self._queue.clear()
         self._iterator.set_state(state)
         self._state = state

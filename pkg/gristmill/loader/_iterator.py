@@ -139,6 +139,9 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         No outputs are computed again.  The worker count may differ from the one when
         the state was saved; the order of elements is that of the state.
 
+        Args:
+            state: The result of `get_state` of an iterator over an equal loader.
+
         Raises:
             StateMismatch: The state belongs to another pipeline.
             IndexError: The state points past the end of the data.

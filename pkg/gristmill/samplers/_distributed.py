@@ -126,6 +126,9 @@ class DistributedSampler(PlannedSampler):
 
         Args:
             index: At least 0.
+
+        Returns:
+            True for data, False for padding.
         """
         padded = self._remainder is Remainder.PAD
         return not padded or index % self._epoch_length < self._own
@@ -182,7 +185,15 @@ class WithMask(MapWithIndex):
         self._key = key
 
     def map_with_index(self, index: int, element: Any, /) -> Any:
-        """Return the element with its mask."""
+        """Return the element with its mask.
+
+        Args:
+            index: The global index of the element.
+            element: The element, a dict if the mask has a key.
+
+        Returns:
+            A dict with the mask, or a pair ``(element, bool)``.
+        """
         return with_mask(element, self._sampler.is_real(index), self._key)
 
     def __repr__(self) -> str:

@@ -102,6 +102,9 @@ class GroupShuffleSampler(PlannedSampler):
 
         Args:
             lanes: The number of readers, at least 1.
+
+        Returns:
+            The new sampler.
         """
         other = object.__new__(type(self))
         vars(other).update(vars(self))
@@ -116,6 +119,9 @@ class GroupShuffleSampler(PlannedSampler):
         Args:
             first: An index, at least 0.
             step: A multiple of the number of readers that take turns, at least 1.
+
+        Returns:
+            The number of indices, at least 1.
         """
         return self._order.window_left(first, step)
 

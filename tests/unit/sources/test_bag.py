@@ -128,9 +128,9 @@ def test_compression_follows_option_or_file_name(tmp_path):
     assert sources.BagDataSource(path, compression="none")[0] == b"plain"
     with pytest.raises(errors.CorruptRecord, match=r"record 0 at offset 0: .*zstd"):
         sources.BagDataSource(path)[0]
-    with pytest.raises(ValueError, match="compression is 'gzip', but must be one of"):
+    with pytest.raises(ValueError, match=r"compression must be .*got 'gzip'"):
         sources.BagDataSource(path, compression="gzip")
-    with pytest.raises(ValueError, match="limits is 'head', but must be one of"):
+    with pytest.raises(ValueError, match=r"limits must be .*got 'head'"):
         sources.BagDataSource(path, limits="head")
 
 

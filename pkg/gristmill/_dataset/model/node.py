@@ -131,6 +131,9 @@ class Dataset:
             func: A function whose first argument is a dataset, or a dataset's class.
             *args: Other arguments of `func`.
             **kwargs: Keyword arguments of `func`.
+
+        Returns:
+            The result of `func`.
         """
         return func(self, *args, **kwargs)
 

@@ -52,6 +52,9 @@ class Checked:
     def set_state(self, state: Any) -> None:
         """Continue at a position that `get_state` returned.
 
+        Args:
+            state: The result of `get_state` of an iterator over an equal chain.
+
         Raises:
             StateMismatch: The state is invalid, or of another chain. Nothing is
                 changed.

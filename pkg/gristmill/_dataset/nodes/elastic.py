@@ -123,13 +123,24 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         return next(self._iterator)
 
     def get_state(self) -> Any:
-        """Return the position in the stream, or in this host's datasets."""
+        """Return the position in the stream, or in this host's datasets.
+
+        Returns:
+            A dict or bytes, as the wrapped iterator returns it.
+
+        Raises:
+            TypeError: A part of the chain has no state.
+        """
         state = self._iterator.get_state()
         check_no_missing_state(state)
         return state
 
     def set_state(self, state: Any) -> None:
-        """Continue at a position. This may also be called after `close`."""
+        """Continue at a position. This may also be called after `close`.
+
+        Args:
+            state: The result of `get_state`.
+        """
         self._get_open_iterator().set_state(state)
 
     def get_shard_states(self) -> dict[int, Any]:

@@ -50,6 +50,10 @@ class FlatMapMapDataset(FlatMapBase, BlockMapDataset[T]):
         parent: The dataset.
         transform: Splits an element into a sequence.
 
+    Raises:
+        TypeError: `max_fan_out` of the transform is not an int.
+        ValueError: `max_fan_out` of the transform is less than 1.
+
     Example:
         >>> class Letters(gristmill.transforms.FlatMap):
         ...     max_fan_out = 2

@@ -130,7 +130,14 @@ class InterleaveIterDataset(IterDataset[T]):
         return self.with_datasets(datasets.map(functools.partial(_in_epoch, epoch)))
 
     def with_datasets(self, datasets: Datasets[T]) -> Self:
-        """Return a copy of this dataset with other datasets."""
+        """Return a copy of this dataset with other datasets.
+
+        Args:
+            datasets: The datasets to interleave, as in the constructor.
+
+        Returns:
+            The copy.
+        """
         copied = copy.copy(self)
         copied.datasets = datasets
         return copied

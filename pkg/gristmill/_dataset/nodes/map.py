@@ -326,6 +326,10 @@ class RngPool:
     Args:
         seed: Any seed for ``np.random.Philox``.
 
+    Raises:
+        TypeError: NumPy does not accept a seed of this type.
+        ValueError: The seed is negative.
+
     Example:
         >>> pool = RngPool(42)
         >>> rng = pool.acquire_rng(7)
@@ -351,6 +355,9 @@ class RngPool:
         Args:
             index: In [0, 2**64).
             op_seed: In [0, 2**64). Selects other draws for the same index.
+
+        Returns:
+            The generator, at the start of its numbers for these arguments.
 
         Raises:
             OverflowError: An argument is out of range.

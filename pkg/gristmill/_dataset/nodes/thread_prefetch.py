@@ -172,6 +172,11 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             self._state = copy_state(state)
 
     def start_prefetch(self) -> None:
+        """Start the thread, if it does not run yet.
+
+        Raises:
+            ValueError: The iterator is closed.
+        """
         if self._closed:
             raise ValueError(CLOSED_TEXT)
         if self._thread is not None and self._thread.lost:

@@ -32,6 +32,9 @@ def multithread_prefetch(
         buffer_size: The most elements of each thread that may wait.
         sequential_slice: Whether each thread gets a contiguous piece of each source.
 
+    Returns:
+        The dataset, computed by the threads; `ds` itself for 0 threads.
+
     Raises:
         ValueError: A source of the chain cannot be split.
 

@@ -65,11 +65,15 @@ class TensorIterator(Checkpointable, Iterator[T]):
         return call_text(self, self._iterator)
 
     def get_state(self) -> Any:
-        """Return the iterator's own state."""
+        """Return the iterator."""
         return self._iterator.get_state()  # type: ignore[attr-defined]
 
     def set_state(self, state: Any) -> None:
-        """Set the iterator's own state."""
+        """Set the state of the wrapped iterator.
+
+        Args:
+            state: The result of `get_state`.
+        """
         self._iterator.set_state(state)  # type: ignore[attr-defined]
 
     def start_prefetch(self) -> None:
@@ -115,6 +119,9 @@ def as_tensors(iterator: Any) -> TensorIterator[Any]:
 
     Args:
         iterator: A `DataLoaderIterator` or any iterator or iterable of elements.
+
+    Returns:
+        An iterator over the elements; it has the state of `iterator`.
 
     Example:
         >>> ds = gristmill.MapDataset.range(6).batch(3).to_iter_dataset()
@@ -183,6 +190,12 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
 
 def as_tensor_tree(element: Any) -> Any:
     """Return one element with its arrays as tensors.
+
+    Args:
+        element: A tree with array leaves, such as a dict of arrays.
+
+    Returns:
+        A tree of the same structure.
 
     Example:
         >>> as_tensor_tree({"x": np.arange(3), "name": "a"})

@@ -69,7 +69,11 @@ class DeviceIterator(DevicePrefetchIterator[T]):
         weakref.finalize(self, moves.close)
 
     def set_state(self, state: Any) -> None:
-        """Continue after `state`; batches on the device are dropped."""
+        """Continue after `state`; batches on the device are dropped.
+
+        Args:
+            state: The result of `get_state`.
+        """
         self._moves.wait()
         super().set_state(state)
 
