@@ -13,7 +13,7 @@ from gristmill import experimental
 from gristmill._base import quantities
 from gristmill._dataset.nodes import to_iter
 from gristmill._engine import reading
-from gristmill._observe import copying, measured, meter, observed, summary
+from gristmill._observe import measured, measured_copy, meter, observed, summary
 from support.waiting import wait_for, wait_until_ended
 
 COLUMNS = [
@@ -28,19 +28,11 @@ COLUMNS = [
     "num produced elements",
     "memory usage",
 ]
-NO_THREADS = grain
-from gristmill import experimental
-from gristmill._base import quantities
-from gristmill._dataset.nodes import to_iter
-from gristmill._engine import reading
-from gristmill._observe import measured, measured_copy, meter, observed, summary
-from support.waiting import wait_for, wait_until_ended
+NO_THREADS = grain.ReadOptions(num_threads=0)
 
-COLUMNS = [
-    "id",
-    "name",
-    "inputs",
-    "percent wait time."""
+
+def work(seconds):
+    """Compute for this much CPU time."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass

@@ -27,29 +27,6 @@ class InPairs:
 
 
 def test_threads_measure_blocks_at_the_same_time(monkeypatch):
-    monkeypatch.setattr(sampling, "FIRST_NS", 0)
-    monkeypatch.setattr(sampling, "REST_NS", 0)
-    dataset = gristmill.MapDataset.source(InPairs(64)).map(lambda x: x)
-    elements = _Elements(dataset)
-    elements.sampling = sampling.Sampling(dataset, lambda fails: None)
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(elements.__getitem__, range(64))) == list(range(64))
-    assert elements.sampling.measured == 64
-
-
-def __init__(self, length):
-        self._length = length
-        self._both = threading.Barrier(2, timeout=DEADLINE_S)
-
-    def __len__(self):
-        return self._length
-
-    def __getitem__(self, index):
-        self._both.wait()
-        return index
-
-
-def test_threads_read_blocks_that_are_measured_at_the_same_time(monkeypatch):
     monkeypatch.setattr(sampling, "FIRST_SAMPLE_NS", 0)
     monkeypatch.setattr(sampling, "SAMPLE_INTERVAL_NS", 0)
     dataset = gristmill.MapDataset.source(InPairs(64)).map(lambda x: x)
@@ -60,7 +37,7 @@ def test_threads_read_blocks_that_are_measured_at_the_same_time(monkeypatch):
     assert elements.sampling.measured == 64
 
 
-def test_metrics_know_each_element_that_threads_read(monkeypatch):
+def test_metrics_record_each_element_read_by_threads(monkeypatch):
     told = []
     monkeypatch.setattr(monitoring, "is_on", lambda: True)
     monkeypatch.setattr(monitoring, "record_read", lambda *args: told.append(args))

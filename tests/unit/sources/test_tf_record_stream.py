@@ -159,17 +159,10 @@ class TestDamage:
         assert found == records
         assert "found invalid data (Error -3" in error
 
-    def test_of_the_kind_is_met(self, tmp_path):
-        path = write(tmp_path / "plain", RECORDS)
-        _, error = read(sources.read_tf_records(path, "GZIP"))
-        assert "expected GZIP data after 0 decompressed bytes, found, error = read(sources.read_tf_records(path))
-        assert found == records
-        assert "cannot be decompressed" in error
-
     def test_wrong_compression_is_reported(self, tmp_path):
         path = write(tmp_path / "plain", RECORDS)
         _, error = read(sources.read_tf_records(path, "GZIP"))
-        assert "the GZIP data cannot be decompressed" in error
+        assert "expected GZIP data after 0 decompressed bytes, found inv" in error
         path.write_bytes(gzip.compress(DATA))
         _, error = read(sources.read_tf_records(path, None))
         assert f"{path}: record 0 at offset 0: the checksum of its length" in error
@@ -185,14 +178,8 @@ class TestDamage:
 
 
 class TestArguments:
-    def test_are_checked(self, file):
-        with pytest.raises(ValueError, match="record 3 at offset 20: the ch"):
-            next(sources.read_tf_records(file, position=between))
-
-
-class TestArguments:
     def test_bad_arguments_are_refused(self, file):
-        with pytest.raises(ValueError, match="compression must be .*got 'LZMA'"):
+        with pytest.raises(ValueError, match=r"compression must be .*got 'LZMA'"):
             sources.read_tf_records(file, "LZMA")
         with pytest.raises(ValueError, match="must be 'all', 'headers' or 'none'"):
             sources.read_tf_records(file, verify="some")

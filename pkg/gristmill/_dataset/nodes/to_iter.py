@@ -25,11 +25,9 @@ from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, chain_of
 from gristmill._dataset.nodes.map import check_dropped
 from gristmill._dataset.nodes.with_options import options_of
-from gristmill._engine.reading import Read, Reading, read_each
+from gristmill._engine.reading import Reading, ReadResult, read_each
 from gristmill._hot import iterators
-from gristmill._hot.block_call import Reading, ReadResult, read_each
-from gristmill.options import ReadOptions
-from gristmill.sources._checks import BlockLengthError
+from gristmill._hot.block_call import BlockLengthError
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import length_of
 

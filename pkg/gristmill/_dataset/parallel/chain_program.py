@@ -335,7 +335,7 @@ class ArithmeticStream(ChainStream):
     """
 
     def __init__(
-        self, pipeline: ArithmeticPipeline, stream: int, record_address: int
+        self, program: ArithmeticChainProgram, stream: int, record_address: int
     ) -> None:
         super().__init__(program, stream)
         self._at = ctypes.c_int64.from_address(record_address)

@@ -39,7 +39,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: ChainProgram,
         fixed: bool,
         buffer: int,
         backend: WorkerBackend | None,
