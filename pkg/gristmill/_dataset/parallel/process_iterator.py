@@ -39,7 +39,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
 
     def __init__(
         self,
-        pipeline: ChainProgram,
+        program: ChainProgram,
         fixed: bool,
         buffer: int,
         backend: WorkerBackend | None,
