@@ -39,7 +39,7 @@ class PlusOne(grain.transforms.Map):
 
 
 def _cost(batch: int | None, settings: Settings) -> Measurement:
-    from gristmill._dataset.model.observer import as_inner
+    from gristmill._dataset.model.observer import suppress_observation
 
     ds = grain.MapDataset.range(10_000_000).shuffle(1).repeat()
     ds = ds.map(lambda x: x + 1).to_iter_dataset()
@@ -47,7 +47,7 @@ def _cost(batch: int | None, settings: Settings) -> Measurement:
         ds = ds.batch(batch)
 
     def bare():
-        with as_inner():
+        with suppress_observation():
             return iter(ds)
 
     ratios = []
@@ -115,7 +115,7 @@ def _time_nothing() -> None:
 
 def _leave_alone(iterator, times) -> None:
     """Turns off the timing of an iterator's calls."""
-    iterator._watch.left = NEVER
+    iterator._watch.calls_until_sample = NEVER
     times.left = NEVER
 
 

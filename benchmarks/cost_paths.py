@@ -327,9 +327,9 @@ def torch_answered(dataset: Any, *requests: Any, in_batches: bool = True) -> Run
     turns = itertools.cycle(requests)
 
     def cross(_: int) -> Any:
-        element = stream.answer(wire.packed(next(turns)), np.empty)
+        element = stream.answer(wire.pack(next(turns)), np.empty)
         stream.leave_slot()
-        return encoding.decoded(element)[0]
+        return encoding.decode(element)[0]
 
     return called(cross)
 
@@ -341,16 +341,18 @@ def torch_worker_sample() -> Run:
 
 @path(64)
 def torch_worker_single() -> Run:
-    from gristmill._torch.indices.draws import Drawn
+    from gristmill._torch.indices.draws import IndexBatch
 
-    return torch_answered(range(10**6), Drawn(range(3, 4)), Drawn(np.array([7])))
+    return torch_answered(
+        range(10**6), IndexBatch(range(3, 4)), IndexBatch(np.array([7]))
+    )
 
 
 @path(4)
 def torch_worker_dict() -> Run:
-    from gristmill._torch.indices.draws import Drawn
+    from gristmill._torch.indices.draws import IndexBatch
 
-    return torch_answered(TenTensors(), Drawn(range(32)))
+    return torch_answered(TenTensors(), IndexBatch(range(32)))
 
 
 def main(library: str, *names: str) -> None:

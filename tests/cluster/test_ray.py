@@ -346,7 +346,7 @@ def test_hanging_actor_is_named_and_replaced(tmp_path, caplog):
         stall_action="restart",
     )
     assert bytes_of(hangs) == bytes_of(loader(OPERATIONS["batches"]))
-    assert "It asks Ray actor" in caplog.text
+    assert "It waits for Ray actor" in caplog.text
 
 
 def test_unloadable_program_error_gives_the_reason():
@@ -373,7 +373,11 @@ def _refuse_to_load():
         ({"ahead": 1}, ValueError, "ahead must be at least 2, got 1"),
         ({"batches_per_call": 0}, ValueError, "batches_per_call must be at least 1"),
         ({"batches_per_call": 1.5}, TypeError, "batches_per_call"),
-        ({"max_restarts": 3}, TypeError, "takes no max_restarts: it replaces lost"),
+        (
+            {"max_restarts": 3},
+            TypeError,
+            "does not take max_restarts, .* replaces lost",
+        ),
     ],
 )
 def test_invalid_ray_workers_are_refused(given, error, said):
@@ -401,7 +405,7 @@ class EndAtLoad(gristmill.MapTransform):
 
 
 def test_actors_that_always_die_on_start_are_an_error(monkeypatch):
-    monkeypatch.setattr(actor_pool, "MOST_ENDED_STARTS", 2)
+    monkeypatch.setattr(actor_pool, "MAX_ENDED_STARTS", 2)
     there = loader([EndAtLoad()], workers=RayWorkers(1))
     with pytest.raises(WorkerDied, match="Ray actors cannot start"):
         next(iter(there))

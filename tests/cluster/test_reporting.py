@@ -11,7 +11,7 @@ import ray.util.metrics
 
 import gristmill
 from gristmill import experimental
-from gristmill._ray import progress
+from gristmill._ray import start_progress
 from gristmill.ray import RayWorkers
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -58,7 +58,7 @@ def report_of(made, outputs, consume=lambda batch: None):
 
 def test_slow_actors_limit_and_more_would_help():
     report = report_of(loader(Decode(), RayWorkers(1)), 60)
-    assert (report.limit, report.stage) == ("transform", "what actors compute")
+    assert (report.limit, report.stage) == ("transform", "computation in actors")
     (change,) = report.untried
     assert change.text.endswith(" actors, not 1"), str(report)
     assert change.predicted > 1.5
@@ -75,7 +75,7 @@ def test_slow_consumer_limits_and_more_actors_do_not_help():
     )
     assert (report.limit, report.stage) == ("consumer", None), str(report)
     (advice,) = report.advice
-    assert "more actors would not help. 1 of the 2 would do." in advice.text
+    assert "more actors would not help. 1 of the 2 would be enough." in advice.text
     assert advice.gain == 1
     # The first output, which waited for actors to start, does not count.
     assert report.outputs == 399
@@ -85,10 +85,10 @@ def test_large_cheap_batches_name_the_network():
     workers = RayWorkers(2, ahead=2)
     report = report_of(loader(Large(), workers, batch_size=2, worker_count=2), 30)
     assert report.limit == "transport", str(report)
-    assert report.stage == "calls of actors, and the network"
+    assert report.stage == "calls of actors and the network"
     (advice,) = report.advice
     assert "more of them would not help" in advice.text
-    assert "the network brings 8.39 MB for each output" in advice.text
+    assert "8.39 MB for each output" in advice.text
 
 
 def test_small_batches_suggest_more_batches_per_call():
@@ -147,12 +147,12 @@ def test_actors_report_metrics_to_ray(monkeypatch):
 def shown(monkeypatch):
     """Collect the progress lines shown to the user."""
     lines = []
-    monkeypatch.setattr(progress.log, "show", lines.append)
+    monkeypatch.setattr(start_progress.log, "show", lines.append)
     return lines
 
 
 def test_progress_lines_count_started_actors(monkeypatch, shown):
-    monkeypatch.setattr(progress, "TELL_S", 0.0)
+    monkeypatch.setattr(start_progress, "REPORT_S", 0.0)
     # The cluster has room for four actors.
     iterator = iter(loader(Cheap(), RayWorkers(5), batch_size=8))
     line = re.compile(r"Ray: [1-4] of 5 actors have started, after \d+ s\.")
@@ -170,15 +170,15 @@ class Clock:
 
 def test_progress_is_reported_often_at_first_then_seldom(monkeypatch, shown, caplog):
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
-    seen = progress.Progress(ray)
+    monkeypatch.setattr(start_progress, "time", clock)
+    seen = start_progress.StartProgress(ray)
 
     def told(started, seconds):
         """Return the lines shown in the next `seconds`."""
         shown.clear()
         for _ in range(seconds):
             clock.now += 1
-            seen.look(started, 8)
+            seen.update(started, 8)
         return shown
 
     assert told(0, 12) == []

@@ -16,7 +16,7 @@ import types
 import pytest
 
 import gristmill
-from gristmill._base import listing
+from gristmill._base import lazy_names
 from support import extras
 from support.places import ROOT
 
@@ -83,7 +83,9 @@ def test_all_is_the_public_names():
         for name, value in vars(gristmill).items()
         if not name.startswith("_") and not isinstance(value, types.ModuleType)
     }
-    defined |= listing.places_of(gristmill._HOMES).keys()  # Resolved at first use.
+    defined |= lazy_names.locate_names(
+        gristmill._HOMES
+    ).keys()  # Resolved at first use.
     of_typing = {"Any", "TYPE_CHECKING", "annotations"}
     of_orbax = {"PyGrainCheckpointRestore", "PyGrainCheckpointSave"}
     assert defined - of_typing - of_orbax <= set(gristmill.__all__)

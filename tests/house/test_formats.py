@@ -78,7 +78,7 @@ def test_footers_are_stored_as_described(tmp_path, monkeypatch):
         for rows, facts in ((3, {"x": ColumnFacts(has_nulls=True)}), (4, {}))
     ]
     place = str(tmp_path / "new" / "kept.json")
-    _parquet_footers.keep_footers(place, stamps, footers)
+    _parquet_footers.save_footers(place, stamps, footers)
     with open(place) as file:
         assert file.read() == described
 

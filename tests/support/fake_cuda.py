@@ -111,7 +111,7 @@ class FakeCuda:
     def current_stream(self):
         return self.current
 
-    def room_for(self, host):
+    def new_like(self, host):
         """Return memory of the current stream, which is free for reuse once dropped."""
         stream = self.current
         pool = self._pools[stream, host.nbytes]
@@ -142,14 +142,14 @@ class FakeCuda:
         self.reading.append(source)
         stream.enqueue(read)
 
-    def used_on(self, room, stream):
+    def keep_until_done(self, room, stream):
         self.counts["used on another stream"] += 1
 
     def is_pinned(self, host):
         assert self._range_of(host.data_ptr()) is None
         return self._pinned
 
-    def staged(self, host):
+    def copy_to_pinned(self, host):
         self.counts["staged"] += 1
         return host.clone()
 

@@ -64,11 +64,11 @@ class Slot:
 
     def send(self, batch: Any) -> Any:
         """Return what the parent receives for a worker's batch."""
-        element = encoding.encoded(batch)
+        element = encoding.encode(batch)
         used = slot_writer.encode(self.writer, [(element, NO_KEYS, (1,))], None)
         del element
         got, _, _ = slot_reader.decode(self.address, used, 0, self._view, COPIED_BYTES)
-        return encoding.decoded(got)[0]
+        return encoding.decode(got)[0]
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Return whether a tensor's memory lies in the slot."""

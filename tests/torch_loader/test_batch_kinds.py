@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill._torch.indices.requests import packed, unpacked
+from gristmill._torch.indices.requests import pack, unpack
 from gristmill.torch import DataLoader, StatefulDataLoader
 from torch_loader.batch_kinds import KINDS, UNPICKLABLE, Batches
 from torch_loader.datasets_zoo import COLLATIONS
@@ -103,6 +103,6 @@ def test_split_permutation_gives_each_row_once(loader_class):
 
 def test_part_of_tensor_is_sent_without_the_rest():
     part = torch.arange(1 << 16).split(4)[5]
-    words = packed(part)
+    words = pack(part)
     assert len(words) < 100
-    assert torch.equal(unpacked(words), torch.tensor([20, 21, 22, 23]))
+    assert torch.equal(unpack(words), torch.tensor([20, 21, 22, 23]))

@@ -37,7 +37,7 @@ def test_batches_are_tensors_in_each_epoch(make, kind):
 @pytest.mark.multiprocess
 def test_loader_inside_loader_with_workers_is_refused():
     loader = DataLoader(AsIterable(gristmill_loader()), None, num_workers=1)
-    with pytest.raises(RuntimeError, match="Let num_workers be 0"):
+    with pytest.raises(RuntimeError, match="needs a loader with num_workers=0"):
         next(iter(loader))
 
 

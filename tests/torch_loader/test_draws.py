@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, WeightedRandomSampler
 
-from gristmill._torch.indices.draws import as_list, drawn
+from gristmill._torch.indices.draws import as_list, sampler_items
 
 MANY = 100_000
 
@@ -18,7 +18,7 @@ def assert_same_draws(make, batches=None):
         torch.manual_seed(3)
         generator = torch.Generator().manual_seed(4)
         sampler = make(generator)
-        indices = drawn(sampler) if native else iter(sampler)
+        indices = sampler_items(sampler) if native else iter(sampler)
         values = [as_list(batch) for batch in itertools.islice(indices, batches)]
         state = torch.get_rng_state().tolist(), generator.get_state().tolist()
         found.append((values, state))
@@ -78,5 +78,5 @@ def test_other_samplers_are_not_native():
     class Mine(RandomSampler):
         pass
 
-    assert drawn(Mine(range(4))) is None
-    assert drawn([[1, 2]]) is None
+    assert sampler_items(Mine(range(4))) is None
+    assert sampler_items([[1, 2]]) is None

@@ -5,8 +5,12 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset, default_collate
 
-from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
-from gristmill._torch.indices.draws import Drawn
+from gristmill._torch.batches.native import (
+    is_torch_collate,
+    native_fetch,
+    samples_fetch,
+)
+from gristmill._torch.indices.draws import IndexBatch
 from gristmill.torch import DataLoader
 from torch_loader.datasets_zoo import DATASETS
 
@@ -30,7 +34,7 @@ def test_native_datasets_are_not_read_by_rows(name):
     batches = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     for index, batch in zip(batches, expected, strict=True):
         blocks = (np.array(index), range(index[0], index[-1] + 1))
-        for form in (index, *map(Drawn, blocks)):
+        for form in (index, *map(IndexBatch, blocks)):
             assert repr(fetch(form)) == repr(batch)
 
 
@@ -45,8 +49,8 @@ def test_other_datasets_are_read_by_rows(name):
 
 def test_other_collate_fn_gets_the_samples():
     dataset = TensorDataset(torch.arange(4))
-    assert not is_torchs(list)
-    assert is_torchs(default_collate)
+    assert not is_torch_collate(list)
+    assert is_torch_collate(default_collate)
     assert list(DataLoader(dataset, 4, collate_fn=len)) == [4]
 
 

@@ -228,7 +228,7 @@ def test_error_of_next_epoch_is_raised_in_it():
 
 
 def test_long_epoch_is_not_previewed(monkeypatch):
-    monkeypatch.setattr(draws, "MOST_FORESEEN", 4)
+    monkeypatch.setattr(draws, "MAX_PREVIEW", 4)
     loader = overlapping(range(5), shuffle=True)
     for _ in range(2):
         assert sorted(batch.item() for batch in loader) == list(range(5))

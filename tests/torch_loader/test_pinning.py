@@ -136,8 +136,8 @@ def test_pinning_thread_may_collect_the_iterator(monkeypatch):
     monkeypatch.setattr(pinning, "pin_memory", collected)
     next(batches)
     assert ended.wait(30)
-    batches._pins._thread.join(30)
-    assert not batches._pins._thread.is_alive()
+    batches._pin_thread._thread.join(30)
+    assert not batches._pin_thread._thread.is_alive()
 
 
 def test_batches_are_pinned_in_order_after_set_workers(pinned):
@@ -146,7 +146,7 @@ def test_batches_are_pinned_in_order_after_set_workers(pinned):
     for count in (1, 4):
         batches.set_workers(count)
         pool = batches._pool
-        while not pool._has_begun(pool.successor):
+        while not pool._has_started(pool.successor):
             pass
         given += [next(batches).item() for _ in range(12)]
         assert len(batches._workers) == count
@@ -166,7 +166,7 @@ def test_close_does_not_wait_for_pinning(monkeypatch):
     monkeypatch.setattr(pinning, "pin_memory", slow)
     batches = iter(make(Numbers(range(10, 20))))
     assert begun.wait(30)
-    thread = batches._pins._thread
+    thread = batches._pin_thread._thread
     del batches
     assert thread.is_alive()
     go_on.set()

@@ -42,7 +42,7 @@ def test_missing_part_is_found(monkeypatch, owner, name):
     monkeypatch.delattr(owner, name)
     found = private.unknown()
     assert found is not None
-    assert re.fullmatch(rf"torch\..*\.?{name}(\.\w+)? is not there", found)
+    assert re.fullmatch(rf"torch\..*\.?{name}(\.\w+)? does not exist", found)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_all_used_iterator_attributes_are_checked():
 @pytest.fixture
 def unknown(monkeypatch):
     """Pretend that this torch lacks a private part."""
-    monkeypatch.setattr(private, "UNKNOWN", "torch._thing is not there")
+    monkeypatch.setattr(private, "UNKNOWN", "torch._thing does not exist")
     private.warn_of_unknown.cache_clear()
 
 
@@ -118,16 +118,17 @@ def unknown(monkeypatch):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_unknown_torch_warns_once_and_gives_torch_batches(workers):
     options = {"batch_size": 3, "num_workers": workers}
-    with pytest.warns(UserWarning, match="is not there") as warned:
+    with pytest.warns(UserWarning, match="does not exist") as warned:
         loader = DataLoader(SAMPLES, **options)
         DataLoader(SAMPLES, **options)
     assert len(warned) == 1
     assert warned[0].filename == __file__
     assert str(warned[0].message) == (
-        f"Gristmill knows torch 2.6 to 2.15, and in torch {torch.__version__} "
-        "torch._thing is not there. Loaders compute as torch's own do, and"
-        " max_restarts, reorder_window, memory_limit and overlap_epochs have no effect."
-        " Random steps of Gristmill's datasets draw the same in each epoch."
+        f"Gristmill supports torch 2.6 to 2.15, but in torch {torch.__version__} "
+        "torch._thing does not exist. Loaders use torch's own iterators: max_restarts,"
+        " reorder_window, memory_limit and overlap_epochs have no effect, and random"
+        " steps of Gristmill's datasets draw the same numbers in each epoch. Install a"
+        " supported version of torch."
     )
     iterator = iter(loader)
     theirs = iter(torch.utils.data.DataLoader(SAMPLES, **options))
@@ -139,14 +140,14 @@ def test_unknown_torch_warns_once_and_gives_torch_batches(workers):
 
 @pytest.mark.usefixtures("unknown")
 def test_unknown_torch_refuses_stateful_loader():
-    with pytest.raises(RuntimeError, match=r"_thing is not there\. Only torch's own"):
+    with pytest.raises(RuntimeError, match=r"_thing does not exist\..*torchdata"):
         StatefulDataLoader(SAMPLES)
 
 
 @pytest.mark.usefixtures("unknown")
 def test_install_changes_nothing_in_unknown_torch():
     kept = torch.utils.data.DataLoader._get_iterator
-    with pytest.warns(UserWarning, match="is not there"):
+    with pytest.warns(UserWarning, match="does not exist"):
         install(everywhere=True)
     assert torch.utils.data.DataLoader._get_iterator is kept
     uninstall()

@@ -49,7 +49,7 @@ def change(iterator, count):
     """Let `count` workers take over before the next batch."""
     iterator.set_workers(count)
     pool = iterator._pool
-    while pool.successor and not pool._has_begun(pool.successor):
+    while pool.successor and not pool._has_started(pool.successor):
         pass
 
 
@@ -157,7 +157,7 @@ def test_invalid_count_is_refused(count, error):
     [
         (lambda: DataLoader(Endless(), num_workers=1), "IterableDataset"),
         (lambda: make(in_order=False), "in_order=False"),
-        (lambda: make(StatefulDataLoader, Counting()), "state of its own"),
+        (lambda: make(StatefulDataLoader, Counting()), "own state"),
         (lambda: make(num_workers=0), "num_workers=0"),
     ],
 )

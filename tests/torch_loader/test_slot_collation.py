@@ -77,12 +77,12 @@ def check(samples: list[Any]) -> Any:
     slot_collation.install(rules)
     slot = Slot(4 << 20)
     try:
-        with slot_collation.into(slot.empty):
+        with slot_collation.allocate_with(slot.empty):
             got = Outcome(lambda: default_collate(samples))
         got.assert_same(want)
         assert_same(slot.send(got.result), through_torch(want.result))
     finally:
-        slot_collation.move_kept()
+        slot_collation.move_live_batches()
         torch.UntypedStorage._new_shared = kept
         collate.default_collate_fn_map.clear()
         collate.default_collate_fn_map.update(rules)
@@ -204,14 +204,14 @@ def test_conjugates_are_collated(slot):
     with pytest.raises(RuntimeError):
         default_collate(samples)
     slot_collation.install(slot_collation.rules())
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         assert default_collate(samples).tolist() == [[1 - 2j, -3j]] * 2
 
 
 def test_batches_are_made_in_slot(slot):
     slot_collation.install(slot_collation.rules())
     samples = [{"x": rows(3), "b": rows(2, dtype=torch.bfloat16), "n": 1, "f": 0.5}]
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         batch = default_collate(samples * 30)
     assert all(slot.holds(tensor) for tensor in batch.values())
     assert not any(tensor.is_shared() for tensor in batch.values())
@@ -229,7 +229,7 @@ def test_no_file_is_made_in_dev_shm(slot, monkeypatch):
     )
     slot_collation.install(slot_collation.rules())
     before = files_of_torch()
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         batch = default_collate([(rows(3), rows(3, dtype=torch.bfloat16), 1)] * 30)
     default_collate([rows(3)] * 2)
     assert len(batch) == 3
@@ -247,7 +247,7 @@ def test_new_shared_storage_uses_slot(slot):
         return torch.stack(samples, 0, out=out)
 
     slot_collation.install(slot_collation.rules())
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         batch = stacked([rows(3), rows(3)])
     assert slot.holds(batch)
     assert batch.tolist() == [[0, 1, 2], [0, 1, 2]]
@@ -256,12 +256,12 @@ def test_new_shared_storage_uses_slot(slot):
 def test_kept_tensors_are_moved_out_of_slot(slot):
     slot_collation.install(slot_collation.rules())
     samples = [(rows(3), rows(3, dtype=torch.bfloat16), 7)] * 30
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         kept, sent = default_collate(samples), default_collate(samples)
     view = kept[0][2:]
     assert slot.holds(kept[0])
     sent.clear()
-    slot_collation.move_kept()
+    slot_collation.move_live_batches()
     for tensor in (*kept, view):
         assert not slot.holds(tensor)
     torch.from_numpy(slot.empty((100,), np.uint8))
@@ -273,7 +273,7 @@ def test_kept_tensors_are_moved_out_of_slot(slot):
 def test_batch_larger_than_slot_is_made_elsewhere():
     slot = Slot(4096)
     slot_collation.install(slot_collation.rules())
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         batch = default_collate([rows(3000)] * 2)
     assert not slot.holds(batch)
     assert batch[1].tolist() == list(range(3000))
@@ -282,7 +282,7 @@ def test_batch_larger_than_slot_is_made_elsewhere():
 def test_batches_of_other_threads_are_made_elsewhere(slot):
     slot_collation.install(slot_collation.rules())
     batches = []
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         thread = threading.Thread(
             target=lambda: batches.append(default_collate([rows(3)]))
         )
@@ -294,7 +294,7 @@ def test_batches_of_other_threads_are_made_elsewhere(slot):
 
 def test_batches_after_fetch_are_made_elsewhere(slot):
     slot_collation.install(slot_collation.rules())
-    with pytest.raises(ZeroDivisionError), slot_collation.into(slot.empty):
+    with pytest.raises(ZeroDivisionError), slot_collation.allocate_with(slot.empty):
         raise ZeroDivisionError
     assert not slot.holds(default_collate([rows(3)]))
 
@@ -312,7 +312,7 @@ def test_user_collation_rules_are_used(slot):
     del changed[str]
     slot_collation.install(list(changed.items()))
     collate.default_collate_fn_map[int] = total
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         assert default_collate([rows(2), rows(3)]).tolist() == [0, 1, 0, 1, 2]
         assert default_collate([{1}, {2}]) == [{1}, {2}]
         assert default_collate([1, 2]) == 3

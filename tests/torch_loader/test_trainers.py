@@ -157,7 +157,7 @@ def test_invalid_install_options_are_refused(options, error):
 
 @pytest.mark.parametrize("name", ["batch_size", "max_restart"])
 def test_unknown_install_options_are_refused(name):
-    with pytest.raises(TypeError, match=f"install.. got '{name}'. It takes what"):
+    with pytest.raises(TypeError, match=f"install.. got .*'{name}'"):
         install(**{name: 1})
 
 

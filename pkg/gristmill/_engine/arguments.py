@@ -14,7 +14,7 @@ import numpy as np
 from gristmill import operations as legacy
 from gristmill import samplers, sharding, sources, transforms
 from gristmill._base import log
-from gristmill._base.checks import (
+from gristmill._base.argument_checks import (
     check_callable,
     check_instance,
     check_integer,

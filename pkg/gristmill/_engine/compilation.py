@@ -10,7 +10,7 @@ from typing import Any
 
 from gristmill import operations as legacy
 from gristmill import samplers, sources, transforms
-from gristmill._base.checks import check_callable
+from gristmill._base.argument_checks import check_callable
 from gristmill._base.types import WorkerInitFn
 from gristmill._engine.bucket_stream import BucketStream
 from gristmill._engine.deferring_stream import DeferringStream

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import T
 from gristmill._engine.tracebacks import cut_own_frames
 from gristmill._hot.error_location import as_failure
@@ -92,7 +92,11 @@ class DevicePrefetchIterator(Checkpointable, Iterator[T]):
         return self._state
 
     def set_state(self, state: Any) -> None:
-        """Continue after `state`; batches on the device are dropped."""
+        """Continue after `state`; batches on the device are dropped.
+
+        Args:
+            state: The result of `get_state`.
+        """
         self._queue.clear()
         self._iterator.set_state(state)
         self._state = state

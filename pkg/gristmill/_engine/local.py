@@ -11,7 +11,7 @@ from gristmill._engine.record_errors import ErrorCounter, OutputAbandoned, TurnS
 from gristmill._engine.stage_times import REST, StageTimes, mean_times
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Runnable, Stream
-from gristmill._engine.worker_stats import NearUsage
+from gristmill._engine.worker_stats import LocalStats
 from gristmill._hot import run as hot_run
 from gristmill._hot.error_location import as_failure
 
@@ -96,9 +96,9 @@ class LocalRun:
                     self._begin_next()
                 return output
 
-    def usage(self) -> NearUsage:
+    def usage(self) -> LocalStats:
         """Return the measured times of the stages."""
-        return NearUsage((), mean_times(self._times.by_clock), self._program.stages)
+        return LocalStats((), mean_times(self._times.by_clock), self._program.stages)
 
     def start_prefetch(self) -> None:
         """Begin to read ahead in every stream."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gristmill import transforms
-from gristmill._base.describing import value_text
+from gristmill._base.object_repr import value_text
 from gristmill._base.user_lines import warn_user
 from gristmill._engine.program import Program, holds_back
 

@@ -16,7 +16,7 @@ from typing import Any
 from gristmill import operations as legacy
 from gristmill import samplers, transforms
 from gristmill._base.deferred import deferring
-from gristmill._base.describing import value_text
+from gristmill._base.object_repr import value_text
 from gristmill._base.types import Rules, WorkerInitFn
 from gristmill._engine.stage_times import READ, REST
 from gristmill._engine.stream import first_unpicklable

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching, transforms
-from gristmill._base.checks import kind
-from gristmill._base.describing import value_text
+from gristmill._base.argument_checks import kind
+from gristmill._base.object_repr import value_text
 from gristmill._base.types import Rules
 from gristmill._engine.block_queue import BlockReading
 from gristmill._engine.program import Program, as_number

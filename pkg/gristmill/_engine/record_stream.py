@@ -17,7 +17,7 @@ import numpy as np
 
 from gristmill import transforms
 from gristmill._base import log
-from gristmill._base.describing import value_text
+from gristmill._base.object_repr import value_text
 from gristmill._base.types import Alloc
 from gristmill._engine.block_queue import open_reading
 from gristmill._engine.program import Program, holds_back, is_group, is_legacy

@@ -22,7 +22,7 @@ from gristmill._engine.record_errors import ErrorCounter, TurnSkipped
 from gristmill._engine.stage_times import RECEIVE, StageTimes, mean_times
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Runnable
-from gristmill._engine.worker_stats import NearUsage, Usage
+from gristmill._engine.worker_stats import LocalStats, RemoteStats
 from gristmill._engine.worker_texts import (
     activity_of,
     arena_full_error,
@@ -94,7 +94,7 @@ class RemoteRun:
         self._error_counter = counter if program.tolerant else None
         self._running: _ScheduledWorkers | None = None
         # From the last call of `usage`, or from `close`.
-        self._usage: Usage | NearUsage | None = None
+        self._usage: RemoteStats | LocalStats | None = None
         self._times = StageTimes()
         # True after the first wait for workers.
         self._has_waited = False
@@ -196,11 +196,11 @@ class RemoteRun:
             nothing = dataclasses.replace(here, ended=[True] * here.streams)
             self._successor = self._start_workers(nothing, self._running.workers)
 
-    def usage(self) -> Usage | NearUsage | None:
+    def usage(self) -> RemoteStats | LocalStats | None:
         """Return measurements of the workers, or None if they are not measured."""
         if self._running is not None:
             self._usage = self._running.workers.usage()
-        if isinstance(self._usage, NearUsage):
+        if isinstance(self._usage, LocalStats):
             stages = {**self._usage.stages, **mean_times(self._times.by_clock)}
             return self._usage._replace(stages=stages)
         return self._usage

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from gristmill._base import waiting
+from gristmill._base import blocked_time
 
 R = TypeVar("R")
 
@@ -20,22 +20,22 @@ BUSY_SHARE = 0.5
 
 def read_timed(read: Callable[[], R]) -> tuple[R, float, float]:
     """Call `read`; return its result, its duration and the time it waited, in s."""
-    began = waiting.clocks()
+    began = blocked_time.clocks()
     result = read()
-    ended = waiting.clocks()
-    return result, ended.wall_s - began.wall_s, waiting.waited_s(began, ended)
+    ended = blocked_time.clocks()
+    return result, ended.wall_s - began.wall_s, blocked_time.waited_s(began, ended)
 
 
 class _MeasuredRead(NamedTuple):
     waited_s: float
-    ended: waiting.Clocks
+    ended: blocked_time.Clocks
 
 
 class Trial:
     """Measures reads by threads.  Any thread may call `read`."""
 
     def __init__(self) -> None:
-        self._began = waiting.clocks()
+        self._began = blocked_time.clocks()
         self._reads: list[_MeasuredRead] = []
 
     def __len__(self) -> int:
@@ -44,15 +44,15 @@ class Trial:
 
     def read(self, source: Any, key: Any) -> Any:
         """Read and measure one element."""
-        began = waiting.clocks()
+        began = blocked_time.clocks()
         element = source[key]
-        ended = waiting.clocks()
-        self._reads.append(_MeasuredRead(waiting.waited_s(began, ended), ended))
+        ended = blocked_time.clocks()
+        self._reads.append(_MeasuredRead(blocked_time.waited_s(began, ended), ended))
         return element
 
     def end(self) -> None:
         """Count the time since the start of the trial as one read that waited."""
-        ended = waiting.clocks()
+        ended = blocked_time.clocks()
         self._reads.append(_MeasuredRead(ended.wall_s - self._began.wall_s, ended))
 
     def waits(self, slow_s: float) -> bool | None:

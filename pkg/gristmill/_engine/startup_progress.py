@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from gristmill import _core
-from gristmill._base import progress
+from gristmill._base import progress_bar
 
 QUIET_S = 1.0
 STEP_S = 0.2
@@ -17,10 +17,10 @@ def wait_for_first(scheduler: _core.Scheduler, timeout_s: float) -> _core.NextRe
     Until a worker process runs, a line on a terminal or in a notebook shows the time
     so far.
     """
-    if 0 <= timeout_s <= QUIET_S or not progress.watched():
+    if 0 <= timeout_s <= QUIET_S or not progress_bar.is_watched():
         return scheduler.next(timeout_s)
     began = time.monotonic()
-    line = progress.Line()
+    line = progress_bar.Line()
     result = scheduler.next(QUIET_S)
     try:
         while result.kind == "timeout":

@@ -36,8 +36,8 @@ class Stream(Protocol):
     - ``confine(count)``, if the stream computes records in advance: do not compute
       records after the next `count`.  It is called after each `seek` to a range.
     - ``answer(request, alloc)`` and ``leave_slot()``, if the outputs answer requests,
-      see `_core.Scheduler.ask`: compute an answer; release the memory from `alloc`
-      after the answer was written.  Such a stream has no other methods.
+      see `_core.Scheduler.add_request`: compute an answer; release the memory from
+      `alloc` after the answer was written.  Such a stream has no other methods.
 
     Attributes:
         position: The position after the last output, which a checkpoint stores.

@@ -75,7 +75,7 @@ def serve(
         else:
             with times.measuring() as measured:
                 measured.outputs += server.compute(unit, is_measured=True)
-            end.tell(times.text())
+            end.publish_status(times.text())
         if begun_fd >= 0:
             os.close(begun_fd)
             begun_fd = -1
@@ -217,12 +217,12 @@ class Server:
         number, proceed = unit.stream, unit.proceed
         if not proceed:
             self._end_positions[number] = tuple(unit.position_before.tolist())
-        before = self._end_positions[number]
+        position_before = self._end_positions[number]
         goes_on = proceed and number in self._streams_in_place
-        stream = self._stream_at(number, None if goes_on else before)
+        stream = self._stream_at(number, None if goes_on else position_before)
         if unit.attempt:
             _disable_lookahead(stream)
-        result = UnitResult([], before)
+        result = UnitResult([], position_before)
         self._add_output(result, number, alloc)
         return result
 
@@ -273,7 +273,7 @@ class Server:
         self._streams_in_place.discard(number)
         stream = self._streams.get(number)
         if stream is None:
-            stream = self._program.open_stream(number, self._end.at_address)
+            stream = self._program.open_stream(number, self._end.current_record_address)
             self._streams[number] = stream
         if position is not None:
             stream.seek(position)

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gristmill import _core
-from gristmill._base.checks import check_integer, kind
+from gristmill._base.argument_checks import check_integer, kind
 from gristmill._base.grain_names import WORKER_NAME
 from gristmill._base.types import Int64Array
 from gristmill._engine import stage_times
-from gristmill._engine.worker_stats import NearUsage, NearWorker, Usage
+from gristmill._engine.worker_stats import LocalStats, LocalWorkerStats, RemoteStats
 from gristmill._hot import slot_reader, views
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Workers(Protocol):
     def kill(self, worker: int) -> None:
         """Kill a worker that does not respond; a new one takes its number."""
 
-    def usage(self) -> Usage | NearUsage | None:
+    def usage(self) -> RemoteStats | LocalStats | None:
         """Return the workers' measurements, or None if they are not measured."""
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class LauncherWorkers:
     def kill(self, worker: int) -> None:
         self._scheduler.kill(worker)
 
-    def usage(self) -> NearUsage:
+    def usage(self) -> LocalStats:
         return usage_of(self._scheduler, self._program)
 
     def close(self) -> None:
@@ -197,7 +197,7 @@ def receive_output(
     return element, keys
 
 
-def usage_of(scheduler: _core.Scheduler, program: Any) -> NearUsage:
+def usage_of(scheduler: _core.Scheduler, program: Any) -> LocalStats:
     """Return the measurements of a scheduler's processes.
 
     Args:
@@ -208,8 +208,8 @@ def usage_of(scheduler: _core.Scheduler, program: Any) -> NearUsage:
     for (pid, *_), (busy_ns, idle_ns, outputs, size, text) in zip(
         scheduler.processes(), scheduler.counts(), strict=False
     ):
-        near = NearWorker(pid, busy_ns / 1e9, idle_ns / 1e9, outputs, size)
+        near = LocalWorkerStats(pid, busy_ns / 1e9, idle_ns / 1e9, outputs, size)
         workers.append(near)
         texts.append(text)
     stages = stage_times.mean_times(stage_times.sum_texts(texts))
-    return NearUsage(tuple(workers), stages, program.stages)
+    return LocalStats(tuple(workers), stages, program.stages)

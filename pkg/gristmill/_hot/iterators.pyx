@@ -37,8 +37,8 @@ cpdef enum:
 cdef class TimedIterator:
     """Base class of iterators whose calls can be timed and whose drops are counted.
 
-    A subclass that drops elements defines ``_judge(skipped)``.  It is called after each
-    `WINDOW` elements if some of them were skipped.
+    A subclass that drops elements defines ``_check_dropped(skipped)``.  It is called
+    after each `WINDOW` elements if some of them were skipped.
     """
 
     cdef Py_ssize_t _seen, _skipped
@@ -56,7 +56,7 @@ cdef class TimedIterator:
             skipped = self._skipped
             self._seen = self._skipped = 0
             if skipped:
-                (<object>self)._judge(skipped)
+                (<object>self)._check_dropped(skipped)
         return 0
 
 
@@ -77,8 +77,8 @@ cdef PyObject* time_call "gristmill_time"(
 cdef class StepIterator(TimedIterator):
     """Iterates over the results of a call for each element of an iterator.
 
-    A subclass defines ``_failed(error)``, which is called with an exception of the call
-    before the exception propagates.
+    A subclass defines ``_note_failure(error)``, which is called with an exception of
+    the call before the exception propagates.
 
     Attributes:
         counter: The number of elements seen, including absent ones.
@@ -101,7 +101,7 @@ cdef class StepIterator(TimedIterator):
         try:
             return self._result(element, count)
         except Exception as error:
-            (<object>self)._failed(error)
+            (<object>self)._note_failure(error)
             raise
 
     cdef object _result(self, object element, int64_t count):
@@ -112,7 +112,7 @@ cdef class StepIterator(TimedIterator):
         try:
             raise_pending()
         except Exception as error:
-            (<object>self)._failed(error)
+            (<object>self)._note_failure(error)
             raise
 
 

@@ -20,7 +20,7 @@ from gristmill._hot.steps cimport (
     RANDOM_MAP, TIMED_STEPS, BlockContext, Step, make_step, now, run_steps,
 )
 
-from gristmill._base.checks import stands_for
+from gristmill._base.argument_checks import stands_for
 from gristmill._hot.error_location import ErrorLocation, as_failure, without_seed
 
 cnp.import_array()

@@ -19,8 +19,8 @@ from typing import Any
 
 from gristmill import monitoring
 from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.nodes.missing_states import similar_class
 from gristmill._dataset.nodes.to_iter import feeds_of
-from gristmill._dataset.nodes.unsaved import similar_class
 from gristmill._engine.tracebacks import cut_own_frames
 from gristmill._hot.iterators import TimedIterator
 from gristmill._observe.kinds import is_long
@@ -43,7 +43,7 @@ class ChainWatch(Watch):
     def _samplings_of(self, iterator: Any) -> Iterator[tuple[Any, Any]]:
         return samplings_of(iterator)
 
-    def _switch(self, iterator: Any, on: bool) -> None:
+    def _set_timing(self, iterator: Any, on: bool) -> None:
         if isinstance(iterator, TimedIterator):
             # Keras looks for our code on the stack, where code in C does not appear.
             iterator._timing = on or "keras" in sys.modules
@@ -58,7 +58,7 @@ class ChainWatch(Watch):
 
 @functools.cache
 def _timed_class(own: Any) -> Any:
-    """Return a subclass of a class of iterators whose calls go through the watch."""
+    """Return a subclass of an iterator class whose calls go through the watch."""
     advance = own.__next__
 
     def __next__(self: Any) -> Any:
@@ -71,7 +71,7 @@ def _timed_class(own: Any) -> Any:
     return similar_class(own, __next__=__next__)
 
 
-def watch(iterator: DatasetIterator[Any], dataset: Any) -> None:
+def watch_chain(iterator: DatasetIterator[Any], dataset: Any) -> None:
     """Have some calls of a chain's last iterator timed, and blocks measured."""
     reference = weakref.ref(iterator)
 

@@ -7,7 +7,7 @@ from typing import Any
 from gristmill._base import log
 
 
-class Passes:
+class PassCounter:
     """Counts the iterations over one loader or dataset.
 
     An iterator that returns one element only does not count, because programs look at
@@ -37,10 +37,10 @@ class Passes:
         self._counted = False
 
 
-class Opening:
-    """Counts an iteration at the second call of its iterator; see `Watch.opening`."""
+class PassStart:
+    """Counts an iteration at the second call of its iterator."""
 
-    def __init__(self, passes: Passes) -> None:
+    def __init__(self, passes: PassCounter) -> None:
         self._passes = passes
         self._begun = False
 
@@ -48,7 +48,7 @@ class Opening:
         """Count a call of ``next`` that begins."""
         if self._begun:
             self._passes.count()
-            iterator._watch.opening = None
+            iterator._watch.pass_start = None
         elif not iterator._from_state:
             self._passes.begin()
         self._begun = True

@@ -39,7 +39,8 @@ def _classes() -> dict[str, Any]:
         factory = importlib.import_module("google.protobuf.message_factory")
     except ImportError as error:
         raise ImportError(
-            "Execution summaries are protobuf messages: pip install protobuf."
+            "get_execution_summary needs the protobuf package. Install it with: pip"
+            " install protobuf"
         ) from error
 
     kinds = protobuf.FieldDescriptorProto

@@ -10,8 +10,8 @@ from typing import Any, Never, Unpack, overload
 import numpy.typing as npt
 
 from gristmill import samplers, sharding, sources, transforms
-from gristmill._base.checks import check_flag
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import check_flag
+from gristmill._base.lazy_names import public_names
 from gristmill._base.torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
 from gristmill._base.types import Array, D, K, S, Scalar, T, WorkerInitFn
 from gristmill._engine import arguments, compilation
@@ -41,9 +41,7 @@ class DataLoader(Epochs, Reportable[T]):
     """Reads records in the sampler's order and runs operations on them.
 
     Iterating returns the outputs of the last operation.  With ``Batch(B)`` an array
-    leaf of shape ``S`` and dtype ``D`` becomes one of shape ``(B, *S)`` and dtype
-    ``D``; the last batch may be shorter.
-
+    leaf of shape ``S`` becomes one of shape ``(B, *S)``; the last batch may be shorter.
     ``len(loader)`` is the number of outputs.  It raises TypeError if a filter, a
     flat-map, ``on_error="skip"`` or an endless sampler leaves the number open.
 
@@ -56,40 +54,34 @@ class DataLoader(Epochs, Reportable[T]):
             array or a dict of arrays of equal length is read natively.
         sampler: Chooses the record at each position.
         operations: Transformations, run in this order on every record.
-        worker_count: Processes that compute.  0 computes in this process, None
-            takes the number of CPU cores.
-        worker_buffer_size: Outputs that each worker may compute ahead, besides the two
-            that it works on.
-        shard_options: The part of the data that this loader reads; by default the
-            sampler's.
+        worker_count: Processes that compute; 0 for this one, None for one per core.
+        worker_buffer_size: Outputs a worker computes ahead, besides its current two.
+        shard_options: The part of the data to read; by default the sampler's.
         read_options: Threads that read ahead from a slow source.
-        enable_profiling: Whether to log, at the end of the data, the time that the
-            caller waited.
+        enable_profiling: Whether to log the time that the caller waited, at the end.
         streams: Interleaved streams that define the order, by default
-            ``max(worker_count, 1)``.  Set it to get the same elements with any
-            ``worker_count``.
+            ``max(worker_count, 1)``.  Set it for the same order with any worker count.
         max_restarts: Number of times to retry an element that killed its worker.
         stall_timeout: Seconds without an output after which a warning names the
             worker, its record and its Python stack.  None never warns.
         stall_action: "warn", or "restart" to also kill the worker and start another.
         memory_limit: Bytes of shared memory that outputs may take, kept ones
             included; by default 80 % of the available memory.
-        on_error: What to do about a bad record: one that cannot be read, or for which
-            a step before the first batch raises.  "raise" raises the exception.
-            "skip" leaves the record out, as a filter would: one worker computes each
-            stream, and a stream that skips 1000 records in a row passes its turn.
-            "substitute" replaces it by another record of the stream, which gets its
-            index and random numbers: the first good one of the 8 after it, else one 16,
-            32, 64, ... after it, else any, up to 1024 in all.  If they all fail, it
-            raises TooManyErrors.  States count skipped and substituted records.
+        on_error: What to do about a bad record: one that cannot be read, or for which a
+            step before the first batch raises.  "raise" raises the exception.  "skip"
+            leaves the record out, like a filter: one worker computes each stream, and a
+            stream that skips 1000 records in a row passes its turn.  "substitute"
+            replaces it by another record of the stream, which gets its index and random
+            numbers: the first good one of the 8 after it, else one 16, 32, 64, ...
+            after it, else any, up to 1024 in all.  If all fail, it raises
+            TooManyErrors.  States count skipped and substituted records.
         max_errors: Bad records that an iterator accepts, None for any number.  One
             more raises TooManyErrors before the output that it belongs to, or instead
             of it if that output alone has too many.  The next call continues.
         quarantine: Path of a log.  Each bad record adds a line of JSON when its output
             is delivered, and another one if that is repeated from an older state.
-        workers: A `gristmill.ray.RayWorkers` that runs the workers.  By default,
-            `worker_count` processes of this machine are the workers.  The order is the
-            same, since `worker_count` and `streams` define it.
+        workers: A `gristmill.ray.RayWorkers` that runs the workers, in place of
+            `worker_count` processes of this machine.  The order is the same.
         worker_init_fn: Called with (worker, workers) in each worker before all else.
 
     Raises:
@@ -225,6 +217,9 @@ class DataLoader(Epochs, Reportable[T]):
 
         Args:
             state: A state that ``get_state()`` returned.
+
+        Returns:
+            The output, a new object.
 
         Raises:
             StopIteration: The state is at the end.
@@ -372,6 +367,12 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         workers: See `DataLoader`.
         worker_init_fn: See `DataLoader`.
 
+    Returns:
+        The loader, which can be iterated over any number of times.
+
+    Raises:
+        ValueError: An argument is out of range; TypeError if it has the wrong type.
+
     Example:
         >>> loader = load(np.arange(5) * 10, batch_size=2, num_epochs=1)
         >>> [batch.tolist() for batch in loader]
@@ -400,4 +401,4 @@ def load(  # noqa: PLR0913 (Grain's arguments)
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

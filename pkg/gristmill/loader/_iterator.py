@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gristmill import checkpoint, monitoring
 from gristmill._base import log
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._base.trials import NotTriedError
 from gristmill._base.types import T
 from gristmill._engine import state as states
@@ -99,17 +99,19 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
         # With profiling, the time of all calls is logged at the end, so time each call.
-        rests = not data_loader.multiprocessing_options.enable_profiling
-        self._watch = Watch(self, monitoring.record_get_next, rests=rests)
+        samples = not data_loader.multiprocessing_options.enable_profiling
+        self._watch = Watch(
+            self, monitoring.record_get_next, samples_periodically=samples
+        )
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
         watch = self._watch
-        watch.left -= 1
+        watch.calls_until_sample -= 1
         try:
-            if watch.left > 0:
+            if watch.calls_until_sample > 0:
                 output: T = self._run.next()
             else:
                 output = watch.call(self, lambda iterator: iterator._run.next())
@@ -136,6 +138,9 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
         No outputs are computed again.  The worker count may differ from the one when
         the state was saved; the order of elements is that of the state.
+
+        Args:
+            state: The result of `get_state` of an iterator over an equal loader.
 
         Raises:
             StateMismatch: The state belongs to another pipeline.
@@ -242,7 +247,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
 
 class LoaderTrial:
-    """A `gristmill._observe.verifying.Trial` of a loader.
+    """A `gristmill._observe.verification.Trial` of a loader.
 
     Args:
         data_loader: The loader.

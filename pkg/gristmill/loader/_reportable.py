@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic
 
-from gristmill._base.describing import call_html, value_text
+from gristmill._base.object_repr import call_html, value_text
 from gristmill._base.types import T
 from gristmill.loader._iterator import LoaderTrial
 

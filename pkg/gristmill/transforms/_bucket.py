@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gristmill._base.buckets import Buckets, make_buckets
-from gristmill._base.checks import check_callable, check_flag
+from gristmill._base.argument_checks import check_callable, check_flag
+from gristmill._base.length_buckets import Buckets, make_buckets
 from gristmill.transforms._kinds import AnyTransform
 
 
@@ -71,8 +71,8 @@ class BucketBatch(AnyTransform):
             check_callable("batch_fn", self.batch_fn, " Leave it out to pad leaves.")
             if self.pad_to_bucket_boundary or self.padding_values is not None:
                 raise ValueError(
-                    "batch_fn makes batches by itself: leave out padding_values and"
-                    " pad_to_bucket_boundary, or batch_fn."
+                    "batch_fn cannot be combined with padding_values or"
+                    " pad_to_bucket_boundary. Leave out batch_fn, or both of these."
                 )
         self.buckets()
 

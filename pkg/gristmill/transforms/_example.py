@@ -75,19 +75,20 @@ class ParseExample(Map):
         unknown: Literal["ignore", "raise"] = "ignore",
     ) -> None:
         if unknown not in ("ignore", "raise"):
-            raise ValueError(
-                f"unknown is {unknown!r}, but must be 'ignore' or 'raise'."
-            )
+            raise ValueError(f"unknown must be 'ignore' or 'raise', got {unknown!r}.")
         if features is None:
             self._features = None
             if unknown == "raise":
-                raise ValueError("unknown='raise' needs features: all are read.")
+                raise ValueError(
+                    "unknown='raise' needs features, got None, which reads all of them."
+                    " Pass the features to read."
+                )
         elif isinstance(features, Mapping):
             self._features = {n: as_feature(n, f) for n, f in features.items()}
         else:
             raise TypeError(
-                f"features is a {type(features).__name__}, but must be a dict of names"
-                " and features, or None."
+                "features must be a dict of names and features, or None, got"
+                f" {type(features).__name__}."
             )
         self._unknown = unknown
         self._compile()
@@ -127,6 +128,9 @@ class ParseExample(Map):
 
         Args:
             element: The record, as `bytes` or another buffer.
+
+        Returns:
+            The values of the features, by name.
 
         Raises:
             CorruptRecord: The record does not match `features`.
@@ -182,7 +186,10 @@ class ParseExample(Map):
             TypeError: `decodes_blocks` is False.
         """
         if not self.decodes_blocks:
-            raise TypeError("only features of fixed shape and numbers make blocks.")
+            raise TypeError(
+                "decode_block needs features that are FixedLen numbers. Check"
+                " decodes_blocks before the call."
+            )
         parser = self._sorted_parser if rules == "jax" else self._parser
         return parser.parse_block(data, offsets, alloc)
 

@@ -79,16 +79,18 @@ class DecodeImage(Decoder):
     ) -> None:
         super().__init__(key)
         if channels not in (None, *_MODES):
-            raise ValueError(f"channels is {channels}, but must be None, 1, 3 or 4.")
+            raise ValueError(f"channels must be None, 1, 3 or 4, got {channels}.")
         if np.dtype(dtype) not in _DTYPES:
-            raise ValueError(f"dtype is {dtype}, but must be uint8 or float32.")
+            raise ValueError(f"dtype must be uint8 or float32, got {dtype}.")
         sides = None if size is None else tuple(map(int, size))
         if sides is not None and (len(sides) != 2 or min(sides) < 1):
-            raise ValueError(f"size is {size}, but must be a height and a width.")
+            raise ValueError(f"size must be a height and a width, got {size}.")
         if draft and size is None:
-            raise ValueError("draft=True needs size, below which it does not go.")
+            raise ValueError(
+                "draft=True needs size, got None. Pass the size of images."
+            )
         if max_pixels < 1:
-            raise ValueError(f"max_pixels is {max_pixels}, but must be 1 or more.")
+            raise ValueError(f"max_pixels must be at least 1, got {max_pixels}.")
         self._channels = channels
         self._dtype = np.dtype(dtype)
         self._size = sides
@@ -112,6 +114,12 @@ class DecodeImage(Decoder):
         """Return the element with a task in place of the bytes.
 
         Pixels that cannot be deferred are decoded.
+
+        Args:
+            element: The bytes, or a dict that has them in the field `key`.
+
+        Returns:
+            The `ImageTask` or the pixels, or a new dict with them.
         """
         data = self._buffer(element)
         if self._dtype != np.uint8:
@@ -157,7 +165,7 @@ class DecodeImage(Decoder):
         except Exception as error:  # Decoders raise many types on arbitrary bytes.
             reason = str(error)
             if isinstance(error, pillow.UnidentifiedImageError):
-                reason = "they are of no format that Pillow knows"
+                reason = "Pillow does not know the format"
             raise _undecodable(data, reason) from error
 
     def _check_pixels(self, height: int, width: int) -> None:

@@ -102,7 +102,7 @@ class ImageTask(Deferred):
             or 0 in shape
         ):
             raise TypeError(
-                f"pictures must have shape (H, W, 1) or (H, W, 3) and dtype uint8, got"
+                "Images must have shape (H, W, 1) or (H, W, 3) and dtype uint8, got"
                 f" {shape} and {pixels.dtype}. Decode with channels=1 or 3, and put"
                 " Normalize and then ToLayout last."
             )
@@ -167,8 +167,9 @@ class ImageTask(Deferred):
             return self._computed().scaled(scaling)
         if len(scaling.mean) not in (1, self.channels):
             raise ValueError(
-                f"mean and std have {len(scaling.mean)} values, but the picture has"
-                f" {self.channels} channels. Decode with channels={len(scaling.mean)}."
+                "mean and std must have one value, or one for each of the image's"
+                f" {self.channels} channels, got {len(scaling.mean)}. Decode with"
+                f" channels={len(scaling.mean)}."
             )
         self.scaling = scaling
         return self
@@ -192,9 +193,14 @@ class ImageTask(Deferred):
         style, shape = self._style, self.shape
         for task in column:
             if not isinstance(task, ImageTask):
-                raise ShapeMismatch(f"a picture and {type(task).__name__} in one batch")
+                raise ShapeMismatch(
+                    f"A batch must have only images, got {type(task).__name__}."
+                )
             if task.shape != shape or task._style != style:
-                raise ShapeMismatch(f"pictures of {shape} and {task.shape}")
+                raise ShapeMismatch(
+                    "Images of a batch must have the same shape and settings, got"
+                    f" shapes {shape} and {task.shape}."
+                )
         make = np.empty if alloc is None else alloc
         out = make((len(column), *shape), self._dtype)
         self._render(column, out, threads)

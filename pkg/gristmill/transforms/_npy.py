@@ -121,7 +121,10 @@ class DecodeNpy(Decoder):
             TypeError: `decodes_blocks` is False.
         """
         if not self.decodes_blocks:
-            raise TypeError(f"{self!r} decodes a field, and no blocks of records.")
+            raise TypeError(
+                f"decode_block cannot be used with {self!r}, which decodes a field."
+                " Check decodes_blocks before the call."
+            )
         count = len(offsets) - 1
         sizes = np.diff(offsets)
         if count < 1 or (sizes != sizes[0]).any():
@@ -187,7 +190,7 @@ def _parse(header: bytes) -> _Layout:
             raise ValueError(f"it has the fields {', '.join(fields)}")
         shape, fortran = fields["shape"], fields["fortran_order"]
         if not isinstance(fortran, bool) or not isinstance(shape, tuple):
-            raise TypeError("fortran_order is no bool, or shape is no tuple")
+            raise TypeError("fortran_order is not a bool, or shape is not a tuple")
         if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
             raise ValueError(f"shape is {shape}")
         dtype = np.lib.format.descr_to_dtype(fields["descr"])

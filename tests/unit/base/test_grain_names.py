@@ -68,8 +68,8 @@ def test_aliases_work_when_used():
 def test_missing_name_raises_import_error(line, name):
     assert run("grain_names/missing_name", line) == (
         f"ModuleNotFoundError gristmill.drop_in has no {name}. It has Grain's public"
-        " names, and of the internal ones those with a counterpart in Gristmill. Use a"
-        " public name, or run this program without gristmill.drop_in.\n"
+        " names, and the internal ones with a counterpart in Gristmill. Use a public"
+        " name, or run this program without gristmill.drop_in.\n"
     )
 
 

@@ -124,7 +124,7 @@ class TestTextFiles:
         monkeypatch.setattr(open_files, "_newlines_are_known", lambda: False)
         with (
             open(path) as file,
-            pytest.raises(TypeError, match="Python hides its newlines"),
+            pytest.raises(TypeError, match=r"Python .* newline"),
         ):
             open_files.dumps(file)
 
@@ -218,7 +218,7 @@ def detached(path):
 
 REFUSED = {
     "moved or removed": [removed],
-    "is another file by now": [replaced],
+    "was replaced after it was opened": [replaced],
     "it is a pipe, a socket or a device": [
         *(pipe, named_pipe, terminal),
         lambda path: open("/dev/zero", "rb"),
@@ -311,7 +311,7 @@ class TestRefusal:
             data = open_files.dumps(file)
         path.with_name("other").write_text("other rows")
         path.with_name("other").rename(path)
-        with pytest.raises(ValueError, match=f"{path} is not the file any more"):
+        with pytest.raises(ValueError, match=f"{path} was replaced"):
             pickle.loads(data)
         path.unlink()
         with pytest.raises(FileNotFoundError):

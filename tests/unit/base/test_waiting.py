@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import gristmill as g
-from gristmill._base import waiting
-from gristmill._base.waiting import Clocks
+from gristmill._base import blocked_time
+from gristmill._base.blocked_time import Clocks
 from gristmill._engine import block_queue
 from gristmill._engine.block_queue import BlockQueue
 
@@ -27,7 +27,7 @@ class Machine:
 
     def __init__(self, monkeypatch):
         self.now = Clocks(0.0, 0.0, 0.0, 0)
-        monkeypatch.setattr(waiting, "clocks", lambda: self.now)
+        monkeypatch.setattr(blocked_time, "clocks", lambda: self.now)
 
     def does(self, what):
         pairs = zip(self.now, what, strict=True)
@@ -41,13 +41,16 @@ def machine(monkeypatch):
 
 def test_waiting_time_excludes_own_and_helper_cpu():
     begin = Clocks(10.0, 3.0, 2.0, 7)
-    assert waiting.waited_s(begin, Clocks(10.5, 3.0, 2.0, 8)) == 0.5
-    assert waiting.waited_s(begin, Clocks(10.5, 3.25, 2.0, 9)) == 0.25
-    assert waiting.waited_s(begin, Clocks(10.5, 3.0, 2.1, 9)) == 0.0
+    assert blocked_time.waited_s(begin, Clocks(10.5, 3.0, 2.0, 8)) == 0.5
+    assert blocked_time.waited_s(begin, Clocks(10.5, 3.25, 2.0, 9)) == 0.25
+    assert blocked_time.waited_s(begin, Clocks(10.5, 3.0, 2.1, 9)) == 0.0
 
 
 def test_thread_without_pauses_has_not_waited():
-    assert waiting.waited_s(Clocks(10.0, 3.0, 0.0, 7), Clocks(12.0, 3.5, 0.0, 7)) == 0.0
+    assert (
+        blocked_time.waited_s(Clocks(10.0, 3.0, 0.0, 7), Clocks(12.0, 3.5, 0.0, 7))
+        == 0.0
+    )
 
 
 def test_other_threads_cpu_not_counted():
@@ -63,10 +66,10 @@ def test_other_threads_cpu_not_counted():
 
     other = threading.Thread(target=burn)
     other.start()
-    before = waiting.clocks()
+    before = blocked_time.clocks()
     asked.set()
     burned.wait()
-    after = waiting.clocks()
+    after = blocked_time.clocks()
     done.set()
     other.join()
     assert after.helpers_s - before.helpers_s < 0.025

@@ -161,10 +161,10 @@ def test_mixed_formats_are_rejected(tmp_path):
     write_array_record(tmp_path / "x.array_record", RECORDS)
     done = run("bench", tmp_path)
     assert done.status == 1
-    assert "several formats: array_record, tfrecord. Name those of one." in done.err
+    assert "several formats: array_record, tfrecord." in done.err
     (tmp_path / "empty").mkdir()
     done = run("bench", tmp_path / "empty")
-    assert done.err == f"gristmill: {tmp_path}/empty: this folder holds no files.\n"
+    assert done.err == f"gristmill: {tmp_path}/empty: this folder contains no files.\n"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_files_without_records_are_rejected(tmp_path):
     empty = write_array_record(tmp_path / "empty.array_record", [])
     done = run("bench", empty)
     assert done.err == (
-        f"gristmill: {empty}: it has no records, so there is nothing to measure.\n"
+        f"gristmill: {empty}: expected at least one record, found none.\n"
     )
 
 

@@ -94,7 +94,7 @@ def test_large_groups_are_sampled(tmp_path):
     path = write_array_record(tmp_path / "x", [b"abc"] * 50_000, "group_size:100")
     _, (found,) = inspected(path)
     assert (found["sizes"]["counted"], found["sizes"]["exact"]) == (20_000, False)
-    assert "record sizes, of 20,000 looked at: least 3 B" in run("inspect", path).out
+    assert "record sizes, of 20,000 sampled: least 3 B" in run("inspect", path).out
 
 
 @pytest.mark.parametrize("compression", ["", "gzip", "zlib"])
@@ -446,4 +446,4 @@ def test_unknown_format_error_advises_to_name_it(tmp_path, command, advice):
     path.write_text("what is this")
     done = run(command, path)
     assert done.status == 1
-    assert done.err.endswith(f"tell the format. {advice}\n")
+    assert done.err.endswith(f" the format. {advice}\n")

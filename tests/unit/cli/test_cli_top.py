@@ -193,8 +193,8 @@ def test_worker_pid_error_names_its_parent(program):
     assert run("top", worker, "--once") == (
         1,
         "",
-        f"gristmill: process {worker} works for another: try gristmill top"
-        f" {process.pid}\n",
+        f"gristmill: process {worker} is a worker. Run gristmill top {process.pid} for"
+        " the process that started it.\n",
     )
 
 
@@ -204,9 +204,9 @@ def test_loader_without_workers_is_an_error(program):
     assert run("top", process.pid) == (
         1,
         "",
-        f"gristmill: process {process.pid} has no loader with workers now. One without"
-        " workers computes in the process itself: ask its iterator for report(), or"
-        " use py-spy.\n",
+        f"gristmill: process {process.pid} has no loader with workers now. A loader"
+        " without workers computes in the process itself: call report() of its"
+        " iterator, or use py-spy.\n",
     )
 
 
@@ -275,9 +275,9 @@ def test_shared_memory_of_another_version_is_rejected():
     assert done == (
         1,
         "",
-        f"gristmill: process {os.getpid()} runs another version of Gristmill (layout"
-        f" {layout} of shared memory, not {layout - 1}). Use the gristmill command of"
-        " its environment.\n",
+        f"gristmill: process {os.getpid()} runs another version of Gristmill (shared"
+        f" memory has layout {layout}, expected {layout - 1}). Use the gristmill"
+        " command of its environment.\n",
     )
 
 
@@ -336,16 +336,16 @@ def test_process_of_another_user_is_rejected():
     assert done == [
         1,
         "",
-        f"gristmill: process {mine} is another user's, or does not let itself be"
-        " looked at.\n",
+        f"gristmill: process {mine} cannot be read. Run gristmill top as the user of"
+        " the process.\n",
     ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["0"], "argument PID: '0' is not the number of a process"),
-        (["me"], "argument PID: 'me' is not the number of a process"),
+        (["0"], "argument PID: '0' is not a process id"),
+        (["me"], "argument PID: 'me' is not a process id"),
         (["1", "--interval", "0"], "'0' is not a number from 0.05 to 3600"),
         (["1", "--interval", "nan"], "'nan' is not a number from 0.05 to 3600"),
     ],

@@ -185,13 +185,13 @@ def test_output_names_on_bucket_follow_inputs(elsewhere, inputs):
 
 def test_invalid_arguments_are_rejected():
     args = {"input": "a", "output": "b"}
-    with pytest.raises(ValueError, match="num_shards is -1, but must be at least 0"):
+    with pytest.raises(ValueError, match="num_shards must be at least 0, got -1"):
         beam.WriteArrayRecord("x", num_shards=-1)
-    with pytest.raises(ValueError, match="compression is 'lz4', but must be none"):
+    with pytest.raises(ValueError, match=r"compression must be none.* got 'lz4'"):
         beam.WriteArrayRecord("x", compression="lz4")
-    with pytest.raises(ValueError, match="group_size is 0, but must be at least 1"):
+    with pytest.raises(ValueError, match="group_size must be at least 1, got 0"):
         beam.convert_tf_to_arrayrecord_disk(1, args, {}, group_size=0)
-    with pytest.raises(ValueError, match="args has no 'output'"):
+    with pytest.raises(ValueError, match="args must have 'output'"):
         beam.convert_tf_to_arrayrecord_disk_match_shards({"input": "a"}, OPTIONS)
 
 

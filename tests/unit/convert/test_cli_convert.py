@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill import _core
-from gristmill._base import progress
+from gristmill._base import progress_bar
 from gristmill._convert import conversion, examples, finding
 from gristmill._convert import inputs as inputs_module
 from support import extras
@@ -225,7 +225,7 @@ def test_parquet_shards_ignore_row_group_bounds(tmp_path):
 @pytest.mark.parametrize(
     ("column", "expected"),
     [
-        (pa.array([[[1]]]), "column 'x' is of type list<element: int64>, but"),
+        (pa.array([[[1]]]), "column 'x' must have numbers"),
         (pa.array([[1, None]]), "column 'x' has a list with a null in it"),
         (
             pa.array([2**64 - 1], pa.uint64()),
@@ -287,7 +287,7 @@ def test_folder_of_one_format_is_expanded(tmp_path):
     (folder / "c.parquet").write_bytes(b"")
     done = run("convert", folder, tmp_path / "out2")
     assert done.status == 1
-    assert "holds files of several formats. Pass --from files" in done.err
+    assert "several formats. Pass --from files" in done.err
     assert run("convert", folder, tmp_path / "all", "--from", "files").status == 0
     assert len(read_array_record(tmp_path / "all.array_record")) == 3
 
@@ -307,7 +307,7 @@ def test_formats_are_detected_by_content(tmp_path):
     (tmp_path / "unknown").write_text("what is this")
     done = run("convert", tmp_path / "unknown", tmp_path / "out2")
     assert done.status == 1
-    assert "neither the name nor the first bytes tell the format" in done.err
+    assert "neither the name nor the first bytes imply the format" in done.err
 
 
 int64s = st.integers(-(2**63), 2**63 - 1)
@@ -505,11 +505,11 @@ def test_killed_conversion_resumes_to_same_output(tmp_path, long, kills):
         finished = lines_of(journal)
     done = run(*arguments)
     assert done.status == 0, done.err
-    assert f"{finished - 2} files there already, the others written" in done.out
+    assert f"{finished - 2} files already finished, the others written" in done.out
     assert [p.read_bytes() for p in shards(out, "x", 14)] == whole
     assert len(names(out)) == 15
     again = run(*arguments)
-    assert (again.status, "there already." in again.out) == (0, True)
+    assert (again.status, "already finished." in again.out) == (0, True)
 
 
 @pytest.mark.multiprocess
@@ -523,7 +523,7 @@ def test_ctrl_c_ends_conversion_without_traceback(tmp_path, long):
     assert process.returncode == 130
     assert (out, err) == (
         "",
-        "gristmill: interrupted. The same command goes on from here.\n",
+        "gristmill: interrupted. Run the same command again to resume.\n",
     )
     wait_for(lambda: not has_processes(process.pid))
     assert run(*arguments).status == 0
@@ -586,7 +586,7 @@ def interrupted(tmp_path):
 def test_resumes_after_problem_is_fixed(tmp_path):
     arguments = interrupted(tmp_path)
     done = run(*arguments)
-    assert "1 file there already, the others written" in done.out
+    assert "1 file already finished, the others written" in done.out
     assert read_array_record(*shards(tmp_path, "x", 2)) == [b"1", b"2", b"3", b"4"]
 
 
@@ -596,7 +596,7 @@ def test_truncated_journal_loses_only_last_line(tmp_path):
     with open(journal, "ab") as file:
         file.write(b'{"shard": 1, "reco')
     done = run(*arguments)
-    assert "1 file there already, the others written" in done.out
+    assert "1 file already finished, the others written" in done.out
     assert read_array_record(*shards(tmp_path, "x", 2)) == [b"1", b"2", b"3", b"4"]
     assert lines_of(journal) == 4
 
@@ -607,7 +607,7 @@ def test_lost_shards_are_rewritten(tmp_path):
     assert run(*arguments).status == 0
     shards(tmp_path, "x", 2)[1].unlink()
     done = run(*arguments)
-    assert "1 file there already, the others written" in done.out
+    assert "1 file already finished, the others written" in done.out
     assert read_array_record(*shards(tmp_path, "x", 2)) == [b"1", b"2", b"3", b"4"]
 
 
@@ -629,7 +629,7 @@ def test_resumes_after_failed_rename(tmp_path, inputs, monkeypatch):
     assert "x-00002-of-00004.array_record.part: Input/output error." in done.err
     assert len(left(tmp_path)) == 2
     done = run(*arguments)
-    assert (done.status, "there already." in done.out) == (0, True)
+    assert (done.status, "already finished." in done.out) == (0, True)
     assert flat(map(read_array_record, shards(tmp_path, "x", 4))) == flat(parts)
 
 
@@ -660,7 +660,7 @@ def test_other_inputs_need_restart(tmp_path):
     path = write_tf_record(tmp_path / "b.tfrecord", [b"other", b"records"])
     done = run(*arguments)
     assert done.status == 1
-    assert f"input {path} is not as it was: bytes was 34, now it is 44." in done.err
+    assert f"input {path} has changed: bytes was 34, now it is 44." in done.err
     done = run(*arguments[:2], *arguments[3:])
     assert "was begun with 2 inputs, now there are 1" in done.err
     assert run(*arguments, "--restart").status == 0
@@ -767,7 +767,7 @@ def test_pipe_as_journal_is_rejected(tmp_path):
     os.mkfifo(tmp_path / ".x.convert.jsonl")
     done = run("convert", path, tmp_path / "x")
     assert done.status == 1
-    assert "journal of a conversion, found no regular file. Move it" in done.err
+    assert "journal of a conversion, found a special file. Move it" in done.err
 
 
 @pytest.mark.parametrize(
@@ -829,7 +829,7 @@ def test_damaged_compressed_files_are_named(tmp_path, compression):
         (
             '\n{"a": {"b": [1, "x"]}}',
             ("--encode", "example"),
-            "line 2: 'a/b' is a list of number and text",
+            "line 2: 'a/b' must be a list of numbers or of texts",
         ),
     ],
 )
@@ -855,7 +855,7 @@ def test_wrong_files_are_named(tmp_path):
         ((tmp_path / "in.parquet", tmp_path / "x"), "in.parquet: "),
         ((tmp_path / "no", tmp_path / "x"), "no: there is no such file or folder."),
         ((tmp_path / "no*", tmp_path / "x"), "no*: no file matches this pattern."),
-        ((tmp_path / "empty", tmp_path / "x"), "empty: this folder holds no files."),
+        ((tmp_path / "empty", tmp_path / "x"), "empty: this folder contains no files."),
         (
             (tmp_path / "in.parquet", tmp_path / "in.parquet" / "x"),
             "in.parquet: File exists.",
@@ -919,15 +919,15 @@ def test_missing_writer_error_names_the_extra(tmp_path, monkeypatch):
     ("arguments", "expected"),
     [
         (("IN",), "the following arguments are required: OUT"),
-        (("IN", "OUT", "--shards", "0"), "'0' is not a number from 1 on"),
+        (("IN", "OUT", "--shards", "0"), "'0' is not an integer of at least 1"),
         (("IN", "OUT", "--compression", "lz4"), "must be none, zstd[:LEVEL], brotli"),
-        (("IN", "OUT", "--compression", "zstd:23"), "levels from -131072 to 22"),
+        (("IN", "OUT", "--compression", "zstd:23"), "from -131072 to 22"),
         (("IN", "OUT", "--from", "csv"), "invalid choice: 'csv'"),
         (("IN", "OUT", "--shard", "3"), "unrecognized arguments: --shard"),
-        (("IN", "/tmp/"), "OUT is the folder /tmp/. Name a file in it"),
-        (("IN", "OUT", "--with-names"), "--with-names is for folders of files"),
-        (("IN", "OUT", "--follow-links"), "--follow-links is for folders; there is"),
-        (("IN", "OUT", "--encode", "json"), "--encode is for Parquet and JSON lines"),
+        (("IN", "/tmp/"), "OUT must be a file, got the folder /tmp/"),
+        (("IN", "OUT", "--with-names"), "--with-names needs a folder of files"),
+        (("IN", "OUT", "--follow-links"), "--follow-links needs a folder"),
+        (("IN", "OUT", "--encode", "json"), "--encode needs Parquet or JSON lines"),
     ],
 )
 def test_misuse_exits_with_status_2(tmp_path, arguments, expected):
@@ -947,7 +947,7 @@ def test_urls_are_rejected(tmp_path):
     ):
         done = run("convert", *arguments)
         assert done.status == 1
-        assert "this is a URL, but files on a disk are needed" in done.err
+        assert "expected a file on a disk, got a URL" in done.err
 
 
 def test_output_inside_input_folder_is_rejected(tmp_path, photos):
@@ -1107,9 +1107,9 @@ def test_progress_is_shown_on_one_line(monkeypatch):
     import io
 
     now = iter([0.0, 0.0, 10.0, 10.0, 20.0, 20.0, 20.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(now))
     out = io.StringIO()
-    bar = progress.Bar(out)
+    bar = progress_bar.Bar(out)
     bar.begin("records", 2000, 0)
     bar.advance(500)
     bar.end()

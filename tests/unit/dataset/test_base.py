@@ -218,7 +218,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("weights", "text"),
         [
-            ([1], "2 datasets but 1 weights"),
+            ([1], "must have 2 numbers, .* got 1"),
             ([1, 0], "non-zero"),
             ([1, -1], "positive"),
         ],
@@ -267,9 +267,9 @@ class TestErrors:
     @pytest.mark.parametrize("index", [1.5, "1", (1, 2), None])
     def test_indices_are_integers(self, index):
         for ds in (MapDataset.range(5), MapDataset.source([1, 2]).map(str)):
-            with pytest.raises(TypeError, match="is an int or a slice, got"):
+            with pytest.raises(TypeError, match="must be an int or a slice, got"):
                 ds[index]
-            with pytest.raises(TypeError, match="is an int or a slice, got"):
+            with pytest.raises(TypeError, match="must be an int or a slice, got"):
                 ds._getitems([index])
 
     def test_numpy_integers_are_indices(self):

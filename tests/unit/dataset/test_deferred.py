@@ -132,8 +132,8 @@ def test_unbatched_elements_are_computed_immediately():
 @pytest.mark.parametrize("chain", [by_index, batches_of_iterator])
 def test_measured_chains_defer(chain, monkeypatch):
     expected = outputs(chain, True, bad=(17,))
-    monkeypatch.setattr(sampling, "FIRST_NS", 0)
-    monkeypatch.setattr(sampling, "REST_NS", 0)
+    monkeypatch.setattr(sampling, "FIRST_SAMPLE_NS", 0)
+    monkeypatch.setattr(sampling, "SAMPLE_INTERVAL_NS", 0)
     assert outputs(chain, False, bad=(17,)) == expected
     timing = g.experimental.ExecutionTrackingMode.STAGE_TIMING
     options = g.experimental.DatasetOptions(execution_tracking_mode=timing)

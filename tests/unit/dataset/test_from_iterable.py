@@ -342,7 +342,7 @@ ONCE = {
 @pytest.mark.parametrize("name", ONCE)
 def test_one_shot_iterator_is_rejected(name):
     source, text = ONCE[name]
-    with pytest.raises(TypeError, match=f"^IterDataset.from_iterable takes.*{text}"):
+    with pytest.raises(TypeError, match=f"^IterDataset.from_iterable needs.*{text}"):
         from_iterable(source)
 
 
@@ -388,7 +388,7 @@ def test_replay_must_be_a_bool():
 
 @pytest.mark.parametrize("function", [lambda: 3, lambda: None])
 def test_function_returning_non_iterable_is_named(function):
-    with pytest.raises(TypeError, match=r"takes an iterable.*<lambda>.* returned "):
+    with pytest.raises(TypeError, match=r"needs an iterable.*<lambda>.* returned "):
         next(iter(from_iterable(function)))
 
 

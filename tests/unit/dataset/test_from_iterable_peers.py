@@ -200,12 +200,12 @@ def test_torch_iterable_dataset_is_read_but_not_divided():
     ds = from_iterable(Numbers(), replay=True)
     assert list(ds) == list(range(6))
     assert resumed(ds, 2) == [2, 3, 4, 5]
-    with pytest.raises(ValueError, match=r"Numbers cannot be shared.*shard_index and"):
+    with pytest.raises(ValueError, match=r"Numbers cannot be divided.*shard_index and"):
         ds.mp_prefetch(g.MultiprocessingOptions(2))
 
 
 @pytest.mark.parametrize("make", [g.load, g.MapDataset.source])
 @pytest.mark.parametrize("source", [generated(), Numbers()], ids=["hf", "torch"])
 def test_iterable_dataset_as_source_error_names_from_iterable(make, source):
-    with pytest.raises(TypeError, match=r"no records by number.*from_iterable\("):
+    with pytest.raises(TypeError, match=r"records by number.*from_iterable\("):
         make(source)

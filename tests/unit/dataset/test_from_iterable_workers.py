@@ -151,7 +151,7 @@ WHOLE = {
 @pytest.mark.parametrize("name", WHOLE)
 def test_indivisible_iterable_is_rejected_for_several_workers(name):
     ds = from_iterable(WHOLE[name]).map(lambda x: x)
-    with pytest.raises(ValueError, match=r"cannot be shared out among 2 workers: each"):
+    with pytest.raises(ValueError, match=r"cannot be divided among 2 workers: each"):
         ds.mp_prefetch(TWO)
     with pytest.raises(ValueError, match="shard_index and shard_count"):
         ex.multithread_prefetch(ds, 2, buffer_size=1)
@@ -203,4 +203,4 @@ def test_report_does_not_try_more_workers_than_shares():
         next(iterator)
     report = iterator.report(verify=True, seconds=0.05)
     iterator.close()
-    assert "cannot be shared out among 2 workers" in str(report)
+    assert "cannot be divided among 2 workers" in str(report)

@@ -185,7 +185,7 @@ def test_state_of_another_cycle_length_is_rejected():
         InterleaveIterDataset(parts(gristmill, 2, 2), cycle_length=2)
     ).get_state()
     iterator = iter(InterleaveIterDataset(parts(gristmill, 2, 2), cycle_length=1))
-    with pytest.raises(StateMismatch, match="2 datasets at a time"):
+    with pytest.raises(StateMismatch, match="2 open datasets, expected 1"):
         iterator.set_state(state)
 
 

@@ -400,9 +400,9 @@ def test_states_of_other_chains_are_rejected(state):
 def test_mismatched_states_are_rejected():
     iterator = iter(numbers(10).to_iter_dataset().mp_prefetch(workers(2)))
     state = iterator.get_state()
-    with pytest.raises(StateMismatch, match="where each of 2 streams stands"):
+    with pytest.raises(StateMismatch, match="position for each of 2 streams"):
         iterator.set_state({**state, "exhausted": [0]})
-    with pytest.raises(StateMismatch, match="where each of 2 streams stands"):
+    with pytest.raises(StateMismatch, match="position for each of 2 streams"):
         iterator.set_state({**state, "iterators_in_use_indices": [1, 0]})
     with pytest.raises(StateMismatch, match=r"has the keys \[.counter.\]"):
         iterator.set_state({**state, "iterators_in_use_states": [{"counter": 1}] * 2})

@@ -462,5 +462,5 @@ def test_measured_chain_skips_the_same_elements():
 
 
 def test_length_is_unknown():
-    with pytest.raises(TypeError, match="may leave elements out"):
+    with pytest.raises(TypeError, match="may drop elements"):
         len(numbers().to_iter_dataset().on_error("skip"))

@@ -322,8 +322,16 @@ def test_packed_batch_size_matches_grain(name):
             r"length_struct\['x'\] must be an int",
         ),
         ({"length_struct": {"x": -1}}, ValueError, "must be at least 0, got -1"),
-        ({"num_packing_bins": 0}, ValueError, "rows must be at least 1, got 0"),
-        ({"num_packing_bins": "2"}, TypeError, "rows must be an int, got '2'"),
+        (
+            {"num_packing_bins": 0},
+            ValueError,
+            "num_packing_bins must be at least 1, got 0",
+        ),
+        (
+            {"num_packing_bins": "2"},
+            TypeError,
+            "num_packing_bins must be an int, got '2'",
+        ),
         ({"meta_features": "ab"}, TypeError, r"Write \('ab',\)"),
         ({"pack_alignment_struct": {"x": 0}}, ValueError, "must be at least 1, got 0"),
         ({"pack_alignment_struct": {}}, ValueError, "must have the structure of"),
@@ -342,7 +350,7 @@ def test_invalid_arguments_are_named(options, error, text):
 
 def test_missing_group_feature_is_named():
     options = {"shuffle_bins": True, "shuffle_bins_group_by_feature": "y"}
-    with pytest.raises(KeyError, match=r"'y', but packed rows have only \['x', "):
+    with pytest.raises(KeyError, match=r"packed rows, \['x', .* got 'y'"):
         next(iter(packed(ones(2), **options)))
 
 
@@ -351,7 +359,7 @@ def test_state_of_other_data_is_rejected_repeatedly():
     state = {"parent": {"next_index": 0}, "next_row": 2, "counter": 2}
     iterator.set_state(state)
     for _ in range(2):
-        with pytest.raises(StateMismatch, match=r"behind row 2 .* has only 2 rows"):
+        with pytest.raises(StateMismatch, match=r"needs row 2 .* has only 2 rows"):
             next(iterator)
     assert iterator.get_state() == state
 

@@ -63,7 +63,7 @@ def test_leaves_must_be_equally_long():
     iterator = iter(
         RebatchIterDataset(gristmill.MapDataset.source(odd).to_iter_dataset(), 3)
     )
-    with pytest.raises(ValueError, match=r"have \[2, 3\] rows"):
+    with pytest.raises(ValueError, match=r"number of rows, got \[2, 3\]"):
         next(iterator)
     assert next(iterator)["y"].tolist() == [0, 1, 2]
 
@@ -74,9 +74,7 @@ def test_batches_must_have_one_structure():
         RebatchIterDataset(gristmill.MapDataset.source(odd).to_iter_dataset(), 2)
     )
     assert next(iterator)["x"].tolist() == [0, 1]
-    with pytest.raises(
-        ShapeMismatch, match=r"is \{'y': 'leaf'\}, but the first was \{'x'"
-    ):
+    with pytest.raises(ShapeMismatch, match=r"\{'x': .* got \{'y': 'leaf'\}"):
         next(iterator)
     assert next(iterator)["x"].tolist() == [0, 1]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import gristmill
 from gristmill import MapDataset
 from gristmill._dataset.nodes.order import ReindexMapDataset, SliceMapDataset
-from gristmill._dataset.nodes.slicing import sliced
+from gristmill._dataset.nodes.slicing import slice_chain
 from support.elements import same
 
 PARENTS = {
@@ -94,7 +94,7 @@ def test_slices_and_steps_can_follow():
 @pytest.mark.parametrize("sequential", [True, False])
 def test_streams_divide_the_listed_elements(sequential):
     ds = MapDataset.range(10).slice([3, 1, 4, 1, 5, 9, 2]).to_iter_dataset()
-    parts = [list(sliced(ds, part, 3, sequential)) for part in range(3)]
+    parts = [list(slice_chain(ds, part, 3, sequential)) for part in range(3)]
     assert sorted(itertools.chain(*parts)) == sorted(ds)
     if sequential:
         assert [*itertools.chain(*parts)] == list(ds)
@@ -112,9 +112,9 @@ def test_spec_and_repr_match_grain():
 @pytest.mark.parametrize(
     ("indices", "error", "text"),
     [
-        ([1.5], TypeError, "is an int or a slice, got 1.5"),
+        ([1.5], TypeError, "must be an int or a slice, got 1.5"),
         ([True, False], TypeError, r"np.flatnonzero\(mask\)"),
-        ([None], TypeError, "is an int or a slice, got None"),
+        ([None], TypeError, "must be an int or a slice, got None"),
         ([[1], [2]], TypeError, r"shape \(2, 1\)"),
         ("12", ValueError, "sl is not a slice: <class 'str'>"),
         ({1: 2}, ValueError, "sl is not a slice: <class 'dict'>"),
@@ -134,7 +134,7 @@ def test_absent_or_invalid_dataset_indices_are_named():
 
 
 def test_tuple_subscript_is_rejected():
-    with pytest.raises(TypeError, match=r"is an int or a slice, got \(1, 2\)"):
+    with pytest.raises(TypeError, match=r"must be an int or a slice, got \(1, 2\)"):
         MapDataset.range(5)[1, 2]
 
 

@@ -35,7 +35,7 @@ def test_num_epochs_must_be_positive(library):
 def test_empty_dataset_repeats_only_finitely():
     nothing = numbers(gristmill, 5).filter(lambda x: False)
     assert list(RepeatIterDataset(nothing, 3)) == []
-    with pytest.raises(ValueError, match="has no elements"):
+    with pytest.raises(ValueError, match="without elements forever"):
         next(iter(RepeatIterDataset(nothing)))
 
 

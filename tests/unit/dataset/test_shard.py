@@ -184,7 +184,7 @@ def test_error_names_the_record():
         ((ShardOptions(0, 2), "keep"), ValueError, "one of 'drop', 'pad', 'wrap'"),
         ((ShardOptions(0, 2), "drop", 0), ValueError, "batch_size must be at least 1"),
         ((ShardOptions(0, 2), "pad", 1, 3), TypeError, "a mask must be a str or None"),
-        ((ShardOptions(0, 2), "wrap", 1, "m"), ValueError, "mask_key is for remainder"),
+        ((ShardOptions(0, 2), "wrap", 1, "m"), ValueError, "mask_key needs remainder"),
     ],
 )
 def test_invalid_arguments_are_named(arguments, error, text):
@@ -194,5 +194,5 @@ def test_invalid_arguments_are_named(arguments, error, text):
 
 
 def test_endless_dataset_is_rejected():
-    with pytest.raises(ValueError, match=r"has no end.* Call shard before repeat"):
+    with pytest.raises(ValueError, match=r"is infinite.* Call shard before repeat"):
         g.MapDataset.range(5).repeat().shard(ShardOptions(0, 2))

@@ -264,7 +264,7 @@ def test_error_names_found_and_expected_keys():
             {"next_index": 3},
             "LimitDatasetIterator.*: the state has the keys ['next_index'], expected a"
             " dict with 'parent', 'count_elements_read'. Restore a state to the chain"
-            " that it was taken from.",
+            " that saved it.",
         ),
         (
             b"{}",
@@ -276,7 +276,7 @@ def test_error_names_found_and_expected_keys():
         ),
         (
             {"parent": {"next_index": 3}, "count_elements_read": -1},
-            "the state has count_elements_read -1, expected at least 0",
+            "the state has count_elements_read -1, expected an int in [0, 2**63)",
         ),
     ]:
         with pytest.raises(StateMismatch) as caught:
@@ -326,5 +326,5 @@ def test_state_after_the_last_epoch_is_rejected():
     long = iter(ex.RepeatIterDataset(numbers(2), 9))
     for _ in range(12):
         next(long)
-    with pytest.raises(StateMismatch, match="is of epoch 5, but there are 3"):
+    with pytest.raises(StateMismatch, match="has epoch 5, expected at most 3"):
         iter(ex.RepeatIterDataset(numbers(2), 3)).set_state(long.get_state())

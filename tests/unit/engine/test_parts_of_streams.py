@@ -35,7 +35,7 @@ class End:
 
     def __init__(self):
         self.at = np.zeros(1, np.int64)
-        self.at_address = self.at.ctypes.data
+        self.current_record_address = self.at.ctypes.data
         self.received, self.parts, self.wrong_parts = [], 0, 0
         self.units, self.largest_need = 0, 0
 
@@ -226,7 +226,7 @@ BEHIND = {
 def in_workers(dataset, behind, read_options):
     options = g.MultiprocessingOptions(num_workers=1)
     iterated = behind(dataset.to_iter_dataset(read_options))
-    return iterated.mp_prefetch(options)._pipeline
+    return iterated.mp_prefetch(options)._program
 
 
 def computed(program, end, in_parts=True):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gristmill._base import waiting
-from gristmill._base.waiting import Clocks
+from gristmill._base import blocked_time
+from gristmill._base.blocked_time import Clocks
 from gristmill._engine import slow_probe
 from gristmill._engine.slow_probe import SlowProbe, Trial
 
@@ -31,7 +31,7 @@ def clock(monkeypatch):
             return self.wall_s
 
     clock = Clock()
-    monkeypatch.setattr(waiting, "clocks", clock.read)
+    monkeypatch.setattr(blocked_time, "clocks", clock.read)
     monkeypatch.setattr(slow_probe, "time", clock)
     return clock
 

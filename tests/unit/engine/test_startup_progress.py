@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gristmill._base import progress
+from gristmill._base import progress_bar
 from gristmill._engine import startup_progress
 
 OUTPUT = SimpleNamespace(kind="output")
@@ -30,7 +30,7 @@ class Scheduler:
 
 @pytest.fixture
 def terminal(monkeypatch):
-    monkeypatch.setattr(progress, "on_terminal", lambda: True)
+    monkeypatch.setattr(progress_bar, "on_terminal", lambda: True)
 
 
 def test_nothing_is_shown_without_a_terminal(capsys):

@@ -141,7 +141,7 @@ def test_gristmill_frames_are_removed(chain, filtering):
 
 
 def test_tracebacks_of_untimed_calls_are_filtered(monkeypatch):
-    monkeypatch.setattr(sampling, "FIRST_NS", 10**15)
+    monkeypatch.setattr(sampling, "FIRST_SAMPLE_NS", 10**15)
     ds = grain.MapDataset.range(100_000).map(lambda x: fail(x - 60_000))
     iterator = iter(ds.to_iter_dataset(NO_THREADS))
     for _ in range(50_000):
@@ -215,7 +215,7 @@ def test_error_of_torch_loader_gets_no_note():
 
 def test_error_of_resting_loader_shows_user_frames():
     iterator = iter(loader(range(5000), Decode()))
-    iterator._watch._rest(iterator)
+    iterator._watch._pause(iterator)
     error = error_of(iterator)
     assert own_frames(error) == []
     assert error.__notes__[0] == tracebacks.NOTE

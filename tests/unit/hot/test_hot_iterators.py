@@ -18,10 +18,10 @@ def noting(step):
     """Return a subclass of a step that adds a note to errors."""
 
     class Noting(step):
-        def _failed(self, error):
+        def _note_failure(self, error):
             error.add_note("in a step")
 
-        def _judge(self, skipped):
+        def _check_dropped(self, skipped):
             raise AssertionError
 
         def _processes(self):
@@ -61,7 +61,7 @@ class TestIterators:
 
     def test_filter_receives_none(self):
         class Filter(iterators.FilterStep):
-            def _judge(self, skipped):
+            def _check_dropped(self, skipped):
                 raise AssertionError
 
         assert list(Filter(iter([None, 1, 0]), lambda x: x is None)) == [None]
@@ -101,7 +101,7 @@ def judged(passed):
     found = []
 
     class Filter(iterators.FilterStep):
-        def _judge(self, skipped):
+        def _check_dropped(self, skipped):
             found.append(skipped)
 
     list(Filter(iter(passed), bool))
@@ -127,7 +127,7 @@ def feed(blocks, keep_absent=False):
                 raise found
             return list(found)
 
-        def _judge(self, skipped):
+        def _check_dropped(self, skipped):
             raise AssertionError
 
     return Feed(keep_absent)

@@ -51,15 +51,15 @@ class TestNormalize:
         np.testing.assert_array_equal(gray, found[..., :1])
 
     def test_wrong_channel_count_is_refused(self):
-        with pytest.raises(ValueError, match="3 values, but the picture has 1 chan"):
+        with pytest.raises(ValueError, match="1 channels, got 3"):
             images.Normalize(MEAN, STD).map(BYTES[..., :1])
 
     @pytest.mark.parametrize(
         ("arguments", "error", "text"),
         [
             ((0.5, 0.5), TypeError, "mean must be a number for each channel"),
-            (((0.5,), (1, 1)), ValueError, "mean has 1 values and std 2"),
-            (((), ()), ValueError, "must have one for each channel"),
+            (((0.5,), (1, 1)), ValueError, "mean and std must .*got 1 and 2"),
+            (((), ()), ValueError, "one value for each channel, got 0 and 0"),
             (((0.5,), (0,)), ValueError, "must not have 0"),
             (((float("nan"),), (1,)), ValueError, "mean must be a finite number"),
         ],
@@ -96,7 +96,7 @@ class TestToLayout:
         assert images.ToLayout("HWC").map(BYTES) is BYTES
 
     def test_bad_layout_and_input_are_refused(self):
-        with pytest.raises(ValueError, match="layout is 'NCHW', but must be 'CHW'"):
+        with pytest.raises(ValueError, match=r"layout must be .*got 'NCHW'"):
             images.ToLayout("NCHW")
         with pytest.raises(TypeError, match="needs an array of three dimensions"):
             images.ToLayout("CHW").map(BYTES[0])

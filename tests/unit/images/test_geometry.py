@@ -152,7 +152,7 @@ class TestResize:
         assert images.Resize(3, "nearest-exact") == images.Resize(3, "nearest")
 
     def test_empty_result_is_refused(self):
-        with pytest.raises(ValueError, match="a picture of 1 x 90 would have no rows"):
+        with pytest.raises(ValueError, match="an image of 1 x 90 would have no rows"):
             images.Resize(None, max_size=9).map(picture(1, 90))
 
 
@@ -201,18 +201,22 @@ def test_pickle_and_compare_by_their_arguments(transform):
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda: images.Resize(0), ValueError, "size is 0, but must be 1 or more"),
+        (lambda: images.Resize(0), ValueError, "size must be at least 1, got 0"),
         (lambda: images.Resize((1, 2, 3)), ValueError, "a height and a width, or one"),
         (lambda: images.CenterCrop(2.5), TypeError, "size must be an int, got float"),
-        (lambda: images.Resize(None), ValueError, "max_size is None, but must be 1"),
+        (lambda: images.Resize(None), ValueError, "max_size must be at least 1.*None"),
         (lambda: images.Resize(5, max_size=5), ValueError, "more than size, 5"),
         (lambda: images.Resize((5, 5), max_size=9), ValueError, "has both sides"),
         (lambda: images.Resize(5, "cubic"), ValueError, "must be one of nearest, box"),
         (lambda: images.Resize(5, antialias=False), ValueError, "Leave it out"),
-        (lambda: images.RandomResizedCrop(5, 0.5), TypeError, "the least and the most"),
-        (lambda: images.RandomResizedCrop(5, (1, 0)), ValueError, "scale is"),
+        (lambda: images.RandomResizedCrop(5, 0.5), TypeError, "scale must be"),
+        (lambda: images.RandomResizedCrop(5, (1, 0)), ValueError, "scale must be"),
         (lambda: images.RandomResizedCrop(5, ratio=(0, 1)), ValueError, "above 0"),
-        (lambda: images.RandomHorizontalFlip(2), ValueError, "p is 2, but must be"),
+        (
+            lambda: images.RandomHorizontalFlip(2),
+            ValueError,
+            "p must .*0 to 1, got 2",
+        ),
         (lambda: images.CenterCrop(5, key=3), TypeError, "key must be a str or None"),
     ],
 )

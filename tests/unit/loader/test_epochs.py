@@ -380,6 +380,6 @@ def test_reports_do_not_count(caplog):
 
 def test_repeat_check_ends_after_second_element():
     iterator = iter(shuffled())
-    assert iterator._watch.opening is not None
+    assert iterator._watch.pass_start is not None
     take(iterator, 2)
-    assert iterator._watch.opening is None
+    assert iterator._watch.pass_start is None

@@ -13,7 +13,7 @@ import pytest
 
 import gristmill as g
 from gristmill import transforms
-from gristmill._base import waiting
+from gristmill._base import blocked_time
 from gristmill.errors import ShapeMismatch, StateMismatch, WorkerDied
 
 
@@ -721,9 +721,9 @@ def recorded(monkeypatch, cost_s, operations=(), fails_at=-1, **options):
     source = Recorded(cost_s, fails_at)
 
     def clocks():
-        return waiting.Clocks(source.now, 0.0, 0.0, round(source.now * 1e9))
+        return blocked_time.Clocks(source.now, 0.0, 0.0, round(source.now * 1e9))
 
-    monkeypatch.setattr(waiting, "clocks", clocks)
+    monkeypatch.setattr(blocked_time, "clocks", clocks)
     return source, iter(loader(operations, source=source, records=64, **options))
 
 

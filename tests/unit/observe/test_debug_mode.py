@@ -13,7 +13,7 @@ from gristmill import experimental
 from gristmill._base import quantities
 from gristmill._dataset.nodes import to_iter
 from gristmill._engine import reading
-from gristmill._observe import copying, measured, meter, observed, summary
+from gristmill._observe import measured, measured_copy, meter, observed, summary
 from support.waiting import wait_for, wait_until_ended
 
 COLUMNS = [
@@ -126,7 +126,7 @@ def test_node_time_excludes_other_nodes(monkeypatch):
     for module in (meter, measured, to_iter):
         monkeypatch.setattr(module, "time", clock)
     # The cost of measuring, by the real clock, would be subtracted otherwise.
-    monkeypatch.setattr(copying, "costs", meter.Costs)
+    monkeypatch.setattr(measured_copy, "measure_costs", meter.Costs)
 
     def slow(x):
         clock.now_ns += 2_000_000
@@ -325,7 +325,7 @@ def test_size_text_matches_grain(count, text):
 
 
 def test_debug_mode_logs_table_during_iteration(debug_mode, log, monkeypatch):
-    monkeypatch.setattr(observed, "LOG_EVERY_S", 0.02)
+    monkeypatch.setattr(observed, "LOG_INTERVAL_S", 0.02)
     iterator = iter(chain())
     list(iterator)
     wait_for(lambda: log.messages)
@@ -348,7 +348,7 @@ def test_logging_thread_ends_with_iterator(debug_mode, how):
 
 
 def test_logging_thread_ends_when_iterator_is_idle(debug_mode, monkeypatch):
-    monkeypatch.setattr(observed, "LOG_EVERY_S", 0.01)
+    monkeypatch.setattr(observed, "LOG_INTERVAL_S", 0.01)
     monkeypatch.setattr(observed, "IDLE_S", 0.05)
     iterator = iter(chain())
     next(iterator)

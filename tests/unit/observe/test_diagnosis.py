@@ -10,7 +10,7 @@ from gristmill._observe import diagnosis
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch):
-    monkeypatch.setattr(diagnosis, "_cores", lambda: 2)
+    monkeypatch.setattr(diagnosis, "_count_cores", lambda: 2)
 
 
 def report_of(stage, workers=0, seconds=1.0, outputs=100):
@@ -81,7 +81,7 @@ def test_limiting_consumer_needs_no_change():
 def tried(gains):
     """Return the advice in a report after its changes had these gains."""
     report = diagnosis.diagnose(report_of(stage_of(0.0, threads=0)))
-    found = diagnosis.advised(report, list(zip(report.untried, gains, strict=True)))
+    found = diagnosis.add_advice(report, list(zip(report.untried, gains, strict=True)))
     assert found.untried == ()
     return [(advice.text, advice.gain) for advice in found.advice]
 
@@ -96,8 +96,8 @@ def test_helpful_change_is_advised_with_its_gain():
 def test_changes_without_gain_are_not_advised():
     assert tried([1.02, 0.9]) == [
         (
-            "What Step does has to become cheaper: the best of what was tried, 32"
-            " threads (ReadOptions.num_threads), not 0, gave 1.02x as many outputs a"
+            "Make Step faster: the best change tried, 32 threads"
+            " (ReadOptions.num_threads), not 0, gave only 1.02x as many outputs a"
             " second.",
             1.0,
         )
@@ -106,7 +106,7 @@ def test_changes_without_gain_are_not_advised():
 
 def test_change_that_was_not_tried_stays_untried():
     report = diagnosis.diagnose(report_of(stage_of(0.0, threads=0)))
-    found = diagnosis.advised(report, [])
+    found = diagnosis.add_advice(report, [])
     assert (found.untried, found.advice) == (report.untried, ())
 
 

@@ -27,8 +27,8 @@ class InPairs:
 
 
 def test_threads_measure_blocks_at_the_same_time(monkeypatch):
-    monkeypatch.setattr(sampling, "FIRST_NS", 0)
-    monkeypatch.setattr(sampling, "REST_NS", 0)
+    monkeypatch.setattr(sampling, "FIRST_SAMPLE_NS", 0)
+    monkeypatch.setattr(sampling, "SAMPLE_INTERVAL_NS", 0)
     dataset = gristmill.MapDataset.source(InPairs(64)).map(lambda x: x)
     elements = _Elements(dataset)
     elements.sampling = sampling.Sampling(dataset, lambda fails: None)

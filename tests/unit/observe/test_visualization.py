@@ -164,7 +164,7 @@ class Node:
 
 
 def extents(node):
-    root = xml.etree.ElementTree.fromstring(drawing.as_svg(node))
+    root = xml.etree.ElementTree.fromstring(drawing.to_svg(node))
     left, top, width, height = map(float, root.get("viewBox").split())
     return root, left, top, left + width, top + height
 
@@ -222,5 +222,5 @@ def test_text_goes_to_stderr_if_log_level_is_too_high(capsys, monkeypatch):
 def test_box_without_parents_is_drawn_as_text():
     box = drawing.Box("source", "read", "'int[]'", ())
     assert (
-        drawing.as_text(box) == "source\n  ││\n  ││  \n  ││\n  \u2572\u2571\n'int[]'\n"
+        drawing.to_text(box) == "source\n  ││\n  ││  \n  ││\n  \u2572\u2571\n'int[]'\n"
     )

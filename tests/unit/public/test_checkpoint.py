@@ -67,7 +67,7 @@ def test_missing_file_is_named(tmp_path):
 
 
 def test_missing_iterator_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="No iterator was given"):
+    with pytest.raises(ValueError, match="item and args must not both be None"):
         checkpoint.CheckpointHandler().save(tmp_path)
 
 

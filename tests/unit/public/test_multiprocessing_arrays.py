@@ -79,7 +79,7 @@ def test_empty_arrays_and_plain_lengths():
     "references if the dtype is object"
 )
 def test_objects_are_refused():
-    with pytest.raises(ValueError, match="cannot hold dtype object"):
+    with pytest.raises(ValueError, match=r"dtype must not .*got object"):
         SharedMemoryArray((2,), object)
 
 
@@ -143,5 +143,5 @@ def test_shape_may_be_a_numpy_int():
 
 @pytest.mark.parametrize("shape", [-1, (2, -1)])
 def test_negative_shapes_are_refused(shape):
-    with pytest.raises(ValueError, match="shape must not be negative anywhere, got"):
+    with pytest.raises(ValueError, match="shape must have extents of at least 0, got"):
         SharedMemoryArray(shape)

@@ -94,9 +94,7 @@ def test_wrong_elements_and_arguments_are_named():
             batches(grain, [np.arange(5)], 4, 1)
     with pytest.raises(ValueError, match="An element has the structure"):
         batches(gristmill, [{"y": np.arange(5)}], {"x": 4}, 1)
-    with pytest.raises(
-        ValueError, match="the number of rows must be at least 1, got 0"
-    ):
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         gristmill.experimental.PackAndBatchOperation(4, 0)
     with pytest.raises(ValueError, match="must be a positive integer, but got 0"):
         gristmill.experimental.PackAndBatchOperation(4, 1, 0)

@@ -74,10 +74,15 @@ ROWS = [np.zeros(1, np.uint8), np.zeros(3, np.uint8)]
         ([], {}, ValueError, "Cannot batch 0 values"),
         ([np.zeros(1), np.zeros((1, 1))], {}, ShapeMismatch, r"shape \(1, 1\), but"),
         ([{"a": 1}, {"b": 1}], {}, ShapeMismatch, "same structure"),
-        (ROWS, {"length": 2}, ValueError, "to length 2 has length 3"),
-        (ROWS, {"padding_values": -1}, ValueError, "-1 for a leaf of dtype uint8"),
-        (ROWS, {"padding_values": 0.5}, ValueError, "0.5 for a leaf of dtype uint8"),
-        (ROWS, {"padding_values": {"x": 1}}, ValueError, "must be one value, or like"),
+        (ROWS, {"length": 2}, ValueError, "length of at most 2, got 3"),
+        (ROWS, {"padding_values": -1}, ValueError, "dtype of the leaf, uint8, got -1"),
+        (
+            ROWS,
+            {"padding_values": 0.5},
+            ValueError,
+            "the leaf, uint8, got 0.5",
+        ),
+        (ROWS, {"padding_values": {"x": 1}}, ValueError, "must be one value, or have"),
     ],
 )
 def test_invalid_padding_is_refused(elements, how, error, text):

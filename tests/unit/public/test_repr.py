@@ -16,7 +16,7 @@ import gristmill as grain
 import gristmill.jax
 import gristmill.torch
 from gristmill import experimental, transforms
-from gristmill._base.describing import MOST, value_text
+from gristmill._base.object_repr import MOST, value_text
 from gristmill._base.report import Advice, Report, Stage
 from house.test_exports import PUBLIC
 

@@ -232,8 +232,8 @@ def test_mask_is_added_to_dicts_under_its_key():
 @pytest.mark.parametrize(
     ("element", "key", "error", "text"),
     [
-        (3, "real", TypeError, "for elements that are dicts, got int"),
-        ({"real": 1}, "real", ValueError, "has the key 'real' already"),
+        (3, "real", TypeError, "elements that are dicts, got int"),
+        ({"real": 1}, "real", ValueError, "must not be a key of elements, got 'real'"),
     ],
 )
 def test_mask_refuses_non_dict_or_existing_key(element, key, error, text):
@@ -260,7 +260,7 @@ def test_mask_refuses_non_dict_or_existing_key(element, key, error, text):
                 "remainder": "pad",
             },
             OverflowError,
-            r"must have less than 2\*\*63",
+            r"expected less than 2\*\*63",
         ),
     ],
 )

@@ -248,7 +248,7 @@ def test_repr_shows_everything_that_decides_order():
     [
         ({"groups": []}, ValueError, "must be greater than 0"),
         ({"groups": [0, 0]}, ValueError, "must be greater than 0"),
-        ({"groups": [3, -1]}, ValueError, "group 1 has -1"),
+        ({"groups": [3, -1]}, ValueError, "got -1 for group 1"),
         ({"groups": [1.5]}, TypeError, "Pass source.groups"),
         ({"groups": 5}, TypeError, "got int"),
         ({"window": 0}, ValueError, "window must be at least 1 group, got 0"),

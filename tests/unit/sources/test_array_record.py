@@ -108,11 +108,11 @@ def test_shard_patterns_are_expanded(tmp_path, name):
 
 def test_options_are_checked_before_files_are_opened(paths):
     part = f"{paths[0]}[0:4]"
-    with pytest.raises(ValueError, match="verify is 'nope'"):
+    with pytest.raises(ValueError, match=r"verify must .*got 'nope'"):
         sources.ArrayRecordDataSource(part, verify="nope")
-    with pytest.raises(ValueError, match="access is 'nope'"):
+    with pytest.raises(ValueError, match=r"access must .*got 'nope'"):
         sources.ArrayRecordDataSource(part, access="nope")
-    with pytest.raises(ValueError, match="has no use for storage_options"):
+    with pytest.raises(ValueError, match="storage_options needs a URL"):
         sources.ArrayRecordDataSource(part, storage_options={"anon": True})
 
 
@@ -218,7 +218,9 @@ def test_files_given_by_part_are_opened_when_read(paths, tmp_path):
 
 def test_part_past_end_of_file_is_named(paths):
     source = sources.ArrayRecordDataSource(f"{paths[0]}[2:9]")
-    with pytest.raises(IndexError, match=r"records 2 to 9 are asked .* there are 5$"):
+    with pytest.raises(
+        IndexError, match=r"records 2 to 9 were requested, but there are 5$"
+    ):
         source[0]
 
 
@@ -228,13 +230,13 @@ def test_part_past_end_of_file_is_named(paths):
         ([], "Paths sequence can not be of 0 length"),
         ([3], "All elements in a path sequence must be of type"),
         (3, "Unsupported path format was used"),
-        ("x[5:2]", "the part ends at 5, before its start 2".replace("5,", "2,")),
+        ("x[5:2]", "must be at least its start 5, got 2"),
     ],
 )
 def test_paths_of_other_types_are_refused(given, text):
     with pytest.raises(ValueError) as refusal:
         sources.ArrayRecordDataSource(given)
-    assert text.split(",")[0] in str(refusal.value)
+    assert text in str(refusal.value)
 
 
 @pytest.mark.claim(
@@ -298,7 +300,7 @@ def test_file_replaced_after_counting_is_refused(tmp_path, count):
 def test_reader_options_are_checked_by_name(paths):
     options = {"readahead_buffer_size": "16M", "index_storage_option": "in_memory"}
     assert len(sources.ArrayRecordDataSource(paths, options)) == 306
-    with pytest.raises(ValueError, match="has 'buffer', which is none of"):
+    with pytest.raises(ValueError, match=r"reader_options must .*got 'buffer'"):
         sources.ArrayRecordDataSource(paths, {"buffer": "1"})
 
 

@@ -245,5 +245,5 @@ def test_times_in_structs_are_python_or_numpy_types(path):
 
 def test_duplicate_struct_field_names_are_refused(path):
     column = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
-    with pytest.raises(ValueError, match=r"two fields of one name: \['a', 'a'\]"):
+    with pytest.raises(ValueError, match=r"different names, got \['a', 'a'\]"):
         ArrowSource(pa.table({"x": column}))[0]

@@ -171,11 +171,11 @@ def test_processes_of_a_loader_share_request_limit():
     assert _share.processes() == 1
     try:
         _share.share_among(3)
-        assert requests_of("http://three", 100)._flow._most == 33
-        assert requests_of("http://three", 2)._flow._most == 1
+        assert requests_of("http://three", 100)._request_limit._most == 33
+        assert requests_of("http://three", 2)._request_limit._most == 1
     finally:
         _share.share_among(1)
-    assert requests_of("http://three", 100)._flow._most == 100
+    assert requests_of("http://three", 100)._request_limit._most == 100
     assert requests_of("http://three", 100) is requests_of("http://three", 100)
 
 
@@ -209,7 +209,7 @@ def test_nested_file_systems_read_like_their_targets(server, content, tmp_path):
 
 def test_interrupted_turn_is_given_to_others():
     requests = HostRequests(1)
-    begun = requests.turn()
+    begun = requests.wait_for_turn()
 
     def interrupt():
         while not requests._waiting:
@@ -219,11 +219,11 @@ def test_interrupted_turn_is_given_to_others():
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
     with pytest.raises(KeyboardInterrupt):
-        requests.turn()
+        requests.wait_for_turn()
     interrupter.join()
     requests.end(begun, 10)
-    requests.end(requests.turn(), 10)
-    assert requests._flow.under_way == 0
+    requests.end(requests.wait_for_turn(), 10)
+    assert requests._request_limit.in_flight == 0
 
 
 def test_request_ended_by_thread_wakes_loop(server):
@@ -231,7 +231,7 @@ def test_request_ended_by_thread_wakes_loop(server):
     # In debug mode, the loop refuses calls from other threads.
     file.loop.set_debug(True)
     try:
-        turns = [file.requests.turn() for _ in range(2)]
+        turns = [file.requests.wait_for_turn() for _ in range(2)]
         fetch = file.fetch([(file, 0, 10)])
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0), file.loop).result()
         for begun in turns:
@@ -256,7 +256,7 @@ def test_cancelled_request_is_retried(server):
     asyncio.run_coroutine_threadsafe(cancel(), file.loop).result()
     server.gate.set()
     assert fetch.take() == [(0, server.files["file"][:10])]
-    assert file.requests._flow.under_way == 0
+    assert file.requests._request_limit.in_flight == 0
 
 
 @pytest.mark.parametrize("fault", [503, "reset", "cut"])
@@ -271,7 +271,7 @@ def test_failed_ranges_are_retried(server, fault):
         (1, content[50_000:53_000]),
         (2, content[9_000:12_000]),
     ]
-    assert file.requests._flow.under_way == 0
+    assert file.requests._request_limit.in_flight == 0
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -287,13 +287,13 @@ def test_slow_requests_time_out(server, tmp_path, cached):
     assert number == 0
     assert str(error) == (
         f"{server.url('file')}: reading bytes 0 to 9 failed at 2 attempts:"
-        " TimeoutError: nothing came in 0.05 s"
+        " TimeoutError: no answer within 0.05 s"
     )
     with pytest.raises(RemoteError, match="failed at 2 attempts: "):
         file.read_range(0, 10)
     server.gate.set()
     assert len(server.gets) == 4
-    assert file.requests._flow.under_way == 0
+    assert file.requests._request_limit.in_flight == 0
 
 
 # Readers defined in Python

@@ -71,7 +71,7 @@ def test_record_has_bytes_and_class(folder):
 @pytest.mark.parametrize("key", [-1, 8])
 def test_index_out_of_range_is_refused(folder, key):
     source = FolderDataSource(folder)
-    with pytest.raises(IndexError, match=f"record {key} is out of range for the 8 fil"):
+    with pytest.raises(IndexError, match=rf"in \[0, 8\), got {key}, for the files"):
         source[key]
 
 
@@ -125,7 +125,7 @@ def test_links_to_files_and_folders_are_followed(folder):
 @pytest.mark.parametrize("target", ["dog", ".", "dog/in"])
 def test_link_to_enclosing_folder_is_refused(folder, target):
     (folder / "dog/in/back").symlink_to(folder / target)
-    with pytest.raises(ValueError, match="dog/in/back is a link to a folder that it"):
+    with pytest.raises(ValueError, match="dog/in/back must not be a link to a fol"):
         FolderDataSource(folder)
 
 
@@ -142,39 +142,39 @@ def test_names_that_are_not_utf_8_are_read(folder):
 @pytest.mark.parametrize(
     ("path", "options", "error", "match"),
     [
-        ("none", {}, FileNotFoundError, "There is no folder .*/none"),
+        ("none", {}, FileNotFoundError, "an existing folder, got .*/none"),
         (
             "not-in-a-class.jpg",
             {},
             NotADirectoryError,
-            "jpg is a file, but must be a f",
+            "folder for each class, got the file .*jpg",
         ),
-        ("cat", {}, FileNotFoundError, "cat has no folder in it, but must have one"),
+        ("cat", {}, FileNotFoundError, "one folder for each class, .* in .*cat"),
         (
             "",
             {"extensions": ".png"},
             FileNotFoundError,
-            r"has no file named \.png for the classes Ant, cat\. Pass allow_empty=True",
+            r"file named \.png, .* classes Ant, cat\. Pass allow_empty=True",
         ),
         (
             "",
             {"is_valid_file": lambda path: False},
             FileNotFoundError,
-            "no file that is_valid_file takes for the classes Ant, cat, dog",
+            "a file that is_valid_file accepts, .*Ant, cat, dog",
         ),
         (
             "",
             {"extensions": ".png", "is_valid_file": len},
             ValueError,
-            "extensions and is_valid_file are both given",
+            "extensions and is_valid_file must not both",
         ),
         (
             "",
             {"extensions": [1]},
             ValueError,
-            r"extensions is \[1\], but must be an end",
+            r"extensions must be .*got \[1\]",
         ),
-        ("", {"extensions": ()}, ValueError, r"extensions is \(\), but must be an end"),
+        ("", {"extensions": ()}, ValueError, r"extensions must be .*got \(\)"),
         (
             "",
             {"is_valid_file": 3},

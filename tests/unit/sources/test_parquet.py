@@ -112,9 +112,9 @@ def test_storage_options_are_refused_for_local_paths(tmp_path):
     path = tmp_path / "x.parquet"
     parquet.write_table(table(0, 3), path)
     options = {"storage_options": {"anon": True}}
-    with pytest.raises(ValueError, match="is on this machine and has no use for"):
+    with pytest.raises(ValueError, match="storage_options needs a URL"):
         sources.ParquetDataSource(path, **options)
-    with pytest.raises(ValueError, match=r"\*.parquet is on this machine"):
+    with pytest.raises(ValueError, match=r"needs a URL, got .*\*.parquet"):
         sources.ParquetDataSource(f"{tmp_path}/*.parquet", **options)
 
 
@@ -129,14 +129,18 @@ def test_existing_file_named_like_pattern_is_read(tmp_path):
     [
         ([], ValueError, "at least one Parquet file"),
         (3, TypeError, "not iterable"),
-        ([3], TypeError, "one of type int"),
-        ("{tmp}/none.parquet", FileNotFoundError, "none.parquet does not exist"),
-        ("{tmp}/*.pq", FileNotFoundError, r"\*.pq has no Parquet files"),
+        ([3], TypeError, r"got 3 \(int\)"),
+        ("{tmp}/none.parquet", FileNotFoundError, "at .*none.parquet, found no file"),
+        ("{tmp}/*.pq", FileNotFoundError, r"\*.pq, found none"),
         ("{tmp}/empty", FileNotFoundError, r"'folder/\*\*/\*.parquet'"),
-        ("memory://nowhere/x.parquet", FileNotFoundError, "nowhere/x.parquet does not"),
-        ("{tmp}/zero.parquet", gristmill.CorruptRecord, "zero.parquet: reading the"),
-        ("{tmp}/cut.parquet", gristmill.CorruptRecord, "cut.parquet: reading the"),
-        ("{tmp}/text.parquet", gristmill.CorruptRecord, "It is no Parquet file"),
+        (
+            "memory://nowhere/x.parquet",
+            FileNotFoundError,
+            "nowhere/x.parquet, found",
+        ),
+        ("{tmp}/zero.parquet", gristmill.CorruptRecord, "zero.parquet, but reading"),
+        ("{tmp}/cut.parquet", gristmill.CorruptRecord, "cut.parquet, but reading"),
+        ("{tmp}/text.parquet", gristmill.CorruptRecord, "Expected a Parquet file"),
     ],
 )
 def test_invalid_parquet_files_are_named(tmp_path, paths, error, text):
@@ -158,9 +162,9 @@ def test_invalid_parquet_files_are_named(tmp_path, paths, error, text):
         (
             {"columns": ["nmae"]},
             ValueError,
-            "no column 'nmae'. It has 'key', 'half', 'n",
+            "got 'nmae'. It has 'key', 'half', 'n",
         ),
-        ({"columns": []}, ValueError, "columns is empty"),
+        ({"columns": []}, ValueError, "columns must have at least one"),
         ({"columns": "key"}, TypeError, "got the str 'key'"),
         ({"cache_bytes": -1}, ValueError, "cache_bytes must be at least 0, got -1"),
         ({"cache_bytes": 1.5}, TypeError, "cache_bytes must be an int, got float"),
@@ -175,9 +179,9 @@ def test_bad_arguments_are_refused(files, arguments, error, text):
 def test_files_of_different_columns_are_refused(files, tmp_path):
     other = tmp_path / "z.parquet"
     parquet.write_table(pa.table({"key": ["a"], "half": [1.0]}), other)
-    with pytest.raises(ValueError, match="column 'key' is string, but int64"):
+    with pytest.raises(ValueError, match=r"column 'key' must be int64, .*got string"):
         sources.ParquetDataSource([*files, str(other)])
-    with pytest.raises(ValueError, match=r"z\.parquet: column 'name' is missing"):
+    with pytest.raises(ValueError, match=r"z\.parquet: column 'name'.*got missing"):
         sources.ParquetDataSource([*files, str(other)], columns=["name"])
     assert len(sources.ParquetDataSource([*files, str(other)], columns=["half"])) == 101
 
@@ -185,7 +189,7 @@ def test_files_of_different_columns_are_refused(files, tmp_path):
 def test_duplicate_column_names_are_refused(tmp_path):
     path = tmp_path / "twice.parquet"
     parquet.write_table(pa.table([[1], [2]], names=["x", "x"]), path)
-    with pytest.raises(ValueError, match=r"two columns of one name: \['x', 'x'\]"):
+    with pytest.raises(ValueError, match=r"different names, got \['x', 'x'\]"):
         sources.ParquetDataSource(path)
 
 
@@ -209,7 +213,7 @@ def test_damaged_group_fails_alone_and_is_named(damaged):
     assert source[99] == row(99)
     for _ in range(2):
         with pytest.raises(
-            gristmill.CorruptRecord, match=r"flipped\.parquet: decoding row group 1"
+            gristmill.CorruptRecord, match=r"flipped\.parquet, but .* row group 1"
         ):
             source[100]
     assert source[200] == row(200)
@@ -243,7 +247,7 @@ def test_changed_file_is_refused(files):
     with pytest.raises(gristmill.CorruptRecord, match=r"part-1\.parquet: the file has"):
         source[45]
     os.remove(files[2])
-    with pytest.raises(FileNotFoundError, match=r"part-2\.parquet does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"part-2\.parquet, found no"):
         source[99]
     assert source[2] == row(2)
 

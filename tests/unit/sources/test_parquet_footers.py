@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from faults.scripts import run
 from gristmill import errors, sources
-from gristmill.sources._parquet_files import KEPT_FROM, ParquetFiles
+from gristmill.sources._parquet_files import CACHE_MIN_FILES, ParquetFiles
 
 
 def write(path, count, name="x"):
@@ -25,7 +25,7 @@ def folder(tmp_path, monkeypatch):
     data = tmp_path / "data"
     data.mkdir()
     write(data / "00.parquet", 3)
-    for number in range(1, KEPT_FROM):
+    for number in range(1, CACHE_MIN_FILES):
         os.link(data / "00.parquet", data / f"{number:02d}.parquet")
     return data
 
@@ -34,13 +34,13 @@ def folder(tmp_path, monkeypatch):
 def looked_at(monkeypatch):
     """Record the files whose footers are read."""
     found = []
-    original = ParquetFiles._look_at
+    original = ParquetFiles._read_footer
 
     def look_at(self, path, file):
         found.append(pathlib.Path(path).name)
         return original(self, path, file)
 
-    monkeypatch.setattr(ParquetFiles, "_look_at", look_at)
+    monkeypatch.setattr(ParquetFiles, "_read_footer", look_at)
     return found
 
 
@@ -59,16 +59,16 @@ def rewrite(place, change):
 
 def test_second_source_of_same_files_reads_no_footer(folder, looked_at):
     first = sources.ParquetDataSource(folder)
-    assert len(looked_at) == KEPT_FROM
+    assert len(looked_at) == CACHE_MIN_FILES
     again = sources.ParquetDataSource(folder)
-    assert len(looked_at) == KEPT_FROM
+    assert len(looked_at) == CACHE_MIN_FILES
     assert repr(again) == repr(first)
-    assert again.groups.tolist() == [2, 1] * KEPT_FROM
+    assert again.groups.tolist() == [2, 1] * CACHE_MIN_FILES
     assert again[len(again) - 1] == {"x": 2, "x.more": "a"}
     assert sources.ParquetDataSource(folder, ["x"])[4] == {"x": 1}
     # An option may change the type of a column.
     sources.ParquetDataSource(folder, read_dictionary=["x.more"])
-    assert len(looked_at) == 2 * KEPT_FROM
+    assert len(looked_at) == 2 * CACHE_MIN_FILES
 
 
 def test_only_footer_of_changed_file_is_read_again(folder, looked_at):
@@ -82,11 +82,11 @@ def test_only_footer_of_changed_file_is_read_again(folder, looked_at):
         assert looked_at == ["07.parquet"]
     (folder / "07.parquet").unlink()
     write(folder / "07.parquet", 3, "y")
-    with pytest.raises(ValueError, match=r"07\.parquet: column 'x' is missing"):
+    with pytest.raises(ValueError, match=r"07\.parquet: column 'x'.*got missing"):
         sources.ParquetDataSource(folder)
 
 
-FAULTS = {
+READ_ERRORS = {
     "torn": lambda place: place.write_bytes(place.read_bytes()[:-9]),
     "empty": lambda place: place.write_bytes(b""),
     "other bytes": lambda place: place.write_bytes(os.urandom(1_000)),
@@ -110,15 +110,15 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", READ_ERRORS)
 def test_damaged_cache_is_rebuilt(folder, looked_at, fault):
     sources.ParquetDataSource(folder)
     whole = kept(folder).read_bytes()
-    FAULTS[fault](kept(folder))
+    READ_ERRORS[fault](kept(folder))
     looked_at.clear()
     source = sources.ParquetDataSource(folder)
-    assert source.groups.tolist() == [2, 1] * KEPT_FROM
-    assert len(looked_at) == KEPT_FROM
+    assert source.groups.tolist() == [2, 1] * CACHE_MIN_FILES
+    assert len(looked_at) == CACHE_MIN_FILES
     assert kept(folder).read_bytes() == whole
 
 
@@ -132,7 +132,7 @@ def test_wrong_cached_row_counts_are_refused(folder, counts):
 
 
 @pytest.mark.parametrize(
-    ("place", "text"), [(4, "lacks 1 of its values"), (5, "an integer beyond")]
+    ("place", "text"), [(4, "missing values, found 1"), (5, "integers up to")]
 )
 def test_wrong_cached_column_facts_are_refused(folder, place, text):
     (folder / "00.parquet").unlink()
@@ -142,15 +142,15 @@ def test_wrong_cached_column_facts_are_refused(folder, place, text):
     assert sources.ParquetDataSource(folder)[1]["x"] == 2**53 + 1
     rewrite(kept(folder), lambda content: content["files"][0].__setitem__(place, []))
     source = sources.ParquetDataSource(folder)
-    with pytest.raises(errors.CorruptRecord, match=rf"00\.parquet.*'x' .*{text}"):
+    with pytest.raises(errors.CorruptRecord, match=rf"00\.parquet.*'x'.*{text}"):
         source[1]
 
 
 def test_footers_are_read_each_time_without_cache(folder, looked_at):
     (folder.parent / "cache").write_text("no folder")
     for times in (1, 2):
-        assert len(sources.ParquetDataSource(folder)) == 3 * KEPT_FROM
-        assert len(looked_at) == times * KEPT_FROM
+        assert len(sources.ParquetDataSource(folder)) == 3 * CACHE_MIN_FILES
+        assert len(looked_at) == times * CACHE_MIN_FILES
 
 
 @pytest.mark.multiprocess

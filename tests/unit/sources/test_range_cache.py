@@ -95,9 +95,9 @@ def test_new_version_replaces_old_version(cache):
 
 
 def test_partial_page_is_refused(cache):
-    with pytest.raises(ValueError, match="only whole pages are kept"):
+    with pytest.raises(ValueError, match="must be multiples of 4096"):
         cache.write(ORIGIN, 0, CONTENT[:100])
-    with pytest.raises(ValueError, match="a cache has at least"):
+    with pytest.raises(ValueError, match="bytes must be at least"):
         _core.RangeCache("/none", 100)
 
 
@@ -308,7 +308,7 @@ def test_full_disk_stops_caching_with_one_warning(server, folder):
     reader = run("full", folder, server.url("file"))
     out, errors = reader.communicate(timeout=60)
     assert out == "right\n"
-    assert errors.count("what is read is not kept on this machine") == 1
+    assert errors.count("is not cached on this machine") == 1
     assert "write failed" in errors
 
 
@@ -323,13 +323,13 @@ def test_cache_options_are_checked(folder):
     assert RemoteOptions(cache_dir=folder).cache_dir == str(folder)
     with pytest.raises(TypeError):
         RemoteOptions(cache_dir=7)
-    with pytest.raises(ValueError, match="cache_bytes is 5, but must be at least"):
+    with pytest.raises(ValueError, match=r"cache_bytes must be at least .*got 5"):
         RemoteOptions(cache_bytes=5)
 
 
 @pytest.mark.parametrize("wrong", [{"cache_dir": ""}, {"cache_bytes": 1 << 63}])
 def test_invalid_cache_options_are_refused(wrong):
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is"):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
         RemoteOptions(**wrong)
 
 

@@ -164,13 +164,17 @@ class TestTableSource:
         ("columns", "error", "words"),
         [
             ({}, ValueError, "empty dict"),
-            (np.float32(1) + np.zeros(()), TypeError, "data_source is a float"),
-            (np.zeros(()), ValueError, r"data_source has shape \(\)"),
-            ({"x": [1, 2]}, TypeError, r"data_source\['x'\] is a list"),
+            (
+                np.float32(1) + np.zeros(()),
+                TypeError,
+                "data_source must be .*got a float",
+            ),
+            (np.zeros(()), ValueError, r"data_source must have .*shape \(\)"),
+            ({"x": [1, 2]}, TypeError, r"data_source\['x'\] must be .*got a list"),
             (
                 {"x": np.zeros(3), "y": np.zeros(4)},
                 ValueError,
-                r"data_source\['y'\] has 4 rows, but data_source\['x'\] has 3",
+                r"data_source\['y'\] .* 3 rows, like data_source\['x'\], got 4",
             ),
         ],
     )
@@ -224,8 +228,11 @@ class TestAsSource:
                 (i for i in range(3)),
                 r"is a generator.*IterDataset.from_iterable\(...\)",
             ),
-            (sources.RangeDataSource, "is the class RangeDataSource itself"),
-            ({"x": np.zeros(2), "y": [1, 2]}, r"data_source\['y'\] is a list"),
+            (sources.RangeDataSource, "got the class RangeDataSource itself"),
+            (
+                {"x": np.zeros(2), "y": [1, 2]},
+                r"data_source\['y'\] must be .*got a list",
+            ),
         ],
     )
     def test_unreadable_object_is_a_type_error(self, given, words):

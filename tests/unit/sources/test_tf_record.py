@@ -220,10 +220,10 @@ class TestPaths:
     def test_patterns_without_files_are_refused(self, shards):
         folder = shards[0].parent
         with pytest.raises(
-            FileNotFoundError, match=r"No file matches the pattern.*z\*"
+            FileNotFoundError, match=r"match the pattern .*z\*, found none"
         ):
             sources.TFRecordDataSource(folder / "z*")
-        with pytest.raises(FileNotFoundError, match=r"No file is a shard of .*z-00000"):
+        with pytest.raises(FileNotFoundError, match=r"Expected shards of .*z-00000"):
             sources.TFRecordDataSource(folder / "z@*")
         shards[1].unlink()
         with pytest.raises(FileNotFoundError, match=r"missing .*-00001-of-00003"):
@@ -238,9 +238,9 @@ class TestPaths:
     @pytest.mark.parametrize(
         ("paths", "error", "text"),
         [
-            ([], ValueError, "paths is an empty list"),
-            (5, TypeError, "paths is a int"),
-            ([b"x"], TypeError, "paths has a bytes"),
+            ([], ValueError, "paths must have .*an empty list"),
+            (5, TypeError, "paths must be .*got a int"),
+            ([b"x"], TypeError, "paths must .*got a bytes"),
         ],
     )
     def test_paths_of_wrong_type_are_refused(self, paths, error, text):
@@ -327,7 +327,7 @@ class TestIndex:
             path = f"/proc/self/fd/{opened.fileno()}"
             assert list(sources.TFRecordDataSource(path)) == RECORDS
         [record] = caplog.records
-        assert f"The index of {path} cannot be kept" in record.getMessage()
+        assert f"The index of {path} cannot be saved" in record.getMessage()
         assert "Set GRISTMILL_CACHE_DIR, or index_dir=" in record.getMessage()
 
     @pytest.mark.parametrize("access", ["pread", "mmap"])
@@ -360,7 +360,7 @@ class TestIndex:
         forge(file, range(10_000))
         source = sources.TFRecordDataSource(file, verify=verify)
         assert len(source) == 10_000
-        with pytest.raises(errors.CorruptRecord, match="there is no room for it"):
+        with pytest.raises(errors.CorruptRecord, match="it is too short by the index"):
             source[7]
 
     def test_pipe_in_place_of_index_is_replaced(self, file):
@@ -517,13 +517,13 @@ class TestUrls:
         assert list(sources.read_tf_records(f"file://{file}")) == RECORDS
 
     def test_missing_urls_are_refused(self, urls, file):
-        with pytest.raises(FileNotFoundError, match="No file matches"):
+        with pytest.raises(FileNotFoundError, match=r"memory://.*z\*, found none"):
             sources.TFRecordDataSource("memory://tf_record/z*")
         with pytest.raises(FileNotFoundError, match="memory://tf_record/z"):
             sources.TFRecordDataSource("memory://tf_record/z")
         with pytest.raises(ValueError, match="in a chain of URLs"):
             sources.TFRecordDataSource("simplecache::memory://tf_record/z*")
-        with pytest.raises(ValueError, match="no use for storage_options"):
+        with pytest.raises(ValueError, match="storage_options needs a URL"):
             sources.TFRecordDataSource(file, storage_options={"anon": True})
 
 

@@ -96,7 +96,7 @@ class TestReading:
     def test_closed_stream_raises(self, file):
         with sources.read_tf_records(file) as stream:
             next(stream)
-        with pytest.raises(ValueError, match=f"{file}: the stream is closed"):
+        with pytest.raises(ValueError, match=f"{file}: .*the stream is closed"):
             next(stream)
 
 
@@ -145,22 +145,24 @@ class TestDamage:
             path.write_bytes(packed[:cut])
             found, error = read(sources.read_tf_records(path))
             assert found == records[: len(found)]
-            assert f"{path}: the {kind} data is cut off behind" in error
+            assert f"{path}: expected {kind} data after" in error
+            assert "found a truncated file" in error
         bad = bytearray(packed)
         bad[-2] ^= 1
         path.write_bytes(bad)
         found, error = read(sources.read_tf_records(path))
         assert found == records[: len(found)]
-        assert f"{path}: the {kind} data cannot be decompressed: " in error
+        assert f"{path}: expected {kind} data after" in error
+        assert "found invalid data (Error -3" in error
         path.write_bytes(packed + b"and something else")
         found, error = read(sources.read_tf_records(path))
         assert found == records
-        assert "cannot be decompressed" in error
+        assert "found invalid data (Error -3" in error
 
     def test_wrong_compression_is_reported(self, tmp_path):
         path = write(tmp_path / "plain", RECORDS)
         _, error = read(sources.read_tf_records(path, "GZIP"))
-        assert "the GZIP data cannot be decompressed" in error
+        assert "expected GZIP data after 0 decompressed bytes, found inv" in error
         path.write_bytes(gzip.compress(DATA))
         _, error = read(sources.read_tf_records(path, None))
         assert f"{path}: record 0 at offset 0: the checksum of its length" in error
@@ -168,7 +170,7 @@ class TestDamage:
 
     def test_wrong_position_is_reported(self, file):
         beyond = sources.TFRecordPosition(500, len(DATA) + 1)
-        with pytest.raises(errors.CorruptRecord, match=f"{file}: the "):
+        with pytest.raises(errors.CorruptRecord, match=f"{file}: (posi|expec)"):
             sources.read_tf_records(file, position=beyond)
         between = sources.TFRecordPosition(3, 20)
         with pytest.raises(errors.CorruptRecord, match="record 3 at offset 20: the ch"):
@@ -177,7 +179,7 @@ class TestDamage:
 
 class TestArguments:
     def test_bad_arguments_are_refused(self, file):
-        with pytest.raises(ValueError, match="compression is 'LZMA', but must be"):
+        with pytest.raises(ValueError, match=r"compression must be .*got 'LZMA'"):
             sources.read_tf_records(file, "LZMA")
         with pytest.raises(ValueError, match="must be 'all', 'headers' or 'none'"):
             sources.read_tf_records(file, verify="some")
@@ -213,12 +215,12 @@ class TestSources:
 
     def test_readinto_result_larger_than_buffer_is_refused(self):
         stream = self.stream(lambda room: len(room) + 1)
-        with pytest.raises(ValueError, match="more bytes came than there is room"):
+        with pytest.raises(ValueError, match=r"readinto\(\) must return at most"):
             next(stream)
 
     def test_source_that_reads_its_stream_is_refused(self):
         stream = self.stream(lambda room: len(next(stream)))
-        with pytest.raises(ValueError, match="two threads read from one stream"):
+        with pytest.raises(ValueError, match="during another call"):
             next(stream)
 
     def test_source_may_return_single_bytes(self):

@@ -121,7 +121,7 @@ def test_remote_folder_is_read_with_credentials(everything, elements):
 
 
 def test_storage_options_are_refused_for_local_folder(everything):
-    with pytest.raises(ValueError, match="has no use for storage_options"):
+    with pytest.raises(ValueError, match="storage_options needs a URL"):
         sources.TFDSDataSource(everything, storage_options={"word": "sesame"})
 
 
@@ -269,11 +269,11 @@ def test_closed_source_reads_again(everything):
 @pytest.mark.parametrize(
     ("features", "text"),
     [
-        (None, "cannot be decoded without TFDS"),
-        (["videos"], "feature 'videos' is a Video in sequences of sequences"),
-        (["wide"], "'wide' is a Image of uint16, which needs .*not found: nothing"),
-        (["image lists"], "'image lists' is a Image in sequences of sequences"),
-        (["sources"], "'sources' is a Dataset inside a sequence or another one"),
+        (None, "Cannot decode feature .* without TFDS"),
+        (["videos"], "feature 'videos' .* is a Video in sequences of sequences"),
+        (["wide"], "'wide' .* is a Image of uint16, which needs .*not found: nothing"),
+        (["image lists"], "'image lists' .* is a Image in sequences of sequences"),
+        (["sources"], "'sources' .* is a Dataset inside a sequence or another dataset"),
     ],
 )
 def test_unsupported_features_are_refused(data, features, text, monkeypatch):
@@ -293,17 +293,21 @@ def test_unsupported_features_are_refused(data, features, text, monkeypatch):
         (
             {"split": "trian"},
             ValueError,
-            "no split 'trian'. It has",
+            "split must be one of .*got 'trian'",
         ),
-        ({"split": "train+test"}, ValueError, "no split"),
-        ({"split": "train[3]"}, ValueError, "no split"),
-        ({"split": "train[3:3]"}, ValueError, "no records: 'train' has 11"),
-        ({"split": "train[:12]"}, ValueError, "bound '12', but must have numbers"),
-        ({"split": "train[:101%]"}, ValueError, "percents up to 100%"),
-        ({"split": "train[10%:5]"}, ValueError, "counts records and percents"),
-        ({"split": "train[a:]"}, ValueError, "bound 'a'"),
-        ({"features": ["lable"]}, ValueError, "no feature 'lable'. It has '"),
-        ({"features": []}, ValueError, "no features to read"),
+        ({"split": "train+test"}, ValueError, r"one of .*got 'train\+test'"),
+        ({"split": "train[3]"}, ValueError, r"one of .*got 'train\[3\]'"),
+        (
+            {"split": "train[3:3]"},
+            ValueError,
+            "must have records, .*'train' has 11",
+        ),
+        ({"split": "train[:12]"}, ValueError, "up to 11 records, .*got '12'"),
+        ({"split": "train[:101%]"}, ValueError, "up to 100%, got '101%'"),
+        ({"split": "train[10%:5]"}, ValueError, r"in percents, got 'train\[10%:5\]'"),
+        ({"split": "train[a:]"}, ValueError, "bounds .*got 'a'"),
+        ({"features": ["lable"]}, ValueError, "features must .*got 'lable'. It has '"),
+        ({"features": []}, ValueError, "at least one feature"),
         ({"features": "label"}, TypeError, "got the str 'label'"),
     ],
 )
@@ -323,7 +327,7 @@ def test_folder_without_dataset_is_refused(data, everything, tmp_path):
     (tmp_path / "dataset_info.json").write_text(
         json.dumps({**info, "fileFormat": "tfrecord"})
     )
-    with pytest.raises(ValueError, match="'tfrecord', but only 'array_record'"):
+    with pytest.raises(ValueError, match=r"'array_record', .*found 'tfrecord'"):
         sources.TFDSDataSource(tmp_path)
 
 
@@ -332,7 +336,7 @@ def test_split_without_records_is_refused(everything, tmp_path):
     info = json.loads((everything / "dataset_info.json").read_text())
     info["splits"].append({"name": "none", "numBytes": "0"})
     (tmp_path / "dataset_info.json").write_text(json.dumps(info))
-    with pytest.raises(ValueError, match="'none' has no records: 'none' has 0"):
+    with pytest.raises(ValueError, match="must have records, got 'none': 'none' has 0"):
         sources.TFDSDataSource(tmp_path, "none")
 
 

@@ -216,13 +216,13 @@ def test_ranks_are_read_from_environment(monkeypatch):
     [
         ({"lengths": [1.5]}, TypeError, r"ints of shape \(n,\).* dtype float64"),
         ({"lengths": [[1]]}, TypeError, r"got list of shape \(1, 1\)"),
-        ({"lengths": [-1]}, ValueError, "must not be < 0, got -1"),
+        ({"lengths": [-1]}, ValueError, "must be at least 0, got -1"),
         ({"bucket_boundaries": [9, 4]}, ValueError, "must ascend"),
         ({"bucket_batch_sizes": None}, ValueError, "got neither"),
         (
             {"bucket_batch_sizes": None, "max_tokens": 99, "lengths": [9]},
             ValueError,
-            "An element has length 9, but the last bucket has lengths less than 9",
+            "less than the last of bucket_boundaries, 9, got 9",
         ),
         ({"rank": 2, "num_replicas": 2}, ValueError, "got rank=2 and num_replicas=2"),
         ({"rank": 0.5}, TypeError, "rank must be an int, got float"),
@@ -231,7 +231,7 @@ def test_ranks_are_read_from_environment(monkeypatch):
         (
             {"remainder": "drop", "rank": 0, "num_replicas": 9},
             ValueError,
-            "2 batches are none for each of 9 ranks",
+            "got 2 batches for 9 ranks",
         ),
     ],
 )

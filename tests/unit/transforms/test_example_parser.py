@@ -371,7 +371,7 @@ class TestDtypes:
 
     @pytest.mark.parametrize("dtype", ["c8", "U", "M8[s]", ">i8", "f16", None])
     def test_other_dtypes_are_refused(self, dtype):
-        with pytest.raises(TypeError, match=r"features cannot be read as|is None"):
+        with pytest.raises(TypeError, match="dtype must be"):
             VarLen(dtype)
 
 
@@ -423,8 +423,8 @@ class TestErrors:
 
     def test_missing_feature_is_named(self):
         assert self.message(("x", float_list(1, 2, 3))) == (
-            "feature 'y' is missing and has no default. Give it one, or use VarLen,"
-            " which makes an empty array of it"
+            "feature 'y' is missing and has no default. Set a default, or use VarLen,"
+            " which returns an empty array"
         )
 
     def test_feature_of_wrong_kind_is_named(self):
@@ -453,7 +453,7 @@ class TestErrors:
     def test_unrequested_feature_can_be_refused(self):
         given_, features = ("z", int_list(1)), {"y": VarLen(np.int64)}
         assert self.message(given_, features=features, unknown="raise") == (
-            "the record has a feature 'z', which is not among the features asked for"
+            "the record has a feature 'z', which was not requested"
         )
         assert parse(features, given_)["y"].size == 0
 
@@ -515,8 +515,8 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("features", "error", "text"),
         [
-            ([], TypeError, "features is a list, but must be a dict"),
-            ({"x": np.int64}, TypeError, r"features\['x'\] is a type, but must be"),
+            ([], TypeError, "features must be a dict.*, got list"),
+            ({"x": np.int64}, TypeError, r"features\['x'\] must be .* got type"),
             (
                 {"x": tf.io.SparseFeature("i", "v", tf.int64, 3)},
                 TypeError,
@@ -525,19 +525,19 @@ class TestErrors:
             (
                 {"x": tf.io.FixedLenFeature([None], tf.int64)},
                 ValueError,
-                r"features\['x'\]: shape is \(None,\), but must be known",
+                r"features\['x'\]: shape must .* got \(None,\)",
             ),
             (
                 {"x": tf.io.FixedLenSequenceFeature([], tf.int64)},
                 ValueError,
-                "allow_missing is False",
+                "allow_missing must be True, got False",
             ),
             (
                 {"x": tf.io.FixedLenFeature([3], tf.int64, [1, 2])},
                 ValueError,
-                r"default has shape \(2,\), but the feature has shape \(3,\)",
+                r"default .* shape, \(3,\), .* got shape \(2,\)",
             ),
-            ({"x": tf.io.VarLenFeature(tf.complex64)}, TypeError, "cannot be read as"),
+            ({"x": tf.io.VarLenFeature(tf.complex64)}, TypeError, "dtype must be"),
         ],
     )
     def test_bad_features_are_refused(self, features, error, text):
@@ -545,15 +545,15 @@ class TestErrors:
             ParseExample(features)
 
     def test_other_bad_arguments_are_refused(self):
-        with pytest.raises(ValueError, match="unknown is 'no', but must be"):
+        with pytest.raises(ValueError, match=r"unknown must be .* got 'no'"):
             ParseExample({}, unknown="no")
         with pytest.raises(ValueError, match="needs features"):
             ParseExample(unknown="raise")
-        with pytest.raises(TypeError, match="a partition is a str"):
+        with pytest.raises(TypeError, match=r"partition must be .* got str"):
             Ragged(np.int64, None, ["lengths"])
-        with pytest.raises(ValueError, match="uniform row length is 0"):
+        with pytest.raises(ValueError, match=r"UniformRowLength must be .* got 0"):
             Ragged(np.int64, None, [Ragged.UniformRowLength(0)])
-        with pytest.raises(TypeError, match="default is a int, but the feature is"):
+        with pytest.raises(TypeError, match=r"default .* must be bytes, got int"):
             FixedLen((), bytes, default=3)
 
 
@@ -628,7 +628,7 @@ class TestBlocks:
     def test_block_requires_features_of_fixed_shape(self, features):
         parser = ParseExample(features)
         assert not parser.decodes_blocks
-        with pytest.raises(TypeError, match="only features of fixed shape"):
+        with pytest.raises(TypeError, match="decode_block needs features"):
             parser.decode_block(*block([b""]))
 
     def test_subclass_with_map_does_not_decode_blocks(self):

@@ -28,8 +28,8 @@ from gristmill._base.types import (
 )
 from gristmill._dataset.model import observer
 from gristmill._dataset.model.batch_arguments import Bucketing, Stacking
-from gristmill._dataset.model.counted import Counted
 from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.known_length import HasLength
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill._dataset.model.replayable import Replayable
@@ -107,7 +107,7 @@ class IterDatasetMeta(abc.ABCMeta):
 
 
 class IterDataset(
-    Counted,
+    HasLength,
     Replayable[T],
     Reportable[T],
     Dataset,
@@ -134,8 +134,8 @@ class IterDataset(
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__iter__" in cls.__dict__:
-            opening: Any = observer.opening(cls.__dict__["__iter__"])
-            cls.__iter__ = opening  # type: ignore[method-assign]
+            iter_method: Any = observer.observe_outermost(cls.__dict__["__iter__"])
+            cls.__iter__ = iter_method  # type: ignore[method-assign]
 
     @abc.abstractmethod
     def __iter__(self) -> DatasetIterator[T]:

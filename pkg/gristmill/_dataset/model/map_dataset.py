@@ -149,7 +149,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     def __getitem__(self, index: Any) -> Any:
         """Return an element, None if it is absent; or a dataset, see `slice`."""
 
-    def _computing_with(self, threads: int) -> MapDataset[T]:
+    def _with_threads(self, threads: int) -> MapDataset[T]:
         """Return this dataset with no more than `threads` threads for its steps."""
         return self
 

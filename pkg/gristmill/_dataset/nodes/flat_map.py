@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_integer, kind
+from gristmill._base.argument_checks import check_integer, kind
 from gristmill._base.types import Indices, S, Splits, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
     block_of,
     epochs_and_offsets,
 )
-from gristmill._dataset.model.failing import note_element
+from gristmill._dataset.model.error_notes import note_element
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
@@ -27,7 +27,7 @@ from gristmill._dataset.model.node import Dataset
 from gristmill._hot import cancellation
 
 
-class FlatMapping(Dataset):
+class FlatMapBase(Dataset):
     """A flat-map dataset of either kind."""
 
     def __init__(self, parent: Any, transform: Splits[Any, Any]) -> None:
@@ -43,12 +43,16 @@ class FlatMapping(Dataset):
         return f"(transform={transform_name(self._transform)})"
 
 
-class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
+class FlatMapMapDataset(FlatMapBase, BlockMapDataset[T]):
     """``max_fan_out`` indices for each element; unused ones are None.
 
     Args:
         parent: The dataset.
         transform: Splits an element into a sequence.
+
+    Raises:
+        TypeError: `max_fan_out` of the transform is not an int.
+        ValueError: `max_fan_out` of the transform is less than 1.
 
     Example:
         >>> class Letters(gristmill.transforms.FlatMap):
@@ -101,12 +105,12 @@ class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
                 "The user-provided FlatMapTransform has a split that exceeds specified"
                 f" max fan-out size: {transform_name(self._transform)} made"
                 f" {len(splits)} elements of one, but max_fan_out is"
-                f" {self._transform.max_fan_out}. Raise max_fan_out, or split less."
+                f" {self._transform.max_fan_out}. Increase max_fan_out, or split less."
             )
         return splits
 
 
-class FlatMapIterDataset(FlatMapping, IterDataset[T]):
+class FlatMapIterDataset(FlatMapBase, IterDataset[T]):
     """All elements that each element is split into.
 
     Args:
@@ -137,10 +141,10 @@ class FlatMapDatasetIterator(CountingIterator[T]):
     its splits that were returned.  Restoring splits it again.
     """
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
     _COUNTER_NAME = "next_index_in_buffer"
 
-    def __init__(self, node: FlatMapping) -> None:
+    def __init__(self, node: FlatMapBase) -> None:
         super().__init__(node)
         self._before = self._parent.get_state()
         self._splits: Sequence[Any] = ()
@@ -164,7 +168,7 @@ class FlatMapDatasetIterator(CountingIterator[T]):
         try:
             split: T = self._splits[self.counter - 1]
         except Exception as error:
-            self._failed(error)
+            self._note_failure(error)
             raise
         return split
 
@@ -183,5 +187,5 @@ class FlatMapDatasetIterator(CountingIterator[T]):
             splits: Any = self._node._transform.flat_map(element)
             return splits if hasattr(splits, "__getitem__") else list(splits)
         except Exception as error:
-            self._failed(error)
+            self._note_failure(error)
             raise

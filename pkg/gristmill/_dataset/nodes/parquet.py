@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_instance
-from gristmill._base.describing import call_text
+from gristmill._base.argument_checks import check_instance
+from gristmill._base.object_repr import call_text
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator

@@ -26,10 +26,10 @@ class _Moves:
     def hand_out(self, batch: Any) -> Any:
         return batch
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """Do nothing: ``to`` has finished when it returns."""
 
-    close = settle
+    close = wait
 
     def _place_leaf(self, leaf: Any) -> Any:
         leaf = as_tensor_leaf(leaf)
@@ -69,13 +69,17 @@ class DeviceIterator(DevicePrefetchIterator[T]):
         weakref.finalize(self, moves.close)
 
     def set_state(self, state: Any) -> None:
-        """Continue after `state`; batches on the device are dropped."""
-        self._moves.settle()
+        """Continue after `state`; batches on the device are dropped.
+
+        Args:
+            state: The result of `get_state`.
+        """
+        self._moves.wait()
         super().set_state(state)
 
     def close(self) -> None:
         """Drop the waiting batches, close the source, and unregister its memory."""
-        self._moves.settle()
+        self._moves.wait()
         super().close()
         self._moves.close()
 

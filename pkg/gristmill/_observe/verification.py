@@ -18,25 +18,25 @@ from gristmill._base.report import Change, Check, Report
 from gristmill._base.trials import NotTriedError
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import chain_of, with_parents
-from gristmill._dataset.model.observer import as_inner
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.observer import suppress_observation
+from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
 from gristmill._observe import generators
 from gristmill._observe.cached_run import cached_run
-from gristmill._observe.diagnosis import advised, predicted_gain, ready_gain
-from gristmill._observe.running import Took, check_seconds, run_for
+from gristmill._observe.diagnosis import add_advice, predicted_gain, ready_gain
+from gristmill._observe.timed_run import RunTimes, check_seconds, run_for
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
 # The most outputs in a cache, and their most bytes.
-KEPT = 4
-KEPT_BYTES = 64 << 20
+MAX_CACHED = 4
+MAX_CACHED_BYTES = 64 << 20
 # Data that ends early is read up to this number of times.
-MOST_ROUNDS = 3
+MAX_ROUNDS = 3
 # Fewer outputs are too few to compare.
-ENOUGH = 3
+MIN_OUTPUTS = 3
 # A sleep takes longer than this, so it cannot replace a faster consumer.
-SHORTEST_S = 50e-6
+MIN_SLEEP_S = 50e-6
 
 
 class Trial(Protocol):
@@ -73,8 +73,8 @@ class Trial(Protocol):
         return sent
 
 
-@generators.put_back()
-def verified(
+@generators.restore_generators()
+def verify_report(
     report: Report,
     trial: Trial,
     seconds: float,
@@ -91,115 +91,123 @@ def verified(
     """
     check_seconds(seconds)
     if not report.outputs:
-        return _told(report, "no output has been timed.")
-    away_s = report.seconds / report.outputs * (1 - report.waited)
-    consume = consume or _stand_in(away_s)
-    have = trial.workers
-    kept: list[Any] = []
+        return _add_note(report, "no output has been timed.")
+    consumer_s = report.seconds / report.outputs * (1 - report.waited)
+    consume = consume or _simulate_consumer(consumer_s)
+    workers = trial.workers
+    cached: list[Any] = []
     try:
-        now = _tried(trial, 0, seconds, consume, kept)
-        checks = [*_ready(report, trial, seconds, consume, now, kept)]
+        baseline = _run_trial(trial, 0, seconds, consume, cached)
+        checks = [
+            *_check_ready_outputs(report, trial, seconds, consume, baseline, cached)
+        ]
     except Exception as error:  # Data that the user has not read yet may fail.
-        return _told(report, _reason(error))
+        return _add_note(report, _describe_error(error))
     one_more = Change(
-        f"one more worker ({have + 1})", predicted_gain(report, have + 1), have + 1
+        f"one more worker ({workers + 1})",
+        predicted_gain(report, workers + 1),
+        workers + 1,
     )
-    found = []
+    run = []
     for change in (one_more, *report.untried):
         same = (change.workers, change.threads) == (one_more.workers, one_more.threads)
         if not change.can_be_tried or (same and change is not one_more):
             continue
-        more = 0 if change.workers is None else change.workers - have
+        more = 0 if change.workers is None else change.workers - workers
         try:
-            took = _tried(trial, more, seconds, consume, threads=change.threads)
+            times = _run_trial(trial, more, seconds, consume, threads=change.threads)
         except Exception as error:  # Any error shows that the change cannot be tried.
-            report = _told(report, f"{change.text}, since {_reason(error)}")
+            report = _add_note(report, f"{change.text}, since {_describe_error(error)}")
             continue
-        check = _check(change.text, change.predicted, now, took)
+        check = _check(change.text, change.predicted, baseline, times)
         checks.append(check)
         if check.found is not None:
-            found.append((change, check.found))
-    return advised(dataclasses.replace(report, checks=tuple(checks)), found)
+            run.append((change, check.found))
+    return add_advice(dataclasses.replace(report, checks=tuple(checks)), run)
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return in one line why something was not tried."""
     if isinstance(error, NotTriedError):
         return str(error)
     return f"{type(error).__name__}: {error}".split("\n")[0]
 
 
-def _tried(
+def _run_trial(
     trial: Trial,
     more: int,
     seconds: float,
     consume: Callable[[Any], Any] | None,
-    kept: list[Any] | None = None,
+    cached: list[Any] | None = None,
     threads: int | None = None,
-) -> Took:
-    """Run with more workers or other threads; append the first outputs to `kept`."""
+) -> RunTimes:
+    """Run with more workers or other threads; append the first outputs to `cached`."""
 
     def use(output: Any) -> None:
-        if kept is not None and len(kept) < KEPT:
-            kept.append(output)
+        if cached is not None and len(cached) < MAX_CACHED:
+            cached.append(output)
         if consume is not None:
             consume(output)
 
-    took = Took([], 0.0, 0, 0, 0.0)
-    for number in range(MOST_ROUNDS):
-        left = seconds - took.seconds
+    times = RunTimes([], 0.0, 0, 0, 0.0)
+    for number in range(MAX_ROUNDS):
+        left = seconds - times.seconds
         if left <= 0:
             break
         iterator = trial.open(more, number == 0, threads)
-        found = run_for(iterator, left, use, trial.close)
-        took = Took(
-            took.waits_s + found.waits_s,
-            took.away_s + found.away_s,
-            found.bytes_each or took.bytes_each,
-            took.outputs + found.outputs,
-            took.seconds + found.seconds,
+        run = run_for(iterator, left, use, trial.close)
+        times = RunTimes(
+            times.waits_s + run.waits_s,
+            times.consumer_s + run.consumer_s,
+            run.bytes_each or times.bytes_each,
+            times.outputs + run.outputs,
+            times.seconds + run.seconds,
         )
-        if number and not found.outputs:
+        if number and not run.outputs:
             break
-    return took
+    return times
 
 
-def _ready(
+def _check_ready_outputs(
     report: Report,
     trial: Trial,
     seconds: float,
     consume: Callable[[Any], Any] | None,
-    now: Took,
-    kept: list[Any],
+    baseline: RunTimes,
+    cached: list[Any],
 ) -> Iterator[Check]:
     """Check the rate of the consumer, and of the way to it, if outputs are ready."""
-    have = trial.workers
+    workers = trial.workers
     predicted = ready_gain(report)
-    if not kept or predicted is None or now.bytes_each * len(kept) > KEPT_BYTES:
+    if (
+        not cached
+        or predicted is None
+        or baseline.bytes_each * len(cached) > MAX_CACHED_BYTES
+    ):
         return
-    if not have:
-        took = run_for(itertools.cycle(kept), seconds, consume, lambda _: None)
+    if not workers:
+        times = run_for(itertools.cycle(cached), seconds, consume, lambda _: None)
     else:
-        run = cached_run(tuple(map(trial.packed, kept)), have)
-        made = (trial.unpacked(run.next()) for _ in itertools.count())
-        took = run_for(made, seconds, consume, lambda _: run.close())
-    yield _check("outputs from a cache", predicted, now, took)
+        run = cached_run(tuple(map(trial.packed, cached)), workers)
+        copied = (trial.unpacked(run.next()) for _ in itertools.count())
+        times = run_for(copied, seconds, consume, lambda _: run.close())
+    yield _check("outputs from a cache", predicted, baseline, times)
 
 
-def _check(text: str, predicted: float, before: Took, after: Took) -> Check:
-    enough = min(before.outputs, after.outputs) >= ENOUGH
-    found = after.rate / before.rate if enough and before.rate else None
-    return Check(text, predicted, found)
+def _check(text: str, predicted: float, before: RunTimes, after: RunTimes) -> Check:
+    enough = min(before.outputs, after.outputs) >= MIN_OUTPUTS
+    run = after.rate / before.rate if enough and before.rate else None
+    return Check(text, predicted, run)
 
 
-def _stand_in(away_s: float) -> Callable[[Any], Any] | None:
+def _simulate_consumer(consumer_s: float) -> Callable[[Any], Any] | None:
     """Return a function that waits as long as the consumer took for an output."""
-    if away_s < SHORTEST_S:
+    if consumer_s < MIN_SLEEP_S:
         return None
-    return lambda _: time.sleep(away_s)
+    return lambda _: time.sleep(consumer_s)
 
 
-def _told(report: Report, why: str) -> Report:
+def _add_note(report: Report, why: str) -> Report:
     return dataclasses.replace(report, notes=(*report.notes, f"Not tried: {why}"))
 
 
@@ -216,7 +224,7 @@ class ChainTrial(Trial):
         self._state = None
         if iterator is not None:
             with contextlib.suppress(TypeError):  # Else runs start at the beginning.
-                self._state = copied(iterator.get_state())
+                self._state = copy_state(iterator.get_state())
         is_last = isinstance(dataset, ProcessPrefetchIterDataset)
         self.workers = dataset.workers if is_last else 0
         self._nested = not is_last and any(
@@ -230,12 +238,12 @@ class ChainTrial(Trial):
         if more and self._nested:
             raise NotTriedError("`mp_prefetch` is not the last node of the chain.")
         if more and self.workers:
-            dataset, goes_on = dataset.with_workers(self.workers + more)
-            state = state if goes_on else None
+            dataset, restores_state = dataset.with_workers(self.workers + more)
+            state = state if restores_state else None
         elif more:
             options = MultiprocessingOptions(num_workers=more)
             dataset, state = dataset.mp_prefetch(options), None
-        with as_inner():
+        with suppress_observation():
             iterator: DatasetIterator[Any] = iter(dataset)
         if state is not None:
             iterator.set_state(state)
@@ -248,13 +256,13 @@ class ChainTrial(Trial):
 def _with_threads(dataset: Any, threads: int) -> Any:
     """Return a copy of a chain in which `threads` threads read by index."""
     if isinstance(dataset, PrefetchIterDataset):
-        made = copy.copy(dataset)
+        copied = copy.copy(dataset)
         options = dataset._read_options
-        made._read_options = ReadOptions(
+        copied._read_options = ReadOptions(
             num_threads=threads,
             prefetch_buffer_size=max(options.prefetch_buffer_size, threads),
         )
-        return made
+        return copied
     if dataset._KIND == "transport" or not dataset._parents:
         return dataset
     parents = [_with_threads(parent, threads) for parent in dataset._parents]

@@ -4,7 +4,7 @@ import heapq
 
 import pytest
 
-from gristmill.sources._flow import REST_ROUNDS, Flow
+from gristmill.sources._request_limit import REST_ROUNDS, RequestLimit
 
 
 class Store:
@@ -16,7 +16,7 @@ class Store:
 
     def __init__(self, most=1000, latency_s=0.02, bytes_per_s=1e12, capacity=10**9):
         self.now = 0.0
-        self.flow = Flow(most, clock=lambda: self.now)
+        self.flow = RequestLimit(most, clock=lambda: self.now)
         self.latency_s = latency_s
         self.bytes_per_s = bytes_per_s
         self.capacity = capacity
@@ -30,7 +30,7 @@ class Store:
         """Make this many requests as fast as allowed, and return bytes per second."""
         began, left, done = self.now, requests, 0
         while left or self.answers:
-            while left and self.flow.under_way < self.flow.limit:
+            while left and self.flow.in_flight < self.flow.limit:
                 left -= 1
                 self.ask(size)
             at, _, begun, nbytes = heapq.heappop(self.answers)
@@ -45,7 +45,7 @@ class Store:
 
     def ask(self, size):
         begun = self.flow.begin()
-        if self.flow.under_way > self.capacity:
+        if self.flow.in_flight > self.capacity:
             size = 0
         self.free_at = max(self.free_at, self.now) + size / self.bytes_per_s
         at = max(self.now + self.latency_s, self.free_at)

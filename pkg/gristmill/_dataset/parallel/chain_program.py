@@ -15,15 +15,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from gristmill._base import open_files
-from gristmill._base.epochs import drawing_in
+from gristmill._base.epoch_context import use_epoch
 from gristmill._base.types import Alloc, WorkerInitFn
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.observer import as_inner
+from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.model.options import DatasetOptions, MultiprocessingContext
 from gristmill._dataset.model.states import check_state
-from gristmill._dataset.nodes.on_error import policy_of, tolerant_of
-from gristmill._dataset.nodes.slicing import sliced
+from gristmill._dataset.nodes.on_error import on_error_iterators, policy_of
+from gristmill._dataset.nodes.slicing import slice_chain
 from gristmill._dataset.nodes.to_iter import (
     PrefetchDatasetIterator,
     PrefetchIterDataset,
@@ -45,13 +45,13 @@ from gristmill.bad_records import ErrorPolicy
 
 PROGRAM_MODULES.append(__name__)
 # Bytes that the state of one stream may take on its way from a worker.
-MOST_STATE_BYTES = 64 << 10
+MAX_STATE_BYTES = 64 << 10
 # The position of a stream before its first output.
-FRESH: Position = (0,)
+START_POSITION: Position = (0,)
 
 
 @dataclasses.dataclass(frozen=True)
-class Pipeline:
+class ChainProgram:
     """A chain of datasets that runs in parts.  See `gristmill._engine.stream.Runnable`.
 
     Attributes:
@@ -76,7 +76,7 @@ class Pipeline:
 
     owned = True
     stages: ClassVar = {REST: ("transform", "the chain in workers")}
-    position_capacity = 1 + MOST_STATE_BYTES // 8
+    position_capacity = 1 + MAX_STATE_BYTES // 8
     unit_records = 1
     many_outputs = False
     in_this_process = "MultiprocessingOptions(num_workers=0)"
@@ -110,8 +110,8 @@ class Pipeline:
 
     def state_of(self, stream: int, position: Position) -> Any:
         """Return the state of a stream's iterator at a position."""
-        if position != FRESH:
-            return unpacked(position)
+        if position != START_POSITION:
+            return unpack_state(position)
         iterator = self.iterator(stream)
         try:
             return iterator.get_state()
@@ -138,7 +138,7 @@ class Pipeline:
 
     def position_of(self, stream: int, state: Any) -> Position:
         """Return the position of a stream at a state of its iterator."""
-        return FRESH if self.is_start(state) else packed(state)
+        return START_POSITION if self.is_start(state) else pack_state(state)
 
     def unpicklable_note(self) -> str:
         named = [(f"Dataset: {node}", node) for node in _sources_first(self.dataset)]
@@ -152,7 +152,7 @@ class Pipeline:
     def iterator(self, stream: int) -> DatasetIterator[Any]:
         """Make an iterator over one stream, at its beginning."""
         number = self.numbers[stream]
-        with as_inner(), drawing_in(self.epoch):
+        with suppress_observation(), use_epoch(self.epoch):
             iterator = iter(self.part(number))
         context = getattr(iterator, "_ctx", None)
         if context is not None:
@@ -164,7 +164,7 @@ class Pipeline:
 
     def part(self, number: int) -> IterDataset[Any]:
         """Return the chain of one part."""
-        return sliced(self.dataset, number, self.parts, self.sequential)
+        return slice_chain(self.dataset, number, self.parts, self.sequential)
 
     def open_stream(self, stream: int, record_address: int = 0) -> DatasetStream:
         """Open a stream; elements have no numbers, so `record_address` is unused."""
@@ -177,26 +177,26 @@ class ChainStream:
     Batches are made in the memory that `next` is given.
     """
 
-    def __init__(self, pipeline: Pipeline, stream: int) -> None:
-        self.position = FRESH
+    def __init__(self, program: ChainProgram, stream: int) -> None:
+        self.position = START_POSITION
         self.keys = NO_KEYS
-        policy = pipeline.policy or ErrorPolicy()
+        policy = program.policy or ErrorPolicy()
         # Streams that any worker computes do not start an output again.
-        limit = policy.max_errors if pipeline.owned else None
+        limit = policy.max_errors if program.owned else None
         self.record_errors = RecordErrors(stream, policy.on_error, limit)
-        self._tolerant = pipeline.tolerant
-        self._pipeline = pipeline
+        self._tolerant = program.tolerant
+        self._program = program
         self._stream = stream
-        self._begin()
+        self._open_iterator()
 
-    def _begin(self) -> None:
-        self._iterator: Any = self._pipeline.iterator(self._stream)
+    def _open_iterator(self) -> None:
+        self._iterator: Any = self._program.iterator(self._stream)
         self._allocates = hasattr(self._iterator, "alloc")
         if self._tolerant:
-            for iterator in tolerant_of(self._iterator):
+            for iterator in on_error_iterators(self._iterator):
                 iterator.report_to(self.record_errors)
 
-    def _here(self) -> Position:
+    def _current_position(self) -> Position:
         """Return the position of the iterator."""
         raise NotImplementedError
 
@@ -210,9 +210,9 @@ class ChainStream:
         except StopIteration:
             raise
         except Exception:
-            self.position = self._here()
+            self.position = self._current_position()
             raise
-        self.position = self._here()
+        self.position = self._current_position()
         return element
 
     def start_prefetch(self) -> None:
@@ -229,46 +229,46 @@ class DatasetStream(ChainStream):
     of bytes, and the others hold the bytes.
     """
 
-    def __init__(self, pipeline: Pipeline, stream: int) -> None:
-        super().__init__(pipeline, stream)
-        self._limited: list[PrefetchDatasetIterator[Any]] = []
+    def __init__(self, program: ChainProgram, stream: int) -> None:
+        super().__init__(program, stream)
+        self._limited_feeds: list[PrefetchDatasetIterator[Any]] = []
 
-    def _begin(self) -> None:
-        super()._begin()
-        self._begun = False
+    def _open_iterator(self) -> None:
+        super()._open_iterator()
+        self._has_started = False
 
-    def _here(self) -> Position:
-        return packed(self._iterator.get_state())
+    def _current_position(self) -> Position:
+        return pack_state(self._iterator.get_state())
 
     def seek(self, position: Position) -> None:
         """Make the next output the one after `position`."""
-        if position != FRESH:
-            self._iterator.set_state(unpacked(position))
-            self._begun = True
-        elif self._begun:
+        if position != START_POSITION:
+            self._iterator.set_state(unpack_state(position))
+            self._has_started = True
+        elif self._has_started:
             self._iterator.close()
-            self._begin()
+            self._open_iterator()
         self.position = position
 
     def disable_lookahead(self) -> None:
         """Compute elements one by one until there is another output."""
-        self._limited = list(feeds_of(self._iterator))
-        for feed in self._limited:
-            feed.limit_blocks(1)
+        self._limited_feeds = list(feeds_of(self._iterator))
+        for feed in self._limited_feeds:
+            feed.set_max_block(1)
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        self._begun = True
+        self._has_started = True
         try:
             element = super().next(alloc)
         except OutputAbandoned:
             self.seek(self.position)
             raise
-        while self._limited:
-            self._limited.pop().limit_blocks()
+        while self._limited_feeds:
+            self._limited_feeds.pop().set_max_block()
         return element
 
 
-def packed(state: Any) -> Position:
+def pack_state(state: Any) -> Position:
     """Return the state of an iterator as a position."""
     try:
         data = pickle.dumps(state, 5)
@@ -277,8 +277,8 @@ def packed(state: Any) -> Position:
     return tuple(pack_int64(data).tolist())
 
 
-def unpacked(position: Position) -> Any:
-    """Return the state in a position other than `FRESH`."""
+def unpack_state(position: Position) -> Any:
+    """Return the state in a position other than `START_POSITION`."""
     return pickle.loads(unpack_int64(position))
 
 
@@ -290,7 +290,7 @@ def _sources_first(dataset: Any) -> Iterator[Any]:
 
 
 @dataclasses.dataclass(frozen=True)
-class ArithmeticPipeline(Pipeline):
+class ArithmeticChainProgram(ChainProgram):
     """A chain whose positions follow from arithmetic: any worker computes any part.
 
     Each element after `to_iter_dataset` makes one output, and no step counts: the state
@@ -306,7 +306,7 @@ class ArithmeticPipeline(Pipeline):
 
     def stream_length(self, stream: int) -> int:
         """Return the number of indices of a stream's `MapDataset`."""
-        node: Any = sliced(
+        node: Any = slice_chain(
             self.dataset, self.numbers[stream], self.parts, self.sequential
         )
         while not isinstance(node, PrefetchIterDataset):
@@ -335,9 +335,9 @@ class ArithmeticStream(ChainStream):
     """
 
     def __init__(
-        self, pipeline: ArithmeticPipeline, stream: int, record_address: int
+        self, program: ArithmeticChainProgram, stream: int, record_address: int
     ) -> None:
-        super().__init__(pipeline, stream)
+        super().__init__(program, stream)
         self._at = ctypes.c_int64.from_address(record_address)
         (self._feed,) = feeds_of(self._iterator)
         # If a node follows, the feed's elements are not yet outputs.
@@ -345,7 +345,7 @@ class ArithmeticStream(ChainStream):
         # During `next_run`: the index of the first element, and the elements so far.
         self._current_run: tuple[int, list[Any]] | None = None
 
-    def _here(self) -> Position:
+    def _current_position(self) -> Position:
         return (self._feed.given,)
 
     def seek(self, position: Position) -> None:
@@ -354,7 +354,7 @@ class ArithmeticStream(ChainStream):
 
     def confine(self, count: int) -> None:
         """Begin a unit of `count` elements; other workers compute those after it."""
-        self._feed.confine(self.position[0], count)
+        self._feed.restrict_to(self.position[0], count)
 
     def next(self, alloc: Alloc | None = None) -> Any:
         self._at.value = self._feed.given
@@ -366,14 +366,14 @@ class ArithmeticStream(ChainStream):
         if feed.ahead():
             return []
         first = self._at.value = feed.given
-        made: list[Any] = []
-        self._current_run = first, made
-        block = feed.take_block(made)
+        elements_so_far: list[Any] = []
+        self._current_run = first, elements_so_far
+        block = feed.take_block(elements_so_far)
         self._current_run = None
         outputs = self._outputs_of(block[:want], first)
         feed.seek(first + len(outputs))
         feed.offer(block[len(outputs) :])
-        self.position = self._here()
+        self.position = self._current_position()
         return outputs
 
     def finished(self) -> list[Output]:

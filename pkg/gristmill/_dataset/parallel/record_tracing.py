@@ -1,8 +1,8 @@
 """Copies chains so that each element carries the ids of the records it is made of.
 
-The copy of a source wraps each element in a `Traced`; the copies of steps and batches
-call the user's functions with the elements inside.  Nodes that only order elements are
-copied as they are.
+The copy of a source wraps each element in a `TracedElement`.  The copies of steps and
+batches call the user's functions with the elements inside.  Nodes that only order
+elements are copied as they are.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ import numpy.typing as npt
 from gristmill import batching
 from gristmill._base.types import Indices
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
-from gristmill._dataset.model.failing import record_of
+from gristmill._dataset.model.error_notes import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.names import line_of
+from gristmill._dataset.model.names import node_line
 from gristmill._dataset.model.node import ParentSpec, is_ours, with_parents
-from gristmill._dataset.nodes.batch import Batching, BatchMapDataset
-from gristmill._dataset.nodes.block_map import BlockMapping
+from gristmill._dataset.nodes.batch import BatchBase, BatchMapDataset
+from gristmill._dataset.nodes.block_map import BlockMapBase
 from gristmill._dataset.nodes.bucket import BucketIterDataset
 from gristmill._dataset.nodes.concat_split import ConcatThenSplitIterDataset, columns_of
-from gristmill._dataset.nodes.flat_map import FlatMapping
+from gristmill._dataset.nodes.flat_map import FlatMapBase
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.map import (
-    Filtering,
-    IndexMapping,
+    FilterBase,
+    MapBase,
     MapIterDataset,
     MapMapDataset,
-    Mapping,
+    MapWithIndexBase,
 )
 from gristmill._dataset.nodes.packing import PackIterDataset
 from gristmill._dataset.nodes.rebatch import RebatchIterDataset
 from gristmill._dataset.nodes.shard import PadMapDataset
-from gristmill._dataset.nodes.zip import Zipping
+from gristmill._dataset.nodes.zip import ZipBase
 from gristmill._hot import tree
 from gristmill._hot.block_call import BlockCall
 
@@ -47,12 +47,12 @@ from gristmill._hot.block_call import BlockCall
 Ids = npt.NDArray[np.void]
 IDS_DTYPE = np.dtype([("source", np.int64), ("key", np.int64)])
 # The feature of packed elements that has their ids.
-FEATURE = "gristmill_ids"
+IDS_FEATURE = "gristmill_ids"
 # The most ids of a row that is cut out of elements laid end to end.
-MOST_IDS_OF_ROW = 1 << 16
+MAX_IDS_OF_ROW = 1 << 16
 
 
-class Traced:
+class TracedElement:
     """An element with the ids of its records.
 
     Attributes:
@@ -72,18 +72,18 @@ class Traced:
         return ids_of(self)
 
 
-def ids_of(*elements: Traced | None) -> Ids:
+def ids_of(*elements: TracedElement | None) -> Ids:
     """Return the ids of all records of some elements; None for an absent one."""
     rows = [row for each in elements if each is not None for row in each.rows]
     return np.concatenate([np.empty(0, IDS_DTYPE), *rows])
 
 
-def _plain(traced: Traced | None) -> Any:
+def _unwrap(traced: TracedElement | None) -> Any:
     """Return the element inside; None if it is absent."""
     return None if traced is None else traced.element
 
 
-def _joined(elements: Iterable[Traced | None]) -> list[Ids]:
+def _ids_of_each(elements: Iterable[TracedElement | None]) -> list[Ids]:
     """Return the ids of each of several elements."""
     return [each.ids for each in elements if each is not None]
 
@@ -100,7 +100,7 @@ class TracedSourceDataset(BlockMapDataset[Any]):
         super().__init__()
         self._traced_source = source
         self._number = number
-        self._CUT_IN_PIECES = source._CUT_IN_PIECES  # type: ignore[misc]
+        self._SLICEABLE = source._SLICEABLE  # type: ignore[misc]
 
     def __len__(self) -> int:
         return len(self._traced_source)
@@ -118,22 +118,22 @@ class TracedSourceDataset(BlockMapDataset[Any]):
     def _block(self, indices: Indices) -> list[Any]:
         elements = block_of(self._traced_source, indices)
         return [
-            None if element is None else Traced(element, [self._id_of(index)])
+            None if element is None else TracedElement(element, [self._make_id(index)])
             for element, index in zip(elements, indices.tolist(), strict=True)
         ]
 
-    def _id_of(self, index: int) -> Ids:
+    def _make_id(self, index: int) -> Ids:
         return np.array([(self._number, self._record(index))], IDS_DTYPE)
 
 
-class Tracing:
+class ChainTracer:
     """Copies one chain, and numbers its sources in the order of the chain's text."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
 
     def copy(self, dataset: Any) -> Any:
-        """Return a copy of a chain whose elements are `Traced`.
+        """Return a copy of a chain whose elements are `TracedElement`.
 
         Raises:
             TypeError: The records of a node's elements are not known.
@@ -141,24 +141,24 @@ class Tracing:
         if dataset._KIND == "transport":
             return dataset  # What its workers compute was copied before.
         if isinstance(dataset, InterleaveIterDataset):
-            return self._interleaved(dataset)
+            return self._trace_interleaved(dataset)
         if not dataset._parents or not is_ours(dataset):
-            return self._source(dataset)
-        made = with_parents(dataset, [self.copy(each) for each in dataset._parents])
-        for kinds, trace in _RULES:
+            return self._trace_source(dataset)
+        copied = with_parents(dataset, [self.copy(each) for each in dataset._parents])
+        for kinds, trace in _TRACE_FUNCTIONS:
             if isinstance(dataset, kinds):
-                return trace(dataset, made)
+                return trace(dataset, copied)
         if isinstance(dataset, ParentSpec) or dataset._KIND in ("order", "prefetch"):
-            return made
+            return copied
         raise TypeError(
-            f"The records of the elements of {line_of(dataset)} are not known. Call"
+            f"The records of the elements of {node_line(dataset)} are not known. Call"
             " replay(state) instead, or ids of a chain without this node."
         )
 
-    def _source(self, dataset: Any) -> Any:
+    def _trace_source(self, dataset: Any) -> Any:
         if not isinstance(dataset, MapDataset):
             raise TypeError(
-                f"The records of {line_of(dataset)} are not known by index. Read them"
+                f"The records of {node_line(dataset)} are not known by index. Read them"
                 " from a MapDataset, or call replay(state) instead."
             )
         # Slices and copies of a dataset share these.
@@ -167,59 +167,59 @@ class Tracing:
         number = self._numbers.setdefault(identity, len(self._numbers))
         return TracedSourceDataset(dataset, number)
 
-    def _interleaved(self, dataset: Any) -> Any:
+    def _trace_interleaved(self, dataset: Any) -> Any:
         if isinstance(dataset.datasets, MapDataset):
             raise TypeError(
-                f"{line_of(dataset)} makes its datasets when they are needed, so the"
+                f"{node_line(dataset)} makes its datasets when they are needed, so the"
                 " numbers of their sources are not known. Pass a list of datasets."
             )
-        made = copy.copy(dataset)
-        made.datasets = [self.copy(each) for each in dataset.datasets]
-        return made
+        copied = copy.copy(dataset)
+        copied.datasets = [self.copy(each) for each in dataset.datasets]
+        return copied
 
 
-def _map(dataset: Any, made: Any) -> Any:
+def _trace_map(dataset: Any, copied: Any) -> Any:
     call = dataset._call
 
-    def traced(traced: Traced, *more: Any) -> Any:
-        result = call(traced.element, *more)
-        return None if result is None else Traced(result, traced.rows)
+    def traced(traced: TracedElement, *changed_fields: Any) -> Any:
+        result = call(traced.element, *changed_fields)
+        return None if result is None else TracedElement(result, traced.rows)
 
-    made._call = traced
-    return made
+    copied._call = traced
+    return copied
 
 
-def _map_with_index(dataset: Any, made: Any) -> Any:
+def _trace_map_with_index(dataset: Any, copied: Any) -> Any:
     call = dataset._call
 
-    def traced(index: int, traced: Traced) -> Any:
+    def traced(index: int, traced: TracedElement) -> Any:
         result = call(index, traced.element)
-        return None if result is None else Traced(result, traced.rows)
+        return None if result is None else TracedElement(result, traced.rows)
 
-    made._call = traced
-    return made
+    copied._call = traced
+    return copied
 
 
-def _filter(dataset: Any, made: Any) -> Any:
+def _trace_filter(dataset: Any, copied: Any) -> Any:
     call = dataset._call
     # Filters of an IterDataset get absent elements, too.
-    made._call = lambda traced: call(_plain(traced))
-    return made
+    copied._call = lambda traced: call(_unwrap(traced))
+    return copied
 
 
-def _block_map(dataset: Any, made: Any) -> Any:
+def _trace_block_map(dataset: Any, copied: Any) -> Any:
     call = dataset._call
 
-    def traced(elements: list[Traced]) -> list[Any]:
+    def traced(elements: list[TracedElement]) -> list[Any]:
         results = call.function([each.element for each in elements])
         rows = [each.rows for each in elements]
         return [
-            None if result is None else Traced(result, own)
+            None if result is None else TracedElement(result, own)
             for result, own in zip(results, rows, strict=False)
         ]
 
-    made._call = BlockCall(traced, call.size)
-    return made
+    copied._call = BlockCall(traced, call.size)
+    return copied
 
 
 class _TracedSplits:
@@ -231,27 +231,31 @@ class _TracedSplits:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transform, name)
 
-    def flat_map(self, traced: Traced | None) -> list[Traced]:
-        splits = self._transform.flat_map(_plain(traced))
+    def flat_map(self, traced: TracedElement | None) -> list[TracedElement]:
+        splits = self._transform.flat_map(_unwrap(traced))
         ids = [] if traced is None else [traced.ids]
-        return [Traced(split, ids) for split in splits]
+        return [TracedElement(split, ids) for split in splits]
 
 
-def _flat_map(dataset: Any, made: Any) -> Any:
-    made._transform = _TracedSplits(dataset._transform)
-    return made
+def _trace_flat_map(dataset: Any, copied: Any) -> Any:
+    copied._transform = _TracedSplits(dataset._transform)
+    return copied
 
 
-def _batch(dataset: Any, made: Any) -> Any:
-    made._batch_fn = _batching(dataset._batch_fn or batching.make_batch)
+def _trace_batch(dataset: Any, copied: Any) -> Any:
+    copied._batch_fn = _trace_batch_fn(dataset._batch_fn or batching.make_batch)
     if isinstance(dataset, BatchMapDataset):
-        made._columns = made._deferred = None
-    return made
+        copied._columns = copied._deferred_parent = None
+    return copied
 
 
-def _batching(batch_fn: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Traced]:
-    def traced(elements: list[Traced | None]) -> Traced:
-        return Traced(batch_fn([*map(_plain, elements)]), _joined(elements))
+def _trace_batch_fn(
+    batch_fn: Callable[[list[Any]], Any],
+) -> Callable[[list[Any]], TracedElement]:
+    def traced(elements: list[TracedElement | None]) -> TracedElement:
+        return TracedElement(
+            batch_fn([*map(_unwrap, elements)]), _ids_of_each(elements)
+        )
 
     return traced
 
@@ -263,81 +267,81 @@ class _TracedBuckets:
         self._batches = batches
         self.sizes = batches.sizes
 
-    def bucket_of(self, traced: Traced) -> int:
+    def bucket_of(self, traced: TracedElement) -> int:
         bucket: int = self._batches.bucket_of(traced.element)
         return bucket
 
-    def batch(self, elements: list[Traced], bucket: int) -> Traced:
+    def batch(self, elements: list[TracedElement], bucket: int) -> TracedElement:
         plain = [each.element for each in elements]
-        return Traced(self._batches.batch(plain, bucket), _joined(elements))
+        return TracedElement(self._batches.batch(plain, bucket), _ids_of_each(elements))
 
 
-def _bucket(dataset: Any, made: Any) -> Any:
-    made._batches = _TracedBuckets(dataset._batches)
-    return made
+def _trace_bucket(dataset: Any, copied: Any) -> Any:
+    copied._batches = _TracedBuckets(dataset._batches)
+    return copied
 
 
-def _zip(dataset: Any, made: Any) -> Any:
-    def traced(elements: tuple[Traced | None, ...]) -> Traced:
-        return Traced(tuple(map(_plain, elements)), [ids_of(*elements)])
+def _trace_zip(dataset: Any, copied: Any) -> Any:
+    def traced(elements: tuple[TracedElement | None, ...]) -> TracedElement:
+        return TracedElement(tuple(map(_unwrap, elements)), [ids_of(*elements)])
 
     kind = MapMapDataset if isinstance(dataset, MapDataset) else MapIterDataset
-    return kind(made, traced)
+    return kind(copied, traced)
 
 
-def _rebatch(dataset: Any, made: Any) -> Any:
-    def with_feature(traced: Traced) -> Any:
+def _trace_rebatch(dataset: Any, copied: Any) -> Any:
+    def with_feature(traced: TracedElement) -> Any:
         leaves, _ = tree.flatten(traced.element, batching.tree_rules())
         rows = [*traced.rows]
         if len(rows) == 1:  # One record has all rows.
             rows *= len(leaves[0])
         if len(rows) != len(leaves[0]):
             raise TypeError(
-                f"{line_of(dataset)} gets batches of {len(leaves[0])} rows that are"
+                f"{node_line(dataset)} gets batches of {len(leaves[0])} rows that are"
                 f" made of {len(rows)} elements, so the records of a row are not known."
                 " Call replay(state) instead."
             )
         ids = np.empty(len(rows), np.object_)
         ids[:] = rows
-        return {"element": traced.element, FEATURE: ids}
+        return {"element": traced.element, IDS_FEATURE: ids}
 
-    def traced(batch: Any) -> Traced:
-        return Traced(batch["element"], batch[FEATURE].tolist())
+    def traced(batch: Any) -> TracedElement:
+        return TracedElement(batch["element"], batch[IDS_FEATURE].tolist())
 
-    above = MapIterDataset(made._parent, with_feature)
-    return MapIterDataset(with_parents(made, [above]), traced)
+    with_ids = MapIterDataset(copied._parent, with_feature)
+    return MapIterDataset(with_parents(copied, [with_ids]), traced)
 
 
-def _pack(dataset: Any, made: Any) -> Any:
+def _trace_pack(dataset: Any, copied: Any) -> Any:
     layout = dataset._layout
     column = 3 * len(layout.lengths) + len(layout.meta_keys)
-    more: dict[str, Any] = {}
+    changed_fields: dict[str, Any] = {}
     if layout.column_keys is not None:
-        more["column_keys"] = (*layout.column_keys, FEATURE)
+        changed_fields["column_keys"] = (*layout.column_keys, IDS_FEATURE)
     else:
-        more["assemble"] = lambda leaves: {
+        changed_fields["assemble"] = lambda leaves: {
             **layout.assemble(leaves[:-1]),
-            FEATURE: leaves[-1],
+            IDS_FEATURE: leaves[-1],
         }
-    made._layout = dataclasses.replace(
+    copied._layout = dataclasses.replace(
         layout,
-        meta_keys=(*layout.meta_keys, FEATURE),
+        meta_keys=(*layout.meta_keys, IDS_FEATURE),
         columns=(*layout.columns, column),
-        **more,
+        **changed_fields,
     )
-    return _with_feature(made, lambda ids: ids, lambda found: found)
+    return _pack_ids(copied, lambda ids: ids, lambda found: found)
 
 
-def _concat_split(dataset: Any, made: Any) -> Any:
+def _trace_concat_split(dataset: Any, copied: Any) -> Any:
     layout = dataset._layout
-    keys = (*layout.keys, FEATURE)
+    keys = (*layout.keys, IDS_FEATURE)
     whole = (*layout.whole, True)
     metas = [key for key, each in zip(keys, whole, strict=True) if each]
     columns = columns_of(keys, metas)
-    made._layout = dataclasses.replace(
+    copied._layout = dataclasses.replace(
         layout,
         keys=keys,
-        lengths=(*layout.lengths, MOST_IDS_OF_ROW),
+        lengths=(*layout.lengths, MAX_IDS_OF_ROW),
         whole=whole,
         bos=(*layout.bos, False),
         columns=tuple(columns.values()),
@@ -352,44 +356,44 @@ def _concat_split(dataset: Any, made: Any) -> Any:
         pairs = cells[cells[:, 0] > 0] - 1
         return [np.array([tuple(pair) for pair in pairs.tolist()], IDS_DTYPE)]
 
-    return _with_feature(made, as_cells, as_ids)
+    return _pack_ids(copied, as_cells, as_ids)
 
 
-def _with_feature(
-    made: Any, cells_of: Callable[[Ids], Any], rows_of: Callable[[Any], Sequence[Ids]]
+def _pack_ids(
+    copied: Any, cells_of: Callable[[Ids], Any], rows_of: Callable[[Any], Sequence[Ids]]
 ) -> Any:
     """Return a packing node that packs ids as a feature, between nodes that trace."""
 
-    def with_feature(traced: Traced) -> Any:
-        return {**traced.element, FEATURE: cells_of(traced.ids)}
+    def with_feature(traced: TracedElement) -> Any:
+        return {**traced.element, IDS_FEATURE: cells_of(traced.ids)}
 
-    def traced(row: Any) -> Traced:
-        return Traced(row, rows_of(row.pop(FEATURE)))
+    def traced(row: Any) -> TracedElement:
+        return TracedElement(row, rows_of(row.pop(IDS_FEATURE)))
 
-    above = MapIterDataset[Any](made._parent, with_feature)
-    below: IterDataset[Any] = MapIterDataset(with_parents(made, [above]), traced)
-    return below
+    with_ids = MapIterDataset[Any](copied._parent, with_feature)
+    result: IterDataset[Any] = MapIterDataset(with_parents(copied, [with_ids]), traced)
+    return result
 
 
-def _refuse(dataset: Any, made: Any) -> Any:
+def _raise_not_known(dataset: Any, copied: Any) -> Any:
     raise TypeError(
-        f"The records of the elements of {line_of(dataset)} are not known. Call shard"
+        f"The records of the elements of {node_line(dataset)} are not known. Call shard"
         " with another remainder."
     )
 
 
 # The function that traces the copy of a node: that of the first class that fits.
-_RULES: Sequence[tuple[Any, Callable[[Any, Any], Any]]] = (
-    (BlockMapping, _block_map),
-    (IndexMapping, _map_with_index),
-    (Mapping, _map),
-    (Filtering, _filter),
-    (FlatMapping, _flat_map),
-    (Batching, _batch),
-    (BucketIterDataset, _bucket),
-    (Zipping, _zip),
-    (RebatchIterDataset, _rebatch),
-    (PackIterDataset, _pack),
-    (ConcatThenSplitIterDataset, _concat_split),
-    (PadMapDataset, _refuse),
+_TRACE_FUNCTIONS: Sequence[tuple[Any, Callable[[Any, Any], Any]]] = (
+    (BlockMapBase, _trace_block_map),
+    (MapWithIndexBase, _trace_map_with_index),
+    (MapBase, _trace_map),
+    (FilterBase, _trace_filter),
+    (FlatMapBase, _trace_flat_map),
+    (BatchBase, _trace_batch),
+    (BucketIterDataset, _trace_bucket),
+    (ZipBase, _trace_zip),
+    (RebatchIterDataset, _trace_rebatch),
+    (PackIterDataset, _trace_pack),
+    (ConcatThenSplitIterDataset, _trace_concat_split),
+    (PadMapDataset, _raise_not_known),
 )

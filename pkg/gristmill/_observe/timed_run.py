@@ -16,19 +16,19 @@ SHORT_S = 20e-6
 UNTIMED = 63
 
 
-class Took(NamedTuple):
+class RunTimes(NamedTuple):
     """The times of a run by the wall clock, without the first output of each iterator.
 
     Attributes:
         waits_s: The durations of the calls of ``next`` that were timed, in s.
-        away_s: The time of the consumer between these calls, in s.
+        consumer_s: The time of the consumer between these calls, in s.
         bytes_each: The approximate size of an output, in bytes.
         outputs: The number of outputs, also of calls that were not timed.
         seconds: The time for all outputs, in s.
     """
 
     waits_s: list[float]
-    away_s: float
+    consumer_s: float
     bytes_each: int
     outputs: int
     seconds: float
@@ -42,13 +42,13 @@ class Took(NamedTuple):
     def waited(self) -> float:
         """The part of the time in which the consumer waited, from 0 to 1."""
         waited_s = sum(self.waits_s)
-        return waited_s / (waited_s + self.away_s) if waited_s else 0.0
+        return waited_s / (waited_s + self.consumer_s) if waited_s else 0.0
 
 
 def check_seconds(seconds: float) -> None:
     """Raise ValueError unless `seconds` is positive and finite."""
     if not 0 < seconds < math.inf:
-        raise ValueError(f"seconds must be positive, got {seconds}")
+        raise ValueError(f"seconds must be positive and finite, got {seconds}.")
 
 
 def run_for(
@@ -56,14 +56,14 @@ def run_for(
     seconds: float,
     consume: Callable[[Any], Any] | None,
     close: Callable[[Any], None],
-) -> Took:
+) -> RunTimes:
     """Take outputs for about `seconds`; the first one, which starts workers, is extra.
 
     After a short call, some calls are not timed one by one, because reads of the clock
     would slow the loop down.
     """
     waits: list[float] = []
-    away = seconds_taken = 0.0
+    consumer_s = elapsed_s = 0.0
     outputs = size = 0
     end = object()
     clock = time.perf_counter
@@ -73,16 +73,16 @@ def run_for(
         if output is not end:
             consume_all(output)
         start = clock()
-        while output is not end and seconds_taken < seconds:
+        while output is not end and elapsed_s < seconds:
             began = clock()
             output = next(iterator, end)
-            got = clock()
+            received = clock()
             if output is end:
                 break
-            waits.append(got - began)
+            waits.append(received - began)
             if consume is not None:
                 consume(output)
-                away += clock() - got
+                consumer_s += clock() - received
             outputs += 1
             if len(waits) & (len(waits) - 1) == 0:
                 size = size_of(output)
@@ -90,7 +90,7 @@ def run_for(
                 for output in itertools.islice(iterator, UNTIMED):
                     consume_all(output)
                     outputs += 1
-            seconds_taken = clock() - start
+            elapsed_s = clock() - start
     finally:
         close(iterator)
-    return Took(waits, away, size, outputs, seconds_taken)
+    return RunTimes(waits, consumer_s, size, outputs, elapsed_s)

@@ -9,29 +9,29 @@ from typing import Any
 from gristmill._base.report import SENDING, Report, Stage, WorkerLoad
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._engine.stage_times import RECEIVE, SEND, StageTime
-from gristmill._engine.worker_stats import NearUsage
+from gristmill._engine.worker_stats import LocalStats
 
 NAMES = {
     SEND: ("transport", SENDING),
     RECEIVE: ("transport", "taking outputs from workers"),
 }
-NOT_YET = "Too few outputs were computed to tell what takes long."
+TOO_FEW_OUTPUTS_NOTE = "Too few outputs were computed to measure the stages."
 
 
-def usage_of(iterator: Any) -> NearUsage | None:
+def usage_of(iterator: Any) -> LocalStats | None:
     """Return the usage of an iterator's process or workers, or None without any.
 
     For a chain, it is the usage of the last node's workers.
     """
     run = getattr(iterator, "_run", iterator)
     usage = run.usage() if hasattr(run, "usage") else None
-    if not isinstance(usage, NearUsage):
+    if not isinstance(usage, LocalStats):
         return None
     is_chain = isinstance(iterator, DatasetIterator)
     return None if is_chain and not usage.workers else usage
 
 
-def with_usage(report: Report, usage: NearUsage, iterator: Any) -> Report:
+def with_usage(report: Report, usage: LocalStats, iterator: Any) -> Report:
     """Add the stages and the workers of an iterator to the report of its outputs."""
     workers = usage.workers
     sending = usage.stages.get(SEND, StageTime(0.0, 1.0)).seconds
@@ -54,11 +54,11 @@ def with_usage(report: Report, usage: NearUsage, iterator: Any) -> Report:
     # The threads that may read ahead in this process, if there can be any.
     threads = getattr(iterator, "_reading_threads", None)
     stages = tuple(_stages(usage, made or report.outputs, threads))
-    notes = report.notes if stages else (*report.notes, NOT_YET)
+    notes = report.notes if stages else (*report.notes, TOO_FEW_OUTPUTS_NOTE)
     return dataclasses.replace(report, stages=stages, workers=tuple(loads), notes=notes)
 
 
-def _stages(usage: NearUsage, made: int, threads: int | None) -> Iterator[Stage]:
+def _stages(usage: LocalStats, made: int, threads: int | None) -> Iterator[Stage]:
     """Yield stages with their part of the time; workers run at the same time."""
     many = max(len(usage.workers), 1)
     parts = {

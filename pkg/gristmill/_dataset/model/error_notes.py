@@ -49,7 +49,7 @@ def note_element(
         RuntimeError: See `note`.
     """
     element = dataset, index
-    _add(error, node, f"{doing} {_element(*element)}", element)
+    _add_element_note(error, node, f"{doing} {_element_text(*element)}", element)
 
 
 def note_step(error: BaseException, iterator: Any, doing: str = "processed") -> None:
@@ -61,28 +61,33 @@ def note_step(error: BaseException, iterator: Any, doing: str = "processed") -> 
     element, batch = _last_element(iterator)
     text = "an element"
     if element is not None:
-        text = batch + _element(*element) + _stream(iterator)
-    _add(error, iterator, f"{doing} {text}", element)
+        text = batch + _element_text(*element) + _stream_text(iterator)
+    _add_element_note(error, iterator, f"{doing} {text}", element)
 
 
-def taker(iterator: Any) -> Callable[[], Any]:
-    """Return a function that returns an iterator's last element, for `note_taken`.
+def last_element_getter(iterator: Any) -> Callable[[], Any]:
+    """Return a function that returns the last element that an iterator read.
 
-    The function returns a dataset and an index, or None if they are not known.
+    The function returns a dataset and an index, or None if they are not known; pass the
+    result to `note_earlier_element`.
     """
     node = iterator
-    while not hasattr(node, "_last_taken"):
-        if not getattr(node, "_TAKES_IN_STEP", False) or node._BATCHES:
+    while not hasattr(node, "_last_element_read"):
+        if not getattr(node, "_FOLLOWS_PARENT", False) or node._COMBINES_ELEMENTS:
             return lambda: None
         node = node._parent
-    taken: Callable[[], Any] = node._last_taken
-    return taken
+    element: Callable[[], Any] = node._last_element_read
+    return element
 
 
-def note_taken(error: BaseException, iterator: Any, taken: Any) -> None:
-    """Add a note like `note_step`, for an element that a `taker` returned before."""
-    text = "an element" if taken is None else _element(*taken) + _stream(iterator)
-    _add(error, iterator, f"processed {text}", taken)
+def note_earlier_element(error: BaseException, iterator: Any, element: Any) -> None:
+    """Add a note like `note_step`, for an element of a `last_element_getter`."""
+    text = (
+        "an element"
+        if element is None
+        else _element_text(*element) + _stream_text(iterator)
+    )
+    _add_element_note(error, iterator, f"processed {text}", element)
 
 
 def is_noted(error: BaseException) -> bool:
@@ -97,7 +102,7 @@ def note_outermost(error: BaseException, iterator: Any) -> None:
         note_step(error, iterator)
 
 
-def note(error: BaseException, who: object, doing: str) -> None:
+def note(error: BaseException, subject: object, doing: str) -> None:
     """Add a note about the work of a node or an iterator, unless it is there already.
 
     A block that fails is computed again, element by element, and may raise the same
@@ -106,19 +111,21 @@ def note(error: BaseException, who: object, doing: str) -> None:
     Raises:
         RuntimeError: `error` is a StopIteration, which would end the data.
     """
-    _raise_with(error, who, Note(f"while {who} {doing}"))
+    _add_note_once(error, subject, Note(f"while {subject} {doing}"))
 
 
-def _add(
+def _add_element_note(
     error: BaseException, node: Any, doing: str, element: DatasetElement | None
 ) -> None:
     """Add a note like `note`, with the element as attributes."""
-    _raise_with(error, node, ElementNote(f"while {node} {doing}", node, element))
+    _add_note_once(error, node, ElementNote(f"while {node} {doing}", node, element))
 
 
-def _raise_with(error: BaseException, who: object, text: Note | ElementNote) -> None:
+def _add_note_once(
+    error: BaseException, subject: object, text: Note | ElementNote
+) -> None:
     """Add a note once; raise another error in place of a StopIteration."""
-    failure = as_failure(error, who)
+    failure = as_failure(error, subject)
     if text not in getattr(failure, "__notes__", ()):
         failure.add_note(text)
     if failure is not error:
@@ -132,7 +139,7 @@ def record_of(dataset: Any, index: int) -> int | None:
     return found
 
 
-def _element(dataset: Any, index: int) -> str:
+def _element_text(dataset: Any, index: int) -> str:
     record = record_of(dataset, index)
     return f"element {index}" if record is None else f"record {record} (index {index})"
 
@@ -143,15 +150,15 @@ def _last_element(iterator: Any) -> tuple[DatasetElement | None, str]:
     The element is None if it is not known.
     """
     node, batch = iterator, ""
-    while not hasattr(node, "_last_taken"):
-        if not getattr(node, "_TAKES_IN_STEP", False):
+    while not hasattr(node, "_last_element_read"):
+        if not getattr(node, "_FOLLOWS_PARENT", False):
             return None, ""
-        if node._BATCHES and node is not iterator:
+        if node._COMBINES_ELEMENTS and node is not iterator:
             batch = "the batch up to "
         node = node._parent
-    return node._last_taken(), batch
+    return node._last_element_read(), batch
 
 
-def _stream(iterator: Any) -> str:
+def _stream_text(iterator: Any) -> str:
     context = iterator._ctx.mp_context
     return f" of stream {context.process_index}" if context.process_count > 1 else ""

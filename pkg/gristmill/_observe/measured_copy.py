@@ -1,6 +1,6 @@
 """Copies chains of datasets, and adds a node that measures after each node.
 
-A chain that is not measured has no such nodes, so it costs nothing.
+A chain that is not measured has no such nodes, so it measure_costs nothing.
 """
 
 from __future__ import annotations
@@ -15,46 +15,52 @@ from gristmill._dataset.nodes.with_options import (
     WithOptionsIterDataset,
     WithSeedIterDataset,
 )
-from gristmill._observe.kinds import gathers, kind_of, parents_of
+from gristmill._observe.kinds import kind_of, makes_native_batches, parents_of
 from gristmill._observe.measured import (
     MeasuredIterDataset,
     MeasuredMapDataset,
     PassingIterDataset,
     ReceivingIterator,
     SendingIterator,
-    costs,
+    measure_costs,
 )
 from gristmill._observe.meter import Measurement, Meter
 
 
-def measured(dataset: Any, *, users_own: bool = True) -> tuple[Any, Measurement]:
+def copy_measured(
+    dataset: Any, *, copies_user_nodes: bool = True
+) -> tuple[Any, Measurement]:
     """Return a copy of a chain that is measured, and its measurement.
 
     Args:
         dataset: The chain's last node, of either kind; it is not changed.
-        users_own: Whether to copy nodes of users' own classes, too.  The time of a node
-            that is not copied includes the time of its parents.
+        copies_user_nodes: Whether to copy nodes of users' own classes, too.  The time
+            of a node that is not copied includes the time of its parents.
     """
-    measurement = Measurement(costs())
-    return _copy(dataset, measurement, users_own), measurement
+    measurement = Measurement(measure_costs())
+    return _copy(dataset, measurement, copies_user_nodes), measurement
 
 
-def _copy(dataset: Any, measurement: Measurement, users_own: bool) -> Any:
+def _copy(dataset: Any, measurement: Measurement, copies_user_nodes: bool) -> Any:
     def copies() -> list[Any]:
-        found = []
+        parent_copies = []
         for parent in parents_of(dataset):
             meter.inputs.append(measurement.next_number)
-            found.append(_copy(parent, measurement, users_own))
-        return found
+            parent_copies.append(_copy(parent, measurement, copies_user_nodes))
+        return parent_copies
 
     if isinstance(dataset, (WithOptionsIterDataset, WithSeedIterDataset)):
         # Its iterator is its parent's.
-        return with_parents(dataset, [_copy(dataset._parent, measurement, users_own)])
+        return with_parents(
+            dataset, [_copy(dataset._parent, measurement, copies_user_nodes)]
+        )
     meter = measurement.meter_of(dataset, kind_of(dataset))
     node = dataset
     if isinstance(dataset, InterleaveIterDataset):
         node = _copy_of_interleave(dataset, measurement, meter)
-    elif gathers(dataset) or not (users_own or is_built_in(type(dataset))):
+    elif makes_native_batches(dataset) or not (
+        copies_user_nodes or is_built_in(type(dataset))
+    ):
         pass
     elif meter.kind == "transport":
         node = PassingIterDataset(copies()[0], SendingIterator, measurement)
@@ -81,7 +87,7 @@ def _copy_of_interleave(
         if begin == end:
             meter.inputs.append(begin)
         measurement.next_number = begin
-        copies.append(_copy(part, measurement, users_own=True))
+        copies.append(_copy(part, measurement, copies_user_nodes=True))
         measurement.next_number = len(measurement.meters)
     return dataset.with_datasets(copies)
 
@@ -91,4 +97,4 @@ def _shape(dataset: Any) -> Any:
     parents = parents_of(dataset)
     if isinstance(dataset, InterleaveIterDataset):
         return (type(dataset), id(dataset))
-    return (type(dataset), gathers(dataset), *map(_shape, parents))
+    return (type(dataset), makes_native_batches(dataset), *map(_shape, parents))

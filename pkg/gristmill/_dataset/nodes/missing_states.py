@@ -14,27 +14,29 @@ from typing import Any
 from gristmill._dataset.model.node import chain_of
 
 # The key of a state that represents a missing one; its value is the iterable's name.
-MARK = "no_state_of"
+MISSING_STATE_KEY = "no_state_of"
 
 
-def missing_state(name: str, read: int) -> TypeError:
+def missing_state_error(name: str, read: int) -> TypeError:
     """Return the error for a position that cannot be saved or restored."""
     return TypeError(
         f"{name} has no state, so a position after {read} elements of it cannot be"
         " saved or restored. Give the iterable or its iterator the methods"
         " state_dict() and load_state_dict(state), or pass"
-        " from_iterable(..., replay=True) if each iteration gives the same elements:"
-        " going on then reads again what came before."
+        " from_iterable(..., replay=True) if each iteration returns the same elements;"
+        " restoring then reads the earlier elements again."
     )
 
 
-def check_saved(state: Any) -> None:
+def check_no_missing_state(state: Any) -> None:
     """Raise TypeError if a part of a state marks a missing one."""
     parts = [state]
     for part in parts:
         if isinstance(part, Mapping):
-            if MARK in part:
-                raise missing_state(part[MARK], part["elements_read"])
+            if MISSING_STATE_KEY in part:
+                raise missing_state_error(
+                    part[MISSING_STATE_KEY], part["elements_read"]
+                )
             parts += part.values()
         elif isinstance(part, (list, tuple)):
             parts += part
@@ -45,7 +47,7 @@ def may_lack_state(dataset: Any) -> bool:
     return any(node._may_lack_state for node in chain_of(dataset))
 
 
-def refuse_unsaved(iterator: Any, dataset: Any) -> None:
+def refuse_missing_states(iterator: Any, dataset: Any) -> None:
     """Let a chain's last iterator raise TypeError if a part of its state is missing.
 
     The iterator gets another class, so that each `next` takes as long as before.
@@ -54,18 +56,18 @@ def refuse_unsaved(iterator: Any, dataset: Any) -> None:
         # The class of some objects cannot change; set_state raises for their states.
         with contextlib.suppress(TypeError):
             kind: Any = type(iterator)
-            iterator.__class__ = _refusing_class(kind)
+            iterator.__class__ = _class_that_refuses(kind)
 
 
 @functools.cache
-def _refusing_class(kind: Any) -> Any:
+def _class_that_refuses(kind: Any) -> Any:
     """Return a class of iterators like `kind` with a `get_state` that may refuse."""
-    own = kind.get_state
+    original = kind.get_state
 
-    @functools.wraps(own)
+    @functools.wraps(original)
     def get_state(self: Any) -> Any:
-        state = own(self)
-        check_saved(state)
+        state = original(self)
+        check_no_missing_state(state)
         return state
 
     return similar_class(kind, get_state=get_state)

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 ENDLESS = 1 << 45
 
 
-class Counted:
+class HasLength:
     """A dataset that has a length if all nodes of its chain have one."""
 
     # Whether a node has the same number of elements as its only parent.
-    _KEEPS_COUNT: ClassVar[bool] = False
+    _KEEPS_LENGTH: ClassVar[bool] = False
     _parents: Any
 
     def __len__(self) -> int:
@@ -32,12 +32,12 @@ class Counted:
         """
         try:
             count = self._count_elements()
-        except Unknown as reason:
+        except UnknownLength as reason:
             raise self._has_no_len(str(reason)) from None
         except Exception as error:  # A user's source may raise anything.
             raise self._has_no_len(f"{type(error).__name__}: {error}") from error
         if count >= ENDLESS:
-            raise self._has_no_len("it has no end.")
+            raise self._has_no_len("it is infinite.")
         return int(count)
 
     def __bool__(self) -> bool:
@@ -48,11 +48,11 @@ class Counted:
         """Return the number of elements, or math.inf.
 
         Raises:
-            Unknown: The number is not known before iterating.
+            UnknownLength: The number is not known before iterating.
         """
-        if not self._KEEPS_COUNT:
-            raise Unknown(
-                f"how many elements {type(self).__name__} gives is not known before"
+        if not self._KEEPS_LENGTH:
+            raise UnknownLength(
+                f"the number of elements of {type(self).__name__} is not known before"
                 " iterating."
             )
         (parent,) = self._parents
@@ -64,7 +64,7 @@ class Counted:
         )
 
 
-class Unknown(Exception):
+class UnknownLength(Exception):
     """The number of elements is not known; the message names the node."""
 
 
@@ -72,10 +72,10 @@ def count_of(dataset: Any) -> float:
     """Return the number of elements of a dataset of either kind, or math.inf.
 
     Raises:
-        Unknown: The number is not known before iterating.
+        UnknownLength: The number is not known before iterating.
     """
-    if isinstance(dataset, Counted):
-        own_len = type(dataset).__len__ is not Counted.__len__
+    if isinstance(dataset, HasLength):
+        own_len = type(dataset).__len__ is not HasLength.__len__
         return len(dataset) if own_len else dataset._count_elements()
     length = len(dataset)
     return math.inf if length >= ENDLESS else length

@@ -25,7 +25,7 @@ from gristmill._engine.program import is_own_source
 _STEPS = (MapMapDataset, RandomMapMapDataset, MapIterDataset, RandomMapIterDataset)
 
 
-def deferred(dataset: Any) -> Any:
+def defer_steps(dataset: Any) -> Any:
     """Return a copy of a chain whose last steps leave their work to a batch.
 
     Returns None if no step can defer its work, or if the chain has the user's own
@@ -38,23 +38,23 @@ def deferred(dataset: Any) -> Any:
 
 
 def _copy(dataset: Any) -> Any:
-    if _passes(dataset):
-        above = _copy(dataset._parent)
-        return None if above is None else with_parents(dataset, [above])
+    if _is_selection(dataset):
+        parent = _copy(dataset._parent)
+        return None if parent is None else with_parents(dataset, [parent])
     call = deferring(dataset._transform) if type(dataset) in _STEPS else None
     if call is None:
         return None
-    made = with_parents(dataset, [_copy(dataset._parent) or dataset._parent])
-    made._call = call
-    return made
+    copied = with_parents(dataset, [_copy(dataset._parent) or dataset._parent])
+    copied._call = call
+    return copied
 
 
-def _passes(dataset: Any) -> bool:
+def _is_selection(dataset: Any) -> bool:
     """Return whether a node is ours and returns its parent's elements unchanged."""
-    return bool(dataset._AS_THEY_ARE) and is_ours(dataset)
+    return bool(dataset._IS_SELECTION) and is_ours(dataset)
 
 
-def computes_ahead(dataset: Any) -> bool:
+def can_compute_ahead(dataset: Any) -> bool:
     """Return whether a thread may compute a batch while the caller uses the last one.
 
     This requires that no user code runs and that most of the work releases the GIL.
@@ -62,7 +62,7 @@ def computes_ahead(dataset: Any) -> bool:
     batch, and nodes that order elements.
     """
     node, feeds = dataset, []
-    while node._KIND != "batch" and _passes(node):
+    while node._KIND != "batch" and _is_selection(node):
         feeds.append(node)
         node = node._parent
     if (
@@ -73,7 +73,7 @@ def computes_ahead(dataset: Any) -> bool:
         return False
     steps = 0
     node = node._parent
-    while _passes(node) or (type(node) in _STEPS and deferring(node._transform)):
+    while _is_selection(node) or (type(node) in _STEPS and deferring(node._transform)):
         feeds.append(node)
         steps += type(node) in _STEPS
         node = node._parent
