@@ -35,6 +35,12 @@ MOST_RESTARTS = 100
 
 
 def check_worker_count(worker_count: int | None) -> int:
+    """Return the number of workers; for None, the number of CPU cores.
+
+    Raises:
+        TypeError: The number is not an int.
+        ValueError: The number is negative.
+    """
     if worker_count is None:
         return os.cpu_count() or 1
     advice = " Pass 0 to compute in this process, or None for one worker per CPU core."
@@ -48,6 +54,7 @@ def check_worker_count(worker_count: int | None) -> int:
 
 
 def check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
+    """Raise TypeError or ValueError if an argument of a loader is not a valid count."""
     check_integer("worker_buffer_size", buffer)
     if buffer < 0:
         raise ValueError(
@@ -76,6 +83,7 @@ def _check_least(name: str, value: int, least: int, advice: str) -> None:
 
 
 def check_readers(sampler: Any, read_options: Any) -> None:
+    """Raise TypeError if the sampler or the read options have the wrong type."""
     if not hasattr(type(sampler), "__getitem__") or _is_plain(sampler):
         raise TypeError(
             "sampler must have __getitem__(index) that returns a RecordMetadata, got"
@@ -169,6 +177,7 @@ def check_ranks(
 
 
 def check_stall_timeout(seconds: float | None) -> float:
+    """Return the timeout in seconds; -1 for None, which never warns."""
     if seconds is None:
         return -1.0
     check_number("stall_timeout", seconds)
@@ -181,6 +190,7 @@ def check_stall_timeout(seconds: float | None) -> float:
 
 
 def check_stall_action(action: str) -> str:
+    """Return the action, or raise ValueError if it is unknown."""
     if action not in STALL_ACTIONS:
         raise ValueError(
             f"stall_action must be one of {STALL_ACTIONS}, got {action!r}."
@@ -189,6 +199,7 @@ def check_stall_action(action: str) -> str:
 
 
 def check_memory_limit(limit: int | None) -> int:
+    """Return the limit in bytes; 0 for None, which stands for the default."""
     if limit is None:
         return 0
     check_integer("memory_limit", limit)
@@ -203,6 +214,12 @@ def check_memory_limit(limit: int | None) -> int:
 def check_shard_options(
     shard_options: sharding.ShardOptions | None, sampler: Any
 ) -> sharding.ShardOptions:
+    """Return a loader's shard options, by default those of its sampler.
+
+    Raises:
+        TypeError: `shard_options` is not a ShardOptions.
+        ValueError: There are no shard options.
+    """
     if shard_options is not None and not isinstance(
         shard_options, sharding.ShardOptions
     ):
@@ -244,6 +261,16 @@ def _check_callable(op: Any, where: str) -> None:
 
 
 def check_operations(operations: Sequence[Any], name: str = "operations") -> list[Any]:
+    """Return the operations as a list, with `Batch` for each `BatchOperation`.
+
+    Args:
+        operations: The user's argument.
+        name: The name of that argument, for errors.
+
+    Raises:
+        TypeError: An operation has the wrong type.
+        ValueError: A value is out of range, or operations cannot be combined.
+    """
     if not isinstance(operations, collections.abc.Iterable):
         raise TypeError(
             f"{name} must be a sequence, got {kind(operations)}. Put a single "

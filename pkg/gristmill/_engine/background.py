@@ -47,7 +47,7 @@ class Background:
 
     @property
     def is_in_fork(self) -> bool:
-        """Whether this process is a fork, which does not have the threads."""
+        """True if this process is a fork, which does not have the threads."""
         return self._owner != os.getpid()
 
     def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:

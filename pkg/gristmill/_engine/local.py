@@ -21,7 +21,7 @@ class LocalRun:
 
     `position` is the one after the last output.  If `ahead` is true, a thread computes
     the next output while the caller uses the last one.  The thread owns the stream of
-    that output until it is taken.
+    that output until `NextOutput.take` has returned.
     """
 
     workers = 0

@@ -23,12 +23,12 @@ class NextOutput:
 
     @property
     def is_pending(self) -> bool:
-        """Whether there is a call to take."""
+        """True if there is a call to take."""
         return self._future is not None
 
     @property
     def is_in_fork(self) -> bool:
-        """Whether this process is a fork, which does not have the thread."""
+        """True if this process is a fork, which does not have the thread."""
         return self._thread.is_in_fork
 
     def begin(self, compute: Callable[[], Any]) -> None:

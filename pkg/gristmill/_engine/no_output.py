@@ -12,7 +12,7 @@ from gristmill._engine.program import Program, holds_back
 
 
 def warn_of_no_output(program: Program, operations: Sequence[Any]) -> None:
-    """Warn if a loader cannot have outputs, whatever its functions return.
+    """Warn if a loader can never have outputs.
 
     Args:
         program: The compiled loader.

@@ -122,7 +122,7 @@ class Program:
 
     @property
     def opaque(self) -> bool:
-        """Whether a step holds back records that no position can describe."""
+        """True if a step holds back records that no position can describe."""
         return any(holds_back(op) for op in self.operations)
 
     @property
@@ -142,12 +142,12 @@ class Program:
 
     @property
     def tolerant(self) -> bool:
-        """Whether bad records are skipped or substituted."""
+        """True if bad records are skipped or substituted."""
         return self.on_error != "raise"
 
     @property
     def owned(self) -> bool:
-        """Whether one worker computes each stream.  See `Runnable`.
+        """True if one worker computes each stream.  See `Runnable`.
 
         This is False only if arithmetic alone gives the positions of outputs.
         """
@@ -164,7 +164,7 @@ class Program:
 
     @property
     def computes_ahead(self) -> bool:
-        """Whether a thread may compute an output while the caller uses the last one.
+        """True if a thread may compute an output while the caller uses the last one.
 
         This is True if only Gristmill's code runs, and most of the work releases the
         GIL.
@@ -197,7 +197,7 @@ class Program:
 
     @property
     def many_outputs(self) -> bool:
-        """Whether a unit has several outputs.  See `Runnable`."""
+        """True if a unit has several outputs.  See `Runnable`."""
         return self._output_records == 1
 
     @property

@@ -4,7 +4,7 @@ If the source returns at once, or computes, the caller reads: threads would only
 its processor.  If the source waits for a network or a disk, `ReadOptions.num_threads`
 threads read up to `ReadOptions.prefetch_buffer_size` records ahead.
 
-From time to time, reads in the caller are measured to tell these cases apart: reads of
+From time to time, reads in the caller are measured to distinguish these cases: reads of
 single records, or of blocks if the source has ``__getitems__``.  As soon as one of them
 blocks, even before it has returned, threads read the next records on trial, see
 `slow_probe`.

@@ -48,7 +48,7 @@ MOST_NAMED = 16
 
 # Bad records without an element after which a stream passes its turn.
 SKIP_LIMIT_PER_TURN = 1000
-# What to do about too many errors.
+# The remedy for too many errors.
 ADVICE = (
     "Repair the data, or pass a larger max_errors and continue from the last"
     " get_state(), which loses no output."
@@ -105,7 +105,7 @@ class RecordErrors:
 
     @property
     def too_many_errors(self) -> bool:
-        """Whether the turn should end with the bad records and without an element."""
+        """True if the turn should end with only bad records and no element."""
         return self.is_first_element and len(self.records) >= SKIP_LIMIT_PER_TURN
 
     @property

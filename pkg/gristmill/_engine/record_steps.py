@@ -43,7 +43,7 @@ class StepsNode(Node):
         kinds = [isinstance(step, transforms.FlatMap) for step in steps]
         self._flat_maps = sum(kinds)
         later = steps[kinds.index(True) :] if self._flat_maps else ()
-        # Whether a seek runs all steps again on the splits already returned.
+        # True if a seek runs all steps again on the splits already returned.
         self._replays = any(isinstance(step, DRAWING) for step in later)
         for step in steps:
             if isinstance(step, legacy.OneByOne):

@@ -108,7 +108,7 @@ class StageTimes:
             return output
 
     def text(self) -> str:
-        """Return the measurements as JSON, which `told` parses."""
+        """Return the measurements as JSON, which `sum_texts` parses."""
         wall, cpu = self.by_clock
         names = sorted(wall.spent, key=wall.spent.__getitem__, reverse=True)[
             :MOST_NAMES

@@ -29,7 +29,7 @@ def dump_at_signal(arena_inode: int, worker: int) -> None:
 
 
 def stacks_of(arena_inode: int, worker: int) -> str:
-    """Return a worker's Python stacks, or a text that explains why there are none."""
+    """Return a worker's Python stacks, or a text that explains why they are missing."""
     prefix = f"/memfd:{_name(arena_inode, worker)} "
     for pid in _descendants(os.getpid()):
         for link in glob.iglob(f"/proc/{pid}/fd/*"):

@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class PackLayout:
-    """How elements are packed into rows.
+    """Describes how elements are packed into rows.
 
     A feature is a packed leaf of an element.  Tuples have one item per feature unless
     noted otherwise.
@@ -25,7 +25,7 @@ class PackLayout:
     lengths: tuple[int, ...]  # Cells per row.
     alignments: tuple[int, ...]  # Elements begin at multiples of this many cells.
     paddings: tuple[Any, ...]  # Values of empty cells; None for zero.
-    numbered: tuple[bool, ...]  # Whether the feature gets segment ids and positions.
+    numbered: tuple[bool, ...]  # True if the feature gets segment ids and positions.
     # If elements are flat mappings, `keys` are the features' keys and `leaves_of` is
     # None.  Otherwise `leaves_of` returns the features of an element.
     keys: tuple[Any, ...] | None
@@ -59,7 +59,7 @@ class PackLayout:
 
 @dataclasses.dataclass(frozen=True)
 class SplitLayout:
-    """How elements are concatenated and cut into rows.
+    """Describes how elements are concatenated and cut into rows.
 
     Elements are mappings with exactly the keys of the features.  Tuples, except those
     of columns, have one item per feature.
@@ -68,9 +68,9 @@ class SplitLayout:
     keys: tuple[Any, ...]
     lengths: tuple[int, ...]  # Cells per row, at least 1.
     whole: tuple[bool, ...]  # Never cut, and without segment ids and positions.
-    bos: tuple[bool, ...]  # Whether each segment's first cell becomes `bos_token`.
+    bos: tuple[bool, ...]  # True if each segment's first cell becomes `bos_token`.
     bos_token: Any
-    # Whether an element that fills a row by itself is treated like the others.
+    # True if an element that fills a row by itself is treated like the others.
     # Otherwise it becomes a row of its own.
     split_full_rows: bool
     # The values of a row, as indices into the concatenation of: values, segment ids and

@@ -42,8 +42,8 @@ cdef class Reader:
     cdef object base_factory
     cdef object base
     cdef uint64_t copy_limit
-    cdef uint64_t copies_left
-    cdef const uint64_t* words  # Offsets and dimensions, advanced by array().
+    cdef uint64_t copy_budget
+    cdef const uint64_t* words  # Offsets and dimensions, advanced by read_array().
     cdef list objects
     cdef Py_ssize_t next_object
 
@@ -56,11 +56,11 @@ cdef class Reader:
             )
         return self.slot + offset
 
-    cdef bint copies(self, uint64_t nbytes) noexcept:
-        """Return whether to copy a leaf of this size; if so, count its bytes."""
-        if nbytes > self.copy_limit or nbytes > self.copies_left:
+    cdef bint reserve_copy(self, uint64_t nbytes) noexcept:
+        """Take a leaf of this size from the budget of copies; return whether it fits."""
+        if nbytes > self.copy_limit or nbytes > self.copy_budget:
             return False
-        self.copies_left -= nbytes
+        self.copy_budget -= nbytes
         return True
 
     cdef cnp.ndarray view_of(
@@ -73,7 +73,7 @@ cdef class Reader:
         cnp.set_array_base(out, self.base)
         return out
 
-    cdef object array(self, cnp.dtype descr, int n):
+    cdef object read_array(self, cnp.dtype descr, int n):
         cdef uint64_t offset = self.words[0]
         cdef const cnp.npy_intp* dims = <const cnp.npy_intp*>(self.words + 1)
         cdef uint64_t nbytes = descr.itemsize
@@ -90,15 +90,15 @@ cdef class Reader:
         if nbytes == 0:
             return view(0, descr, n, dims)
         data = self.at(offset, nbytes)
-        if self.copies(nbytes):
+        if self.reserve_copy(nbytes):
             out = view(0, descr, n, dims)
             memcpy(cnp.PyArray_DATA(out), data, nbytes)
             return out
         return self.view_of(data, descr, n, dims)
 
-    cdef object buffer(self, uint64_t offset, uint64_t nbytes):
+    cdef object read_buffer(self, uint64_t offset, uint64_t nbytes):
         cdef const char* data = self.at(offset, nbytes)
-        if self.copies(nbytes):
+        if self.reserve_copy(nbytes):
             return PyByteArray_FromStringAndSize(data, nbytes)
         return memoryview(self.view_of(data, _UINT8, 1, <const cnp.npy_intp*>&nbytes))
 
@@ -109,7 +109,7 @@ cdef class Reader:
         cdef list items
         cdef dict out
         if kind == ARRAY:
-            return self.array(
+            return self.read_array(
                 <cnp.dtype>PyTuple_GET_ITEM(spec, 1), <object>PyTuple_GET_ITEM(spec, 2)
             )
         if kind == OBJECT:
@@ -156,7 +156,7 @@ cdef object _element(Reader reader, const Row* row):
     head = 8 * (n_words + 1 + 2 * n_buffers)
     if row.rest_bytes > head:
         for i in range(n_buffers):
-            buffers.append(reader.buffer(more[1 + 2 * i], more[2 + 2 * i]))
+            buffers.append(reader.read_buffer(more[1 + 2 * i], more[2 + 2 * i]))
         reader.objects = _loads(
             PyMemoryView_FromMemory(
                 <char*>rest + head, row.rest_bytes - head, PyBUF_READ
@@ -196,7 +196,7 @@ def decode(
     reader.used = used
     reader.base_factory = base_factory
     reader.copy_limit = copy_limit
-    reader.copies_left = _COPIES * copy_limit
+    reader.copy_budget = _COPIES * copy_limit
     reader.next_object = 0
     header = <const Header*>reader.at(0, sizeof(Header))
     if header.magic != MAGIC or index < 0 or index >= header.outputs:

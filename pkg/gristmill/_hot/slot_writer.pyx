@@ -122,7 +122,7 @@ cdef class SlotWriter:
             memcpy(to, data, nbytes)
         return offset
 
-    cdef bint _claims(self, Py_ssize_t begin, Py_ssize_t end) noexcept:
+    cdef bint _claim(self, Py_ssize_t begin, Py_ssize_t end) noexcept:
         """Claim bytes of the slot for an output array.
 
         Returns False, and claims nothing, if another output array overlaps them.
@@ -151,7 +151,7 @@ cdef class SlotWriter:
             if (
                 self.address <= data
                 and data + nbytes <= self.address + self.capacity
-                and self._claims(data - self.address, data - self.address + nbytes)
+                and self._claim(data - self.address, data - self.address + nbytes)
             ):
                 return data - self.address
             return self._put(<void*>data, nbytes, 64)

@@ -110,7 +110,7 @@ class Zygote:
 
     @property
     def _runs_main(self) -> bool:
-        """Whether each worker runs the main program for itself."""
+        """True if each worker runs the main program for itself."""
         return self._main.by_each and bool(self._setup["main"])
 
     def _load(self) -> None:

@@ -77,7 +77,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         True
     """
 
-    # Whether iteration started from a state.
+    # True if iteration started from a state.
     _from_state = False
 
     def __init__(
