@@ -41,7 +41,7 @@ class _ImageTransform(Keyed):
             return value
         if not isinstance(value, np.ndarray):
             advice = "" if isinstance(value, dict) else " Decode it first."
-            raise TypeError(f"{self._wrong(value, 'a NumPy array')}{advice}")
+            raise TypeError(f"{self._type_error(value, 'a NumPy array')}{advice}")
         try:
             return ImageTask.of_array(value)
         except TypeError as error:
@@ -63,12 +63,12 @@ class ImageMap(_ImageTransform, Map):
             TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
         """
         task = self.add(self._begun(self._value(element)))
-        return self._replaced(element, task.compute())
+        return self._replace_value(element, task.compute())
 
     def defer(self, element: Any) -> Any:
         """Return the element with a task in place of the image."""
         task = self.add(self._begun(self._value(element)))
-        return self._replaced(element, task.settled())
+        return self._replace_value(element, task.compute_if_smaller())
 
 
 class RandomImageMap(_ImageTransform, RandomMap):
@@ -86,11 +86,13 @@ class RandomImageMap(_ImageTransform, RandomMap):
             TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
             ValueError: `rng` is None, because the sampler has no seed.
         """
-        return self._replaced(element, self._drawn(element, rng).compute())
+        return self._replace_value(element, self._drawn(element, rng).compute())
 
     def defer(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the element with a task in place of the image."""
-        return self._replaced(element, self._drawn(element, rng).settled())
+        return self._replace_value(
+            element, self._drawn(element, rng).compute_if_smaller()
+        )
 
     def _drawn(self, element: Any, rng: np.random.Generator | None) -> ImageTask:
         if rng is None:

@@ -183,8 +183,10 @@ class BucketDatasetIterator(NodeIterator[Any]):
                 raise states.mismatch(self, "has waiting elements out of order")
             reach = number + offsets[-1] + 1
         if reach > state["taken"]:
-            taken = state["taken"]
-            raise states.mismatch(self, f"has taken {taken}, expected at least {reach}")
+            elements_read = state["taken"]
+            raise states.mismatch(
+                self, f"has taken {elements_read}, expected at least {reach}"
+            )
 
     def _go_to(self, state: Any) -> None:
         before = self._parent.get_state()
@@ -283,5 +285,5 @@ def _check_waiting(iterator: Any, value: Any, name: str) -> None:
 
 
 _STATE: Mapping[str, states.Check] = states.fields(
-    parent=states.parent, taken=states.count, waiting=_check_waiting
+    parent=states.parent, elements_read=states.count, waiting=_check_waiting
 )
