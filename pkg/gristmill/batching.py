@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._base.deferred import Deferred
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._base.types import Alloc, Rules
 from gristmill._hot import containers, tree
-from gristmill._hot.signals import StructureMismatch
+from gristmill._hot.exceptions import StructureMismatchError
 from gristmill.errors import ShapeMismatch
 
 __all__ = ["make_batch", "padded_batch"]
@@ -98,7 +98,7 @@ def make_batch(
         for column in columns:
             leaves.append(stack(column, alloc, threads))
         return tree.unflatten(treedef, leaves)
-    except StructureMismatch as error:
+    except StructureMismatchError as error:
         raise _mismatch(values, rules, str(error)) from None
     except ValueError as error:
         raise _mismatch(values, rules, _odd_shape(values) or str(error)) from error
@@ -137,7 +137,7 @@ def padded_batch(
     rules = tree_rules()
     try:
         columns, treedef = tree.batch_leaves(values, rules)
-    except StructureMismatch as error:
+    except StructureMismatchError as error:
         raise _mismatch(values, rules, str(error)) from None
     fillings = _fillings(padding_values, treedef, rules)
     batches = []
@@ -146,7 +146,7 @@ def padded_batch(
         if len({row.ndim for row in rows}) > 1:
             reason = "Leaves to pad have different numbers of axes"
             raise _mismatch(values, rules, _odd_shape(values) or reason)
-        batches.append(_padded(rows, length, filling))
+        batches.append(_pad_and_stack(rows, length, filling))
     return tree.unflatten(treedef, batches)
 
 
@@ -158,21 +158,22 @@ def _fillings(values: Any, treedef: tree.TreeDef, rules: Rules) -> list[Any]:
     if structure != treedef:
         expected = tree.unflatten(treedef, ["value"] * treedef.num_leaves)
         raise ValueError(
-            f"padding_values must be one value, or like the elements: {expected}, got"
-            f" {values}."
+            "padding_values must be one value, or have the structure of an element,"
+            f" {expected}, got {values}."
         )
     return found
 
 
-def _padded(
+def _pad_and_stack(
     rows: list[npt.NDArray[Any]], length: int | None, filling: Any
 ) -> npt.NDArray[Any]:
     shape = [max(extents) for extents in zip(*(row.shape for row in rows), strict=True)]
     if length is not None and shape:
         if shape[0] > length:
             raise ValueError(
-                f"A leaf to pad to length {length} has length {shape[0]}. Pass a batch"
-                " function of your own where leaves have axes that are not padded."
+                f"A leaf to pad must have a length of at most {length}, got {shape[0]}."
+                " Raise the length, or pass your own batch_fn if leaves have axes that"
+                " must not be padded."
             )
         shape[0] = length
     if all(row.shape == tuple(shape) for row in rows):
@@ -191,8 +192,7 @@ def _as_dtype(filling: Any, dtype: np.dtype[Any]) -> Any:
     made = np.asarray(filling).astype(dtype)
     if dtype.kind in "biu" and made != filling:
         raise ValueError(
-            f"padding_values has {filling!r} for a leaf of dtype {dtype}, which cannot"
-            " hold it."
+            f"padding_values must fit the dtype of the leaf, {dtype}, got {filling!r}."
         )
     return made
 
@@ -218,7 +218,7 @@ def _stack(
         # NumPy stacks ints beyond int64, since it has more types.
         if _core.stack_scalars(column, out) < 0:
             return out
-    return _place(np.stack(column), alloc)
+    return _copy_to_alloc(np.stack(column), alloc)
 
 
 def _stack_one(
@@ -230,7 +230,7 @@ def _stack_one(
     row = np.asanyarray(column[0])
     if alloc is None or not _is_plain(row.dtype):
         return np.expand_dims(row, axis=0).copy()
-    return _place(np.expand_dims(row, axis=0), alloc)
+    return _copy_to_alloc(np.expand_dims(row, axis=0), alloc)
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
@@ -256,7 +256,7 @@ def _number_dtype(leaf: Any) -> np.dtype[Any] | None:
     return None
 
 
-def _place(batch: npt.NDArray[Any], alloc: Alloc | None) -> npt.NDArray[Any]:
+def _copy_to_alloc(batch: npt.NDArray[Any], alloc: Alloc | None) -> npt.NDArray[Any]:
     if alloc is None or batch.dtype.hasobject:
         return batch
     out = alloc(batch.shape, batch.dtype)
@@ -340,4 +340,4 @@ def _shape_text(value: Any) -> str:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -28,7 +28,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._convert.shards import writer_options
 
 try:
@@ -82,7 +82,14 @@ class ReadTFRecords(beam.PTransform):  # type: ignore[misc]
         self._file_pattern = file_pattern
 
     def expand(self, pipeline: Any) -> Any:
-        """Return the records, given a pipeline."""
+        """Return the records, given a pipeline.
+
+        Args:
+            pipeline: The pipeline that the transform is applied to.
+
+        Returns:
+            A PCollection of ``bytes``.
+        """
         return (
             _paths(pipeline, self._file_pattern)
             | "Spread" >> beam.Reshuffle()
@@ -131,7 +138,7 @@ class WriteArrayRecord(beam.PTransform):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if num_shards < 0:
-            raise ValueError(f"num_shards is {num_shards}, but must be at least 0.")
+            raise ValueError(f"num_shards must be at least 0, got {num_shards}.")
         self._sink = _Sink(
             file_path_prefix,
             file_name_suffix=file_name_suffix,
@@ -143,7 +150,14 @@ class WriteArrayRecord(beam.PTransform):  # type: ignore[misc]
         self._sink.writer_options = writer_options(group_size, compression)
 
     def expand(self, records: Any) -> Any:
-        """Return the paths of the files, given a PCollection of records."""
+        """Return the paths of the files, given a PCollection of records.
+
+        Args:
+            records: A PCollection of ``bytes``.
+
+        Returns:
+            A PCollection of paths, as str.
+        """
         return records | beam.io.Write(self._sink)
 
 
@@ -172,7 +186,9 @@ def _paths(pipeline: Any, file_pattern: str) -> Any:
     )
 
 
-def _one_to_one(file_pattern: str, name: Any, options: str, of_pipeline: Any) -> Any:
+def _conversion_pipeline(
+    file_pattern: str, name: Any, options: str, of_pipeline: Any
+) -> Any:
     """Return a pipeline that converts each TFRecord file to one file, in order.
 
     Args:
@@ -201,8 +217,9 @@ def _pairs(paths: Iterable[str], name: Any) -> list[tuple[str, str]]:
     for path, final in pairs:
         if sources[final] != path:
             raise ValueError(
-                f"{sources[final]} and {path} would both become {final}. Convert"
-                " their folders one by one."
+                "Each TFRecord file must have an output file of its own, but"
+                f" {sources[final]} and {path} would both become {final}. Convert their"
+                " folders one by one."
             )
     return pairs
 
@@ -294,9 +311,9 @@ def convert_tf_to_arrayrecord_disk_match_shards(
         ['train-00000-of-00001.arrayrecord']
     """
     args, pipeline_options = _arguments(args, pipeline_options)
-    name = functools.partial(_numbered, args["output"])
+    name = functools.partial(_numbered_name, args["output"])
     options = writer_options(group_size, compression)
-    return _one_to_one(args["input"], name, options, pipeline_options)
+    return _conversion_pipeline(args["input"], name, options, pipeline_options)
 
 
 def convert_tf_to_arrayrecord_gcs(
@@ -336,10 +353,10 @@ def convert_tf_to_arrayrecord_gcs(
     """
     args, pipeline_options = _arguments(args, pipeline_options)
     name = functools.partial(
-        _renamed, args["output"], file_path_suffix, overwrite_extension
+        _converted_name, args["output"], file_path_suffix, overwrite_extension
     )
     options = writer_options(group_size, compression)
-    return _one_to_one(args["input"], name, options, pipeline_options)
+    return _conversion_pipeline(args["input"], name, options, pipeline_options)
 
 
 def _arguments(
@@ -358,17 +375,18 @@ def _arguments(
     for name in ("input", "output"):
         if not args.get(name):
             raise ValueError(
-                f"args has no {name!r}. Pass args={{'input': ..., 'output': ...}}, or"
-                " --input and --output on the command line."
+                f"args must have {name!r}, got {dict(args)}. Pass"
+                " args={'input': ..., 'output': ...}, or --input and --output on the"
+                " command line."
             )
     return args, options
 
 
-def _numbered(prefix: str, path: str, number: int, count: int) -> str:
+def _numbered_name(prefix: str, path: str, number: int, count: int) -> str:
     return f"{prefix}-{number:05d}-of-{count:05d}{SUFFIX}"
 
 
-def _renamed(
+def _converted_name(
     folder: str, suffix: str, overwrite: bool, path: str, number: int, count: int
 ) -> str:
     _, name = FileSystems.split(path)
@@ -377,4 +395,4 @@ def _renamed(
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

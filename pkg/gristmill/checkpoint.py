@@ -14,22 +14,30 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gristmill._base import shard_files
-from gristmill._base.describing import call_text
-from gristmill._base.listing import ORBAX, listed
+from gristmill._base.lazy_names import ORBAX, public_names
+from gristmill._base.object_repr import call_text
 from gristmill.sharding import jax_process
 
 if TYPE_CHECKING:
     # `_argument_classes` makes these classes.  Any stands for Orbax's base class, which
     # type checkers do not read.
     class CheckpointSave(Any):  # type: ignore[misc]
-        """Ask Orbax to save the position of the iterator `item`."""
+        """Ask Orbax to save the position of the iterator `item`.
+
+        Args:
+            item: The iterator.
+        """
 
         item: Any
 
         def __init__(self, item: Any) -> None: ...
 
     class CheckpointRestore(Any):  # type: ignore[misc]
-        """Ask Orbax to restore the position of the iterator `item`."""
+        """Ask Orbax to restore the position of the iterator `item`.
+
+        Args:
+            item: The iterator.
+        """
 
         item: Any
 
@@ -113,6 +121,9 @@ class CheckpointHandler:
             item: The iterator, or None for ``args.item``.
             args: A `CheckpointRestore`.
 
+        Returns:
+            The iterator, which continues at the position.
+
         Raises:
             ValueError: The folder has no file of this process.
         """
@@ -128,13 +139,25 @@ class CheckpointHandler:
         return iterator
 
     def structure(self, directory: Any) -> None:
-        """Return None, because a position has no structure for Orbax."""
+        """Return None, because a position has no structure for Orbax.
+
+        Args:
+            directory: The folder of the checkpoint; not used.
+        """
 
     def metadata(self, directory: Any) -> None:
-        """Return None, because a position has no metadata."""
+        """Return None, because a position has no metadata.
+
+        Args:
+            directory: The folder of the checkpoint; not used.
+        """
 
     def finalize(self, directory: Any) -> None:
-        """Do nothing, because `save` has finished."""
+        """Do nothing, because `save` has finished.
+
+        Args:
+            directory: The folder of the checkpoint; not used.
+        """
 
     def close(self) -> None:
         """Do nothing, because there is nothing to close."""
@@ -172,18 +195,31 @@ class Checkpointable(abc.ABC):
 
     @abc.abstractmethod
     def set_state(self, state: Any) -> None:
-        """Continue at a position that `get_state` returned."""
+        """Continue at a position that `get_state` returned.
+
+        Args:
+            state: The result of `get_state`.
+        """
 
     async def save(self, directory: Any) -> Awaitable[None]:
         """Take the current state, and write it after Orbax has made the folder.
 
         Args:
             directory: An object whose ``await_creation()`` returns the folder.
+
+        Returns:
+            An awaitable that writes the file.
         """
         return _write_later(directory, _text_of(self.get_state()))
 
     async def load(self, directory: Any) -> Awaitable[None]:
         """Restore the state from a folder, in the background.
+
+        Args:
+            directory: The folder that `save` wrote to.
+
+        Returns:
+            An awaitable that reads the file and sets the state.
 
         Raises:
             ValueError: The folder has no file of this process.  Raised when awaited.
@@ -231,8 +267,8 @@ def _item_of(item: Any, args: Any) -> Any:
         return item
     if args is None:
         raise ValueError(
-            "No iterator was given. Pass it as item=, or in args=CheckpointSave(...) or"
-            " CheckpointRestore(...)."
+            "item and args must not both be None. Pass the iterator as item=, or in"
+            " args=CheckpointSave(...) or args=CheckpointRestore(...)."
         )
     return args.item
 
@@ -261,6 +297,7 @@ def _argument_classes() -> dict[str, Any]:
             ("CheckpointRestore", "restore", _RESTORES),
         ):
             text = f"Ask Orbax to {verb} the position of the iterator `item`."
+            text += "\n\n    Args:\n        item: The iterator."
             text += f"\n\n    Example:{example}    "
             bases, names = (ocp.args.CheckpointArgs,), {"__doc__": text}
             made[name] = dataclasses.make_dataclass(
@@ -291,4 +328,4 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__, _OPTIONAL)
+    return public_names(__all__, _OPTIONAL)

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 
 __all__ = ["OPTIONS", "Config", "Option", "UnknownOption", "config"]
 
@@ -56,6 +56,13 @@ class Option:
     def parse(self, value: Any, origin: str) -> Any:
         """Return `value`, converted to this setting's kind.
 
+        Args:
+            value: The value: of this setting's kind, or its text.
+            origin: Where the value comes from, for error texts.
+
+        Returns:
+            A bool, int or str; None only if the default is None.
+
         Raises:
             ValueError: It cannot be converted, or is not among the choices.
         """
@@ -69,9 +76,9 @@ class Option:
         else:
             parsed = value if isinstance(value, str) else None
         if parsed is None or (self.choices and parsed not in self.choices):
-            wanted = " or ".join(map(repr, self.choices)) or f"of {self.kind.__name__}"
+            wanted = " or ".join(map(repr, self.choices)) or f"a {self.kind.__name__}"
             raise ValueError(
-                f"{origin} got {value!r}, but {self.name} must be {wanted}."
+                f"{self.name} must be {wanted}, got {value!r} in {origin}."
             )
         return parsed
 
@@ -145,6 +152,12 @@ class Config:
     def get_or_default(self, name: str) -> Any:
         """Return a setting, like the attribute of that name.
 
+        Args:
+            name: The name of the setting, such as ``py_debug_mode``.
+
+        Returns:
+            The value, of the setting's kind.
+
         Raises:
             UnknownOption: The setting does not exist.
         """
@@ -152,6 +165,10 @@ class Config:
 
     def update(self, name: str, value: Any) -> None:
         """Change a setting of this process.
+
+        Args:
+            name: The name of the setting, such as ``py_debug_mode``.
+            value: The value: of the setting's kind, or its text.
 
         Raises:
             UnknownOption: The setting does not exist.
@@ -195,4 +212,4 @@ config = Config()
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -19,7 +19,7 @@ import runpy
 import sys
 
 from gristmill._base import grain_names
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 
 __all__ = ["install", "main"]
 
@@ -57,9 +57,9 @@ def install() -> None:
     present = sys.modules.get("grain")
     if present is not None and present is not gristmill:
         raise RuntimeError(
-            "gristmill.drop_in: the real grain is imported already, so some objects"
-            " would be Grain's and some Gristmill's. Call install() before anything"
-            " imports grain."
+            "gristmill.drop_in.install() must be called before grain is imported, but"
+            " the real grain is imported already, so some objects would be Grain's and"
+            " some Gristmill's. Call install() earlier."
         )
     sys.modules["grain"] = gristmill
     for name in _SUBMODULES:
@@ -79,6 +79,12 @@ def install_if_asked() -> None:
 
 def main(arguments: list[str]) -> None:
     """Run ``script.py args...`` or ``-m module args...`` as the main program.
+
+    Args:
+        arguments: The arguments of the command line, without the program's name.
+
+    Raises:
+        SystemExit: There is no program to run, or help was requested.
 
     Example:
         >>> import pathlib, tempfile
@@ -103,7 +109,7 @@ def main(arguments: list[str]) -> None:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)
 
 
 if __name__ == "__main__":

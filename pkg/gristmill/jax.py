@@ -8,14 +8,14 @@ from typing import Any, Never, overload
 import jax
 import numpy as np
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._base.types import Array, K, T
-from gristmill._engine.ahead import Ahead
+from gristmill._engine.device_prefetch import DevicePrefetchIterator
 
 __all__ = ["DevicePrefetch", "prefetch_to_device"]
 
 
-class DevicePrefetch(Ahead[T]):
+class DevicePrefetch(DevicePrefetchIterator[T]):
     """Places batches on devices before the caller requests them.
 
     `get_state` returns the position after the last batch returned, not after the
@@ -39,7 +39,7 @@ class DevicePrefetch(Ahead[T]):
 
     def __init__(self, iterator: Iterator[Any], sharding: Any, depth: int) -> None:
         super().__init__(iterator, depth)
-        self._sharding = jax.tree.map(_resolved, sharding, is_leaf=_is_place)
+        self._sharding = jax.tree.map(_resolve, sharding, is_leaf=_is_place)
 
     def _place(self, batch: Any) -> Any:
         # A place applies to all leaves below it in the batch.
@@ -103,6 +103,9 @@ def prefetch_to_device(
         depth: Batches on the device at a time, including the one returned last; at
             least 1.
 
+    Returns:
+        An iterator over the batches, which has the state of `iterator`.
+
     Raises:
         ValueError: `depth` is less than 1, or a `PartitionSpec` is given but no mesh is
             set.  Raised by `next` if the tree of `sharding` does not fit a batch.
@@ -123,14 +126,14 @@ def _is_place(part: Any) -> bool:
     return part is None or isinstance(part, kinds)
 
 
-def _resolved(place: Any) -> Any:
+def _resolve(place: Any) -> Any:
     """Return a place, with a mesh if it is a `PartitionSpec`."""
     if not isinstance(place, jax.sharding.PartitionSpec):
         return place
     mesh = jax.sharding.get_mesh()
     if mesh.empty:
         raise ValueError(
-            f"{place} says how to split arrays over a mesh, but no mesh is set. Call"
+            f"sharding has {place}, which needs a mesh, but no mesh is set. Call"
             " jax.set_mesh first, or pass a jax.sharding.NamedSharding."
         )
     return jax.sharding.NamedSharding(mesh, place)
@@ -158,4 +161,4 @@ def _shareable(leaf: Any) -> bool:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gristmill._base import log
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._base.sizes import size_of
 
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
@@ -112,13 +112,13 @@ def start() -> None:
         ),
         ready=client.Histogram(
             "grain_python_dataset_prefetch_buffer_ready_count",
-            "Elements that were ready, without a gap, when one was asked for. Where"
-            " there are few, reading limits.",
+            "Consecutive elements that were ready when one was requested. If there are"
+            " few, reading limits the speed.",
             registry=None,
         ),
         bytes_read=client.Counter(
             "grain_python_data_sources_bytes_read",
-            "Bytes of the elements that a data source gave, about.",
+            "Approximate bytes of the elements that a data source returned.",
             labelnames=("source",),
             registry=None,
         ),
@@ -178,8 +178,9 @@ def serve(port: int | None = None, host: str | None = None) -> int | None:
         if error.errno != errno.EADDRINUSE:
             raise
         log.warning(
-            "Port %d is taken, so this process does not serve its metrics there. Set"
-            " %s to a free one, or leave it where another process serves for this one.",
+            "Port %d is in use, so this process does not serve its metrics there. Set"
+            " %s to a free port, or ignore this if another process serves the metrics"
+            " of this one.",
             port,
             _PORT,
         )
@@ -278,4 +279,4 @@ def _remove(folder: str, owner: int) -> None:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill.options import MultiprocessingOptions
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
             shape = (int(shape),)
         extents = tuple(shape)
         if any(extent < 0 for extent in extents):
-            raise ValueError(f"shape must not be negative anywhere, got {extents}.")
+            raise ValueError(f"shape must have extents of at least 0, got {extents}.")
         item = np.dtype(dtype)
         if item.hasobject:
             raise ValueError(
-                f"SharedMemoryArray cannot hold dtype {item}: its items are references"
-                " to objects of one process."
+                f"dtype must not have Python objects, got {item}: other processes"
+                " cannot use references to them. Use a dtype of numbers or bytes."
             )
         # A block cannot be empty.
         size = max(1, math.prod(extents) * item.itemsize)
@@ -126,7 +126,17 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
 
     @classmethod
     def from_metadata(cls, metadata: SharedMemoryArrayMetadata) -> SharedMemoryArray:
-        """Return the array that has `metadata`, in any process."""
+        """Return the array that has `metadata`, in any process.
+
+        Args:
+            metadata: The `metadata` of an array in any process of this machine.
+
+        Returns:
+            An array of the same block of shared memory.
+
+        Raises:
+            FileNotFoundError: The block was removed.
+        """
         return cls.from_shared_memory(
             _attach(metadata.name), metadata.shape, metadata.dtype
         )
@@ -140,8 +150,8 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         """
         if self.shm is None or not self._owns_block():
             raise ValueError(
-                "Only a whole SharedMemoryArray has metadata; this is a view or a copy."
-                " Take the metadata of the array that it was made from."
+                "Only a whole SharedMemoryArray has metadata, but this is a view or a"
+                " copy. Use the metadata of the array that it was made from."
             )
         return SharedMemoryArrayMetadata(
             name=self.shm.name, shape=self.shape, dtype=self.dtype
@@ -151,7 +161,19 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
     def from_shared_memory(
         cls, shm: SharedMemory, shape: Any, dtype: npt.DTypeLike
     ) -> SharedMemoryArray:
-        """Return an array over a block; the array closes the block when it is freed."""
+        """Return an array over a block; the array closes the block when it is freed.
+
+        Args:
+            shm: The block.
+            shape: The shape of the array, an int or several.
+            dtype: The type of its items.
+
+        Returns:
+            An array that views the block.
+
+        Raises:
+            TypeError: The block is smaller than the array.
+        """
         array = super().__new__(cls, shape, dtype, buffer=shm.buf)
         array.shm = shm
         array._unlink_on_del = False
@@ -190,7 +212,12 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
 
     @classmethod
     def close_shm_async(cls, shm: SharedMemory, unlink: bool) -> None:
-        """Close a block, and remove it if `unlink`; runs in a background thread."""
+        """Close a block, and remove it if `unlink`; runs in a background thread.
+
+        Args:
+            shm: The block.
+            unlink: Whether to remove the block.
+        """
         try:
             _close(shm, unlink)
         finally:
@@ -235,4 +262,4 @@ def _close(block: SharedMemory, unlink: bool) -> None:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

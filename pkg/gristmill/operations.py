@@ -15,8 +15,8 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._base import log
-from gristmill._base.checks import check_integer
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import check_integer
+from gristmill._base.lazy_names import public_names
 from gristmill.records import Record, RecordMetadata
 
 __all__ = [
@@ -69,11 +69,18 @@ class OneByOne(abc.ABC):
 
     def warn(self) -> None:
         """Log a warning that names the replacement."""
-        _warn_of(type(self).__name__, self.replacement)
+        _warn_deprecated(type(self).__name__, self.replacement)
 
     @abc.abstractmethod
     def made_of(self, record: Record[Any]) -> Record[Any] | None:
-        """Return the output for one record, or None to drop it."""
+        """Return the output for one record, or None to drop it.
+
+        Args:
+            record: The input record.
+
+        Returns:
+            The output record, or None.
+        """
 
 
 @dataclasses.dataclass
@@ -97,7 +104,7 @@ class MapOperation(OneByOne, Generic[_IN, _OUT]):
 
     def made_of(self, record: Record[_IN]) -> Record[_OUT]:
         """Return the output for one record."""
-        data = _called("map function", self.map_function, record.data)
+        data = _call("map function", self.map_function, record.data)
         return Record(record.metadata.remove_record_key(), data)
 
 
@@ -127,7 +134,7 @@ class RandomMapOperation(OneByOne, Generic[_IN, _OUT]):
         """Return the output for one record."""
         # Like in Grain, the function gets None if there is no seed.
         given = record.data, record.metadata.rng
-        data = _called("random map function", self.random_map_function, *given)
+        data = _call("random map function", self.random_map_function, *given)
         return Record(record.metadata.remove_record_key(), data)
 
 
@@ -152,7 +159,7 @@ class FilterOperation(OneByOne, Generic[_IN]):
 
     def made_of(self, record: Record[_IN]) -> Record[_IN] | None:
         """Return the record, or None to drop it."""
-        if not _called("condition function", self.condition_function, record.data):
+        if not _call("condition function", self.condition_function, record.data):
             return None
         return Record(record.metadata.remove_record_key(), record.data)
 
@@ -194,7 +201,7 @@ class BatchOperation(Generic[_IN, _OUT]):
     def __call__(self, input_iterator: Iterator[Record[_IN]]) -> Iterator[Record[_OUT]]:
         """Yield one record for each batch of input records."""
         if self._display_deprecation_message:
-            _warn_of("BatchOperation", "Batch")
+            _warn_deprecated("BatchOperation", "Batch")
         assert self.batch_fn is not None
         waiting: list[_IN] = []
         last = RecordMetadata(index=0)
@@ -226,7 +233,7 @@ class BatchOperation(Generic[_IN, _OUT]):
         return batching.make_batch(elements, stack_single=True)
 
 
-def _warn_of(operation: str, replacement: str) -> None:
+def _warn_deprecated(operation: str, replacement: str) -> None:
     log.error(
         "%s is deprecated. Use gristmill.python.%s: it is faster and keeps its"
         " position in saved states.",
@@ -235,7 +242,7 @@ def _warn_of(operation: str, replacement: str) -> None:
     )
 
 
-def _called(what: str, function: Callable[..., _OUT], *args: Any) -> _OUT:
+def _call(what: str, function: Callable[..., _OUT], *args: Any) -> _OUT:
     try:
         return function(*args)
     except Exception as error:
@@ -244,4 +251,4 @@ def _called(what: str, function: Callable[..., _OUT], *args: Any) -> _OUT:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

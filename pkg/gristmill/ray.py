@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import gristmill
 from gristmill import _core
-from gristmill._base.checks import check_integer
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import check_integer
+from gristmill._base.lazy_names import public_names
 from gristmill._engine.stream import Runnable
 from gristmill._engine.workers import Workers
 
@@ -106,30 +106,32 @@ class RayWorkers:
             if actors < 1:
                 raise ValueError(
                     f"actors must be at least 1, got {actors}. Pass None for one per"
-                    " CPU of the cluster, and no workers= to compute here."
+                    " CPU of the cluster, or leave out workers= to compute in this"
+                    " process."
                 )
         check_integer("ahead", ahead)
         if ahead < 2:
-            raise ValueError(f"ahead must be at least 2, got {ahead}")
+            raise ValueError(f"ahead must be at least 2, got {ahead}.")
         check_integer("batches_per_call", batches_per_call)
         if batches_per_call < 1:
             raise ValueError(
-                f"batches_per_call must be at least 1, got {batches_per_call}"
+                f"batches_per_call must be at least 1, got {batches_per_call}."
             )
         _check_name("name", name)
         _check_name("share", share)
         if window is not None:
             check_integer("window", window)
             if window < 1:
-                raise ValueError(f"window must be at least 1, got {window}")
+                raise ValueError(f"window must be at least 1, got {window}.")
             if share is None:
                 raise ValueError(
-                    "window is for streams that are shared: pass share= with it"
+                    f"window={window} needs share, the name of a shared stream, got"
+                    " None. Pass share= with it, or leave window out."
                 )
         if own := sorted(_OWN & set(options)):
             raise TypeError(
-                f"RayWorkers takes no {own[0]}: it replaces lost actors, and finds"
-                " those with a name, itself. Leave it out."
+                f"RayWorkers does not take {own[0]}, because it replaces lost actors"
+                " and finds named ones itself. Leave it out."
             )
         self._actors = None if actors is None else int(actors)
         self._ahead = int(ahead)
@@ -164,7 +166,14 @@ class RayWorkers:
         return self._batches_per_call
 
     def resized(self, processes: int) -> RayWorkers:
-        """Return the same workers with another number of actors."""
+        """Return the same workers with another number of actors.
+
+        Args:
+            processes: The number of actors, at least 1.
+
+        Returns:
+            The new workers.
+        """
         return RayWorkers(
             processes,
             ahead=self._ahead,
@@ -178,7 +187,16 @@ class RayWorkers:
     def workers(
         self, scheduler: _core.Scheduler, program: Runnable, before: Workers | None
     ) -> Workers:
-        """Return a scheduler's workers, see `gristmill._engine.workers.Place`."""
+        """Return a scheduler's workers, see `_engine.workers.WorkerBackend`.
+
+        Args:
+            scheduler: The scheduler of the run.
+            program: The program that each actor computes.
+            before: The workers of the previous run, which may be reused, or None.
+
+        Returns:
+            The workers, which have started.
+        """
         from gristmill._ray.lanes import RayLanes
 
         if isinstance(before, RayLanes):
@@ -222,7 +240,7 @@ class RayWorkers:
 
 def _check_name(argument: str, name: object) -> None:
     if name is not None and (not isinstance(name, str) or not name):
-        raise TypeError(f"{argument} must be a string, and not empty, got {name!r}")
+        raise TypeError(f"{argument} must be a str that is not empty, got {name!r}.")
 
 
 def _import_ray() -> Any:
@@ -237,4 +255,4 @@ def _import_ray() -> Any:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

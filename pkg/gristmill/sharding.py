@@ -9,8 +9,8 @@ import sys
 from typing import Literal, TypeAlias
 
 from gristmill._base import log
-from gristmill._base.checks import check_flag, check_integer
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import check_flag, check_integer
+from gristmill._base.lazy_names import public_names
 
 __all__ = [
     "NoSharding",
@@ -150,6 +150,9 @@ class Remainder(enum.Enum):
             ranks: The number of processes that share them, at least 1.
             batch_size: Elements in a batch of one rank, at least 1.
 
+        Returns:
+            The number, at least 0, which is the same for all ranks.
+
         Raises:
             ValueError: A number is out of range.
             TypeError: A number is not an int.
@@ -165,6 +168,9 @@ class Remainder(enum.Enum):
             num_examples: The total number of records, at least 0.
             ranks: The number of processes that share them, at least 1.
             batch_size: Elements in a batch of one rank, at least 1.
+
+        Returns:
+            The number, at least 0, which is the same for all ranks.
 
         Raises:
             ValueError: A number is out of range.
@@ -193,6 +199,9 @@ def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
     Args:
         num_examples: The total number of records.
         options: The shard, and whether to drop the remainder.
+
+    Returns:
+        ``(first, end)``, in [0, num_examples].
     """
     # NumPy's integers, which options may hold, would overflow.
     index, count = int(options.shard_index), int(options.shard_count)
@@ -250,4 +259,4 @@ def torch_process() -> tuple[int, int]:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -30,9 +30,8 @@ class PackLayout:
     # None.  Otherwise `leaves_of` returns the features of an element.
     keys: tuple[Any, ...] | None
     leaves_of: Callable[[Any], list[Any]] | None
-    meta_keys: tuple[
-        Any, ...
-    ]  # Keys whose values are collected in a list for each row.
+    # Keys whose values are collected in a list for each row.
+    meta_keys: tuple[Any, ...]
     # The leaves of a packed row, as indices into the concatenation of: values, segment
     # ids, positions (each by feature) and the lists of `meta_keys`.
     columns: tuple[int, ...]
@@ -85,8 +84,8 @@ class SplitLayout:
         lengths = dict(zip(self.keys, self.lengths, strict=True))
         return ValueError(
             f"Parent element has structure {found} but target sequence length is"
-            f" {lengths}. There must be a sequence length for each feature. Drop"
-            " features that are not to be packed in a map before packing."
+            f" {lengths}. There must be a sequence length for each feature. Drop the"
+            " other features in a map before packing."
         )
 
     def whole_error(self, feature: int, size: int) -> ValueError:

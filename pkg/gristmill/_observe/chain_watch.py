@@ -1,7 +1,7 @@
 """Times some calls of a chain's last iterator, and measures some blocks.
 
-If ``__next__`` is in C, the iterator is a `Stage`, and checks in each call whether it
-is timed, which takes two instructions.
+If ``__next__`` is in C, the iterator is a `TimedIterator`, and checks in each call
+whether it is timed, which takes two instructions.
 
 Other iterators have another class while their calls are timed, because Python takes
 ``__next__`` from the class.  A check in Python would slow down all iterators inside of
@@ -21,8 +21,8 @@ from gristmill import monitoring
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.nodes.missing_states import similar_class
 from gristmill._dataset.nodes.to_iter import feeds_of
-from gristmill._engine.tracebacks import cut
-from gristmill._hot.iterators import Stage
+from gristmill._engine.tracebacks import cut_own_frames
+from gristmill._hot.iterators import TimedIterator
 from gristmill._observe.kinds import is_long
 from gristmill._observe.sampling import Sampling, samplings_of
 from gristmill._observe.watch import Watch
@@ -44,7 +44,7 @@ class ChainWatch(Watch):
         return samplings_of(iterator)
 
     def _set_timing(self, iterator: Any, on: bool) -> None:
-        if isinstance(iterator, Stage):
+        if isinstance(iterator, TimedIterator):
             # Keras looks for our code on the stack, where code in C does not appear.
             iterator._timing = on or "keras" in sys.modules
             return
@@ -65,7 +65,7 @@ def _timed_class(own: Any) -> Any:
         try:
             return self._watch.call(self, advance)
         except BaseException as error:
-            cut(error)
+            cut_own_frames(error)
             raise
 
     return similar_class(own, __next__=__next__)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from gristmill._base.report import Advice, Change, Report, Stage, WorkerLoad
 from gristmill._engine.remote import RemoteRun
-from gristmill._engine.usage import Usage
+from gristmill._engine.worker_stats import RemoteStats
 from gristmill._observe.diagnosis import MIN_GAIN, MIN_WAITED
 
 COMPUTING = "computation in actors"
@@ -40,21 +40,21 @@ LARGE_CALL_BYTES = 1 << 20
 _Advised: TypeAlias = tuple[Advice | None, Change | None]
 
 
-def usage_of(iterator: Any) -> Usage | None:
+def usage_of(iterator: Any) -> RemoteStats | None:
     """Return the usage of an iterator's workers on a cluster, or None without any."""
     return next(_find_usages(iterator), None)
 
 
-def _find_usages(iterator: Any) -> Iterator[Usage]:
+def _find_usages(iterator: Any) -> Iterator[RemoteStats]:
     run = getattr(iterator, "_run", None)
     usage = run.usage() if isinstance(run, RemoteRun) else None
-    if isinstance(usage, Usage) and usage.received and usage.workers:
+    if isinstance(usage, RemoteStats) and usage.received and usage.workers:
         yield usage
     for parent in getattr(iterator, "_parents", ()):
         yield from _find_usages(parent)
 
 
-def with_usage(report: Report, usage: Usage) -> Report:
+def with_usage(report: Report, usage: RemoteStats) -> Report:
     """Add the workers on a cluster to a report, and find out whether they limit.
 
     Args:
@@ -103,7 +103,7 @@ class _OutputTimes:
     busy: float
 
     @classmethod
-    def of(cls, report: Report, usage: Usage) -> _OutputTimes:
+    def of(cls, report: Report, usage: RemoteStats) -> _OutputTimes:
         workers = usage.workers
         advise = max(sum(one.outputs for one in workers), 1)
         outputs = max(report.outputs, 1)
@@ -116,15 +116,15 @@ class _OutputTimes:
             whole=whole,
             consumer=whole * (1 - report.waited),
             computing=sum(one.computing_s for one in workers) / advise * scale,
-            moving=sum(one.moving_s for one in workers) / advise * scale,
-            receiving=usage.receiving_s / usage.received * scale,
+            moving=sum(one.transfer_s for one in workers) / advise * scale,
+            receiving=usage.decode_s / usage.received * scale,
             calls=sum(one.calls for one in workers) / advise * scale,
             bytes=sum(one.bytes for one in workers) / advise * scale,
             busy=sum(one.busy_s for one in workers) / alive if alive else 0.0,
         )
 
 
-def _stages(usage: Usage, times: _OutputTimes) -> list[Stage]:
+def _stages(usage: RemoteStats, times: _OutputTimes) -> list[Stage]:
     advise = sum(one.outputs for one in usage.workers)
     waiting = times.moving + times.receiving
     return [
@@ -133,12 +133,12 @@ def _stages(usage: Usage, times: _OutputTimes) -> list[Stage]:
     ]
 
 
-def _loads(usage: Usage) -> list[WorkerLoad]:
+def _loads(usage: RemoteStats) -> list[WorkerLoad]:
     return [
         WorkerLoad(
             pid=one.pid,
             busy=min(one.busy_s / one.alive_s, 1.0) if one.alive_s else 0.0,
-            sending_s=one.moving_s / max(one.outputs, 1),
+            sending_s=one.transfer_s / max(one.outputs, 1),
             elements=one.outputs,
             node=one.node,
         )

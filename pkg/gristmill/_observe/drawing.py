@@ -16,7 +16,7 @@ import textwrap
 from typing import Any
 
 from gristmill._base import log
-from gristmill._base.describing import printable
+from gristmill._base.object_repr import printable
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._observe.kinds import is_long, kind_of, parents_of
 from gristmill._observe.meter import Measurement
@@ -188,7 +188,7 @@ def to_html(node: Box, svg: str) -> str:
 
 
 def _in_order(node: Box) -> list[Box]:
-    """A node and all above it, sources first."""
+    """Return a node and all nodes above it, sources first."""
     boxes = [box for parent in node.parents for box in _in_order(parent)]
     return [*boxes, node]
 

@@ -9,7 +9,7 @@ from typing import Any
 from gristmill._base.report import SENDING, Report, Stage, WorkerLoad
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._engine.stage_times import RECEIVE, SEND, StageTime
-from gristmill._engine.usage import NearUsage
+from gristmill._engine.worker_stats import LocalStats
 
 NAMES = {
     SEND: ("transport", SENDING),
@@ -18,20 +18,20 @@ NAMES = {
 TOO_FEW_OUTPUTS_NOTE = "Too few outputs were computed to measure the stages."
 
 
-def usage_of(iterator: Any) -> NearUsage | None:
+def usage_of(iterator: Any) -> LocalStats | None:
     """Return the usage of an iterator's process or workers, or None without any.
 
     For a chain, it is the usage of the last node's workers.
     """
     run = getattr(iterator, "_run", iterator)
     usage = run.usage() if hasattr(run, "usage") else None
-    if not isinstance(usage, NearUsage):
+    if not isinstance(usage, LocalStats):
         return None
     is_chain = isinstance(iterator, DatasetIterator)
     return None if is_chain and not usage.workers else usage
 
 
-def with_usage(report: Report, usage: NearUsage, iterator: Any) -> Report:
+def with_usage(report: Report, usage: LocalStats, iterator: Any) -> Report:
     """Add the stages and the workers of an iterator to the report of its outputs."""
     workers = usage.workers
     sending = usage.stages.get(SEND, StageTime(0.0, 1.0)).seconds
@@ -58,7 +58,7 @@ def with_usage(report: Report, usage: NearUsage, iterator: Any) -> Report:
     return dataclasses.replace(report, stages=stages, workers=tuple(loads), notes=notes)
 
 
-def _stages(usage: NearUsage, outputs: int, threads: int | None) -> Iterator[Stage]:
+def _stages(usage: LocalStats, outputs: int, threads: int | None) -> Iterator[Stage]:
     """Yield stages with their part of the time; workers run at the same time."""
     worker_count = max(len(usage.workers), 1)
     parts = {

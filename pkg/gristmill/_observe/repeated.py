@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gristmill._base.epochs import here
+from gristmill._base.epoch_context import epoch_context
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.nodes.epochs import EpochIterDataset
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
@@ -56,11 +56,12 @@ def passes_of(dataset: Any) -> PassCounter | None:
         return None  # A user's class without a hash.
     if known is None:
         return None
-    if here.epoch:  # In a torch loader, in which random steps draw other numbers.
-        if not known.has_order or not here.warns:
+    # In a torch loader, in which random steps draw other numbers.
+    if epoch_context.epoch:
+        if not known.has_order or not epoch_context.warns:
             return None
         known.passes.text = _REPEATED_IN_LOADER.format(dataset)
-        if here.epoch == 1:
+        if epoch_context.epoch == 1:
             known.passes.count()  # A worker of the first epoch may have ended.
     return known.passes
 

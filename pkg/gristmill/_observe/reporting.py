@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from gristmill._base.report import Buffer, Report, Stage, WorkerLoad
+from gristmill._base.trials import NotTriedError
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
-from gristmill._engine.trial import NotTriedError
-from gristmill._engine.usage import Usage
+from gristmill._engine.worker_stats import RemoteStats
 from gristmill._observe import cluster_workers, generators, local_workers
 from gristmill._observe.diagnosis import diagnose
 from gristmill._observe.meter import Measurement, Meter
@@ -104,7 +104,7 @@ def _report_so_far(iterator: Any) -> Report:
     return _diagnose(report, cluster_stats)
 
 
-def _diagnose(report: Report, cluster_stats: Usage | None) -> Report:
+def _diagnose(report: Report, cluster_stats: RemoteStats | None) -> Report:
     return (
         diagnose(report)
         if cluster_stats is None

@@ -52,7 +52,7 @@ CELL = _structure(
     pid=(8, "<u4"),
     asleep=(64, "<u4"),
     started=(68, "<u4"),
-    at=(72, "<i8"),
+    current_record=(72, "<i8"),
     # Fields of its Counts.
     claimed_ns=(8064, "<i8"),
     outputs=(8088, "<i8"),
@@ -222,7 +222,7 @@ def _worker(number: int, cell: Any, unit: Any, kind: int, now_s: float) -> Worke
     else:
         needs = int(unit["word"]) >> 12 & 0xF == _NEED
         state = "waiting for room" if needs else "computing"
-        is_range, at = kind == _RANGE, int(cell["at"])
+        is_range, at = kind == _RANGE, int(cell["current_record"])
         claimed_ns = int(cell["claimed_ns"])
         doing = Unit(
             int(unit["stream"]),

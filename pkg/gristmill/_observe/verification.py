@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from gristmill._base.report import Change, Check, Report
+from gristmill._base.trials import NotTriedError
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import chain_of, with_parents
 from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
-from gristmill._engine.trial import NotTriedError, cached_run
 from gristmill._observe import generators
+from gristmill._observe.cached_run import cached_run
 from gristmill._observe.diagnosis import add_advice, predicted_gain, ready_gain
 from gristmill._observe.timed_run import RunTimes, check_seconds, run_for
 from gristmill.options import MultiprocessingOptions, ReadOptions

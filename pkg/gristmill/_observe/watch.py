@@ -25,7 +25,7 @@ import numpy as np
 
 from gristmill import monitoring
 from gristmill._base.sizes import size_of
-from gristmill._engine.tracebacks import cut
+from gristmill._engine.tracebacks import cut_own_frames
 from gristmill._observe.passes import PassStart
 
 # The number of timed calls after which their durations are added up.
@@ -126,7 +126,7 @@ class Watch:
             times += starts, time.perf_counter_ns()
         except BaseException as error:
             self.count(iterator)
-            cut(error, getattr(iterator, "_CUT_IS_NOTED", True))
+            cut_own_frames(error, getattr(iterator, "_CUT_IS_NOTED", True))
             raise
         finally:
             self.calls_until_sample = 0

@@ -135,7 +135,7 @@ def unknown() -> str | None:
     for path, call in _USED.items():
         part = _found(path)
         if part is Absent:
-            return f"torch.{path} is not there"
+            return f"torch.{path} does not exist"
         if call is None:
             continue
         count, names = call
@@ -173,9 +173,10 @@ def warn_of_unknown() -> None:
     if UNKNOWN is None:
         return
     warnings.warn(
-        f"{_because(UNKNOWN)} Loaders compute as torch's own do, and max_restarts,"
-        " reorder_window, memory_limit and overlap_epochs have no effect. Random steps"
-        " of Gristmill's datasets draw the same in each epoch.",
+        f"{_version_note(UNKNOWN)} Loaders use torch's own iterators: max_restarts,"
+        " reorder_window, memory_limit and overlap_epochs have no effect, and random"
+        " steps of Gristmill's datasets draw the same numbers in each epoch. Install a"
+        " supported version of torch.",
         stacklevel=3,
     )
 
@@ -188,13 +189,13 @@ def require() -> None:
     """
     if UNKNOWN is not None:
         raise RuntimeError(
-            f"{_because(UNKNOWN)} Only torch's own loaders can be relied on, which"
-            " have no state: torchdata has a StatefulDataLoader."
+            f"{_version_note(UNKNOWN)} Install a supported version of torch, or use"
+            " torchdata's StatefulDataLoader."
         )
 
 
-def _because(found: str) -> str:
-    return f"Gristmill knows {KNOWN}, and in torch {torch.__version__} {found}."
+def _version_note(found: str) -> str:
+    return f"Gristmill supports {KNOWN}, but in torch {torch.__version__} {found}."
 
 
 def needs_torchs_iterator(loader: Any) -> bool:
@@ -259,7 +260,7 @@ def is_unread(iteration: Any, sampler: Any) -> bool:
     )
 
 
-def lend(**parts: Any) -> Callable[[], None]:
+def set_loader_attributes(**parts: Any) -> Callable[[], None]:
     """Set attributes of torch's loader class, which its subclasses inherit.
 
     Returns:
@@ -270,7 +271,7 @@ def lend(**parts: Any) -> Callable[[], None]:
     for name, part in parts.items():
         setattr(TorchLoader, name, part)
 
-    def take_back() -> None:
+    def restore() -> None:
         for name, part in parts.items():
             if vars(TorchLoader).get(name) is not part:
                 continue
@@ -279,7 +280,7 @@ def lend(**parts: Any) -> Callable[[], None]:
             else:
                 setattr(TorchLoader, name, before[name])
 
-    return take_back
+    return restore
 
 
 def collation() -> dict[Any, Callable[..., Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._base.checks import check_finite
+from gristmill._base.argument_checks import check_finite
 from gristmill.images._transform import ImageMap
 from gristmill.transforms._image_task import ImageTask, Scaling, bfloat16
 
@@ -55,11 +55,11 @@ class Normalize(ImageMap):
         means, stds = _numbers("mean", mean), _numbers("std", std)
         if len(means) != len(stds) or not means:
             raise ValueError(
-                f"mean has {len(means)} values and std {len(stds)}, but both must have"
-                " one for each channel."
+                "mean and std must have one value for each channel, got"
+                f" {len(means)} and {len(stds)}."
             )
         if 0 in stds:
-            raise ValueError(f"std is {stds}, but must not have 0.")
+            raise ValueError(f"std must not have 0, got {stds}.")
         self.scaling = Scaling(means, stds, _name_of(dtype))
         super().__init__(key)
 
@@ -96,12 +96,18 @@ class ToLayout(ImageMap):
 
     def __init__(self, layout: str, *, key: str | None = None) -> None:
         if layout not in ("CHW", "HWC"):
-            raise ValueError(f"layout is {layout!r}, but must be 'CHW' or 'HWC'.")
+            raise ValueError(f"layout must be 'CHW' or 'HWC', got {layout!r}.")
         self.layout = layout
         super().__init__(key)
 
     def map(self, element: Any) -> Any:
         """Return the image, or a new dict with the image.
+
+        Args:
+            element: The image, of shape ``(H, W, C)``, or a dict with it.
+
+        Returns:
+            The image, of shape ``(C, H, W)`` for "CHW", or a new dict with it.
 
         Raises:
             KeyError: The field does not exist.
@@ -143,7 +149,7 @@ def _numbers(name: str, values: Any) -> tuple[float, ...]:
 def _name_of(dtype: npt.DTypeLike) -> str:
     name = "bfloat16" if dtype == "bfloat16" else np.dtype(dtype).name
     if name not in _DTYPES:
-        raise ValueError(f"dtype is {dtype}, but must be one of {', '.join(_DTYPES)}.")
+        raise ValueError(f"dtype must be one of {', '.join(_DTYPES)}, got {dtype}.")
     if name == "bfloat16":
         bfloat16()
     return name

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill.images._transform import (
     ImageMap,
     RandomImageMap,
@@ -68,7 +68,7 @@ class RandomResizedCrop(RandomImageMap):
         self.scale = as_range("scale", scale)
         self.ratio = as_range("ratio", ratio)
         if self.ratio[0] == 0:
-            raise ValueError(f"ratio is {ratio}, but must be above 0.")
+            raise ValueError(f"ratio must be above 0, got {ratio}.")
         self.interpolation = as_filter(interpolation, antialias)
         super().__init__(key)
 
@@ -174,16 +174,16 @@ class Resize(ImageMap):
         size, most = self.size, self.max_size
         if size is None and (most is None or most < 1):
             raise ValueError(
-                f"max_size is {most}, but must be 1 or more where size is None."
+                f"max_size must be at least 1 if size is None, got {most}."
             )
         if most is None or size is None:
             return
         if isinstance(size, tuple):
             raise ValueError(
-                f"max_size is {most}, but size has both sides. Leave it out."
+                f"max_size must be None if size has both sides, got {most}."
             )
         if most <= size:
-            raise ValueError(f"max_size is {most}, but must be more than size, {size}.")
+            raise ValueError(f"max_size must be more than size, {size}, got {most}.")
 
     def add(self, task: ImageTask) -> ImageTask:
         """Add a resize."""
@@ -204,7 +204,8 @@ class Resize(ImageMap):
                 new_long = self.max_size
         if new_short < 1:
             raise ValueError(
-                f"{self!r}: a picture of {height} x {width} would have no"
+                f"{self!r}: a resized image must have rows and columns, but an image of"
+                f" {height} x {width} would have no"
                 f" {'columns' if width < height else 'rows'}."
             )
         return (new_long, new_short) if width <= height else (new_short, new_long)
@@ -232,7 +233,7 @@ class RandomHorizontalFlip(RandomImageMap):
     def __init__(self, p: float = 0.5, *, key: str | None = None) -> None:
         self.p = float(p)
         if not 0 <= self.p <= 1:
-            raise ValueError(f"p is {p}, but must be from 0 to 1.")
+            raise ValueError(f"p must be from 0 to 1, got {p}.")
         super().__init__(key)
 
     def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:

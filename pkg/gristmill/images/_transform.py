@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_finite, check_integer
+from gristmill._base.argument_checks import check_finite, check_integer
 from gristmill.transforms import Map, RandomMap
 from gristmill.transforms._decoding import Keyed
 from gristmill.transforms._image_task import FILTERS, ImageTask
@@ -35,7 +35,7 @@ class _ImageTransform(Keyed):
     def __hash__(self) -> int:
         return hash((type(self), *vars(self).values()))
 
-    def _begun(self, value: Any) -> ImageTask:
+    def _task_of(self, value: Any) -> ImageTask:
         """Return the deferred task, or a new task of pixels."""
         if isinstance(value, ImageTask):
             return value
@@ -53,21 +53,42 @@ class ImageMap(_ImageTransform, Map):
 
     @abc.abstractmethod
     def add(self, task: ImageTask) -> ImageTask:
-        """Add this transform's step to a task."""
+        """Add this transform's step to a task.
+
+        Args:
+            task: The task, which may be changed.
+
+        Returns:
+            The task with the step.
+        """
 
     def map(self, element: Any) -> Any:
         """Return the image, or a new dict with the image.
+
+        Args:
+            element: The image, uint8 of shape ``(H, W, 1)`` or ``(H, W, 3)``; or a dict
+                with it.
+
+        Returns:
+            The image, of shape ``(H', W', C)``, or a new dict with it.
 
         Raises:
             KeyError: The field does not exist.
             TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
         """
-        task = self.add(self._begun(self._value(element)))
+        task = self.add(self._task_of(self._value(element)))
         return self._replace_value(element, task.compute())
 
     def defer(self, element: Any) -> Any:
-        """Return the element with a task in place of the image."""
-        task = self.add(self._begun(self._value(element)))
+        """Return the element with a task in place of the image.
+
+        Args:
+            element: The image or its `ImageTask`, or a dict with it.
+
+        Returns:
+            The task, or a new dict with the task.
+        """
+        task = self.add(self._task_of(self._value(element)))
         return self._replace_value(element, task.compute_if_smaller())
 
 
@@ -76,54 +97,78 @@ class RandomImageMap(_ImageTransform, RandomMap):
 
     @abc.abstractmethod
     def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:
-        """Add this transform's step to a task."""
+        """Add this transform's step to a task.
+
+        Args:
+            task: The task, which may be changed.
+            rng: The generator of the element's random numbers.
+
+        Returns:
+            The task with the step.
+        """
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the image, or a new dict with the image.
+
+        Args:
+            element: The image, uint8 of shape ``(H, W, 1)`` or ``(H, W, 3)``; or a dict
+                with it.
+            rng: The generator of the element's random numbers.
+
+        Returns:
+            The image, of shape ``(H', W', C)``, or a new dict with it.
 
         Raises:
             KeyError: The field does not exist.
             TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
             ValueError: `rng` is None, because the sampler has no seed.
         """
-        return self._replace_value(element, self._drawn(element, rng).compute())
+        return self._replace_value(element, self._add_random(element, rng).compute())
 
     def defer(self, element: Any, rng: np.random.Generator) -> Any:
-        """Return the element with a task in place of the image."""
+        """Return the element with a task in place of the image.
+
+        Args:
+            element: The image or its `ImageTask`, or a dict with it.
+            rng: The generator of the element's random numbers.
+
+        Returns:
+            The task, or a new dict with the task.
+        """
         return self._replace_value(
-            element, self._drawn(element, rng).compute_if_smaller()
+            element, self._add_random(element, rng).compute_if_smaller()
         )
 
-    def _drawn(self, element: Any, rng: np.random.Generator | None) -> ImageTask:
+    def _add_random(self, element: Any, rng: np.random.Generator | None) -> ImageTask:
         if rng is None:
             raise ValueError(
                 f"{self!r} needs random numbers, but there are none for this record."
                 " Give the sampler or the dataset a seed."
             )
-        return self.add(self._begun(self._value(element)), rng)
+        return self.add(self._task_of(self._value(element)), rng)
 
 
 def as_size(size: Any) -> tuple[int, int]:
     """Return a height and a width of at least 1; one number sets both."""
     sides = tuple(size) if isinstance(size, Iterable) else (size,)
     if len(sides) not in (1, 2):
-        raise ValueError(f"size is {size}, but must be a height and a width, or one.")
+        raise ValueError(f"size must be a height and a width, or one int, got {size}.")
     for side in sides:
         check_integer("size", side)
     if min(sides) < 1:
-        raise ValueError(f"size is {size}, but must be 1 or more.")
+        raise ValueError(f"size must be at least 1, got {size}.")
     return int(sides[0]), int(sides[-1])
 
 
 def as_range(name: str, value: Any) -> tuple[float, float]:
     """Return two numbers of at least 0, the smaller first; the larger is above 0."""
     if not isinstance(value, Sequence) or len(value) != 2 or isinstance(value, str):
-        raise TypeError(f"{name} is {value!r}, but must be the least and the most.")
+        raise TypeError(f"{name} must be a minimum and a maximum, got {value!r}.")
     for bound in value:
         check_finite(name, bound)
     least, most = map(float, value)
     if not 0 <= least <= most or most == 0:
-        raise ValueError(f"{name} is {value}, but must be the least and the most.")
+        raise ValueError(f"{name} must be a minimum and a maximum, got {value}.")
     return least, most
 
 
@@ -131,8 +176,9 @@ def as_filter(interpolation: Any, antialias: Any) -> str:
     """Return a filter's name; accepts filters of torchvision and Pillow, too."""
     if antialias not in (True, None):
         raise ValueError(
-            "antialias is False, but pictures are resized as Pillow does it, whose"
-            " filters are antialiased. Leave it out, or use interpolation='nearest'."
+            f"antialias must be True or None, got {antialias!r}: images are resized"
+            " with Pillow's filters, which are antialiased. Leave it out, or use"
+            " interpolation='nearest'."
         )
     found = getattr(interpolation, "value", interpolation)
     if isinstance(found, int) and 0 <= found < len(_PILLOW):
@@ -140,7 +186,6 @@ def as_filter(interpolation: Any, antialias: Any) -> str:
     found = {"nearest-exact": "nearest"}.get(found, found)
     if found not in FILTERS:
         raise ValueError(
-            f"interpolation is {interpolation!r}, but must be one of"
-            f" {', '.join(FILTERS)}."
+            f"interpolation must be one of {', '.join(FILTERS)}, got {interpolation!r}."
         )
     return str(found)

@@ -10,22 +10,22 @@ from typing import Any, Never, Unpack, overload
 import numpy.typing as npt
 
 from gristmill import samplers, sharding, sources, transforms
-from gristmill._base.checks import check_flag
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import check_flag
+from gristmill._base.lazy_names import public_names
 from gristmill._base.torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
 from gristmill._base.types import Array, D, K, S, Scalar, T, WorkerInitFn
 from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
 from gristmill._engine.no_output import warn_of_no_output
-from gristmill._engine.record_errors import Tally
+from gristmill._engine.record_errors import ErrorCounter
 from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.workers import Place, check_place
+from gristmill._engine.workers import WorkerBackend, check_backend
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.loader._epochs import Epochs
 from gristmill.loader._iterator import DataLoaderIterator
 from gristmill.loader._load_arguments import Batching, Loading
-from gristmill.loader._shown import Shown
+from gristmill.loader._reportable import Reportable
 from gristmill.loader._source_text import text_in_states
 from gristmill.operations import Operation
 from gristmill.options import MultiprocessingOptions, ReadOptions
@@ -37,13 +37,11 @@ __all__ = ["DataLoader", "DataLoaderIterator", "load"]
 _NO_SHARDING = sharding.NoSharding()
 
 
-class DataLoader(Epochs, Shown[T]):
+class DataLoader(Epochs, Reportable[T]):
     """Reads records in the sampler's order and runs operations on them.
 
     Iterating returns the outputs of the last operation.  With ``Batch(B)`` an array
-    leaf of shape ``S`` and dtype ``D`` becomes one of shape ``(B, *S)`` and dtype
-    ``D``; the last batch may be shorter.
-
+    leaf of shape ``S`` becomes one of shape ``(B, *S)``; the last batch may be shorter.
     ``len(loader)`` is the number of outputs.  It raises TypeError if a filter, a
     flat-map, ``on_error="skip"`` or an endless sampler leaves the number open.
 
@@ -56,40 +54,34 @@ class DataLoader(Epochs, Shown[T]):
             array or a dict of arrays of equal length is read natively.
         sampler: Chooses the record at each position.
         operations: Transformations, run in this order on every record.
-        worker_count: Processes that compute.  0 computes in this process, None
-            takes the number of CPU cores.
-        worker_buffer_size: Outputs that each worker may compute ahead, besides the two
-            that it works on.
-        shard_options: The part of the data that this loader reads; by default the
-            sampler's.
+        worker_count: Processes that compute; 0 for this one, None for one per core.
+        worker_buffer_size: Outputs a worker computes ahead, besides its current two.
+        shard_options: The part of the data to read; by default the sampler's.
         read_options: Threads that read ahead from a slow source.
-        enable_profiling: Whether to log, at the end of the data, the time that the
-            caller waited.
+        enable_profiling: Whether to log the time that the caller waited, at the end.
         streams: Interleaved streams that define the order, by default
-            ``max(worker_count, 1)``.  Set it to get the same elements with any
-            ``worker_count``.
+            ``max(worker_count, 1)``.  Set it for the same order with any worker count.
         max_restarts: Number of times to retry an element that killed its worker.
         stall_timeout: Seconds without an output after which a warning names the
             worker, its record and its Python stack.  None never warns.
         stall_action: "warn", or "restart" to also kill the worker and start another.
         memory_limit: Bytes of shared memory that outputs may take, kept ones
             included; by default 80 % of the available memory.
-        on_error: What to do about a bad record: one that cannot be read, or for which
-            a step before the first batch raises.  "raise" raises the exception.
-            "skip" leaves the record out, as a filter would: one worker computes each
-            stream, and a stream that skips 1000 records in a row passes its turn.
-            "substitute" replaces it by another record of the stream, which gets its
-            index and random numbers: the first good one of the 8 after it, else one 16,
-            32, 64, ... after it, else any, up to 1024 in all.  If they all fail, it
-            raises TooManyErrors.  States count skipped and substituted records.
+        on_error: What to do about a bad record: one that cannot be read, or for which a
+            step before the first batch raises.  "raise" raises the exception.  "skip"
+            leaves the record out, like a filter: one worker computes each stream, and a
+            stream that skips 1000 records in a row passes its turn.  "substitute"
+            replaces it by another record of the stream, which gets its index and random
+            numbers: the first good one of the 8 after it, else one 16, 32, 64, ...
+            after it, else any, up to 1024 in all.  If all fail, it raises
+            TooManyErrors.  States count skipped and substituted records.
         max_errors: Bad records that an iterator accepts, None for any number.  One
             more raises TooManyErrors before the output that it belongs to, or instead
             of it if that output alone has too many.  The next call continues.
         quarantine: Path of a log.  Each bad record adds a line of JSON when its output
             is delivered, and another one if that is repeated from an older state.
-        workers: A `gristmill.ray.RayWorkers` that runs the workers.  By default,
-            `worker_count` processes of this machine are the workers.  The order is the
-            same, since `worker_count` and `streams` define it.
+        workers: A `gristmill.ray.RayWorkers` that runs the workers, in place of
+            `worker_count` processes of this machine.  The order is the same.
         worker_init_fn: Called with (worker, workers) in each worker before all else.
 
     Raises:
@@ -127,11 +119,11 @@ class DataLoader(Epochs, Shown[T]):
         on_error: OnError = "raise",
         max_errors: int | None = None,
         quarantine: str | os.PathLike[str] | None = None,
-        workers: Place | None = None,
+        workers: WorkerBackend | None = None,
         worker_init_fn: WorkerInitFn | None = None,
     ) -> None:
-        count = arguments.worker_count(worker_count)
-        check_place(workers)
+        count = arguments.check_worker_count(worker_count)
+        check_backend(workers)
         arguments.check_counts(worker_buffer_size, streams, max_restarts)
         check_flag("enable_profiling", enable_profiling)
         self._error_policy = ErrorPolicy(on_error, max_errors, quarantine)
@@ -139,7 +131,7 @@ class DataLoader(Epochs, Shown[T]):
         self._worker_init_fn = worker_init_fn
         self._data_source = data_source
         self._sampler = sampler
-        self._operations = arguments.checked_operations(operations)
+        self._operations = arguments.check_operations(operations)
         self._read_options = read_options or ReadOptions()
         self._multiprocessing_options = MultiprocessingOptions(
             count, worker_buffer_size, enable_profiling
@@ -148,22 +140,24 @@ class DataLoader(Epochs, Shown[T]):
             workers=count,
             buffer=int(worker_buffer_size),
             max_restarts=int(max_restarts),
-            memory_limit=arguments.memory_limit(memory_limit),
-            stall_timeout=arguments.stall_timeout(stall_timeout),
-            stall_action=arguments.stall_action(stall_action),
-            place=workers,
+            memory_limit=arguments.check_memory_limit(memory_limit),
+            stall_timeout=arguments.check_stall_timeout(stall_timeout),
+            stall_action=arguments.check_stall_action(stall_action),
+            backend=workers,
         )
-        self._shard_options = arguments.checked_shard_options(shard_options, sampler)
+        self._shard_options = arguments.check_shard_options(shard_options, sampler)
         arguments.check_readers(sampler, read_options)
-        made = int(streams or max(count, 1))
-        arguments.check_ranks(sampler, self._shard_options, self._operations, made)
-        self._program = self._compile(made)
+        stream_count = int(streams or max(count, 1))
+        arguments.check_ranks(
+            sampler, self._shard_options, self._operations, stream_count
+        )
+        self._program = self._compile(stream_count)
         arguments.check_records(sampler, self._program.source)
-        self._pipeline = states.Pipeline(
+        self._pipeline = states.SavedPipeline(
             program=self._program,
             sampler=repr(sampler),
             data_source=text_in_states(data_source, self._program.source),
-            widened=compilation.differs_from_grain(sampler),
+            differs_from_grain=compilation.differs_from_grain(sampler),
         )
         warn_of_no_output(self._program, self._operations)
         self._watch_epochs(self._operations)
@@ -183,10 +177,10 @@ class DataLoader(Epochs, Shown[T]):
         return self._local_num_workers * self._shard_options.shard_count
 
     def __iter__(self) -> DataLoaderIterator[T]:
-        return self._counted(DataLoaderIterator(self, None))
+        return self._register(DataLoaderIterator(self, None))
 
     def __len__(self) -> int:
-        return compilation.outputs(self._program, self._operations)
+        return compilation.count_outputs(self._program, self._operations)
 
     def __bool__(self) -> bool:
         # Like Grain.  Without this method, `bool` would call `len`, which may raise.
@@ -216,13 +210,16 @@ class DataLoader(Epochs, Shown[T]):
             >>> first, list(loader)
             ([1, 2, 3, 0], [0, 3, 1, 2])
         """
-        self._choose(epoch)
+        self._set_epoch(epoch)
 
     def replay(self, state: bytes) -> T:
         """Compute the output after a state again, here, and advance no iterator.
 
         Args:
             state: A state that ``get_state()`` returned.
+
+        Returns:
+            The output, a new object.
 
         Raises:
             StopIteration: The state is at the end.
@@ -259,11 +256,13 @@ class DataLoader(Epochs, Shown[T]):
         program = self._program if same else self._compile(position.streams)
         return compilation.in_epoch(program, position.epoch)
 
-    def _run(self, position: states.RunPosition, tally: Tally) -> LocalRun | RemoteRun:
+    def _run(
+        self, position: states.RunPosition, counter: ErrorCounter
+    ) -> LocalRun | RemoteRun:
         program = self._program_for(position)
-        if self._remote.workers == 0 and self._remote.place is None:
-            return LocalRun(program, position, tally, program.computes_ahead)
-        return RemoteRun(program, position, self._remote, tally)
+        if self._remote.workers == 0 and self._remote.backend is None:
+            return LocalRun(program, position, counter, program.computes_ahead)
+        return RemoteRun(program, position, self._remote, counter)
 
 
 @overload
@@ -331,7 +330,7 @@ def load(
     drop_remainder: bool = False,
     worker_count: int | None = 0,
     read_options: ReadOptions | None = None,
-    workers: Place | None = None,
+    workers: WorkerBackend | None = None,
     worker_init_fn: WorkerInitFn | None = None,
 ) -> DataLoader[Any]: ...
 
@@ -349,7 +348,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
     drop_remainder: bool = False,
     worker_count: int | None = 0,
     read_options: ReadOptions | None = None,
-    workers: Place | None = None,
+    workers: WorkerBackend | None = None,
     worker_init_fn: WorkerInitFn | None = None,
 ) -> DataLoader[Any]:
     """Make a `DataLoader` over `source` with an `IndexSampler`.
@@ -368,12 +367,18 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         workers: See `DataLoader`.
         worker_init_fn: See `DataLoader`.
 
+    Returns:
+        The loader, which can be iterated over any number of times.
+
+    Raises:
+        ValueError: An argument is out of range; TypeError if it has the wrong type.
+
     Example:
         >>> loader = load(np.arange(5) * 10, batch_size=2, num_epochs=1)
         >>> [batch.tolist() for batch in loader]
         [[0, 10], [20, 30], [40]]
     """
-    operations = arguments.checked_operations(transformations, "transformations")
+    operations = arguments.check_operations(transformations, "transformations")
     check_flag("drop_remainder", drop_remainder)
     sampler = samplers.IndexSampler(
         num_records=length_of(sources.as_source(source)),
@@ -396,4 +401,4 @@ def load(  # noqa: PLR0913 (Grain's arguments)
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

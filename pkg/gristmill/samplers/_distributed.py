@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_instance
-from gristmill._base.masks import check_mask_key, with_mask
+from gristmill._base.argument_checks import check_instance
+from gristmill._base.padding_masks import check_mask_key, with_mask
 from gristmill._base.types import Int64Array
 from gristmill._core import KeyPlan
 from gristmill.samplers._planned import NO_SHARDING, PlannedSampler, check_seed
@@ -126,6 +126,9 @@ class DistributedSampler(PlannedSampler):
 
         Args:
             index: At least 0.
+
+        Returns:
+            True for data, False for padding.
         """
         padded = self._remainder is Remainder.PAD
         return not padded or index % self._epoch_length < self._own
@@ -182,7 +185,15 @@ class WithMask(MapWithIndex):
         self._key = key
 
     def map_with_index(self, index: int, element: Any, /) -> Any:
-        """Return the element with its mask."""
+        """Return the element with its mask.
+
+        Args:
+            index: The global index of the element.
+            element: The element, a dict if the mask has a key.
+
+        Returns:
+            A dict with the mask, or a pair ``(element, bool)``.
+        """
         return with_mask(element, self._sampler.is_real(index), self._key)
 
     def __repr__(self) -> str:

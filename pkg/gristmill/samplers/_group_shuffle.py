@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.types import Int64Array
 from gristmill.samplers._group_order import GroupOrder
 from gristmill.samplers._planned import NO_SHARDING, PlannedSampler, check_seed
@@ -102,6 +102,9 @@ class GroupShuffleSampler(PlannedSampler):
 
         Args:
             lanes: The number of readers, at least 1.
+
+        Returns:
+            The new sampler.
         """
         other = object.__new__(type(self))
         vars(other).update(vars(self))
@@ -116,6 +119,9 @@ class GroupShuffleSampler(PlannedSampler):
         Args:
             first: An index, at least 0.
             step: A multiple of the number of readers that take turns, at least 1.
+
+        Returns:
+            The number of indices, at least 1.
         """
         return self._order.window_left(first, step)
 

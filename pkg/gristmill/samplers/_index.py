@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.types import Int64Array
 from gristmill._core import KeyPlan
 from gristmill.records import RecordMetadata, seeded_metadata

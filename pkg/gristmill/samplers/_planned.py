@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.types import Int64Array
 from gristmill.records import RecordMetadata, seeded_metadata
 from gristmill.sharding import NoSharding, ShardOptions

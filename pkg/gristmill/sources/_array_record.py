@@ -134,7 +134,7 @@ class ArrayRecordDataSource(RecordSource[bytes]):
     """
 
     __module__ = __name__.rpartition(".")[0]  # The name in pickles.
-    _named = "ArrayRecordDataSource"
+    _class_name = "ArrayRecordDataSource"
     _separator = ""
 
     def __init__(
@@ -152,12 +152,12 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         for name in reader_options or {}:
             if name not in READER_OPTIONS:
                 raise ValueError(
-                    f"reader_options has {name!r}, which is none of"
-                    f" {', '.join(READER_OPTIONS)}."
+                    f"reader_options must have only {', '.join(READER_OPTIONS)}, got"
+                    f" {name!r}."
                 )
         if verify not in ("all", "headers", "none"):
             raise ValueError(
-                f"verify is {verify!r}, but must be 'all', 'headers' or 'none'"
+                f"verify must be 'all', 'headers' or 'none', got {verify!r}."
             )
         wanted = [
             (name, part)
@@ -195,7 +195,7 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         }
         for i, (records, chunks, _) in counted.items():
             if 1 < chunks < records:
-                _warn_of_groups(self._opened(i))
+                _warn_of_groups(self._open_file(i))
                 break
 
     @property
@@ -212,14 +212,14 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         counts = []
         for part, (first, count) in enumerate(self._ranges.tolist()):
             if part not in self._group_sizes:
-                self._group_sizes[part] = self._opened(part).group_size
+                self._group_sizes[part] = self._open_file(part).group_size
             size = self._group_sizes[part]
             begins = np.arange(first // size * size + size, first + count, size)
             edges = np.concatenate([[first], begins, [first + count]])
             counts.append(np.diff(edges.astype(np.int64)))
         return np.concatenate(counts)
 
-    def _opened(self, part: int) -> _core.RecordFile:
+    def _open_file(self, part: int) -> _core.RecordFile:
         file = cast(_core.RecordFile, self._open_part(part))
         self.reader.open_part(part, file)
         return file
@@ -254,7 +254,8 @@ def _instruction(path: Path) -> tuple[str, tuple[int, int] | None]:
         start, end = int(found[2]), int(found[3])
         if end < start:
             raise ValueError(
-                f"{name}: the part ends at {end}, before its start {start}"
+                f"{name}: the end of a part must be at least its start {start}, got"
+                f" {end}."
             )
         return found[1], (start, end - start)
     return name, None
@@ -262,8 +263,9 @@ def _instruction(path: Path) -> tuple[str, tuple[int, int] | None]:
 
 def _warn_of_groups(file: _core.RecordFile) -> None:
     log.warning(
-        "%s has chunks of %s records, and all of a chunk are decoded to read one. For"
-        " random access write files with 'group_size:1', or shuffle groups of records.",
+        "%s has chunks of %s records, and reading one record decodes its whole chunk."
+        " For fast random access, write files with 'group_size:1', or shuffle with"
+        " samplers.GroupShuffleSampler.",
         file.path,
         file.group_size,
     )

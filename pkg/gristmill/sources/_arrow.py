@@ -142,8 +142,8 @@ class ArrowSource(ColumnSource):
         self._names = tuple(table.column_names)
         if len(set(self._names)) != len(self._names):
             raise ValueError(
-                f"data_source has two columns of one name: {list(self._names)}. Rows"
-                " are dicts, which hold one of each: rename them."
+                "The columns of data_source must have different names, got"
+                f" {list(self._names)}. Rename the duplicates, because rows are dicts."
             )
         self._table = _without_views(table)
         self._views = ChunkViews(self._table)

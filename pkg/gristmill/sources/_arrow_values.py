@@ -79,10 +79,10 @@ def check_facts(column: pa.ChunkedArray, facts: ColumnFacts) -> None:
     if is_nested(column.type) or has_null_value(column.type):
         return
     if not facts.has_nulls and column.null_count:
-        raise ValueError(f"lacks {column.null_count} of its values")
+        raise ValueError(f"expected no missing values, found {column.null_count}")
     small = facts.has_nulls and not facts.has_large and is_wide(column.type)
     if small and any(map(_has_large, column.chunks)):
-        raise ValueError(f"has an integer beyond {MOST_EXACT}")
+        raise ValueError(f"expected integers up to {MOST_EXACT}, found a larger one")
 
 
 def is_nested(kind: pa.DataType) -> bool:
@@ -328,8 +328,8 @@ def _structs(array: pa.StructArray, _: ColumnFacts) -> Objects:
     names = [field.name for field in array.type]
     if len(set(names)) != len(names):
         raise ValueError(
-            f"a struct has two fields of one name: {names}. Rows are dicts, which hold"
-            " one of each: rename them."
+            f"The fields of a struct must have different names, got {names}. Rename the"
+            " duplicates, because rows are dicts."
         )
     if not names:
         return _valid(array, ({} for _ in range(len(array))))

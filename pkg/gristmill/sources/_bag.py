@@ -57,7 +57,7 @@ class BagDataSource(RecordSource[bytes]):
     """
 
     __module__ = __name__.rpartition(".")[0]  # The name in pickles.
-    _named = "BagDataSource"
+    _class_name = "BagDataSource"
 
     def __init__(
         self,
@@ -105,13 +105,15 @@ class Files:
             self.compression == "auto" and self.paths[part].endswith(".bagz")
         )
         stamp = self.stamps[part] if self.stamps else None
-        return _core.BagFile(*self._found(part), self.access, zstd, stamp)
+        return _core.BagFile(*self._files_of_part(part), self.access, zstd, stamp)
 
     def count(self, part: int) -> tuple[int, tuple[int, int]]:
         """Return the number of records of a file, and its version."""
-        return _core.count_bag(*self._found(part), self.access)
+        return _core.count_bag(*self._files_of_part(part), self.access)
 
-    def _found(self, part: int) -> tuple[str | RemoteFile, str | RemoteFile | None]:
+    def _files_of_part(
+        self, part: int
+    ) -> tuple[str | RemoteFile, str | RemoteFile | None]:
         path = self.paths[part]
         folder, name = os.path.split(path)
         limits = os.path.join(folder, f"limits.{name}")
@@ -123,4 +125,4 @@ class Files:
 
 def _check(name: str, value: Any, known: Sequence[str]) -> None:
     if value not in known:
-        raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(known)}.")
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")

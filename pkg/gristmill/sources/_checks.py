@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any
 
-from gristmill._base.checks import kind
+from gristmill._base.argument_checks import kind
 
 __all__ = ["check_numbered", "check_readable", "length_of"]
 
@@ -16,8 +16,8 @@ NEEDS = (
     " arrays, or an object with both methods."
 )
 IN_ORDER = (
-    " It can only be read in order: IterDataset.from_iterable(...) makes a dataset of"
-    " it, or of the function that returns it, with batch(), map() and the like."
+    " It can only be read in order. Pass it, or a function that returns it, to"
+    " IterDataset.from_iterable(...), which returns a dataset with batch(), map() etc."
 )
 # The source to suggest for a file, by its extension, which may be followed by a
 # compression, a shard number or a pattern.
@@ -48,13 +48,13 @@ def check_readable(source: Any) -> None:
     _refuse_path(source)
     if isinstance(source, type):
         raise TypeError(
-            f"data_source is the class {source.__name__} itself. Pass an instance of"
-            " it."
+            "data_source must be an instance of a class, got the class"
+            f" {source.__name__} itself. Pass {source.__name__}(...)."
         )
     if _is_iterable_dataset(source):
         raise TypeError(
-            f"data_source is a {kind(source)}, which has no records by number."
-            f"{IN_ORDER}"
+            "data_source must have records by number, but a"
+            f" {kind(source)} has none.{IN_ORDER}"
         )
     if not hasattr(type(source), "__getitem__"):
         names = ("__len__", "__getitem__")
@@ -82,9 +82,9 @@ def check_numbered(source: Any) -> None:
     advice = "Pass a list of its values, or one of them."
     if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
         advice = (
-            "Of columns pass a dict of arrays:"
-            " {name: np.asarray(column) for name, column in source.items()}; of several"
-            " data sets pass one, such as source[name]."
+            "If its values are columns, pass"
+            " {name: np.asarray(column) for name, column in source.items()}. If they"
+            " are data sets, pass one of them, such as source[name]."
         )
     raise TypeError(
         f"data_source is a {kind(source)} of {kind(value)}, with the keys {names}, so"
@@ -98,9 +98,8 @@ def length_of(source: Any) -> int:
         return len(source)
     except TypeError as error:
         raise TypeError(
-            f"data_source is a {kind(source)}, which does not say how many records it"
-            f" has: {error}. Give it a method __len__(), or pass a DataLoader a"
-            " sampler with num_records."
+            f"data_source must have a length, but a {kind(source)} has none: {error}."
+            " Define __len__(), or pass a sampler with num_records to the DataLoader."
         ) from error
 
 
@@ -124,7 +123,7 @@ def _refuse_path(source: Any) -> None:
             f" sources.TFDSDataSource({path!r}) for a folder of TFDS, or a source of"
             " the files in it."
         )
-    raise TypeError(f"data_source is the path {path!r}, not what is in it. {advice}")
+    raise TypeError(f"data_source must have records, got the path {path!r}. {advice}")
 
 
 def _is_iterable_dataset(source: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
-from gristmill._base.checks import stands_for
+from gristmill._base.argument_checks import stands_for
 from gristmill._base.types import Alloc, Int64Array
 
 __all__ = [
@@ -222,7 +222,10 @@ def gather(
     """
     plain = chunks[0].plain
     if any(chunk.plain is not plain and chunk.plain != plain for chunk in chunks):
-        raise ValueError("The dtypes of columns differ between chunks.")
+        found = [chunk.plain for chunk in chunks]
+        raise ValueError(
+            f"All chunks must have columns of the same dtypes, got {found}."
+        )
     outs = [(alloc or np.empty)((len(numbers),), dtype) for dtype in plain.values()]
     if outs:
         tables = [chunk.table() for chunk in chunks]

@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex, TypedDict
 
 import numpy as np
 
-from gristmill._base.checks import check_callable
+from gristmill._base.argument_checks import check_callable
 from gristmill._base.types import Int64Array
 from gristmill.sources._urls import is_local, local_path
 
@@ -26,7 +26,7 @@ EXTENSIONS = (
 
 
 # The folder's path in the `repr` of a source, which may be part of a longer text.
-_PLACE = re.compile(
+_FOLDER_PATH = re.compile(
     r"(?<=FolderDataSource\()"
     r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"), """
     r"(?=hash_of_names)"
@@ -73,7 +73,7 @@ class FolderDataSource:
         >>> FolderDataSource("/none/such")
         Traceback (most recent call last):
             ...
-        FileNotFoundError: There is no folder /none/such.
+        FileNotFoundError: path must be an existing folder, got /none/such.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class FolderDataSource:
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> None:
-        wanted, what = _filter(extensions, is_valid_file)
-        self._path = _checked(path)
+        wanted, what = _predicate_of(extensions, is_valid_file)
+        self._path = _check_path(path)
         self.classes = _classes(self._path)
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
         names: list[bytes] = []
@@ -97,8 +97,8 @@ class FolderDataSource:
         empty = [n for n, count in zip(self.classes, counts, strict=True) if not count]
         if empty and not allow_empty:
             raise FileNotFoundError(
-                f"{self._path} has no file {what} for the classes {', '.join(empty)}."
-                " Pass allow_empty=True if that is meant."
+                f"{self._path}: each class must have a file {what}, found none for the"
+                f" classes {', '.join(empty)}. Pass allow_empty=True to accept that."
             )
         # One string instead of a million: it is sent to workers and shared.
         self._names = b"".join(names)
@@ -133,8 +133,8 @@ class FolderDataSource:
     def _sample(self, index: int) -> tuple[str, int]:
         if not 0 <= index < len(self._ends):
             raise IndexError(
-                f"record {index} is out of range for the {len(self)} files of"
-                f" {self._path}"
+                f"record_key must be in [0, {len(self)}), got {index}, for the files of"
+                f" {self._path}."
             )
         label = bisect.bisect_right(self._class_ends, index)
         begin = self._ends[index - 1] if index else 0
@@ -142,9 +142,9 @@ class FolderDataSource:
         return os.path.join(self._path, self.classes[label], name), label
 
     def __repr__(self) -> str:
-        return f"FolderDataSource({self._path!r}, {self._described()})"
+        return f"FolderDataSource({self._path!r}, {self._describe()})"
 
-    def _described(self) -> str:
+    def _describe(self) -> str:
         """Return the `repr` without the path, so that states work in any folder."""
         import hashlib  # Slow to import.
 
@@ -158,53 +158,54 @@ class FolderDataSource:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        made = ("targets", "samples")
-        return {name: value for name, value in vars(self).items() if name not in made}
+        cached = ("targets", "samples")
+        return {name: value for name, value in vars(self).items() if name not in cached}
 
 
 def without_place(text: str) -> str:
     """Return a source's ``repr`` for states, which work wherever the folder is."""
-    return _PLACE.sub("", text)
+    return _FOLDER_PATH.sub("", text)
 
 
-def _filter(
+def _predicate_of(
     extensions: Any, is_valid_file: Callable[[str], bool] | None
 ) -> tuple[Callable[[str], bool], str]:
     """Return a predicate for paths of records, and a description for messages."""
     if is_valid_file is not None:
         if extensions is not None:
             raise ValueError(
-                "extensions and is_valid_file are both given. Pass one of them."
+                "extensions and is_valid_file must not both be given. Pass one of them."
             )
         check_callable("is_valid_file", is_valid_file)
-        return is_valid_file, "that is_valid_file takes"
+        return is_valid_file, "that is_valid_file accepts"
     if extensions is None:
         extensions = EXTENSIONS
     ends = (extensions,) if isinstance(extensions, str) else tuple(extensions)
     if not ends or not all(isinstance(end, str) and end for end in ends):
         raise ValueError(
-            f"extensions is {extensions!r}, but must be an end of names such as '.jpg',"
-            " or a list of these."
+            "extensions must be the end of a name such as '.jpg', or a list of these,"
+            f" got {extensions!r}."
         )
     lower = tuple(end.lower() for end in ends)
     return lambda path: path.lower().endswith(lower), f"named {', '.join(ends)}"
 
 
-def _checked(path: Any) -> str:
+def _check_path(path: Any) -> str:
     name = os.fspath(path)
     if not isinstance(name, str):
-        raise TypeError(f"path is {name!r}, but must be a str or a path of pathlib.")
+        raise TypeError(f"path must be a str or a pathlib.Path, got {name!r}.")
     if not is_local(name):
         raise ValueError(
-            f"path is {name}, but must be a folder of this machine. Files that lie far"
-            " away are read in any order from record files: see `gristmill convert`."
+            f"path must be a folder of this machine, got {name}. To read remote files"
+            " in any order, convert them to record files: see `gristmill convert`."
         )
     name = os.path.expanduser(local_path(name))
     if not os.path.exists(name):
-        raise FileNotFoundError(f"There is no folder {name}.")
+        raise FileNotFoundError(f"path must be an existing folder, got {name}.")
     if not os.path.isdir(name):
         raise NotADirectoryError(
-            f"{name} is a file, but must be a folder with one folder for each class."
+            "path must be a folder with one folder for each class, got the file"
+            f" {name}."
         )
     return name
 
@@ -214,7 +215,7 @@ def _classes(path: str) -> list[str]:
         classes = sorted(entry.name for entry in entries if entry.is_dir())
     if not classes:
         raise FileNotFoundError(
-            f"{path} has no folder in it, but must have one for each class."
+            f"path must have one folder for each class, found no folder in {path}."
         )
     return classes
 
@@ -240,8 +241,8 @@ def _walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
             path = os.path.join(root, name)
             if os.path.islink(path) and _is_above(path):
                 raise ValueError(
-                    f"{path} is a link to a folder that it lies in, so that its files"
-                    " would be counted again and again. Remove it."
+                    f"{path} must not be a link to a folder that contains it, because"
+                    " its files would be counted again and again. Remove the link."
                 )
         yield root, folders, names
 

@@ -27,11 +27,11 @@ class HuggingFaceColumns(ColumnSource):
     """
 
     def __init__(self, dataset: Any) -> None:
-        self._dataset = self._rest = dataset
+        self._dataset = self._other_columns = dataset
         self._names: tuple[str, ...] = ()
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._views: ChunkViews | None = None
-        self._looked = False
+        self._is_inspected = False
 
     def __reduce__(self) -> tuple[type, tuple[Any]]:
         return type(self), (self._dataset,)
@@ -40,22 +40,25 @@ class HuggingFaceColumns(ColumnSource):
         self, keys: Int64Array, alloc: Alloc | None = None
     ) -> dict[str, Gathered]:
         """Return the columns of records; see `ColumnSource`."""
-        if not self._looked:
-            self._looked = True
-            self._look()
+        if not self._is_inspected:
+            self._is_inspected = True
+            self._inspect()
         found: dict[str, Gathered] = {}
         if self._views is not None:
             for name, view in self._views.gather(keys, None).items():
-                found[name] = _converted(view, self._dtypes[name], alloc)
-        if self._rest is not None:
-            columns = self._rest[keys.tolist()]
+                found[name] = _convert(view, self._dtypes[name], alloc)
+        if self._other_columns is not None:
+            columns = self._other_columns[keys.tolist()]
             for name, column in columns.items():
                 if len(column) != len(keys):
-                    raise ValueError(f"{len(column)} values for {len(keys)} keys")
+                    raise ValueError(
+                        f"Column {name!r} must have {len(keys)} values, got"
+                        f" {len(column)}."
+                    )
                 found[name] = [column[i] for i in range(len(keys))]
         return {name: found[name] for name in self._names or found}
 
-    def _look(self) -> None:
+    def _inspect(self) -> None:
         """Find the columns that can be gathered directly from Arrow's memory."""
         dataset, form = self._dataset, self._dataset.format
         table = _table_of(dataset)
@@ -76,7 +79,7 @@ class HuggingFaceColumns(ColumnSource):
             self._names = tuple(sample)
             others = [name for name in self._names if name not in self._dtypes]
             self._views = ChunkViews(table.select([*self._dtypes]))
-            self._rest = dataset.select_columns(others) if others else None
+            self._other_columns = dataset.select_columns(others) if others else None
 
 
 def _table_of(dataset: Any) -> pa.Table | None:
@@ -115,7 +118,7 @@ def _dtype_of(
     return known.dtype
 
 
-def _converted(
+def _convert(
     column: Any, dtype: np.dtype[Any], alloc: Alloc | None
 ) -> npt.NDArray[Any]:
     if alloc is None:

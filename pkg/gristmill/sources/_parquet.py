@@ -16,9 +16,9 @@ import numpy as np
 
 from gristmill import _core
 from gristmill._base import log
-from gristmill._base.checks import check_integer
-from gristmill._base.closing import Closing
-from gristmill._base.describing import FileSource, call_text
+from gristmill._base.argument_checks import check_integer
+from gristmill._base.closeable import Closeable
+from gristmill._base.object_repr import FileSource, call_text
 from gristmill._base.types import Alloc, Int64Array
 from gristmill.errors import CorruptRecord
 from gristmill.sources._columns import Columns, ColumnSource, Gathered, gather
@@ -36,7 +36,7 @@ REPEATED_ROWS = 4
 _in_use: weakref.WeakSet[ParquetDataSource] = weakref.WeakSet()
 
 
-class ParquetDataSource(FileSource, Closing, ColumnSource):
+class ParquetDataSource(FileSource, Closeable, ColumnSource):
     """Serve the rows of Parquet files, in the order of the files.
 
     Args:
@@ -167,7 +167,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
             raise self._out_of_range(key)
         group = int(self._bounds.searchsorted(key, "right")) - 1
         self._rows_read += 1
-        return self._decoded(group).row(key - int(self._bounds[group]))
+        return self._cached_group(group).row(key - int(self._bounds[group]))
 
     def __getitems__(self, record_keys: Sequence[int]) -> list[dict[str, Any]]:
         """Return several records; each row group is looked up only once."""
@@ -187,7 +187,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
         records: list[Any] = [None] * len(keys)
         for places in parts:
             group = int(groups[places[0]])
-            rows = self._decoded(group).rows(keys[places] - self._bounds[group])
+            rows = self._cached_group(group).rows(keys[places] - self._bounds[group])
             for place, row in zip(places.tolist(), rows, strict=True):
                 records[place] = row
         return records
@@ -213,7 +213,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
         chunks: list[Columns] = []
         held = 0
         for number, group in enumerate(groups.tolist()):
-            columns = self._decoded(group, by_rows=True)
+            columns = self._cached_group(group, by_rows=True)
             held += columns.nbytes
             if held > self._cache_bytes and len(groups) > 1:
                 # Keep only the needed rows, because the cache may evict the group.
@@ -238,10 +238,10 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
 
     def __repr__(self) -> str:
         # Every state contains it, so ten thousand paths are hashed only once.
-        self._text = self._text or self._described()
+        self._text = self._text or self._describe()
         return self._text
 
-    def _described(self) -> str:
+    def _describe(self) -> str:
         names = "\n".join(self.paths).encode()
         options = "".join(f", {n}={v!r}" for n, v in sorted(self._read_kwargs.items()))
         return (
@@ -257,7 +257,7 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
         vars(self).update(state)
         self._begin()
 
-    def _decoded(self, group: int, by_rows: bool = False) -> Columns:
+    def _cached_group(self, group: int, by_rows: bool = False) -> Columns:
         with self._lock:
             columns = self._cache.get(group)
             if columns is None:
@@ -295,10 +295,10 @@ class ParquetDataSource(FileSource, Closing, ColumnSource):
             return
         self._warned = True
         log.warning(
-            "%r decoded %d rows a second time to serve %d: its cache of %d bytes is too"
-            " small for the order of reading, with about %d bytes a row group. Read in"
-            " the order of a samplers.GroupShuffleSampler of source.groups, with a"
-            " smaller window, or raise cache_bytes.",
+            "%r decoded %d rows again to return %d rows: its cache of %d bytes is too"
+            " small for the order of reading, because a row group takes about %d bytes."
+            " Raise cache_bytes, or read in the order of a samplers.GroupShuffleSampler"
+            " of source.groups with a smaller window.",
             self,
             self._repeated_rows,
             self._rows_read,

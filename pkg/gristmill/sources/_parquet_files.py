@@ -24,9 +24,9 @@ from gristmill.sources._columns import ColumnFacts, ColumnForm, Columns
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._parquet_footers import (
     Footer,
-    keep_footers,
-    kept_footers,
-    place_of_footers,
+    footer_cache_path,
+    load_footers,
+    save_footers,
 )
 from gristmill.sources._remote import RemoteFile, RemoteStream
 from gristmill.sources._remote_options import RemoteOptions
@@ -39,8 +39,8 @@ FILES_ONLY = re.compile(r"https?://|[^/]*::")
 
 FOOTER_THREADS = 16
 # Footers are cached if a source has at least this many files.
-KEPT_FROM = 32
-KEPT_FILES = 16
+CACHE_MIN_FILES = 32
+MAX_OPEN_FILES = 16
 
 Path = str | os.PathLike[str]
 
@@ -51,18 +51,20 @@ def find_files(
     """Return the files that paths, folders, patterns and URLs stand for, in order."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not given:
-        raise ValueError("paths is empty. Pass at least one Parquet file.")
+        raise ValueError(
+            "paths must have at least one Parquet file, got an empty list."
+        )
     files: list[str] = []
     for path in given:
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(
-                "paths must be a path, a pattern, a URL or a list of these, got one of"
-                f" type {type(path).__name__}."
+                "paths must be a path, a pattern, a URL or a list of these, got"
+                f" {path!r} ({type(path).__name__})."
             )
         name = os.fsdecode(path)
         if storage_options and not is_url(name):
             raise ValueError(
-                f"{name} is on this machine and has no use for storage_options."
+                f"storage_options needs a URL, got the path {name}. Leave it out."
             )
         files += _expand(name, storage_options)
     return tuple(files)
@@ -86,14 +88,15 @@ def _expand(path: str, storage_options: Mapping[str, Any]) -> list[str]:
         return [path]
     if not found:
         raise FileNotFoundError(
-            f"{path} has no Parquet files. A folder is searched for *.parquet, not for"
-            " folders in it: pass a pattern such as 'folder/**/*.parquet' for those."
+            f"Expected Parquet files at {path}, found none. A folder is searched for"
+            " *.parquet, but not the folders in it: pass a pattern such as"
+            " 'folder/**/*.parquet' for those."
         )
     return [name if "://" in name else prefix + name for name in sorted(found)]
 
 
 @contextlib.contextmanager
-def _explained(path: str, doing: str) -> Iterator[None]:
+def _name_file_in_errors(path: str, doing: str) -> Iterator[None]:
     """Convert the errors of pyarrow to errors that name the file."""
     import pyarrow
 
@@ -103,8 +106,8 @@ def _explained(path: str, doing: str) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"{path} does not exist. Check paths, and that it stays in place while it"
-            " is read."
+            f"Expected a Parquet file at {path}, found no file. Check paths, and leave"
+            " the file in place while it is read."
         ) from error
     except (pyarrow.ArrowException, OSError) as error:
         # Errors of the operating system have an errno; errors of the format do not.
@@ -112,8 +115,8 @@ def _explained(path: str, doing: str) -> Iterator[None]:
             error.add_note(f"while {doing} {path}")
             raise
         raise CorruptRecord(
-            f"{path}: {doing} failed: {error}. It is no Parquet file, or damaged: write"
-            " it again, or leave it out of paths."
+            f"Expected a Parquet file at {path}, but {doing} failed: {error}. Write the"
+            " file again if it is damaged, or leave it out of paths."
         ) from error
 
 
@@ -136,8 +139,8 @@ class _LocalFile(NamedTuple):
         if now == self:
             return ""
         return (
-            f"the file has changed since it was opened: it had {self.bytes} bytes and"
-            f" has {now.bytes}"
+            f"the file has changed since it was opened: it had {self.bytes} bytes, and"
+            f" has {now.bytes} now"
         )
 
 
@@ -167,30 +170,30 @@ class ParquetFiles:
         self._read_kwargs = dict(read_kwargs)
         # The most recently used files, the latest one last: open local files, and the
         # footers of remote files.
-        self._kept: dict[int, Any] = {}
+        self._open_files: dict[int, Any] = {}
         with ThreadPoolExecutor(min(FOOTER_THREADS, len(self.paths))) as pool:
             self._files = list(pool.map(self._open, self.paths))
-            footers = self._look_at_all(pool)
+            footers = self._read_footers(pool)
         counts = [len(footer.rows) for footer in footers]
         self._first_group = [0, *itertools.accumulate(counts)]
         self.rows: Int64Array = np.concatenate([footer.rows for footer in footers])
         schemas = [footer.types for footer in footers]
-        self.columns = _chosen(schemas[0], columns, self.paths[0])
+        self.columns = _choose_columns(schemas[0], columns, self.paths[0])
         self._check_schemas(schemas)
-        self._facts = {n: _joined_facts(n, footers) for n in self.columns}
+        self._facts = {n: _join_facts(n, footers) for n in self.columns}
         self._forms: dict[str, ColumnForm] = {}
 
     def read(self, group: int) -> Columns:
         """Decode a row group; raise CorruptRecord if it is damaged or has changed."""
         number = bisect.bisect_right(self._first_group, group) - 1
         path, inside = self.paths[number], group - self._first_group[number]
-        with _explained(path, f"decoding row group {inside}"):
+        with _name_file_in_errors(path, f"decoding row group {inside}"):
             if change := self._files[number].change():
                 raise CorruptRecord(
-                    f"{path}: {change}. Leave a file in place while it is read; make a"
-                    " new ParquetDataSource of the new one."
+                    f"{path}: {change}. Do not change a file while it is read; make a"
+                    " new ParquetDataSource for the new one."
                 )
-            with self._opened(number) as file:
+            with self._open_to_read(number) as file:
                 table = file.read_row_group(
                     inside,
                     columns=list(self.columns),
@@ -202,10 +205,10 @@ class ParquetFiles:
                 self.columns
             ).issubset(table.column_names):
                 raise CorruptRecord(
-                    f"{path}: row group {inside} of {file.num_row_groups} has"
-                    f" {table.num_rows} rows, but there should be {groups} groups, and"
-                    f" {rows} rows of {list(self.columns)} in it. What is kept of its"
-                    f" footer is wrong: delete {place_of_footers(self.paths)}."
+                    f"{path}: expected {rows} rows of {list(self.columns)} in row group"
+                    f" {inside} of {groups}, found {table.num_rows} rows in row group"
+                    f" {inside} of {file.num_row_groups}. The cached footer is wrong:"
+                    f" delete {footer_cache_path(self.paths)}."
                 )
             return self._arrays(table, f"{path}: row group {inside}")
 
@@ -222,9 +225,9 @@ class ParquetFiles:
                     values.check_facts(column, facts)
             except ValueError as error:
                 raise CorruptRecord(
-                    f"{where}, column {name!r} {error}, but the statistics of the file"
-                    " exclude that. Write the file again. If its statistics are right,"
-                    f" delete {place_of_footers(self.paths)}."
+                    f"{where}, column {name!r}: {error}, contrary to the statistics of"
+                    " the file. Write the file again. If its statistics are right,"
+                    f" delete {footer_cache_path(self.paths)}."
                 ) from error
             arrays[name] = values.to_array(column, facts)
             if arrays[name].dtype.hasobject:
@@ -237,15 +240,15 @@ class ParquetFiles:
         return Columns(arrays, content_bytes, self._forms)
 
     def close(self) -> None:
-        """Close the files that are kept open; reading opens them again."""
-        self._kept.clear()
+        """Close the open files; reading opens them again."""
+        self._open_files.clear()
 
     def __getstate__(self) -> dict[str, Any]:
         # The stamps of local files form one array: there may be thousands.
         local = [file[1:] for file in self._files if isinstance(file, _LocalFile)]
         stamps = np.array(local, np.int64).reshape(-1, 2)
         far = [None if isinstance(file, _LocalFile) else file for file in self._files]
-        return {**vars(self), "_kept": {}, "_forms": {}, "_files": (stamps, far)}
+        return {**vars(self), "_open_files": {}, "_forms": {}, "_files": (stamps, far)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -258,54 +261,54 @@ class ParquetFiles:
         importlib.import_module("gristmill.sources._arrow_values")
 
     @contextlib.contextmanager
-    def _opened(self, number: int) -> Iterator[Any]:
+    def _open_to_read(self, number: int) -> Iterator[Any]:
         """Yield an open file, and keep it for the next read."""
         # Popped, so that a child forked meanwhile does not share a file in use.
-        file, kept = self._files[number], self._kept.pop(number, None)
+        file, cached = self._files[number], self._open_files.pop(number, None)
         if isinstance(file, RemoteFile):
-            with self._parse(file, kept) as parsed:
+            with self._open_parquet(file, cached) as parsed:
                 yield parsed
-            kept = parsed.metadata
+            cached = parsed.metadata
         else:
-            kept = kept or self._parse(file, None)
-            yield kept
-        self._kept[number] = kept
-        if len(self._kept) > KEPT_FILES:
-            del self._kept[next(iter(self._kept))]
+            cached = cached or self._open_parquet(file, None)
+            yield cached
+        self._open_files[number] = cached
+        if len(self._open_files) > MAX_OPEN_FILES:
+            del self._open_files[next(iter(self._open_files))]
 
-    def _look_at_all(self, pool: Executor) -> list[Footer]:
+    def _read_footers(self, pool: Executor) -> list[Footer]:
         local = [file for file in self._files if isinstance(file, _LocalFile)]
         # Do not cache with read_kwargs: they may change types or contain secrets.
-        if len(local) < max(KEPT_FROM, len(self._files)) or self._read_kwargs:
-            return list(pool.map(self._look_at, self.paths, self._files))
+        if len(local) < max(CACHE_MIN_FILES, len(self._files)) or self._read_kwargs:
+            return list(pool.map(self._read_footer, self.paths, self._files))
         stamps = [(file.bytes, file.mtime_ns) for file in local]
-        place = place_of_footers(self.paths)
-        kept = kept_footers(place, stamps)
-        missing = [i for i, footer in enumerate(kept) if footer is None]
-        new = pool.map(lambda i: self._look_at(self.paths[i], local[i]), missing)
-        footers = [footer or next(new) for footer in kept]
+        place = footer_cache_path(self.paths)
+        cached = load_footers(place, stamps)
+        missing = [i for i, footer in enumerate(cached) if footer is None]
+        new = pool.map(lambda i: self._read_footer(self.paths[i], local[i]), missing)
+        footers = [footer or next(new) for footer in cached]
         if missing:
-            keep_footers(place, stamps, footers)
+            save_footers(place, stamps, footers)
         return footers
 
     def _open(self, path: str) -> _LocalFile | RemoteFile:
-        with _explained(path, "reading the footer"):
+        with _name_file_in_errors(path, "reading the footer"):
             if is_url(path):
                 return RemoteFile(path, self._storage_options, self._remote_options)
             return _LocalFile.open(path)
 
-    def _look_at(self, path: str, file: _LocalFile | RemoteFile) -> Footer:
+    def _read_footer(self, path: str, file: _LocalFile | RemoteFile) -> Footer:
         """Read a footer, and drop it after extracting the facts: many are large."""
         with (
-            _explained(path, "reading the footer"),
-            self._parse(file, None) as parsed,
+            _name_file_in_errors(path, "reading the footer"),
+            self._open_parquet(file, None) as parsed,
         ):
             footer, schema = parsed.metadata, parsed.schema_arrow
         counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
         if len(set(schema.names)) != len(schema.names):
             raise ValueError(
-                f"{path} has two columns of one name: {schema.names}. Rows are dicts,"
-                " which hold one of each: rename them."
+                f"The columns of {path} must have different names, got {schema.names}."
+                " Rename the duplicates, because rows are dicts."
             )
         types = {name: str(schema.field(name).type) for name in schema.names}
         from gristmill.sources._parquet_statistics import facts_of_columns
@@ -313,7 +316,7 @@ class ParquetFiles:
         facts = facts_of_columns(footer, schema)
         return Footer(np.array(counts, np.int64), types, facts)
 
-    def _parse(self, file: _LocalFile | RemoteFile, footer: Any) -> Any:
+    def _open_parquet(self, file: _LocalFile | RemoteFile, footer: Any) -> Any:
         from pyarrow import parquet
 
         kwargs = {
@@ -332,14 +335,14 @@ class ParquetFiles:
                 if types.get(name) != first[name]:
                     found = types.get(name, "missing")
                     raise ValueError(
-                        f"{path}: column {name!r} is {found}, but {first[name]} in"
-                        f" {self.paths[0]}. All files of a data source must have the"
-                        " same columns: choose others with columns=, or make one data"
-                        " source of each kind."
+                        f"{path}: column {name!r} must be {first[name]}, like in"
+                        f" {self.paths[0]}, got {found}. All files of a data source"
+                        " must have the same columns: choose others with columns=, or"
+                        " make one data source for each kind of file."
                     )
 
 
-def _joined_facts(name: str, footers: Sequence[Footer]) -> ColumnFacts:
+def _join_facts(name: str, footers: Sequence[Footer]) -> ColumnFacts:
     """Return the facts of a column over all files."""
     found = [footer.facts[name] for footer in footers if name in footer.facts]
     return ColumnFacts(
@@ -347,7 +350,7 @@ def _joined_facts(name: str, footers: Sequence[Footer]) -> ColumnFacts:
     )
 
 
-def _chosen(
+def _choose_columns(
     schema: Mapping[str, Any], columns: Sequence[str] | None, path: str
 ) -> tuple[str, ...]:
     if columns is None:
@@ -356,10 +359,13 @@ def _chosen(
         raise TypeError(f"columns must be a list of names, got the str {columns!r}.")
     chosen = tuple(dict.fromkeys(columns))
     if not chosen:
-        raise ValueError("columns is empty. Name at least one, or pass None for all.")
+        raise ValueError(
+            "columns must have at least one name, got none. Pass None for all."
+        )
     for name in chosen:
         if name not in schema:
             raise ValueError(
-                f"{path} has no column {name!r}. It has {', '.join(map(repr, schema))}."
+                f"columns must be columns of {path}, got {name!r}. It has"
+                f" {', '.join(map(repr, schema))}."
             )
     return chosen

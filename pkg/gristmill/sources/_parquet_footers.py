@@ -21,12 +21,12 @@ from gristmill._base.types import Int64Array
 from gristmill.sources._columns import ColumnFacts
 from gristmill.sources._sidecars import cache_dir
 
-__all__ = ["Footer", "Stamp", "keep_footers", "kept_footers", "place_of_footers"]
+__all__ = ["Footer", "Stamp", "footer_cache_path", "load_footers", "save_footers"]
 
 FORMAT = 2
 
 # Errors that reading a malicious file may raise.
-FAULTS = (
+READ_ERRORS = (
     *(OSError, ValueError, TypeError, AttributeError, LookupError, OverflowError),
     RecursionError,
 )
@@ -49,14 +49,14 @@ class Footer(NamedTuple):
     facts: Mapping[str, ColumnFacts]
 
 
-def place_of_footers(paths: Sequence[str]) -> str:
+def footer_cache_path(paths: Sequence[str]) -> str:
     """Return the path of the cache of local files' footers; it need not exist."""
     whole = "\0".join(map(os.path.abspath, paths)).encode(errors="surrogateescape")
     name = hashlib.sha256(whole).hexdigest()[:32]
     return os.path.join(cache_dir(), "parquet", f"{name}.json")
 
 
-def kept_footers(place: str, stamps: Sequence[Stamp]) -> list[Footer | None]:
+def load_footers(place: str, stamps: Sequence[Stamp]) -> list[Footer | None]:
     """Return the cached footers, with None for each file whose stamp differs.
 
     If the cache is missing, torn or of another format, all are None.
@@ -65,31 +65,34 @@ def kept_footers(place: str, stamps: Sequence[Stamp]) -> list[Footer | None]:
         with open(place, "rb") as file:
             digest, body = file.readline().strip(), file.read()
         if hashlib.sha256(body).hexdigest().encode() != digest:
-            raise ValueError("the checksum is another one")
-        found = _parsed(json.loads(body), len(stamps))
+            raise ValueError("its checksum is wrong")
+        found = _parse(json.loads(body), len(stamps))
     except FileNotFoundError:
         return [None] * len(stamps)
-    except FAULTS as why:
-        log.info("%s is made anew: %s", place, why)
+    except READ_ERRORS as why:
+        log.info("Cannot use the cached footers in %s: %s", place, why)
         return [None] * len(stamps)
     return [
-        footer if known == stamp else None
-        for stamp, (known, footer) in zip(stamps, found, strict=True)
+        footer if entry_stamp == stamp else None
+        for stamp, (entry_stamp, footer) in zip(stamps, found, strict=True)
     ]
 
 
-def _parsed(kept: Any, files: int) -> list[tuple[Stamp, Footer]]:
-    if kept["format"] != FORMAT or kept["writer"] != _writer():
-        raise ValueError("it is of another version")
-    schemas = kept["schemas"]
+def _parse(content: Any, files: int) -> list[tuple[Stamp, Footer]]:
+    if content["format"] != FORMAT or content["writer"] != _writer():
+        version = content["format"], content["writer"]
+        raise ValueError(
+            f"expected format {FORMAT} by pyarrow {_writer()}, found {version}"
+        )
+    schemas = content["schemas"]
     for types in schemas:
         if not all(type(text) is str for text in types.values()):
-            raise ValueError("a type is no text")
+            raise ValueError(f"expected the types of columns as str, found {types}")
     found = []
-    for size, changed, number, counts, nulls, large in kept["files"]:
+    for size, changed, number, counts, nulls, large in content["files"]:
         rows = np.array(counts, np.int64).reshape(len(counts))
         if rows.size and rows.min() < 0:
-            raise ValueError("a row group has fewer rows than none")
+            raise ValueError(f"expected at least 0 rows per row group, found {counts}")
         names = [*schemas[number]]
         facts = {
             names[place]: ColumnFacts(place in nulls, place in large)
@@ -97,11 +100,11 @@ def _parsed(kept: Any, files: int) -> list[tuple[Stamp, Footer]]:
         }
         found.append(((size, changed), Footer(rows, schemas[number], facts)))
     if len(found) != files:
-        raise ValueError(f"it has {len(found)} of {files} files")
+        raise ValueError(f"expected {files} files, found {len(found)}")
     return found
 
 
-def keep_footers(
+def save_footers(
     place: str, stamps: Iterable[Stamp], footers: Sequence[Footer]
 ) -> None:
     """Write footers to the cache, atomically."""
@@ -109,22 +112,22 @@ def keep_footers(
     files: list[tuple[Any, ...]] = []
     for stamp, (rows, types, facts) in zip(stamps, footers, strict=True):
         number = numbers.setdefault((*types.items(),), len(numbers))
-        known = [(i, facts[name]) for i, name in enumerate(types) if name in facts]
-        nulls = [place for place, fact in known if fact.has_nulls]
-        large = [place for place, fact in known if fact.has_large]
+        with_facts = [(i, facts[name]) for i, name in enumerate(types) if name in facts]
+        nulls = [place for place, fact in with_facts if fact.has_nulls]
+        large = [place for place, fact in with_facts if fact.has_large]
         files.append((*stamp, number, rows.tolist(), nulls, large))
-    kept = {
+    content = {
         "format": FORMAT,
         "writer": _writer(),
         "schemas": [dict(items) for items in numbers],
         "files": files,
     }
-    body = json.dumps(kept, separators=(",", ":")).encode()
+    body = json.dumps(content, separators=(",", ":")).encode()
     digest = hashlib.sha256(body).hexdigest().encode()
     try:
         _core.replace_file(place, digest + b"\n" + body)
     except OSError as why:
-        log.info("Footers of Parquet files are not kept in %s: %s", place, why)
+        log.info("Cannot cache the footers of Parquet files in %s: %s", place, why)
 
 
 def _writer() -> str:

@@ -8,11 +8,11 @@ from gristmill import _core
 from gristmill._base import log
 from gristmill.sources._remote_options import RemoteOptions
 
-__all__ = ["cache_of", "tell_failure"]
+__all__ = ["cache_of", "warn_once"]
 
 # By folder and bytes; None if the cache cannot be opened. Forked children share them.
 _caches: dict[tuple[bytes, int], _core.RangeCache | None] = {}
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def cache_of(options: RemoteOptions) -> _core.RangeCache | None:
@@ -30,15 +30,15 @@ def cache_of(options: RemoteOptions) -> _core.RangeCache | None:
             _caches[key] = _core.RangeCache(*key)
         except OSError as error:
             _caches[key] = None
-            tell_failure(f"cache_dir={options.cache_dir!r} cannot be used: {error}")
+            warn_once(f"cache_dir={options.cache_dir!r} cannot be used: {error}")
     return _caches[key]
 
 
-def tell_failure(problem: str) -> None:
+def warn_once(problem: str) -> None:
     """Warn, once for each problem, that data is no longer cached."""
-    if problem not in _told:
-        _told.add(problem)
+    if problem not in _warned:
+        _warned.add(problem)
         log.warning(
-            "%s. Reading goes on, but what is read is not kept on this machine.",
+            "%s. Reading continues, but the data is not cached on this machine.",
             problem,
         )

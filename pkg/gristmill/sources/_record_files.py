@@ -50,7 +50,7 @@ def open_file(
         >>> open_file("/none/such", storage_options={"anon": True})
         Traceback (most recent call last):
             ...
-        ValueError: /none/such is on this machine and has no use for storage_options.
+        ValueError: storage_options needs a URL, got the path /none/such. Leave it out.
     """
     file = find_file(os.fspath(path), access, storage_options, remote_options)
     kept = sidecar_paths(os.fspath(path), "array_record", index_dir)
@@ -111,15 +111,15 @@ def check_name(
 ) -> None:
     """Raise ValueError if options do not suit a name; the file is not opened."""
     if access not in ("pread", "mmap"):
-        raise ValueError(f"access is {access!r}, but must be 'pread' or 'mmap'")
+        raise ValueError(f"access must be 'pread' or 'mmap', got {access!r}.")
     if not is_local(name):
         if access != "pread":
             raise ValueError(
-                f"access is {access!r}, but {name} is far away: only 'pread' reads it."
+                f"access must be 'pread' for a URL, got {access!r} for {name}."
             )
     elif storage_options:
         raise ValueError(
-            f"{name} is on this machine and has no use for storage_options."
+            f"storage_options needs a URL, got the path {name}. Leave it out."
         )
 
 
@@ -137,17 +137,15 @@ def expand(paths: Any, storage_options: Mapping[str, Any] | None = None) -> list
         paths = [paths]
     if not isinstance(paths, Sequence):
         raise TypeError(
-            f"paths is a {type(paths).__name__}, but must be a path or a list of paths."
+            f"paths must be a path or a list of paths, got a {type(paths).__name__}."
         )
     found: list[str] = []
     for path in paths:
         if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(
-                f"paths has a {type(path).__name__}, but must have only paths."
-            )
+            raise TypeError(f"paths must have only paths, got a {type(path).__name__}.")
         found.extend(_files_of(os.fspath(path), storage_options))
     if not found:
-        raise ValueError("paths is an empty list. Pass at least one path.")
+        raise ValueError("paths must have at least one path, got an empty list.")
     return found
 
 
@@ -163,7 +161,9 @@ def _files_of(path: str, storage_options: Mapping[str, Any] | None) -> list[str]
         return [path]  # Opening it raises the error, if any.
     found = _glob(path, storage_options)
     if not found:
-        raise FileNotFoundError(f"No file matches the pattern {path}.")
+        raise FileNotFoundError(
+            f"Expected files that match the pattern {path}, found none."
+        )
     return found
 
 
@@ -183,15 +183,14 @@ def _all_shards(
     found = _glob(f"{glob.escape(base)}-?????-of-?????{end}", storage_options)
     if not found:
         raise FileNotFoundError(
-            f"No file is a shard of {base}{end}: {base}-00000-of-*{end}."
+            f"Expected shards of {base}{end} named {base}-00000-of-*{end}, found none."
         )
     count = found[0].removesuffix(end)[-5:]
     wanted = _shards(local_path(base), int(count), end) if count.isdecimal() else []
     if wanted != found:
         missing = sorted(set(wanted) - set(found))
         raise FileNotFoundError(
-            f"The shards of {base} are not complete, or of two sets: {len(found)} files"
-            f" were found, {len(wanted)} expected, missing"
-            f" {missing[0] if missing else 'none'}."
+            f"Expected one complete set of {len(wanted)} shards of {base}, found"
+            f" {len(found)} files, missing {missing[0] if missing else 'none'}."
         )
     return found

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
-from gristmill._base.closing import Closing
-from gristmill._base.describing import FileSource, call_text
+from gristmill._base.closeable import Closeable
+from gristmill._base.object_repr import FileSource, call_text
 from gristmill._base.types import Int64Array, T
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import FAR_THREADS, LOCAL_THREADS, in_threads
@@ -21,7 +21,7 @@ from gristmill.sources._urls import is_local
 ITER_BLOCK = 256
 
 
-class RecordSource(FileSource, Closing, Generic[T]):
+class RecordSource(FileSource, Closeable, Generic[T]):
     """Serve the records of several files as one list; the base of several sources.
 
     An element is the bytes of a record, unless the class defines `_to_element`.
@@ -35,7 +35,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
     _to_element: Callable[[int, bytes], T] | None = None
 
     # Parts of the `repr`: the class name, and the separator of the hashed paths.
-    _named: str
+    _class_name: str
     _separator = "\n"
     _text = ""
 
@@ -82,14 +82,33 @@ class RecordSource(FileSource, Closing, Generic[T]):
         return record if self._to_element is None else self._to_element(key, record)
 
     def __getitems__(self, record_keys: Sequence[SupportsIndex]) -> list[T]:
-        return self.read_block(self._checked(record_keys))
+        return self.read_block(self._check_keys(record_keys))
 
     def read_block(self, keys: Int64Array) -> list[T]:
-        """Return the elements of keys in [0, len), shape (k,)."""
+        """Return the elements of keys in [0, len), shape (k,).
+
+        Args:
+            keys: Record keys in [0, len), int64 of shape (k,).
+
+        Returns:
+            The k elements, in the order of `keys`.
+
+        Raises:
+            OSError: A file cannot be read.
+            CorruptRecord: A record is damaged.
+        """
         return self.elements(keys, self._reader.read_many(keys))
 
     def elements(self, keys: Int64Array, records: list[Any]) -> list[T]:
-        """Return the elements of `records`, which `reader` returned for `keys`."""
+        """Return the elements of `records`, which `reader` returned for `keys`.
+
+        Args:
+            keys: Record keys, int64 of shape (k,).
+            records: The k records, as ``bytes``.
+
+        Returns:
+            The k elements.
+        """
         if self._to_element is None:
             return records
         return list(map(self._to_element, keys.tolist(), records))
@@ -119,7 +138,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
         Raises:
             ValueError: A key is out of range.
         """
-        return self._reader.sizes(self._checked(record_keys))
+        return self._reader.sizes(self._check_keys(record_keys))
 
     def close(self) -> None:
         """Close the files.  Reading opens them again."""
@@ -132,7 +151,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
 
             text = self._separator.join(self._paths).encode()
             sha1 = hashlib.sha1(text, usedforsecurity=False)
-            self._text = f"{self._named}(hash_of_paths={sha1.hexdigest()})"
+            self._text = f"{self._class_name}(hash_of_paths={sha1.hexdigest()})"
         return self._text
 
     def _shown(self) -> str:
@@ -154,7 +173,7 @@ class RecordSource(FileSource, Closing, Generic[T]):
         opener = functools.partial(in_threads, self._open_part, threads=threads)
         return _core.RecordSet(self._name, ranges, opener)
 
-    def _checked(self, record_keys: Any) -> Int64Array:
+    def _check_keys(self, record_keys: Any) -> Int64Array:
         if isinstance(record_keys, np.ndarray) and record_keys.dtype == np.int64:
             keys: npt.NDArray[Any] = record_keys
         else:

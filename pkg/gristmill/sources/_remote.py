@@ -15,12 +15,12 @@ from typing import Any, NoReturn, TypeVar
 from gristmill import _core
 from gristmill._base.retries import delay_s, is_transient, status_of
 from gristmill.errors import RemoteError
-from gristmill.sources._range_caches import cache_of, tell_failure
+from gristmill.sources._range_caches import cache_of, warn_once
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._requests import (
+    FailedRequest,
     Fetch,
     HostRequests,
-    Unanswered,
     WrongSizeError,
     requests_of,
 )
@@ -74,9 +74,11 @@ class RemoteFile:
         self._storage_options = dict(storage_options or {})
         self._options = options or RemoteOptions()
         self._sleep = sleep
-        self._opened: tuple[int, Any, str, WebFile | None] | None = None
+        self._connection: tuple[int, Any, str, WebFile | None] | None = None
         self._host = host_of(url)
-        self._size, self._stamp = self._retry("its size", self._look, lambda: "")
+        self._size, self._stamp = self._retry(
+            "its size", self._request_info, lambda: ""
+        )
 
     # Read by the native readers; see `RemoteOptions`.
     path = property(operator.attrgetter("_url"))
@@ -93,7 +95,7 @@ class RemoteFile:
 
         It is a hash of the storage's stamps, or 0 if the storage has none.
         """
-        return _hashed(repr(sorted(self._stamp.items()))) if self._stamp else 0
+        return _hash_of(repr(sorted(self._stamp.items()))) if self._stamp else 0
 
     @property
     def cache(self) -> _core.RangeCache | None:
@@ -106,7 +108,7 @@ class RemoteFile:
     @property
     def origin(self) -> tuple[int, int, int]:
         """The file's key in the cache: hash of the URL, version and size in bytes."""
-        return _hashed(self._url), self.version, self._size
+        return _hash_of(self._url), self.version, self._size
 
     @property
     def fetches(self) -> bool:
@@ -117,8 +119,10 @@ class RemoteFile:
         """
         filesystem = self._filesystem()[0]
         is_async = getattr(filesystem, "async_impl", False)
-        made = "cat_file" in vars(filesystem)
-        return is_async and made and not getattr(filesystem, "asynchronous", False)
+        is_derived = "cat_file" in vars(filesystem)
+        return (
+            is_async and is_derived and not getattr(filesystem, "asynchronous", False)
+        )
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -160,11 +164,11 @@ class RemoteFile:
             return await web.get(offset, offset + size, self._tag)
         return bytes(await filesystem._cat_file(path, start=offset, end=offset + size))
 
-    def read_after(self, offset: int, size: int, failed: Unanswered) -> bytes:
+    def read_after(self, offset: int, size: int, failed: FailedRequest) -> bytes:
         """Continue a read whose fetch failed: try again, or raise the final error."""
         error = failed.error
         if isinstance(error, WrongSizeError):
-            error = self._meaning_of(error.found, size)
+            error = self._wrong_size_error(error.found, size)
         return self._read(offset, size, (error, failed.attempts))
 
     def delay_s(self, error: Exception, attempt: int) -> float:
@@ -177,7 +181,7 @@ class RemoteFile:
 
     def cache_failed(self, problem: str) -> None:
         """Warn that the cache was disabled, and why."""
-        tell_failure(problem)
+        warn_once(problem)
 
     def change(self) -> str:
         """Return how the file changed since it was opened, or "" if it did not.
@@ -186,7 +190,7 @@ class RemoteFile:
         storage does not answer, too.
         """
         try:
-            size, stamp = self._look()
+            size, stamp = self._request_info()
         except FileNotFoundError as error:
             return "" if is_transient(error) else "the file is gone"
         except Exception:
@@ -206,27 +210,27 @@ class RemoteFile:
         return ""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
+        return {**self.__dict__, "_connection": None}
 
     def __repr__(self) -> str:
         return f"RemoteFile({self._url!r})"
 
     def _filesystem(self) -> tuple[Any, str, WebFile | None]:
         """Return this process's file system, the path in it, and a WebFile or None."""
-        if self._opened is None or self._opened[0] != os.getpid():
+        if self._connection is None or self._connection[0] != os.getpid():
             # Threads that race here create equivalent file systems.
             options = with_connections(self._url, self._storage_options)
             filesystem, path = file_system_of(self._url, options)
             web = WebFile(filesystem, path) if is_web(filesystem) else None
-            self._opened = (os.getpid(), filesystem, path, web)
-        return self._opened[1:]
+            self._connection = (os.getpid(), filesystem, path, web)
+        return self._connection[1:]
 
     def _limit(self, filesystem: Any) -> dict[str, Any]:
         """Return keyword arguments that limit a call's time, if it accepts any."""
         is_async = getattr(filesystem, "async_impl", False)
         return {"timeout": self._options.timeout_s} if is_async else {}
 
-    def _look(self) -> tuple[int, dict[str, Any]]:
+    def _request_info(self) -> tuple[int, dict[str, Any]]:
         """Request the size in bytes and the stamps."""
         filesystem, path, _ = self._filesystem()
         # A cached listing would hide a change.
@@ -235,7 +239,9 @@ class RemoteFile:
         if info.get("type") == "directory":
             raise IsADirectoryError("found a directory, expected a file")
         if info.get("size") is None:
-            raise RemoteError("the storage does not say how many bytes it has")
+            raise RemoteError(
+                "expected the size of the file, found none in the answer of the storage"
+            )
         return int(info["size"]), {k: info[k] for k in _STAMPS if k in info}
 
     def _read(
@@ -250,7 +256,7 @@ class RemoteFile:
     def _fetch(self, offset: int, size: int) -> bytes:
         """Wait for a turn, and read a range in one attempt."""
         requests = self.requests
-        begun = requests.turn()
+        ticket = requests.wait_for_turn()
         data, failed = b"", False
         try:
             data = self._cat(offset, size)
@@ -258,9 +264,9 @@ class RemoteFile:
             failed = is_transient(error)
             raise
         finally:
-            requests.end(begun, len(data), failed=failed)
+            requests.end(ticket, len(data), failed=failed)
         if len(data) != size:
-            raise self._meaning_of(len(data), size)
+            raise self._wrong_size_error(len(data), size)
         return data
 
     def _cat(self, offset: int, size: int) -> bytes:
@@ -268,8 +274,8 @@ class RemoteFile:
         limit = self._limit(filesystem)
         if self.fetches:
             asyn = importlib.import_module("fsspec.asyn")
-            came: bytes = asyn.sync(self.loop, self.get, offset, size, **limit)
-            return came
+            data: bytes = asyn.sync(self.loop, self.get, offset, size, **limit)
+            return data
         # File systems that open the file for this call would read ahead needlessly.
         extra = limit or {"cache_type": "none"}
         return bytes(
@@ -281,14 +287,14 @@ class RemoteFile:
         """The ETag that answers must have if they are cached, or None."""
         return None if self.cache is None else self._stamp.get("ETag")
 
-    def _meaning_of(self, found: int, size: int) -> Exception:
+    def _wrong_size_error(self, found: int, size: int) -> Exception:
         """Return the error for an answer of the wrong size."""
         if found > size:
             return RemoteError(
-                f"{found} bytes came for {size}: the server does not serve ranges."
-                " Copy the file to where they are served"
+                f"expected {size} bytes, found {found}: the server does not support"
+                " range requests. Copy the file to one that does"
             )
-        problem = f"{found} bytes came for {size}"
+        problem = f"expected {size} bytes, found {found}"
         return RemoteError(problem) if self.change() else ConnectionError(problem)
 
     def _retry(
@@ -302,7 +308,7 @@ class RemoteFile:
         error, attempt = failed or (None, 0)
         while True:
             if error is not None:
-                self._give_up(error, attempt, what, change)
+                self._raise_if_final(error, attempt, what, change)
                 self._sleep(self._delay_s(error, attempt))
             attempt += 1
             try:
@@ -314,7 +320,7 @@ class RemoteFile:
         options = self._options
         return delay_s(error, attempt, options.first_delay_s, options.most_delay_s)
 
-    def _give_up(
+    def _raise_if_final(
         self, error: Exception, attempt: int, what: str, change: Callable[[], str]
     ) -> None:
         """Raise the final error, unless another attempt may succeed."""
@@ -352,7 +358,7 @@ class RemoteStream(io.RawIOBase):
         return size
 
 
-def _hashed(text: str) -> int:
+def _hash_of(text: str) -> int:
     """Return a hash of a text, in [0, 2**64)."""
     digest = hashlib.sha1(text.encode(), usedforsecurity=False).digest()
     return int.from_bytes(digest[:8])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 
 __all__ = ["RemoteOptions"]
 
@@ -68,20 +68,20 @@ class RemoteOptions:
         if self.cache_dir is not None:
             object.__setattr__(self, "cache_dir", os.fsdecode(self.cache_dir))
             if not self.cache_dir:
-                raise ValueError("cache_dir is empty. Name a folder, or None for none.")
+                raise ValueError("cache_dir must be a folder or None, got ''.")
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if not name.endswith("_s"):
                 check_integer(name, value)
             if not value >= least:
-                raise ValueError(f"{name} is {value}, but must be at least {least}.")
+                raise ValueError(f"{name} must be at least {least}, got {value}.")
         if self.cache_bytes > MOST_CACHE_BYTES:
             raise ValueError(
-                f"cache_bytes is {self.cache_bytes}, but must be at most"
-                f" {MOST_CACHE_BYTES}."
+                f"cache_bytes must be at most {MOST_CACHE_BYTES}, got"
+                f" {self.cache_bytes}."
             )
         if not self.timeout_s > 0:
-            raise ValueError(f"timeout_s is {self.timeout_s}, but must be above 0.")
+            raise ValueError(f"timeout_s must be above 0, got {self.timeout_s}.")
 
 
 MOST_CACHE_BYTES = 1 << 62

@@ -2,8 +2,8 @@
 
 `Fetch` starts reads of asynchronous file systems on the event loop that fsspec runs in
 its own thread, and passes the answers to the waiting thread. All requests of a process
-to one host share a `Flow`, which limits how many are in flight. The others wait for
-their turn, first come, first served.
+to one host share a `RequestLimit`, which limits how many are in flight. The others wait
+for their turn, first come, first served.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, Protocol
 
 from gristmill._base.retries import is_transient
 from gristmill.sources import _share as share
-from gristmill.sources._flow import Flow
 from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._request_limit import RequestLimit
 
 __all__ = [
+    "FailedRequest",
     "Fetch",
     "FetchedFile",
     "HostRequests",
-    "Unanswered",
     "WrongSizeError",
     "requests_of",
 ]
@@ -39,7 +39,7 @@ class HostRequests:
     """The requests of this process to one host. Any thread may call."""
 
     def __init__(self, most: int) -> None:
-        self._flow = Flow(most)
+        self._request_limit = RequestLimit(most)
         self._waiting: collections.deque[_Thread | _Request] = collections.deque()
         self._lock = threading.Lock()
 
@@ -50,30 +50,30 @@ class HostRequests:
         while found := self._next():
             found[0].start(found[1])
 
-    def end(self, begun: int, nbytes: int, *, failed: bool = False) -> None:
-        """Count an answered request, see `Flow.end`, and start waiting ones."""
-        self._count(begun, nbytes, failed)
+    def end(self, ticket: int, nbytes: int, *, failed: bool = False) -> None:
+        """Count an answered request, see `RequestLimit.end`, and start waiting ones."""
+        self._count(ticket, nbytes, failed)
         while found := self._next():
             found[0].start(found[1])
 
     def end_and_go_on(
-        self, loop: asyncio.AbstractEventLoop, begun: int, nbytes: int, failed: bool
+        self, loop: asyncio.AbstractEventLoop, ticket: int, nbytes: int, failed: bool
     ) -> tuple[_Request, int] | None:
         """Like `end`, but return the first request of `loop` for the caller to start.
 
         Returns None if no request of that loop has its turn.
         """
-        self._count(begun, nbytes, failed)
+        self._count(ticket, nbytes, failed)
         own = None
         while found := self._next():
-            turn, begun = found
+            turn, ticket = found
             if own is None and isinstance(turn, _Request) and turn.loop is loop:
-                own = turn, begun
+                own = turn, ticket
             else:
-                turn.start(begun)
+                turn.start(ticket)
         return own
 
-    def turn(self) -> int:
+    def wait_for_turn(self) -> int:
         """Wait in this thread for a turn, and return the value to pass to `end`."""
         thread = _Thread()
         self.submit(thread)
@@ -81,23 +81,26 @@ class HostRequests:
             return thread.wait()
         except BaseException:  # For example KeyboardInterrupt.
             with self._lock:
-                thread.wanted = False
-                has_begun = thread not in self._waiting
-            if has_begun:
+                thread.is_wanted = False
+                has_started = thread not in self._waiting
+            if has_started:
                 self.end(thread.wait(), 0)
             raise
 
-    def _count(self, begun: int, nbytes: int, failed: bool) -> None:
+    def _count(self, ticket: int, nbytes: int, failed: bool) -> None:
         with self._lock:
             waiting = bool(self._waiting)
-            self._flow.end(begun, nbytes, failed=failed, waiting=waiting)
+            self._request_limit.end(ticket, nbytes, failed=failed, waiting=waiting)
 
     def _next(self) -> tuple[_Thread | _Request, int] | None:
         with self._lock:
-            while self._waiting and self._flow.under_way < self._flow.limit:
+            while (
+                self._waiting
+                and self._request_limit.in_flight < self._request_limit.limit
+            ):
                 turn = self._waiting.popleft()
-                if turn.wanted:
-                    return turn, self._flow.begin()
+                if turn.is_wanted:
+                    return turn, self._request_limit.begin()
         return None
 
 
@@ -105,18 +108,18 @@ class _Thread:
     """A thread that waits for its turn."""
 
     def __init__(self) -> None:
-        self.wanted = True
-        self._begun = 0
+        self.is_wanted = True
+        self._ticket = 0
         self._started = threading.Event()
 
-    def start(self, begun: int) -> None:
-        self._begun = begun
+    def start(self, ticket: int) -> None:
+        self._ticket = ticket
         self._started.set()
 
     def wait(self) -> int:
         """Wait for the turn; an interrupted wait may be repeated."""
         self._started.wait()
-        return self._begun
+        return self._ticket
 
 
 class FetchedFile(Protocol):
@@ -132,14 +135,14 @@ class FetchedFile(Protocol):
     async def get(self, offset: int, size: int) -> bytes:
         """Return a range of bytes, using one request."""
 
-    def read_after(self, offset: int, size: int, failed: Unanswered) -> bytes:
+    def read_after(self, offset: int, size: int, failed: FailedRequest) -> bytes:
         """Return a range after the attempts of a fetch failed, or raise the error."""
 
     def delay_s(self, error: Exception, attempt: int) -> float:
         """Return the time before the next attempt, in seconds."""
 
 
-class Unanswered(Exception):
+class FailedRequest(Exception):
     """Error of a range whose attempts all failed."""
 
     def __init__(self, error: Exception, attempts: int) -> None:
@@ -152,7 +155,7 @@ class WrongSizeError(Exception):
     """Error of an answer with more or fewer bytes than requested."""
 
     def __init__(self, found: int, size: int) -> None:
-        super().__init__(f"{found} bytes came for {size}")
+        super().__init__(f"expected {size} bytes, found {found}")
         self.found = found
 
 
@@ -164,11 +167,11 @@ class Fetch:
 
     def __init__(self, ranges: Sequence[tuple[FetchedFile, int, int]]) -> None:
         self._ranges = ranges
-        self._came: queue.SimpleQueue[list[tuple[int, Any]]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[list[tuple[int, Any]]] = queue.SimpleQueue()
         # Answers that were not yet passed to the waiting thread.
         self._batch: list[tuple[int, Any]] = []
         self._batch_bytes = 0
-        self._left = len(ranges)
+        self._missing = len(ranges)
         self.closed = False
         # Looked up once per file, on this thread, to keep the event loop free.
         runs_in = {f: (f.loop, f.requests) for f in {file for file, _, _ in ranges}}
@@ -182,8 +185,8 @@ class Fetch:
     def take(self) -> list[tuple[int, Any]]:
         """Wait for answers, and return (number of the range, bytes or exception)s."""
         answers = []
-        for number, answer in self._came.get():
-            if isinstance(answer, Unanswered):
+        for number, answer in self._answers.get():
+            if isinstance(answer, FailedRequest):
                 file, offset, size = self._ranges[number]
                 try:
                     answer = file.read_after(offset, size, answer)
@@ -197,13 +200,13 @@ class Fetch:
         self.closed = True
 
     def arrive(self, number: int, answer: Any) -> None:
-        """Accept bytes or an `Unanswered`; called on the loop's thread."""
+        """Accept bytes or an `FailedRequest`; called on the loop's thread."""
         self._batch.append((number, answer))
-        self._left -= 1
+        self._missing -= 1
         if isinstance(answer, bytes):
             self._batch_bytes += len(answer)
-        if self._batch_bytes >= WAKE_BYTES or not self._left:
-            self._came.put(self._batch)
+        if self._batch_bytes >= WAKE_BYTES or not self._missing:
+            self._answers.put(self._batch)
             self._batch, self._batch_bytes = [], 0
 
 
@@ -226,21 +229,21 @@ class _Request:
     attempt: int = 1
 
     @property
-    def wanted(self) -> bool:
+    def is_wanted(self) -> bool:
         return not self.fetch.closed
 
     def submit(self) -> None:
         self.host.submit(self)
 
-    def start(self, begun: int) -> None:
+    def start(self, ticket: int) -> None:
         if asyncio._get_running_loop() is self.loop:
-            self._begin(begun)
+            self._begin(ticket)
         else:
-            self.loop.call_soon_threadsafe(self._begin, begun)
+            self.loop.call_soon_threadsafe(self._begin, ticket)
 
-    def _begin(self, begun: int) -> None:
+    def _begin(self, ticket: int) -> None:
         # Keep a reference: the loop itself has only a weak one.
-        self.task = self.loop.create_task(_make_requests(self, begun))
+        self.task = self.loop.create_task(_make_requests(self, ticket))
 
     async def make(self, task: asyncio.Task[None]) -> tuple[bytes, Exception | None]:
         """Make one attempt in `task`, and return the bytes and the error, if any."""
@@ -255,7 +258,7 @@ class _Request:
             return data, WrongSizeError(len(data), self.size)
         except asyncio.CancelledError:
             if timer.when() <= self.loop.time():
-                return b"", TimeoutError(f"nothing came in {timeout_s} s")
+                return b"", TimeoutError(f"no answer within {timeout_s} s")
             return b"", ConnectionError("the request was cancelled")
         except Exception as error:
             return b"", error
@@ -269,7 +272,7 @@ class _Request:
         elif is_transient(error) and self.attempt < self.file.options.attempts:
             self._try_again(error)
         else:
-            self.fetch.arrive(self.number, Unanswered(error, self.attempt))
+            self.fetch.arrive(self.number, FailedRequest(error, self.attempt))
 
     def _try_again(self, error: Exception) -> None:
         delay = self.file.delay_s(error, self.attempt)
@@ -277,7 +280,7 @@ class _Request:
         self.loop.call_later(delay, self.submit)
 
 
-async def _make_requests(request: _Request, begun: int) -> None:
+async def _make_requests(request: _Request, ticket: int) -> None:
     """Make a request, and then others whose turns come, in the same task.
 
     With one task per request, the objects of many answers would be allocated and freed
@@ -285,13 +288,13 @@ async def _make_requests(request: _Request, begun: int) -> None:
     the time.
     """
     loop, task = request.loop, request.task
-    following: tuple[_Request, int] | None = request, begun
+    following: tuple[_Request, int] | None = request, ticket
     while following is not None:
-        request, begun = following
+        request, ticket = following
         data, error = await request.make(task)
         failed = error is not None and is_transient(error)
         request.finish(data, error)
-        following = request.host.end_and_go_on(loop, begun, len(data), failed)
+        following = request.host.end_and_go_on(loop, ticket, len(data), failed)
 
 
 _hosts: dict[tuple[int, str, int], HostRequests] = {}

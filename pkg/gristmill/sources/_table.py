@@ -137,9 +137,18 @@ class TableSource(ColumnSource):
     ) -> tuple[Any, list[_core.PendingGather]]:
         """Begin to `gather` with the threads of a pool; the table is `contiguous`.
 
+        Args:
+            rows: Row numbers in [0, len), int64 of shape (B,).
+            pool: The threads that copy the rows.
+            alloc: Allocates the arrays of the batch; NumPy does if it is None.
+            rules: The order of a dict's names, as in `gather`.
+
         Returns:
             The batch, and the pending parts.  The batch is filled after the caller has
             waited for each part.
+
+        Raises:
+            IndexError: A row is out of range.
         """
         pending: list[_core.PendingGather] = []
 
@@ -177,25 +186,25 @@ def is_table(source: Any) -> bool:
 
 def _common_length(columns: Columns, single: bool) -> int:
     if not columns:
-        raise ValueError("data_source is an empty dict. Pass at least one array.")
+        raise ValueError("data_source must have at least one array, got an empty dict.")
     lengths: dict[str, int] = {}
     for name, column in columns.items():
         what = "data_source" if single else f"data_source[{name!r}]"
         if not isinstance(column, np.ndarray):
             raise TypeError(
-                f"{what} is a {type(column).__name__}, but every value of a dict of"
-                " arrays must be a NumPy array. Convert it with np.asarray."
+                f"{what} must be a NumPy array, like every value of a dict of arrays,"
+                f" got a {type(column).__name__}. Convert it with np.asarray."
             )
         if column.ndim == 0:
             raise ValueError(
-                f"{what} has shape (), but needs a first axis to count records by."
+                f"{what} must have a first axis, of records, got shape ()."
             )
         lengths[what] = len(column)
         first, length = next(iter(lengths.items()))
         if len(column) != length:
             raise ValueError(
-                f"{what} has {len(column)} rows, but {first} has {length}."
-                " All arrays of a data source must have one length."
+                f"{what} must have {length} rows, like {first}, got {len(column)}. All"
+                " arrays of a data source must have the same length."
             )
     return length
 

@@ -71,7 +71,7 @@ class TarDataSource(RecordSource[dict[str, Any]]):
     """
 
     __module__ = __name__.rpartition(".")[0]  # The name in pickles.
-    _named = "TarDataSource"
+    _class_name = "TarDataSource"
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from gristmill import _core
 from gristmill._base import log
-from gristmill._base.progress import Count, Progress, shown, watched
+from gristmill._base.progress_bar import Count, Progress, is_watched, new_display
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
 from gristmill.sources._record_source import RecordSource
@@ -72,7 +72,7 @@ class TFRecordDataSource(RecordSource[bytes]):
     """
 
     __module__ = __name__.rpartition(".")[0]  # The name in pickles.
-    _named = "TFRecordDataSource"
+    _class_name = "TFRecordDataSource"
 
     def __init__(
         self,
@@ -113,9 +113,9 @@ class Opener:
         file = _core.TfRecordFile(found, self.verify, self.access, kept, progress)
         if not file.index_path:
             log.warning(
-                "The index of %s cannot be kept, so that the file is read through each"
-                " time it is opened. Set GRISTMILL_CACHE_DIR, or index_dir=, to a"
-                " folder that can be written to.",
+                "The index of %s cannot be saved, so the whole file is read each time"
+                " it is opened. Set GRISTMILL_CACHE_DIR, or index_dir=, to a writable"
+                " folder.",
                 file.path,
             )
         return file
@@ -167,9 +167,9 @@ class _Report:
         self._total = sum(known) if len(known) == len(sizes) else None
         self._start = time.monotonic()
         self._next = self._start
-        self._watched = watched()
+        self._watched = is_watched()
         self._bar = Progress()
-        self._begun = False
+        self._is_shown = False
         self._done_mb = 0
 
     def update(self) -> None:
@@ -183,18 +183,18 @@ class _Report:
             files = f"{len(self.progress)} {self._kind}"
             log.info("Indexing %s: %.1f%s GB", files, done / 1e9, of)
             self._next = time.monotonic() + REPORT_S
-        self._begun = True
+        self._is_shown = True
 
     def finish(self) -> None:
-        if not self._begun:
+        if not self._is_shown:
             return
         self._bar.end()
         log.info("Indexed in %.1f s.", time.monotonic() - self._start)
 
     def _draw(self, done_mb: int) -> None:
-        if not self._begun:
+        if not self._is_shown:
             # Deferred, because rich is slow to import.
-            self._bar = Count() if self._total is None else shown()
+            self._bar = Count() if self._total is None else new_display()
             what = f"MB indexed of {len(self.progress)} {self._kind}"
             self._bar.begin(what, (self._total or 0) // 10**6)
         self._bar.advance(done_mb - self._done_mb)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any, Literal, NamedTuple
 
 from gristmill import _core
-from gristmill._base.closing import Closing
+from gristmill._base.closeable import Closeable
 from gristmill.errors import CorruptRecord
 from gristmill.sources._record_files import find_file
 from gristmill.sources._remote import RemoteStream
@@ -95,8 +95,7 @@ def read_tf_records(
     """
     if compression not in ("auto", "GZIP", "ZLIB", "", None):
         raise ValueError(
-            f"compression is {compression!r}, but must be 'auto', 'GZIP', 'ZLIB' or"
-            " None."
+            f"compression must be 'auto', 'GZIP', 'ZLIB' or None, got {compression!r}."
         )
     file = open_tf_records(path, storage_options, remote_options)
     return TFRecordStream(file, os.fspath(path), compression, verify, position)
@@ -133,7 +132,7 @@ def records_of(
         compressed = compression or ""
     source: Any = file
     if compressed:
-        source = Inflated(file, path, compressed)
+        source = InflatingReader(file, path, compressed)
         source.skip(offset)
     else:
         _seek(file, path, offset)
@@ -143,16 +142,27 @@ def records_of(
 def _seek(file: IO[bytes], path: str, offset: int) -> None:
     if offset > (size := file.seek(0, io.SEEK_END)):
         raise CorruptRecord(
-            f"{path}: the file has {size} bytes, but the position to go on"
-            f" from is {offset}: it is another file, or was not copied whole"
+            f"{path}: position must have an offset of at most {size}, the size of the"
+            f" file in bytes, got {offset}. It is a position in another file, or this"
+            " file was not copied completely."
         )
     file.seek(offset)
 
 
-class TFRecordStream(Closing, Iterator[bytes]):
+class TFRecordStream(Closeable, Iterator[bytes]):
     """An iterator over the records of a TFRecord file, made by `read_tf_records`.
 
     It closes its file when it is closed or garbage-collected.
+
+    Args:
+        file: The open file, at its start.
+        path: The path of the file, for error texts.
+        compression: The compression, as in `read_tf_records`.
+        verify: The checksums to compare, as in `read_tf_records`.
+        position: The record to start from.
+
+    Raises:
+        CorruptRecord: The file is shorter than `position`.
 
     Example:
         >>> import pathlib, tempfile
@@ -192,7 +202,9 @@ class TFRecordStream(Closing, Iterator[bytes]):
 
     def __next__(self) -> bytes:
         if self._file.closed:
-            raise ValueError(f"{self._path}: the stream is closed")
+            raise ValueError(
+                f"{self._path}: cannot read, because the stream is closed."
+            )
         return self._records.__next__()
 
     def __del__(self) -> None:
@@ -206,7 +218,7 @@ class TFRecordStream(Closing, Iterator[bytes]):
         return f"<TFRecordStream {self._path!r} at {self.position}>"
 
 
-class Inflated:
+class InflatingReader:
     """The decompressed content of a file, read by `readinto` in bounded memory."""
 
     def __init__(self, file: IO[bytes], path: str, compression: str) -> None:
@@ -223,7 +235,7 @@ class Inflated:
         try:
             data = self._read(len(room))
         except zlib.error as error:
-            raise self._corrupt(f"cannot be decompressed: {error}") from error
+            raise self._corrupt(f"invalid data ({error})") from error
         room[: len(data)] = data
         self._offset += len(data)
         return len(data)
@@ -234,7 +246,7 @@ class Inflated:
         while count:
             done = self.readinto(spare[: min(count, len(spare))])
             if not done:
-                raise self._corrupt("ends")
+                raise self._corrupt("the end of the data")
             count -= done
 
     def _read(self, most: int) -> bytes:
@@ -252,13 +264,13 @@ class Inflated:
             if not self._input and not self._inflater.eof:
                 self._input = self._file.read(INPUT_BYTES)
                 if not self._input:
-                    raise self._corrupt("is cut off")
+                    raise self._corrupt("a truncated file")
 
-    def _corrupt(self, what: str) -> CorruptRecord:
+    def _corrupt(self, found: str) -> CorruptRecord:
         return CorruptRecord(
-            f"{self._path}: the {self._compression} data {what} behind"
-            f" {self._offset} decompressed bytes: the file is damaged, or was not"
-            " copied whole"
+            f"{self._path}: expected {self._compression} data after {self._offset}"
+            f" decompressed bytes, found {found}. The file is damaged, or not copied"
+            " completely."
         )
 
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex
 
-from gristmill._base.closing import Closing
-from gristmill._base.describing import FileSource, call_text
+from gristmill._base.closeable import Closeable
+from gristmill._base.object_repr import FileSource, call_text
 from gristmill.sources._array_record import ArrayRecordDataSource
 from gristmill.sources._record_files import find_file
 from gristmill.sources._remote import RemoteFile
@@ -24,7 +24,7 @@ SPLIT = re.compile(r"(?P<name>[^\[\]+]+)(?:\[(?P<first>[^:]*):(?P<last>[^:]*)\])
 BOUND = re.compile(r"(-?\d+)(%?)")
 
 
-class TFDSDataSource(FileSource, Closing):
+class TFDSDataSource(FileSource, Closeable):
     """Serve the elements of a TFDS dataset, without TFDS or TensorFlow.
 
     Args:
@@ -82,14 +82,14 @@ class TFDSDataSource(FileSource, Closing):
         written = info.get("fileFormat", "tfrecord")
         if written != "array_record":
             raise ValueError(
-                f"{self._directory} holds files of format {written!r}, but only"
-                " 'array_record' has random access. Prepare the dataset with"
+                f"{self._directory}: expected files of format 'array_record', which has"
+                f" random access, found {written!r}. Prepare the dataset with"
                 " file_format='array_record'."
             )
         outermost = _read(self._directory, "features.json", *remote)
         self._name = f"{info['name']}:{info['version']}"
         self._split = split
-        chosen = _chosen(outermost, features, self._directory)
+        chosen = _choose_features(outermost, features, self._directory)
         self._features = list(chosen["featuresDict"]["features"])
         self._decode = DecodeTFDS(list(leaves_of(chosen)))
         self._records = ArrayRecordDataSource(
@@ -155,19 +155,20 @@ def _read(
             return json.load(text)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{directory} has no {name}. Pass the folder of a prepared version, such as"
-            " ~/tensorflow_datasets/mnist/3.0.1."
+            f"directory must have the file {name}, found none in {directory}. Pass the"
+            " folder of a prepared version, such as ~/tensorflow_datasets/mnist/3.0.1."
         ) from None
 
 
-def _chosen(
+def _choose_features(
     outermost: Mapping[str, Any], wanted: Sequence[str] | None, directory: str
 ) -> dict[str, Any]:
     """Return the dict of features, without those that are not wanted."""
     if "featuresDict" not in outermost:
         raise ValueError(
-            f"{directory}: elements are no dicts of features. Use tfds.data_source(...)"
-            " as data_source, which works as it is."
+            f"{directory}: expected elements that are dicts of features, found"
+            f" {outermost.get('pythonClassName', 'another type')}. Use"
+            " tfds.data_source(...) as data_source instead."
         )
     features = outermost["featuresDict"]["features"]
     if isinstance(wanted, str):
@@ -175,12 +176,14 @@ def _chosen(
     for name in wanted or ():
         if name not in features:
             raise ValueError(
-                f"{directory} has no feature {name!r}. It has"
+                f"features must be features of {directory}, got {name!r}. It has"
                 f" {', '.join(map(repr, features))}."
             )
     names = features if wanted is None else wanted
     if not names:
-        raise ValueError(f"{directory}: there are no features to read.")
+        raise ValueError(
+            f"{directory}: expected at least one feature to read, found none."
+        )
     return {"featuresDict": {"features": {name: features[name] for name in names}}}
 
 
@@ -190,8 +193,8 @@ def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[str]:
     splits = {one["name"]: one for one in info["splits"]}
     if found is None or found["name"] not in splits:
         raise ValueError(
-            f"{directory} has no split {split!r}. It has {', '.join(splits)}, and parts"
-            " of these such as 'train[10:20]' or 'train[:50%]'."
+            f"split must be one of {', '.join(splits)}, or a part of one such as"
+            f" 'train[10:20]' or 'train[:50%]', got {split!r}, for {directory}."
         )
     name = found["name"]
     # A split without records is stored without lengths.
@@ -202,11 +205,12 @@ def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[str]:
     bounds = [bound for bound in (found["first"], found["last"]) if bound]
     if len({bound.strip().endswith("%") for bound in bounds}) > 1:
         raise ValueError(
-            f"split {split!r} counts records and percents. Use one of them for both"
-            " bounds."
+            f"split must have two bounds in records or two in percents, got {split!r}."
         )
     if last <= first:
-        raise ValueError(f"split {split!r} has no records: {name!r} has {total}.")
+        raise ValueError(
+            f"split must have records, got {split!r}: {name!r} has {total}."
+        )
     template = splits[name].get("filepathTemplate") or TEMPLATE
     parts, begin = [], 0
     for shard, length in enumerate(lengths):
@@ -237,8 +241,8 @@ def _bound(split: str, text: str | None, total: int, default: int) -> int:
     most = 100 if found and found[2] else total
     if found is None or abs(number) > most:
         raise ValueError(
-            f"split {split!r} has the bound {text!r}, but must have numbers of records"
-            f" up to {total}, or percents up to 100%."
+            f"split must have bounds of up to {total} records, or of up to 100%, got"
+            f" {text!r} in {split!r}."
         )
     if found[2]:
         number = round(number * total / 100)

@@ -77,7 +77,7 @@ def _nested_leaf(
 ) -> NestedLeaf:
     leaves = list(leaves_of(feature["sequence"]["feature"], names))
     if lengths or any(isinstance(leaf, NestedLeaf) for leaf in leaves):
-        raise _refusal(names, feature, "inside a sequence or another one")
+        raise _refusal(names, feature, "inside a sequence or another dataset")
     plain = tuple(leaf for leaf in leaves if isinstance(leaf, Leaf))
     for leaf in plain:
         if leaf.stores_shape or (leaf.encoding == "none" and None in leaf.shape):
@@ -109,7 +109,7 @@ def _leaf(feature: Mapping[str, Any], names: tuple[str, ...], lengths: Shape) ->
         return Leaf(names, np.dtype(object), lengths=lengths)
     tensor = feature.get("tensor", feature.get("audio"))
     if tensor is None:
-        raise _refusal(names, feature, "of a kind that is not known here")
+        raise _refusal(names, feature, "of an unsupported kind")
     encoding = tensor.get("encoding", "none").lower()
     if encoding not in ("none", "bytes", "zlib") or tensor.get("optional"):
         raise _refusal(names, feature, f"optional or encoded as {encoding!r}")
@@ -138,7 +138,9 @@ def _dtype(
     try:
         return np.dtype(object if name == "string" else name)
     except TypeError:
-        raise _refusal(names, feature, f"of {name}, which NumPy has not") from None
+        raise _refusal(
+            names, feature, f"of dtype {name}, which NumPy does not have"
+        ) from None
 
 
 def _shape(kind: Mapping[str, Any]) -> Shape:
@@ -148,12 +150,12 @@ def _shape(kind: Mapping[str, Any]) -> Shape:
 
 def _check_nesting(leaf: Leaf, feature: Mapping[str, Any]) -> None:
     if leaf.encoding == "none" and leaf.shape.count(None) > 1:
-        raise _refusal(leaf.names, feature, "of a shape that no record says")
+        raise _refusal(leaf.names, feature, "of a shape that records do not store")
     if leaf.lengths and leaf.encoding != "image" and None in leaf.shape:
         raise _refusal(leaf.names, feature, "in a sequence, but of unknown shape")
     plain = leaf.encoding == "none" and leaf.shape == ()
     if len(leaf.lengths) > 1 and not (plain and set(leaf.lengths) == {None}):
-        why = "in sequences of sequences, but no scalar, or one has a fixed length"
+        why = "in sequences of sequences, but not a scalar, or of a fixed length"
         raise _refusal(leaf.names, feature, why)
 
 
@@ -162,7 +164,7 @@ def _refusal(
 ) -> ValueError:
     kind = feature.get("pythonClassName", "an unknown feature").rpartition(".")[2]
     return ValueError(
-        f"feature {'/'.join(names)!r} is a {kind} {why}: it cannot be decoded without"
-        " TFDS. Name the features to read without it, or use tfds.data_source(...) as"
-        " data_source, which works as it is."
+        f"Cannot decode feature {'/'.join(names)!r} without TFDS: it is a {kind}"
+        f" {why}. Pass features= without it, or use tfds.data_source(...) as"
+        " data_source instead."
     )

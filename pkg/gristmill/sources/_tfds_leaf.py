@@ -97,7 +97,7 @@ class Leaf:
             return decode(found)
         (length,) = self.lengths
         if length is not None and len(found) != length:
-            raise ValueError(f"{len(found)} values, expected {length}")
+            raise ValueError(f"expected {length} values, found {len(found)}")
         return [decode(one) for one in found]
 
     def _plain(self, found: Any) -> Any:

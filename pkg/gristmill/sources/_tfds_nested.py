@@ -77,7 +77,8 @@ class NestedSource(Sequence[Any]):
         self._depth = depth
         lengths = {len(column) for column in columns}
         if len(lengths) != 1 or not {length} <= {None, *lengths}:
-            raise ValueError(f"{sorted(lengths)} elements, expected {length or 'one'}")
+            wanted = "equally many" if length is None else length
+            raise ValueError(f"expected {wanted} elements, found {sorted(lengths)}")
         (self._length,) = lengths
 
     def __len__(self) -> int:
@@ -109,11 +110,12 @@ class Column:
         self._values = found.reshape(-1, *(leaf.extents() if decode is None else ()))
         for row_lengths, length in zip(lengths, leaf.lengths, strict=True):
             if length is not None and (row_lengths != length).any():
-                raise ValueError(f"sequences of {row_lengths}, expected {length} each")
+                raise ValueError(f"expected sequences of {length}, found {row_lengths}")
         self._splits = [np.concatenate([[0], np.cumsum(each)]) for each in lengths]
         ends = [len(splits) - 1 for splits in self._splits[1:]] + [len(self._values)]
         if [int(splits[-1]) for splits in self._splits] != ends[: len(self._splits)]:
-            raise ValueError("its rows are of other lengths than its values")
+            found_ends = [int(splits[-1]) for splits in self._splits]
+            raise ValueError(f"expected rows of {ends} values, found {found_ends}")
 
     def __len__(self) -> int:
         return len(self._splits[0]) - 1 if self._splits else len(self._values)

@@ -63,8 +63,7 @@ def file_system_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, s
     except ImportError as error:
         raise ImportError(
             f"Reading {url} needs a package that is not installed: {error}. Install"
-            " it, or what http:// and https:// need with: pip install"
-            " 'gristmill[remote]'"
+            " it; for http:// and https://, use: pip install 'gristmill[remote]'"
         ) from error
     return system, path
 
@@ -75,8 +74,8 @@ def glob_url(
     """Return the URLs that match a pattern, in the order of their names."""
     if "::" in pattern:
         raise ValueError(
-            f"{pattern} is a pattern in a chain of URLs, which cannot be looked up."
-            " Pass a list of URLs."
+            f"A pattern must not be in a chain of URLs, got {pattern}. Pass a list of"
+            " URLs."
         )
     filesystem, path = file_system_of(pattern, storage_options or {})
     # The text before the path in the pattern also precedes the paths that are found.

@@ -77,7 +77,7 @@ class WebFile:
             raise
         found = answer.headers.get("ETag", tag)
         if tag is not None and found.removeprefix("W/") != tag.removeprefix("W/"):
-            raise RemoteError(f"they are of the version {found}, not of {tag}")
+            raise RemoteError(f"expected version {tag}, found {found}")
         return data
 
 

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gristmill._base.buckets import Buckets, make_buckets
-from gristmill._base.checks import check_callable, check_flag
+from gristmill._base.argument_checks import check_callable, check_flag
+from gristmill._base.length_buckets import Buckets, make_buckets
 from gristmill.transforms._kinds import AnyTransform
 
 

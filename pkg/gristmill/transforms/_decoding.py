@@ -60,10 +60,26 @@ class Decoder(Keyed, Map):
 
     @abc.abstractmethod
     def decode(self, data: memoryview) -> npt.NDArray[Any]:
-        """Return the array that is encoded by the bytes."""
+        """Return the array that is encoded by the bytes.
+
+        Args:
+            data: The bytes, as a memoryview of format ``B``.
+
+        Returns:
+            The array.
+
+        Raises:
+            CorruptRecord: The bytes cannot be decoded.
+        """
 
     def map(self, element: Any) -> Any:
         """Return the array, or a new dict with the array in place of the bytes.
+
+        Args:
+            element: The bytes, or a dict that has them in the field `key`.
+
+        Returns:
+            The array, or the new dict.
 
         Raises:
             CorruptRecord: The bytes cannot be decoded.

@@ -129,6 +129,9 @@ class ParseExample(Map):
         Args:
             element: The record, as `bytes` or another buffer.
 
+        Returns:
+            The values of the features, by name.
+
         Raises:
             CorruptRecord: The record does not match `features`.
             TypeError: The record is not bytes.

@@ -114,6 +114,12 @@ class DecodeImage(Decoder):
         """Return the element with a task in place of the bytes.
 
         Pixels that cannot be deferred are decoded.
+
+        Args:
+            element: The bytes, or a dict that has them in the field `key`.
+
+        Returns:
+            The `ImageTask` or the pixels, or a new dict with them.
         """
         data = self._buffer(element)
         if self._dtype != np.uint8:

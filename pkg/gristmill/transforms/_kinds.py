@@ -27,7 +27,14 @@ class Map(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def map(self, element: Any, /) -> Any:
-        """Return the new element."""
+        """Return the new element.
+
+        Args:
+            element: An element, which may be changed.
+
+        Returns:
+            The new element.
+        """
 
 
 class BlockMap(AnyTransform, abc.ABC):
@@ -58,6 +65,12 @@ class BlockMap(AnyTransform, abc.ABC):
 
         If it raises, it is called again with each element alone, to attribute the
         error to one element.
+
+        Args:
+            elements: From 1 to `block_size` elements, which may be changed.
+
+        Returns:
+            The new elements, as many as `elements`.
         """
 
 
@@ -75,7 +88,15 @@ class RandomMap(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def random_map(self, element: Any, rng: np.random.Generator, /) -> Any:
-        """Return the new element; draw from `rng`, and do not keep it."""
+        """Return the new element; draw from `rng`, and do not keep it.
+
+        Args:
+            element: An element, which may be changed.
+            rng: The generator of this element's random numbers.
+
+        Returns:
+            The new element.
+        """
 
 
 class MapWithIndex(AnyTransform, abc.ABC):
@@ -89,7 +110,15 @@ class MapWithIndex(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def map_with_index(self, index: int, element: Any, /) -> Any:
-        """Return the new element for the element at `index`."""
+        """Return the new element for the element at `index`.
+
+        Args:
+            index: The index of the element, at least 0.
+            element: An element, which may be changed.
+
+        Returns:
+            The new element.
+        """
 
 
 class TfRandomMap(AnyTransform, abc.ABC):
@@ -105,7 +134,15 @@ class TfRandomMap(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def np_random_map(self, element: Any, rng: np.random.Generator, /) -> Any:
-        """Return the new element; draw from `rng`, and do not keep it."""
+        """Return the new element; draw from `rng`, and do not keep it.
+
+        Args:
+            element: An element, which may be changed.
+            rng: The generator of this element's random numbers.
+
+        Returns:
+            The new element.
+        """
 
 
 class Filter(AnyTransform, abc.ABC):
@@ -119,7 +156,14 @@ class Filter(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def filter(self, element: Any, /) -> bool | np.bool_:
-        """Return whether to keep the element."""
+        """Return whether to keep the element.
+
+        Args:
+            element: An element.
+
+        Returns:
+            True to keep it, False to drop it.
+        """
 
 
 class FlatMap(AnyTransform, abc.ABC):
@@ -141,7 +185,14 @@ class FlatMap(AnyTransform, abc.ABC):
 
     @abc.abstractmethod
     def flat_map(self, element: Any, /) -> Iterable[Any]:
-        """Return the new elements, in order."""
+        """Return the new elements, in order.
+
+        Args:
+            element: An element, which may be changed.
+
+        Returns:
+            At most `max_fan_out` new elements.
+        """
 
 
 @dataclasses.dataclass(frozen=True)

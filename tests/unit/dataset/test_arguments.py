@@ -1,4 +1,4 @@
-"""Mistakes in a dataset's arguments are refused by the call that makes them."""
+"""Invalid arguments of datasets raise in the call that receives them."""
 
 import numpy as np
 import pytest
@@ -122,9 +122,9 @@ BOTH = [
 
 @pytest.mark.parametrize("make", [indexed, iterated])
 @pytest.mark.parametrize(("call", "kind", "text"), BOTH)
-def test_datasets_of_both_kinds_refuse(make, call, kind, text):
+def test_both_dataset_kinds_reject_invalid_arguments(make, call, kind, text):
     if text is None and make is iterated:
-        return  # Only one of indices needs it.
+        return  # Only a MapDataset needs max_fan_out.
     with pytest.raises(kind, match=text):
         call(make())
 
@@ -189,7 +189,7 @@ MAPS = [
 
 
 @pytest.mark.parametrize(("call", "kind", "text"), MAPS)
-def test_a_map_dataset_refuses(call, kind, text):
+def test_map_dataset_rejects_invalid_arguments(call, kind, text):
     with pytest.raises(kind, match=text):
         call(indexed())
 
@@ -281,12 +281,12 @@ ITERS = [
 
 
 @pytest.mark.parametrize(("call", "text"), ITERS)
-def test_an_iter_dataset_refuses(call, text):
+def test_iter_dataset_rejects_invalid_arguments(call, text):
     with pytest.raises(TypeError, match=text):
         call(iterated())
 
 
-def test_weights_of_a_mixture_by_name_are_for_its_names():
+def test_mix_weights_must_have_names_of_parts():
     named = {"a": iterated(), "b": iterated()}
     with pytest.raises(ValueError, match=r"for \['a', 'c'\], but the .* \['a', 'b'\]"):
         g.IterDataset.mix(named, {"a": 1, "c": 2})
@@ -294,7 +294,7 @@ def test_weights_of_a_mixture_by_name_are_for_its_names():
         g.IterDataset.mix(named, [1, 2])
 
 
-def test_weights_of_mixed_map_datasets_are_for_their_names():
+def test_map_dataset_mix_weights_must_have_names_of_parts():
     named = {"a": g.MapDataset.range(3), "b": g.MapDataset.range(3)}
     with pytest.raises(ValueError, match=r"for \['a', 'c'\], but the .* \['a', 'b'\]"):
         g.MapDataset.mix(named, {"a": 1, "c": 2})
@@ -304,9 +304,8 @@ def test_weights_of_mixed_map_datasets_are_for_their_names():
         g.MapDataset.mix(list(named.values()), {"a": 1, "b": 2})
 
 
-@pytest.mark.claim('MapDataset.mix({"a": a, "b": b}, {"a": 1, "b": 2})')
 @pytest.mark.parametrize("weights", [None, {"b": 1, "a": 3}])
-def test_map_datasets_mixed_by_name_are_those_of_iter_datasets(weights):
+def test_map_datasets_mixed_by_name_match_iter_datasets(weights):
     parts = {"b": g.MapDataset.range(5), "a": g.MapDataset.range(10, 30)}
     mixed = g.MapDataset.mix(parts, weights)
     streams = {name: part.to_iter_dataset() for name, part in parts.items()}
@@ -347,6 +346,6 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_what_grain_takes_is_taken(name):
+def test_arguments_of_grain_are_accepted(name):
     make = ACCEPTED[name]
     assert str(list(make(g))) == str(list(make(grain())))

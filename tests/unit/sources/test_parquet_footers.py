@@ -1,4 +1,4 @@
-"""Footers of many Parquet files are read once, and checked when rows are read."""
+"""Tests of cached Parquet footers, which are checked when rows are read."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from faults.scripts import run
 from gristmill import errors, sources
-from gristmill.sources._parquet_files import KEPT_FROM, ParquetFiles
+from gristmill.sources._parquet_files import CACHE_MIN_FILES, ParquetFiles
 
 
 def write(path, count, name="x"):
@@ -25,22 +25,22 @@ def folder(tmp_path, monkeypatch):
     data = tmp_path / "data"
     data.mkdir()
     write(data / "00.parquet", 3)
-    for number in range(1, KEPT_FROM):
+    for number in range(1, CACHE_MIN_FILES):
         os.link(data / "00.parquet", data / f"{number:02d}.parquet")
     return data
 
 
 @pytest.fixture
 def looked_at(monkeypatch):
-    """The files whose footers are read, in any order."""
+    """Record the files whose footers are read."""
     found = []
-    original = ParquetFiles._look_at
+    original = ParquetFiles._read_footer
 
     def look_at(self, path, file):
         found.append(pathlib.Path(path).name)
         return original(self, path, file)
 
-    monkeypatch.setattr(ParquetFiles, "_look_at", look_at)
+    monkeypatch.setattr(ParquetFiles, "_read_footer", look_at)
     return found
 
 
@@ -50,28 +50,28 @@ def kept(folder):
 
 
 def rewrite(place, change):
-    """Change what is kept, with a checksum that fits."""
+    """Change the cached content, and update its checksum."""
     content = json.loads(place.read_bytes().partition(b"\n")[2])
     change(content)
     body = json.dumps(content).encode()
     place.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
 
-def test_the_next_source_of_the_same_files_reads_no_footer(folder, looked_at):
+def test_second_source_of_same_files_reads_no_footer(folder, looked_at):
     first = sources.ParquetDataSource(folder)
-    assert len(looked_at) == KEPT_FROM
+    assert len(looked_at) == CACHE_MIN_FILES
     again = sources.ParquetDataSource(folder)
-    assert len(looked_at) == KEPT_FROM
+    assert len(looked_at) == CACHE_MIN_FILES
     assert repr(again) == repr(first)
-    assert again.groups.tolist() == [2, 1] * KEPT_FROM
+    assert again.groups.tolist() == [2, 1] * CACHE_MIN_FILES
     assert again[len(again) - 1] == {"x": 2, "x.more": "a"}
     assert sources.ParquetDataSource(folder, ["x"])[4] == {"x": 1}
-    # An option may change what a column is.
+    # An option may change the type of a column.
     sources.ParquetDataSource(folder, read_dictionary=["x.more"])
-    assert len(looked_at) == 2 * KEPT_FROM
+    assert len(looked_at) == 2 * CACHE_MIN_FILES
 
 
-def test_only_the_file_that_changed_is_read_again(folder, looked_at):
+def test_only_footer_of_changed_file_is_read_again(folder, looked_at):
     sources.ParquetDataSource(folder)
     looked_at.clear()
     (folder / "07.parquet").unlink()
@@ -82,11 +82,11 @@ def test_only_the_file_that_changed_is_read_again(folder, looked_at):
         assert looked_at == ["07.parquet"]
     (folder / "07.parquet").unlink()
     write(folder / "07.parquet", 3, "y")
-    with pytest.raises(ValueError, match=r"07\.parquet: column 'x' is missing"):
+    with pytest.raises(ValueError, match=r"07\.parquet: column 'x'.*got missing"):
         sources.ParquetDataSource(folder)
 
 
-FAULTS = {
+READ_ERRORS = {
     "torn": lambda place: place.write_bytes(place.read_bytes()[:-9]),
     "empty": lambda place: place.write_bytes(b""),
     "other bytes": lambda place: place.write_bytes(os.urandom(1_000)),
@@ -110,20 +110,20 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_what_is_torn_or_made_up_is_made_anew(folder, looked_at, fault):
+@pytest.mark.parametrize("fault", READ_ERRORS)
+def test_damaged_cache_is_rebuilt(folder, looked_at, fault):
     sources.ParquetDataSource(folder)
     whole = kept(folder).read_bytes()
-    FAULTS[fault](kept(folder))
+    READ_ERRORS[fault](kept(folder))
     looked_at.clear()
     source = sources.ParquetDataSource(folder)
-    assert source.groups.tolist() == [2, 1] * KEPT_FROM
-    assert len(looked_at) == KEPT_FROM
+    assert source.groups.tolist() == [2, 1] * CACHE_MIN_FILES
+    assert len(looked_at) == CACHE_MIN_FILES
     assert kept(folder).read_bytes() == whole
 
 
 @pytest.mark.parametrize("counts", [[2], [3], [1, 2], [2, 1, 5]])
-def test_rows_that_somebody_made_up_are_never_wrong_data(folder, counts):
+def test_wrong_cached_row_counts_are_refused(folder, counts):
     sources.ParquetDataSource(folder)
     rewrite(kept(folder), lambda content: content["files"][0].__setitem__(3, counts))
     source = sources.ParquetDataSource(folder)
@@ -132,9 +132,9 @@ def test_rows_that_somebody_made_up_are_never_wrong_data(folder, counts):
 
 
 @pytest.mark.parametrize(
-    ("place", "text"), [(4, "lacks 1 of its values"), (5, "an integer beyond")]
+    ("place", "text"), [(4, "missing values, found 1"), (5, "integers up to")]
 )
-def test_facts_that_somebody_made_up_are_never_wrong_data(folder, place, text):
+def test_wrong_cached_column_facts_are_refused(folder, place, text):
     (folder / "00.parquet").unlink()
     table = pa.table({"x": [None, 2**53 + 1], "x.more": ["a", "b"]})
     parquet.write_table(table, folder / "00.parquet")
@@ -142,17 +142,17 @@ def test_facts_that_somebody_made_up_are_never_wrong_data(folder, place, text):
     assert sources.ParquetDataSource(folder)[1]["x"] == 2**53 + 1
     rewrite(kept(folder), lambda content: content["files"][0].__setitem__(place, []))
     source = sources.ParquetDataSource(folder)
-    with pytest.raises(errors.CorruptRecord, match=rf"00\.parquet.*'x' .*{text}"):
+    with pytest.raises(errors.CorruptRecord, match=rf"00\.parquet.*'x'.*{text}"):
         source[1]
 
 
-def test_where_nothing_can_be_kept_footers_are_read_each_time(folder, looked_at):
+def test_footers_are_read_each_time_without_cache(folder, looked_at):
     (folder.parent / "cache").write_text("no folder")
     for times in (1, 2):
-        assert len(sources.ParquetDataSource(folder)) == 3 * KEPT_FROM
-        assert len(looked_at) == times * KEPT_FROM
+        assert len(sources.ParquetDataSource(folder)) == 3 * CACHE_MIN_FILES
+        assert len(looked_at) == times * CACHE_MIN_FILES
 
 
 @pytest.mark.multiprocess
-def test_writers_that_are_killed_leave_all_footers_of_one_of_them(tmp_path):
+def test_killed_writer_leaves_complete_cache(tmp_path):
     run("kept_index/killed_footers", tmp_path / "kept.json", 100)

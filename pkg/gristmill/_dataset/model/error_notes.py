@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeAlias
 
 from gristmill._dataset.model.names import transform_name
-from gristmill._hot.place import Place, as_failure
+from gristmill._hot.error_location import ErrorLocation, as_failure
 
 # A dataset, and the index of one of its elements.
 DatasetElement: TypeAlias = tuple[Any, int]
@@ -25,7 +25,7 @@ class Note(str):
         return str, (str(self),)
 
 
-class ElementNote(Place):
+class ElementNote(ErrorLocation):
     """A note on an exception that a node raised for one element."""
 
     __slots__ = ()
@@ -93,7 +93,7 @@ def note_earlier_element(error: BaseException, iterator: Any, element: Any) -> N
 def is_noted(error: BaseException) -> bool:
     """Return whether the node that raised an exception has added a note."""
     notes = getattr(error, "__notes__", ())
-    return any(isinstance(note, (Note, Place)) for note in notes)
+    return any(isinstance(note, (Note, ErrorLocation)) for note in notes)
 
 
 def note_outermost(error: BaseException, iterator: Any) -> None:

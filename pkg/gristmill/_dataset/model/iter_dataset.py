@@ -39,7 +39,7 @@ from gristmill.options import MultiprocessingOptions
 from gristmill.transforms import AnyTransform
 
 if TYPE_CHECKING:
-    from gristmill._engine.workers import Place
+    from gristmill._engine.workers import WorkerBackend
 
 
 class IterDatasetMeta(abc.ABCMeta):
@@ -301,7 +301,7 @@ class IterDataset(
         sequential_slice: bool = False,
         *,
         streams: int | None = None,
-        workers: Place | None = None,
+        workers: WorkerBackend | None = None,
     ) -> IterDataset[T]:
         """Compute the chain up to here in worker processes.
 

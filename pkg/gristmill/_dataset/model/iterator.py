@@ -35,8 +35,8 @@ class _Errors:
         chain = [iterator]
         for each in chain:
             # Iterators that measure have the attributes of the one that they measure.
-            if (tally := getattr(each, "_tally", None)) is not None:
-                tallies.append(tally.bad_records)
+            if (counter := getattr(each, "_error_counter", None)) is not None:
+                tallies.append(counter.bad_records)
             else:
                 chain += getattr(each, "_parents", ())
         last = [record for each in tallies for record in each.last]
@@ -102,6 +102,9 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     @abc.abstractmethod
     def set_state(self, state: Any) -> None:
         """Continue at a position that `get_state` returned.
+
+        Args:
+            state: The result of `get_state` of an iterator over an equal chain.
 
         Raises:
             StateMismatch: The state is invalid, or of another chain. Nothing is
@@ -336,6 +339,12 @@ def share_context(iterator: Any, context: IteratorContext) -> None:
 def get_next_index(ds_iter: DatasetIterator[Any]) -> int:
     """Return the index of the next element of an iterator.
 
+    Args:
+        ds_iter: The iterator.
+
+    Returns:
+        The index, at least 0, over all epochs.
+
     Raises:
         NotImplementedError: The chain is not one-to-one (it filters, packs, mixes...).
 
@@ -349,6 +358,10 @@ def get_next_index(ds_iter: DatasetIterator[Any]) -> int:
 
 def set_next_index(ds_iter: DatasetIterator[Any], index: int) -> None:
     """Set the next element of an iterator to element `index`.
+
+    Args:
+        ds_iter: The iterator.
+        index: The index over all epochs, at least 0.
 
     Raises:
         NotImplementedError: The chain is not one-to-one (it filters, packs, mixes...).

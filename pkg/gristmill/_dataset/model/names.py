@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from gristmill import transforms
-from gristmill._base.describing import call_text, kept_arguments
+from gristmill._base.object_repr import call_text, stored_arguments
 
 _NAMED_BY_CLASS = (
     transforms.Batch,
@@ -58,5 +58,5 @@ def node_text(node: Any) -> str:
     if home.startswith("gristmill.") and (line := node_line(node)).endswith((")", "]")):
         return line
     parents = ("parent", "parents", "ds")
-    arguments = kept_arguments(getattr(node, "_node", node))
+    arguments = stored_arguments(getattr(node, "_node", node))
     return call_text(node, **{k: v for k, v in arguments.items() if k not in parents})

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 
-from gristmill._base.checks import kind
+from gristmill._base.argument_checks import kind
 from gristmill._dataset.model import observer
 from gristmill._dataset.model.chain_text import chain_text
 from gristmill._dataset.model.names import node_line, node_text
@@ -131,6 +131,9 @@ class Dataset:
             func: A function whose first argument is a dataset, or a dataset's class.
             *args: Other arguments of `func`.
             **kwargs: Keyword arguments of `func`.
+
+        Returns:
+            The result of `func`.
         """
         return func(self, *args, **kwargs)
 

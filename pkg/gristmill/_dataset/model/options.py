@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import Any
 
-from gristmill._base.checks import check_finite, check_instance, check_integer
+from gristmill._base.argument_checks import check_finite, check_instance, check_integer
 
 __all__ = ["DatasetOptions", "ExecutionTrackingMode"]
 
@@ -56,6 +56,10 @@ class DatasetOptions:
             least this many bytes through shared memory.  Gristmill sends every array
             that way and copies small ones out, so this has no visible effect.
 
+    Raises:
+        TypeError: An option has the wrong type.
+        ValueError: A ratio is not finite.
+
     Example:
         >>> options = DatasetOptions(filter_warn_threshold_ratio=0.5)
         >>> options.merge(DatasetOptions(min_shm_size=64)).min_shm_size
@@ -86,7 +90,14 @@ class DatasetOptions:
         check_integer("min_shm_size", self.min_shm_size)
 
     def merge(self, other: DatasetOptions | None) -> DatasetOptions:
-        """Return the options of both. If both set an option, this one's value wins."""
+        """Return the options of both. If both set an option, this one's value wins.
+
+        Args:
+            other: The other options, or None for no options.
+
+        Returns:
+            New options, or these ones if `other` is None.
+        """
         if other is None:
             return self
         values = {name: getattr(other, name) for name in other._user_set_fields}

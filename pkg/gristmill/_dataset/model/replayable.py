@@ -56,6 +56,9 @@ class Replayable(Generic[T]):
         Args:
             state: The result of `get_state` of an iterator over this chain.
 
+        Returns:
+            The output, a new object.
+
         Raises:
             StopIteration: There is no output after this state.
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gristmill._base.checks import kind
+from gristmill._base.argument_checks import kind
 from gristmill.errors import StateMismatch
 
 # Checks a value of an iterator's state (iterator, value, name), and raises if it is
@@ -51,6 +51,9 @@ class Checked:
 
     def set_state(self, state: Any) -> None:
         """Continue at a position that `get_state` returned.
+
+        Args:
+            state: The result of `get_state` of an iterator over an equal chain.
 
         Raises:
             StateMismatch: The state is invalid, or of another chain. Nothing is

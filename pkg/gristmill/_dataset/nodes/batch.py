@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching, monitoring
-from gristmill._base.checks import check_callable, check_flag, check_integer
+from gristmill._base.argument_checks import check_callable, check_flag, check_integer
 from gristmill._base.deferred import deferred_else_eager
 from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Alloc, Indices, T

@@ -25,7 +25,7 @@ from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.states import replay
 from gristmill._dataset.nodes.map import MapBase
 from gristmill._hot import cancellation, iterators
-from gristmill._hot.block_call import BlockCall, WrongNumber
+from gristmill._hot.block_call import BlockCall, BlockLengthError
 
 
 class BlockMapBase(MapBase):
@@ -53,7 +53,7 @@ class BlockMapMapDataset(BlockMapBase, StepMapDataset[T]):
 
     def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         try:
-            return _call_with_present(elements, self._call.of_all)
+            return _call_with_present(elements, self._call.call_all)
         except Exception as error:
             if len(elements) == 1:
                 self._note_failure(error, int(indices[0]))
@@ -61,7 +61,7 @@ class BlockMapMapDataset(BlockMapBase, StepMapDataset[T]):
             failure = error
         # The function may have changed its arguments: make each element again, alone.
         singly = [self._block(indices[i : i + 1])[0] for i in range(len(indices))]
-        if isinstance(failure, WrongNumber):
+        if isinstance(failure, BlockLengthError):
             note(failure, self, f"processed elements {indices[0]}, ...")
             raise failure
         return singly
@@ -146,7 +146,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         elements, call = self._inputs, self._node._call
         failure: Exception | None = None
         try:
-            results, used = _call_with_present(elements, call.of_all), len(elements)
+            results, used = _call_with_present(elements, call.call_all), len(elements)
         except Exception as error:
             failure = error
         if failure is not None:
@@ -181,7 +181,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
                 note_earlier_element(error, self, element_read)
                 self._failure = error
                 return results, len(results) + 1
-        if isinstance(failure, WrongNumber):
+        if isinstance(failure, BlockLengthError):
             note(failure, self, f"processed {len(elements)} elements")
             self._failure = failure
             return [], 1

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 from gristmill._base import log
-from gristmill._base.checks import check_flag, check_instance
+from gristmill._base.argument_checks import check_flag, check_instance
 from gristmill._dataset.model import states
 from gristmill._dataset.model.error_notes import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset

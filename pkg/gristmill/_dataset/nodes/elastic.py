@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from gristmill import batching
-from gristmill._base.checks import check_integer, check_options
+from gristmill._base.argument_checks import check_integer, check_options
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
@@ -34,7 +34,7 @@ from gristmill._dataset.nodes.missing_states import (
     may_lack_state,
 )
 from gristmill._hot import cancellation
-from gristmill._hot.place import as_failure
+from gristmill._hot.error_location import as_failure
 from gristmill.checkpoint import Checkpointable
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sharding import ShardOptions
@@ -123,13 +123,24 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         return next(self._iterator)
 
     def get_state(self) -> Any:
-        """Return the position in the stream, or in this host's datasets."""
+        """Return the position in the stream, or in this host's datasets.
+
+        Returns:
+            A dict or bytes, as the wrapped iterator returns it.
+
+        Raises:
+            TypeError: A part of the chain has no state.
+        """
         state = self._iterator.get_state()
         check_no_missing_state(state)
         return state
 
     def set_state(self, state: Any) -> None:
-        """Continue at a position. This may also be called after `close`."""
+        """Continue at a position. This may also be called after `close`.
+
+        Args:
+            state: The result of `get_state`.
+        """
         self._get_open_iterator().set_state(state)
 
     def get_shard_states(self) -> dict[int, Any]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Self
 
-from gristmill._base.epochs import checked_epoch, drawing_in
+from gristmill._base.epoch_context import check_epoch, use_epoch
 from gristmill._base.types import T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -47,7 +47,7 @@ class EpochIterDataset(ParentSpec, IterDataset[T]):
 
     def __init__(self, parent: IterDataset[T], epoch: int) -> None:
         super().__init__(parent)
-        self._epoch = checked_epoch(epoch)
+        self._epoch = check_epoch(epoch)
 
     def __iter__(self) -> DatasetIterator[T]:
         return EpochDatasetIterator(self)
@@ -58,7 +58,7 @@ class EpochIterDataset(ParentSpec, IterDataset[T]):
     def open_epoch(self, epoch: int) -> DatasetIterator[T]:
         """Return an iterator over the parent in any epoch."""
         chain = self._parent._in_epoch(epoch) if epoch else self._parent
-        with suppress_observation(), drawing_in(0):
+        with suppress_observation(), use_epoch(0):
             iterator: DatasetIterator[T] = iter(chain)
         return iterator
 

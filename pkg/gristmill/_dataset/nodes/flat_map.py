@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_integer, kind
+from gristmill._base.argument_checks import check_integer, kind
 from gristmill._base.types import Indices, S, Splits, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
@@ -49,6 +49,10 @@ class FlatMapMapDataset(FlatMapBase, BlockMapDataset[T]):
     Args:
         parent: The dataset.
         transform: Splits an element into a sequence.
+
+    Raises:
+        TypeError: `max_fan_out` of the transform is not an int.
+        ValueError: `max_fan_out` of the transform is less than 1.
 
     Example:
         >>> class Letters(gristmill.transforms.FlatMap):

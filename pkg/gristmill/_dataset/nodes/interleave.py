@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from gristmill._base.checks import kind, whole_number
+from gristmill._base.argument_checks import kind, whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -130,7 +130,14 @@ class InterleaveIterDataset(IterDataset[T]):
         return self.with_datasets(datasets.map(functools.partial(_in_epoch, epoch)))
 
     def with_datasets(self, datasets: Datasets[T]) -> Self:
-        """Return a copy of this dataset with other datasets."""
+        """Return a copy of this dataset with other datasets.
+
+        Args:
+            datasets: The datasets to interleave, as in the constructor.
+
+        Returns:
+            The copy.
+        """
         copied = copy.copy(self)
         copied.datasets = datasets
         return copied
@@ -145,14 +152,14 @@ class InterleaveIterDataset(IterDataset[T]):
         self.datasets = self.datasets[sl]
 
 
-class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
+class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[T]):
     """Iterates over several datasets in turn."""
 
     def __init__(self, node: InterleaveIterDataset[T]) -> None:
         count = len(node.datasets)
         self._count = count
         self._cycle_length = min(node._cycle_length, count)
-        iterators.Turns.__init__(self, self._cycle_length)
+        iterators.RoundRobin.__init__(self, self._cycle_length)
         self._iterators = PartIterators(node.datasets, node._iter_buffer_size)
         self._reading = Reading(
             self._iterators,

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from gristmill._base.checks import kind
+from gristmill._base.argument_checks import kind
 from gristmill._dataset.model.states import copy_state
 
 # Methods that return a state, and methods that go to one. Nodes of torchdata are

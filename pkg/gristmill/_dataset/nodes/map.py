@@ -11,9 +11,9 @@ import numpy as np
 
 from gristmill import transforms
 from gristmill._base import log
-from gristmill._base.checks import check_callable, check_seed_of_draws, kind
-from gristmill._base.describing import call_text
-from gristmill._base.epochs import here
+from gristmill._base.argument_checks import check_callable, check_seed_of_draws, kind
+from gristmill._base.epoch_context import epoch_context
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import T
 from gristmill._dataset.model.blocks import StepCall, StepMapDataset
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -154,8 +154,8 @@ class RandomMapMapDataset(RandomMapBase, StepMapDataset[T]):
 
     def _call_of_each(self) -> StepCall:
         draws = self._draws.here
-        if draws.op_seed != here.epoch:
-            draws = self._draws.move(here.epoch)
+        if draws.op_seed != epoch_context.epoch:
+            draws = self._draws.move(epoch_context.epoch)
         return steps.RANDOM_MAP, self._call, self._note_failure, draws
 
 
@@ -229,7 +229,7 @@ class RandomMapDatasetIterator(iterators.RandomMapStep, ElementCountingIterator[
 
     def __init__(self, node: RandomMapIterDataset[T]) -> None:
         NodeIterator.__init__(self, node)
-        draws = OpDraws(node._seed, node._epoch or here.epoch)
+        draws = OpDraws(node._seed, node._epoch or epoch_context.epoch)
         iterators.RandomMapStep.__init__(self, self._parent, node._call, draws)
 
     def _processes(self) -> tuple[int, int]:
@@ -326,6 +326,10 @@ class RngPool:
     Args:
         seed: Any seed for ``np.random.Philox``.
 
+    Raises:
+        TypeError: NumPy does not accept a seed of this type.
+        ValueError: The seed is negative.
+
     Example:
         >>> pool = RngPool(42)
         >>> rng = pool.acquire_rng(7)
@@ -351,6 +355,9 @@ class RngPool:
         Args:
             index: In [0, 2**64).
             op_seed: In [0, 2**64). Selects other draws for the same index.
+
+        Returns:
+            The generator, at the start of its numbers for these arguments.
 
         Raises:
             OverflowError: An argument is out of range.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core, transforms
-from gristmill._base.checks import check_finite, kind
+from gristmill._base.argument_checks import check_finite, kind
 from gristmill._base.types import Indices, Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (

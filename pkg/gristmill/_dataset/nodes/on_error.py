@@ -19,9 +19,13 @@ from gristmill._dataset.model.names import node_line
 from gristmill._dataset.model.node import ParentSpec, builds, chain_of, is_ours
 from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
-from gristmill._engine.record_errors import RecordErrors, Tally, stand_ins
+from gristmill._engine.record_errors import (
+    ErrorCounter,
+    RecordErrors,
+    substitute_candidates,
+)
 from gristmill._hot import cancellation
-from gristmill._hot.place import place_of
+from gristmill._hot.error_location import location_of
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.errors import TooManyErrors
 
@@ -89,12 +93,14 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         self._ctx.leaves_out_errors = True
         source = node_line([*chain_of(node)][-1])
         # Counts the bad records; None in a worker, whose parent process counts them.
-        self._tally: Tally | None = Tally(node.policy, source, ADVICE)
+        self._error_counter: ErrorCounter | None = ErrorCounter(
+            node.policy, source, ADVICE
+        )
         self._errors = RecordErrors(0, node.policy.on_error)
 
     def report_to(self, errors: RecordErrors) -> None:
         """Collect bad records for the parent process, which counts them."""
-        self._errors, self._tally = errors, None
+        self._errors, self._error_counter = errors, None
 
     def __next__(self) -> T:
         parent = self._parents[0]
@@ -108,7 +114,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
                 failure = error
             cancellation.check()
             elements = self._find_replacement(failure)
-            if self._tally is not None:
+            if self._error_counter is not None:
                 _forget_frames(failure)  # They refer to this iterator.
             del failure
             if elements:
@@ -121,42 +127,42 @@ class OnErrorDatasetIterator(NodeIterator[T]):
             Exception: `error`, if it was not raised for a single record.
             TooManyErrors: More than `max_errors` records have failed.
         """
-        tally, errors = self._tally, self._errors
-        if tally is None:
+        counter, errors = self._error_counter, self._errors
+        if counter is None:
             return self._resolve(error)
         errors.begin()
         try:
             elements = self._resolve(error)
-            passed = errors.passed
+            passed = errors.summary
             assert passed is not None
             try:
-                tally.account(passed, None)
+                counter.account(passed, None)
             except TooManyErrors as too_many:
                 # It takes the place of the element, so the record counts now.
-                tally.account(passed, too_many)
-                tally.restart(tally.count)
+                counter.account(passed, too_many)
+                counter.restart(counter.count)
                 raise
         finally:
             errors.begin()  # The traceback of an exception refers to this iterator.
         return elements
 
     def _go_to(self, state: Any) -> None:
-        if self._tally is not None:
-            self._tally.restart(0)
+        if self._error_counter is not None:
+            self._error_counter.restart(0)
         super()._go_to(state)
 
     def _resolve(self, error: Exception) -> Sequence[T]:
-        place = place_of(error)
+        place = location_of(error)
         key = None if place is None else place.key
         if not self._substitutes:
-            return self._errors.resolve(error, key)
+            return self._errors.replace_record(error, key)
         (feed,) = feeds_of(self._parent)
         dataset = feed.dataset
         others = (
             _Substitute(index, record_of(dataset, index))
-            for index in stand_ins(feed.given - 1, len(dataset))
+            for index in substitute_candidates(feed.given - 1, len(dataset))
         )
-        return self._errors.resolve(error, key, others, self._element_at)
+        return self._errors.replace_record(error, key, others, self._element_at)
 
     def _element_at(self, other: Any) -> Sequence[T]:
         """Return the element of a stand-in, in a list; stay at the position."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core
-from gristmill._base.checks import check_flag, check_integer, kind
+from gristmill._base.argument_checks import check_flag, check_integer, kind
 from gristmill._base.types import IndexList, Indices, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,

@@ -15,7 +15,7 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._base import log
-from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._dataset.model import states
 from gristmill._dataset.model.error_notes import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -144,6 +144,22 @@ class BestFitPackIterDataset(PackIterDataset):
     It has the arguments and rows of `FirstFitPackIterDataset`, but an element is packed
     into the row with the most used cells, counting all features. Ties go to the first
     row. This leaves less padding if lengths vary a lot.
+
+    Args:
+        parent: The dataset of the elements.
+        length_struct: The number of cells of each feature in a row.
+        num_packing_bins: The number of rows that are filled at the same time.
+        seed: The seed for the order of rows.
+        shuffle_bins: Whether to shuffle the rows of each batch.
+        shuffle_bins_group_by_feature: The feature to sort rows by, or None.
+        meta_features: Features that get no segment ids and positions.
+        pack_alignment_struct: Elements begin at multiples of this number of cells.
+        padding_struct: The value of unused cells; None for zeros.
+        max_sequences_per_bin: The most elements in a row; None for no limit.
+
+    Raises:
+        TypeError: `length_struct` is not a dict of ints.
+        ValueError: An argument is out of range, or a feature is longer than a row.
 
     Example:
         >>> ds = gristmill.MapDataset.source([{"x": np.ones(n)} for n in (2, 4, 3, 1)])

@@ -48,7 +48,7 @@ class PrefetchThread:
     @property
     def lost(self) -> bool:
         """Whether this is a forked process, which does not have the thread."""
-        return self._background.lost
+        return self._background.is_in_fork
 
     def take(self) -> PrefetchedElement | None:
         """Return the next element; None if elements are too fast for a thread.

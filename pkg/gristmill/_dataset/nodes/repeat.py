@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gristmill._base.checks import whole_number
+from gristmill._base.argument_checks import whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset

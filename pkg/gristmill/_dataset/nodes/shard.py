@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gristmill._base.checks import check_instance
-from gristmill._base.masks import check_mask_key, with_mask
+from gristmill._base.argument_checks import check_instance
+from gristmill._base.padding_masks import check_mask_key, with_mask
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,

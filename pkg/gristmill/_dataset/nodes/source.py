@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core, monitoring
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import Indices
 from gristmill._dataset.model.blocks import BlockMapDataset, epochs_and_offsets
 from gristmill._dataset.model.node import builds

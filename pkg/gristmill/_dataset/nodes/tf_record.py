@@ -6,7 +6,7 @@ import functools
 import os
 from typing import Any
 
-from gristmill._base.checks import check_instance
+from gristmill._base.argument_checks import check_instance
 from gristmill._core import TfRecordStream
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from gristmill._base.checks import whole_number
+from gristmill._base.argument_checks import whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
@@ -172,6 +172,11 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             self._state = copy_state(state)
 
     def start_prefetch(self) -> None:
+        """Start the thread, if it does not run yet.
+
+        Raises:
+            ValueError: The iterator is closed.
+        """
         if self._closed:
             raise ValueError(CLOSED_TEXT)
         if self._thread is not None and self._thread.lost:

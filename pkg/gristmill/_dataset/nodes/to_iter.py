@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gristmill._base.checks import check_flag, check_options
-from gristmill._base.epochs import drawing_in, here
+from gristmill._base.argument_checks import check_flag, check_options
+from gristmill._base.epoch_context import epoch_context, use_epoch
 from gristmill._base.threads import reads_thread_name
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
@@ -25,9 +25,9 @@ from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, chain_of
 from gristmill._dataset.nodes.map import check_dropped
 from gristmill._dataset.nodes.with_options import options_of
-from gristmill._engine.reading import Read, Reading, read_each
+from gristmill._engine.reading import Reading, ReadResult, read_each
 from gristmill._hot import iterators
-from gristmill._hot.block_call import WrongNumber
+from gristmill._hot.block_call import BlockLengthError
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import length_of
 
@@ -90,7 +90,7 @@ class BlockSampler(Protocol):
         """Record that reading an element raised an exception."""
 
 
-class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
+class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
     """Iterates over the elements of a `MapDataset`.
 
     Attributes:
@@ -102,7 +102,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         dataset: MapDataset[T] = node._parent._with_threads(threads)
         DatasetIterator.__init__(self)
         self._ctx.dataset_options = options_of(dataset)
-        iterators.Feed.__init__(self, node._allow_nones)
+        iterators.BlockFeeder.__init__(self, node._allow_nones)
         self._node = node
         self.dataset = dataset
         self._length = len(dataset)
@@ -305,10 +305,12 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
             except Exception as error:
                 # If a block step returned a wrong number, no one element failed. Once
                 # some elements are made, the error is of the next one.
-                if not out and (len(indices) == 1 or isinstance(error, WrongNumber)):
+                if not out and (
+                    len(indices) == 1 or isinstance(error, BlockLengthError)
+                ):
                     raise
             rest, failure = read_each(self._elements, indices[len(out) :].tolist())
-            read = Read(out + rest, failure)
+            read = ReadResult(out + rest, failure)
         elements, failure = read
         if failure is not None:
             if not elements:
@@ -365,7 +367,7 @@ class _Elements:
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
         self._dataset = dataset
-        self._epoch = here.epoch
+        self._epoch = epoch_context.epoch
         sources = [getattr(node, "_source", None) for node in chain_of(dataset)]
         self.by_threads = all(getattr(each, "by_threads", True) for each in sources)
         steps = [getattr(node, "_transform", None) for node in chain_of(dataset)]
@@ -376,8 +378,8 @@ class _Elements:
         self, indices: Int64Array, now_ns: int, out: list[Any] | None = None
     ) -> list[Any]:
         """Return the elements at `indices`, see `block_of`."""
-        if here.epoch != self._epoch:  # The calling thread is in another one.
-            with drawing_in(self._epoch):
+        if epoch_context.epoch != self._epoch:  # The calling thread is in another one.
+            with use_epoch(self._epoch):
                 return self.read(indices, now_ns, out)
         sampling = self.sampling
         try:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from gristmill import _core
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (
@@ -129,7 +129,7 @@ class WindowShuffleIterDataset(WindowShuffleBase, IterDataset[T]):
         return copied
 
 
-class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
+class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
     """Iterates over shuffled windows.
 
     The state is the position before the current window and the number of its elements
@@ -144,7 +144,7 @@ class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
 
     def __init__(self, node: WindowShuffleBase) -> None:
         NodeIterator.__init__(self, node)
-        iterators.Feed.__init__(self, keep_absent=True)
+        iterators.BlockFeeder.__init__(self, keep_absent=True)
         # The position before the current window, its number and its length.
         self._before = self._parent.get_state()
         self._window = 0

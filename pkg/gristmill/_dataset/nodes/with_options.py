@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gristmill._base.checks import check_options, check_seed_of_draws
-from gristmill._base.describing import call_text
+from gristmill._base.argument_checks import check_options, check_seed_of_draws
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
-from gristmill._base.checks import check_flag
+from gristmill._base.argument_checks import check_flag
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from gristmill._base import open_files
-from gristmill._base.epochs import drawing_in
+from gristmill._base.epoch_context import use_epoch
 from gristmill._base.types import Alloc, WorkerInitFn
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
@@ -30,7 +30,7 @@ from gristmill._dataset.nodes.to_iter import (
     feeds_of,
 )
 from gristmill._engine.program import RUN_RECORDS
-from gristmill._engine.record_errors import GiveUp, RecordErrors
+from gristmill._engine.record_errors import OutputAbandoned, RecordErrors
 from gristmill._engine.stage_times import REST
 from gristmill._engine.stream import (
     NO_KEYS,
@@ -152,7 +152,7 @@ class ChainProgram:
     def iterator(self, stream: int) -> DatasetIterator[Any]:
         """Make an iterator over one stream, at its beginning."""
         number = self.numbers[stream]
-        with suppress_observation(), drawing_in(self.epoch):
+        with suppress_observation(), use_epoch(self.epoch):
             iterator = iter(self.part(number))
         context = getattr(iterator, "_ctx", None)
         if context is not None:
@@ -166,8 +166,8 @@ class ChainProgram:
         """Return the chain of one part."""
         return slice_chain(self.dataset, number, self.parts, self.sequential)
 
-    def open_stream(self, stream: int, at: int = 0) -> DatasetStream:
-        """Open a stream; `at` is not used, since elements have no numbers."""
+    def open_stream(self, stream: int, record_address: int = 0) -> DatasetStream:
+        """Open a stream; elements have no numbers, so `record_address` is unused."""
         return DatasetStream(self, stream)
 
 
@@ -260,7 +260,7 @@ class DatasetStream(ChainStream):
         self._has_started = True
         try:
             element = super().next(alloc)
-        except GiveUp:
+        except OutputAbandoned:
             self.seek(self.position)
             raise
         while self._limited_feeds:
@@ -322,19 +322,23 @@ class ArithmeticChainProgram(ChainProgram):
     def position_of(self, stream: int, state: Any) -> Position:
         return (0,) if state is None else (operator.index(state["next_index"]),)
 
-    def open_stream(self, stream: int, at: int = 0) -> ArithmeticStream:  # type: ignore[override]
-        return ArithmeticStream(self, stream, at)
+    def open_stream(  # type: ignore[override]
+        self, stream: int, record_address: int = 0
+    ) -> ArithmeticStream:
+        return ArithmeticStream(self, stream, record_address)
 
 
 class ArithmeticStream(ChainStream):
     """Computes a stream whose position is the index of its next element.
 
-    Stores the index that is being computed in the int64 at the address `at`.
+    Stores the index that is being computed in the int64 at `record_address`.
     """
 
-    def __init__(self, program: ArithmeticChainProgram, stream: int, at: int) -> None:
+    def __init__(
+        self, program: ArithmeticChainProgram, stream: int, record_address: int
+    ) -> None:
         super().__init__(program, stream)
-        self._at = ctypes.c_int64.from_address(at)
+        self._at = ctypes.c_int64.from_address(record_address)
         (self._feed,) = feeds_of(self._iterator)
         # If a node follows, the feed's elements are not yet outputs.
         self.computes_runs = self._iterator is self._feed

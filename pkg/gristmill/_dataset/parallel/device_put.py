@@ -23,6 +23,9 @@ def device_put(
         cpu_buffer_size: The most elements that may wait in memory.
         device_buffer_size: The most elements that may wait on the devices.
 
+    Returns:
+        The dataset of elements on the devices.
+
     Raises:
         ImportError: jax is not installed.
 

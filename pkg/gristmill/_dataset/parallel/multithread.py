@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
@@ -31,6 +31,9 @@ def multithread_prefetch(
         num_threads: The number of threads; 0 returns the dataset itself.
         buffer_size: The most elements of each thread that may wait.
         sequential_slice: Whether each thread gets a contiguous piece of each source.
+
+    Returns:
+        The dataset, computed by the threads; `ds` itself for 0 threads.
 
     Raises:
         ValueError: A source of the chain cannot be split.

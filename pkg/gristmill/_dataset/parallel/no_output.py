@@ -14,7 +14,7 @@ from gristmill._dataset.nodes.map import (
 )
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._dataset.parallel.chain_program import ChainProgram
-from gristmill._engine.no_output import batches_of
+from gristmill._engine.no_output import count_batches
 
 # Nodes that return at most one element for each element of their parent.
 _AT_MOST_ONE_TO_ONE = (FilterIterDataset, MapWithIndexIterDataset, RandomMapIterDataset)
@@ -41,7 +41,7 @@ def warn_of_no_output(program: ChainProgram) -> None:
     for step in reversed(steps):
         if isinstance(step, BatchIterDataset):
             size, drops = step._batch_size, step._drop_remainder
-            count, batch_drop_text = batches_of(count, f"{step}", size, drops)
+            count, batch_drop_text = count_batches(count, f"{step}", size, drops)
             drop_text = batch_drop_text or drop_text
     if count:
         return

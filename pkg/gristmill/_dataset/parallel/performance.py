@@ -61,6 +61,9 @@ def pick_performance_config(
         samples_to_check: The number of elements to read.  If the dataset has fewer, the
             maximum of workers and buffers is chosen.
 
+    Returns:
+        The number of workers and the sizes of buffers.
+
     Example:
         >>> ds = gristmill.MapDataset.range(100).batch(10).to_iter_dataset()
         >>> config = gristmill.experimental.pick_performance_config(

@@ -22,11 +22,11 @@ from gristmill._dataset.model.node import chain_of
 from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.parallel.chain_program import START_POSITION, ChainProgram
 from gristmill._engine.local import LocalRun
-from gristmill._engine.record_errors import Tally
+from gristmill._engine.record_errors import ErrorCounter
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import Position
-from gristmill._engine.workers import Place
+from gristmill._engine.workers import WorkerBackend
 from gristmill.errors import StateMismatch
 
 STALL_TIMEOUT_S = 60.0
@@ -38,7 +38,11 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
     """Iterates over the outputs of workers, which start at the first `next`."""
 
     def __init__(
-        self, program: ChainProgram, fixed: bool, buffer: int, place: Place | None
+        self,
+        program: ChainProgram,
+        fixed: bool,
+        buffer: int,
+        backend: WorkerBackend | None,
     ) -> None:
         super().__init__()
         self._ctx.dataset_options = program.options
@@ -46,12 +50,14 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         # True if a state must have the same number of streams.
         self._fixed = fixed
         policy = program.policy
-        self._tally: Tally | None = None
+        self._error_counter: ErrorCounter | None = None
         if policy is not None:
-            self._tally = Tally(policy, node_line([*chain_of(program.dataset)][-1]))
+            self._error_counter = ErrorCounter(
+                policy, node_line([*chain_of(program.dataset)][-1])
+            )
         # Outputs that each worker may be ahead, besides the two that it holds.
         self._buffer = buffer
-        self._place = place
+        self._backend = backend
         # The argument of `set_workers`.
         self._workers: int | None = None
         self._run: LocalRun | RemoteRun | None = None
@@ -101,8 +107,8 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._program_for_streams(len(states)).check_states(states)
 
     def _go_to(self, state: Any) -> None:
-        if self._tally is not None:
-            self._tally.restart(0)
+        if self._error_counter is not None:
+            self._error_counter.restart(0)
         # The state sets the number of streams, whatever the number of workers is.
         states, ended, turn = _split_state(state)
         if len(states) != self._program.streams:
@@ -115,7 +121,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._restart_at(RunPosition(0, turn, positions, ended))
 
     def _set_workers(self, workers: int) -> bool:
-        if self._program.workers == 0 and self._place is None:
+        if self._program.workers == 0 and self._backend is None:
             return False
         self._workers = workers
         if isinstance(self._run, RemoteRun):
@@ -155,15 +161,15 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
 
     def _make_run(self, position: RunPosition) -> LocalRun | RemoteRun:
         """Make the run that computes the streams from a position on."""
-        place, workers = self._place, self._workers
-        if place is not None:
-            place = place if workers is None else place.resized(workers)
-            workers = place.processes()
+        backend, workers = self._backend, self._workers
+        if backend is not None:
+            backend = backend if workers is None else backend.resized(workers)
+            workers = backend.processes()
         program = self._program_for_workers(
             self._program.workers if workers is None else workers
         )
         if program.workers == 0:
-            return LocalRun(program, position, self._tally)
+            return LocalRun(program, position, self._error_counter)
         options = RemoteOptions(
             workers=program.workers,
             buffer=self._buffer,
@@ -171,9 +177,9 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             memory_limit=0,
             stall_timeout=STALL_TIMEOUT_S,
             stall_action="warn",
-            place=place,
+            backend=backend,
         )
-        return RemoteRun(program, position, options, self._tally)
+        return RemoteRun(program, position, options, self._error_counter)
 
     def _program_for_workers(self, workers: int) -> ChainProgram:
         """Return the pipeline for a number of workers."""
@@ -181,7 +187,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         program = dataclasses.replace(
             self._program, options=self._ctx.dataset_options, workers=workers
         )
-        if program.owned and self._place is None:
+        if program.owned and self._backend is None:
             # One worker computes each stream: more workers than streams would idle.
             workers = min(workers, program.streams)
         return dataclasses.replace(program, workers=workers)

@@ -6,13 +6,14 @@ import copy
 import dataclasses
 from typing import Any, Self
 
-from gristmill._base.checks import (
+from gristmill._base.argument_checks import (
     check_callable,
     check_flag,
     check_integer,
     check_options,
 )
-from gristmill._base.epochs import here
+from gristmill._base.epoch_context import epoch_context
+from gristmill._base.trials import NotTriedError
 from gristmill._base.types import T, WorkerInitFn
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
@@ -29,8 +30,7 @@ from gristmill._dataset.parallel.chain_program import (
 from gristmill._dataset.parallel.no_output import warn_of_no_output
 from gristmill._dataset.parallel.process_iterator import ProcessPrefetchDatasetIterator
 from gristmill._dataset.parallel.unit_records import is_batch, records_of_unit
-from gristmill._engine.trial import NotTriedError
-from gristmill._engine.workers import Place, check_place
+from gristmill._engine.workers import WorkerBackend, check_backend
 from gristmill.options import MultiprocessingOptions
 
 DEFAULT_WORKERS = 10
@@ -43,10 +43,10 @@ def multiprocess_prefetch(
     worker_init_fn: WorkerInitFn | None = None,
     sequential_slice: bool = False,
     streams: int | None = None,
-    workers: Place | None = None,
+    workers: WorkerBackend | None = None,
 ) -> IterDataset[T]:
     """See `IterDataset.mp_prefetch`."""
-    check_place(workers)
+    check_backend(workers)
     if options is None:
         options = MultiprocessingOptions(num_workers=DEFAULT_WORKERS)
     check_options(
@@ -94,11 +94,11 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         worker_init_fn: WorkerInitFn | None,
         sequential_slice: bool,
         streams: int | None,
-        place: Place | None,
+        backend: WorkerBackend | None,
     ) -> None:
         super().__init__()
         self._options = options
-        self._place = place
+        self._backend = backend
         self._fixed = streams is not None
         parts = options.num_workers if streams is None else streams
         check_parts(dataset, parts)
@@ -113,7 +113,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             worker_init_fn=worker_init_fn,
         )
         records = records_of_unit(dataset)
-        if (options.num_workers or place) and records is not None:
+        if (options.num_workers or backend) and records is not None:
             program = ArithmeticChainProgram(
                 **vars(program),
                 unit_records=records,
@@ -123,10 +123,10 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return ProcessPrefetchDatasetIterator(
-            dataclasses.replace(self._program, epoch=here.epoch),
+            dataclasses.replace(self._program, epoch=epoch_context.epoch),
             self._fixed,
             self._options.per_worker_buffer_size,
-            self._place,
+            self._backend,
         )
 
     @property
@@ -158,7 +158,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         Raises:
             NotTriedError: Some workers would idle, or they are not processes.
         """
-        if self._place is not None:
+        if self._backend is not None:
             raise NotTriedError("the chain runs in actors of a cluster.")
         program = self._program
         keeps_states = self._fixed or not program.owned
@@ -190,8 +190,8 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 
     def _arguments_text(self) -> str:
         workers, streams = self._options.num_workers, self._program.streams
-        place = "" if self._place is None else f", workers={self._place!r}"
-        return f"(num_workers={workers}, streams={streams}{place})"
+        backend = "" if self._backend is None else f", workers={self._backend!r}"
+        return f"(num_workers={workers}, streams={streams}{backend})"
 
     @property
     def _element_spec(self) -> Any:

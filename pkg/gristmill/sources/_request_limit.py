@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["Flow"]
+__all__ = ["RequestLimit"]
 
 START = 16
 GROWTH = 1.5
@@ -28,7 +28,7 @@ ROUNDS_AFTER_FAILURE = 16
 BELOW_FAILURE, RISE = 7 / 8, 9 / 8
 
 
-class Flow:
+class RequestLimit:
     """Limits the requests in flight. Calls must not overlap.
 
     Args:
@@ -37,42 +37,42 @@ class Flow:
 
     Attributes:
         limit: How many requests may be in flight.
-        under_way: How many requests are in flight.
+        in_flight: How many requests are in flight.
     """
 
     def __init__(
         self, most: int, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self.limit = min(START, most)
-        self.under_way = 0
+        self.in_flight = 0
         self._most = most
         self._clock = clock
         # The upper bound of the limit; below `most` for a while after a failure.
-        self._top = most
+        self._bound = most
         # The limit to return to, and its bytes per second, or 0 if not measured.
-        self._steady, self._rate = self.limit, 0.0
-        self._rest = 0
+        self._best_limit, self._best_rate = self.limit, 0.0
+        self._rounds_to_wait = 0
         self._failures = 0
         self._begin_round()
 
     def begin(self) -> int:
         """Count a request that starts, and return the value to pass to `end`."""
-        self.under_way += 1
+        self.in_flight += 1
         return self._failures
 
-    def end(self, begun: int, nbytes: int, *, failed: bool, waiting: bool) -> None:
+    def end(self, ticket: int, nbytes: int, *, failed: bool, waiting: bool) -> None:
         """Count an answer.
 
         Args:
-            begun: The value that `begin` returned.
+            ticket: The value that `begin` returned.
             nbytes: The size of the answer.
             failed: Whether the network or the server failed.
             waiting: Whether a request is waiting for its turn.
         """
-        self.under_way -= 1
+        self.in_flight -= 1
         if failed:
-            if begun == self._failures:
-                self._fall()
+            if ticket == self._failures:
+                self._lower_limit()
         elif not waiting:
             self._begin_round()
         else:
@@ -84,39 +84,39 @@ class Flow:
     def _count(self, nbytes: int) -> None:
         self._answers += 1
         if self._answers <= self.limit:  # A new limit is taking effect.
-            self._since = self._clock()
+            self._round_start = self._clock()
             return
         self._bytes += nbytes
         if self._answers < 3 * self.limit:
             return
-        elapsed = max(self._clock() - self._since, 1e-9)
-        self._decide(self._bytes / elapsed)
+        elapsed = max(self._clock() - self._round_start, 1e-9)
+        self._adjust(self._bytes / elapsed)
         self._begin_round()
 
-    def _decide(self, rate: float) -> None:
+    def _adjust(self, rate: float) -> None:
         """Choose the next limit from the bytes per second of this one."""
-        if self._rest:
-            self._rest -= 1
-            self._rate = rate
-            if self._rest:
+        if self._rounds_to_wait:
+            self._rounds_to_wait -= 1
+            self._best_rate = rate
+            if self._rounds_to_wait:
                 return
-            self._top = min(self._most, int(self._top * RISE) + 1)
-        elif rate <= self._rate * GAIN:
-            self.limit = self._steady
-            self._rest = self._pause()
+            self._bound = min(self._most, int(self._bound * RISE) + 1)
+        elif rate <= self._best_rate * GAIN:
+            self.limit = self._best_limit
+            self._rounds_to_wait = self._pause_rounds()
             return
-        self._steady, self._rate = self.limit, rate
-        self.limit = min(int(self.limit * GROWTH) + 1, self._top)
-        if self.limit == self._steady:
-            self._rest = self._pause()
+        self._best_limit, self._best_rate = self.limit, rate
+        self.limit = min(int(self.limit * GROWTH) + 1, self._bound)
+        if self.limit == self._best_limit:
+            self._rounds_to_wait = self._pause_rounds()
 
-    def _pause(self) -> int:
+    def _pause_rounds(self) -> int:
         """Return the number of rounds before the limit may grow again."""
-        return REST_ROUNDS if self._top == self._most else ROUNDS_AFTER_FAILURE
+        return REST_ROUNDS if self._bound == self._most else ROUNDS_AFTER_FAILURE
 
-    def _fall(self) -> None:
+    def _lower_limit(self) -> None:
         self._failures += 1
-        self._top = max(1, int(self.limit * BELOW_FAILURE))
-        self.limit = self._steady = max(1, self.limit // 2)
-        self._rate, self._rest = 0.0, 0
+        self._bound = max(1, int(self.limit * BELOW_FAILURE))
+        self.limit = self._best_limit = max(1, self.limit // 2)
+        self._best_rate, self._rounds_to_wait = 0.0, 0
         self._begin_round()

@@ -1,12 +1,12 @@
-"""Batches that are placed on a device ahead of need."""
+"""Batches are placed on a device before they are needed."""
 
 import pytest
 
 import gristmill
-from gristmill._engine.ahead import Ahead
+from gristmill._engine.device_prefetch import DevicePrefetchIterator
 
 
-class Placed(Ahead):
+class Placed(DevicePrefetchIterator):
     """Fails to place one batch."""
 
     def _place(self, batch):
@@ -16,7 +16,7 @@ class Placed(Ahead):
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_place_that_stops_costs_its_batch_only(depth):
+def test_stopping_place_drops_only_its_batch(depth):
     batches = Placed(range(5), depth)
     assert [next(batches), next(batches)] == [0, 1]
     with pytest.raises(RuntimeError, match="device raised StopIteration"):

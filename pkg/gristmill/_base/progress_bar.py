@@ -42,7 +42,7 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns
 
 
-def watched() -> bool:
+def is_watched() -> bool:
     """Return whether standard error is a terminal or is shown by a notebook."""
     if on_terminal():
         return True
@@ -50,7 +50,7 @@ def watched() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def shown() -> Progress:
+def new_display() -> Progress:
     """Return the progress display for this process.
 
     On a terminal it uses rich if that is installed.
@@ -60,7 +60,7 @@ def shown() -> Progress:
             return RichBar()
         except ImportError:
             return Bar()
-    return Bar() if watched() else Progress()
+    return Bar() if is_watched() else Progress()
 
 
 class Line:

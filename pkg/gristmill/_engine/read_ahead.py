@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gristmill._engine.stream_keys import KeyBlocks
 
-__all__ = ["FarAhead"]
+__all__ = ["ReadAheadPlan"]
 
 # The least that is read ahead, and the most, including the block being used.
 AHEAD_BYTES = 64 << 20
@@ -19,7 +19,7 @@ MOST_BYTES = 256 << 20
 BLOCK_BYTES = 4 << 20
 
 
-class FarAhead:
+class ReadAheadPlan:
     """Plans the reads of one stream.
 
     Attributes:
@@ -31,7 +31,7 @@ class FarAhead:
         self._keys = keys
         self._ahead = ahead
 
-    def end(self, position: int) -> int:
+    def end_position(self, position: int) -> int:
         """Return the position up to which to read if `position` is needed next."""
         if not self.record_bytes:
             return position + self._ahead
@@ -45,7 +45,7 @@ class FarAhead:
             end = max(end, position + first + second)
         return end
 
-    def count(self, position: int, block: int) -> int:
+    def block_size(self, position: int, block: int) -> int:
         """Return the number of records to read together, from a position on."""
         if not self.record_bytes:
             return block

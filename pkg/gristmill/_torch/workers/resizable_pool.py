@@ -10,13 +10,13 @@ import collections
 import threading
 from typing import Any
 
-from gristmill._engine.usage import NearUsage
+from gristmill._engine.worker_stats import LocalStats
 from gristmill._torch.indices import requests
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pool import Answer, WorkerPool
 
 
-class ChangingPool:
+class ResizablePool:
     """Sends requests to a `WorkerPool`, and replaces it by another one on demand.
 
     The old pool still answers its requests, so nothing is computed twice.  One thread
@@ -26,7 +26,7 @@ class ChangingPool:
         window: The maximum number of unanswered requests.
 
     Attributes:
-        successor: The pool that `change_over` switches to when its workers have
+        successor: The pool that `switch_to_successor` switches to when its workers have
             started; None if there is none.
     """
 
@@ -34,15 +34,15 @@ class ChangingPool:
         self._numbers = program.workers
         self._pool = WorkerPool(program, loader, window)
         # Old pools that still have requests to answer, oldest first.
-        self._leaving: collections.deque[WorkerPool] = collections.deque()
+        self._old_pools: collections.deque[WorkerPool] = collections.deque()
         # The iterator's worker number of each unanswered request that a worker with
         # another number computes.
-        self._dealt: collections.deque[int] = collections.deque()
+        self._request_workers: collections.deque[int] = collections.deque()
         self._asked = 0
         # Replaces `_pool` when all of its workers have answered their first request.
         self.successor: WorkerPool | None = None
         # The workers of `successor` that have not answered it.
-        self._beginning = 0
+        self._unstarted = 0
         self._changing = threading.Lock()
 
     @property
@@ -59,12 +59,12 @@ class ChangingPool:
         """Start the workers, see `WorkerPool.start`."""
         self._pool.start()
 
-    def usage(self) -> NearUsage:
+    def usage(self) -> LocalStats:
         """Return the measured times of the current pool, see `WorkerPool.usage`."""
         return self._pool.usage()
 
     def set_workers(self, count: int, window: int) -> None:
-        """Start `count` workers, for `change_over` to switch to."""
+        """Start `count` workers, for `switch_to_successor` to switch to."""
         with self._changing:
             self._end_successor()
             if count == self._pool.workers:
@@ -77,9 +77,9 @@ class ChangingPool:
             except BaseException:
                 successor.close()
                 raise
-            self.successor, self._beginning = successor, count
+            self.successor, self._unstarted = successor, count
 
-    def change_over(self) -> bool:
+    def switch_to_successor(self) -> bool:
         """Switch to the successor if all its workers have started; return whether so.
 
         Raises:
@@ -87,44 +87,46 @@ class ChangingPool:
         """
         with self._changing:
             after = self.successor
-            if after is None or not self._has_begun(after):
+            if after is None or not self._has_started(after):
                 return False
             # Set before `_pool`: `next` may run in another thread.
-            self._leaving.append(self._pool)
+            self._old_pools.append(self._pool)
             self._pool, self.successor, self._asked = after, None, 0
             return True
 
-    def ask(
+    def request_batch(
         self, worker: int, keys: Any, epoch: int = 0, *, with_state: bool = False
     ) -> None:
-        """Request a batch, see `WorkerPool.ask`."""
-        self._pool.ask(self._number_of(worker), keys, epoch, with_state=with_state)
+        """Request a batch, see `WorkerPool.request_batch`."""
+        self._pool.request_batch(
+            self._number_of(worker), keys, epoch, with_state=with_state
+        )
 
     def send(self, worker: int, request: Any, epoch: int = 0) -> None:
-        """Send any request, see `requests.packed`."""
+        """Send any request, see `requests.pack`."""
         self._pool.send(self._number_of(worker), request, epoch)
 
-    def beginning(self) -> requests.WithState:
+    def initial_state_request(self) -> requests.WithState:
         """Return a request for a worker's state before its first batch."""
-        return self._pool.beginning()
+        return self._pool.initial_state_request()
 
     def next(self, timeout_s: float | None = None) -> Answer | None:
         """Wait for the next answer, and return it; see `WorkerPool.next`."""
-        # Read before `_leaving`: `change_over` may run in another thread.
+        # Read before `_old_pools`: `switch_to_successor` may run in another thread.
         current = self._pool
         while True:
-            pool = self._leaving[0] if self._leaving else current
+            pool = self._old_pools[0] if self._old_pools else current
             answer = pool.next(timeout_s)
             if answer is not None or pool is current:
                 break
-            self._leaving.popleft().close()
+            self._old_pools.popleft().close()
         if answer is None or pool.workers == self._numbers:
             return answer
-        return answer._replace(worker=self._dealt.popleft())
+        return answer._replace(worker=self._request_workers.popleft())
 
     def reset(self, shared_seed: int | None = None) -> None:
         """Begin a new epoch with the same workers, and drop unanswered requests."""
-        self._end_leaving()
+        self._end_old_pools()
         self._pool.reset(shared_seed)
 
     def close(self) -> None:
@@ -132,23 +134,23 @@ class ChangingPool:
         with self._changing:
             self._end_successor()
         self._pool.close()
-        self._end_leaving()
+        self._end_old_pools()
 
     def _number_of(self, worker: int) -> int:
         """Return the pool's worker for a request to the iterator's `worker`."""
         if self._pool.workers == self._numbers:
             return worker
-        self._dealt.append(worker)
+        self._request_workers.append(worker)
         self._asked += 1
         return self._asked % self._pool.workers
 
-    def _has_begun(self, pool: WorkerPool) -> bool:
+    def _has_started(self, pool: WorkerPool) -> bool:
         try:
-            while self._beginning:
+            while self._unstarted:
                 answer = pool.next(0.0)
                 if answer is not None:
                     answer.result()
-                self._beginning -= 1
+                self._unstarted -= 1
         except TimeoutError:
             return False
         except Exception:
@@ -161,7 +163,7 @@ class ChangingPool:
             self.successor.close()
             self.successor = None
 
-    def _end_leaving(self) -> None:
-        while self._leaving:
-            self._leaving.popleft().close()
-        self._dealt.clear()
+    def _end_old_pools(self) -> None:
+        while self._old_pools:
+            self._old_pools.popleft().close()
+        self._request_workers.clear()

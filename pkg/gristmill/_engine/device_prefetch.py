@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import T
-from gristmill._engine.tracebacks import cut
-from gristmill._hot.place import as_failure
+from gristmill._engine.tracebacks import cut_own_frames
+from gristmill._hot.error_location import as_failure
 from gristmill.checkpoint import Checkpointable
 
 
-class Ahead(Checkpointable, Iterator[T]):
+class DevicePrefetchIterator(Checkpointable, Iterator[T]):
     """Places batches on a device before the caller requests them.
 
     `get_state` returns the position after the last batch returned, not after the
@@ -56,14 +56,14 @@ class Ahead(Checkpointable, Iterator[T]):
             while len(self._queue) < self._depth and failure is None:
                 placed = None
                 try:
-                    taken = next(self._iterator)
+                    batch_to_place = next(self._iterator)
                 except StopIteration:
                     break
                 except Exception as error:
                     failure = error
                 else:
                     try:
-                        placed = self._place(taken)
+                        placed = self._place(batch_to_place)
                     except Exception as error:
                         failure = as_failure(error, "placing a batch on its device")
                 self._queue.append((placed, self._state_now(), failure))
@@ -75,7 +75,7 @@ class Ahead(Checkpointable, Iterator[T]):
             batch: T = self._hand_out(placed)
             return batch
         except Exception as error:
-            cut(error)
+            cut_own_frames(error)
             raise
 
     def __repr__(self) -> str:
@@ -92,7 +92,11 @@ class Ahead(Checkpointable, Iterator[T]):
         return self._state
 
     def set_state(self, state: Any) -> None:
-        """Continue after `state`; batches on the device are dropped."""
+        """Continue after `state`; batches on the device are dropped.
+
+        Args:
+            state: The result of `get_state`.
+        """
         self._queue.clear()
         self._iterator.set_state(state)
         self._state = state

@@ -13,36 +13,40 @@ EXTRAS = {
 }
 
 
-class Problem(Exception):
-    """A problem with a file, a disk or an option. The message is for the user."""
+class CommandError(Exception):
+    """An error of a command that the user can fix. The message is for the user."""
 
 
-class Misuse(Problem):
+class ConversionError(CommandError):
+    """A file cannot be read or written, or its records cannot be converted."""
+
+
+class UsageError(CommandError):
     """The options of a command are incompatible with each other or the inputs."""
 
 
-class MissingPackage(Problem, ImportError):
+class MissingPackageError(ConversionError, ImportError):
     """An optional package is not installed."""
 
 
-def of_os_error(error: OSError, path: str | os.PathLike[str]) -> Problem:
-    """Return a Problem for an OSError that was raised while using `path`."""
+def from_os_error(error: OSError, path: str | os.PathLike[str]) -> ConversionError:
+    """Return a ConversionError for an OSError that was raised while using `path`."""
     where = os.fsdecode(error.filename or path)
-    return Problem(f"{where}: {error.strerror or error}.")
+    return ConversionError(f"{where}: {error.strerror or error}.")
 
 
-def imported(module: str) -> Any:
+def import_optional(module: str) -> Any:
     """Return a module of an optional package.
 
     Raises:
-        MissingPackage: The package is not installed. The message shows how to install
-            it.
+        MissingPackageError: The package is not installed. The message shows how to
+            install it.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package, extra = EXTRAS[module.partition(".")[0]]
-        raise MissingPackage(
+        raise MissingPackageError(
             f"this needs the {package} package. Install it with: pip install"
             f" 'gristmill[{extra}]'"
         ) from error

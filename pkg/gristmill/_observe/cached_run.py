@@ -1,4 +1,7 @@
-"""Runs trials of a pipeline next to the user's iterator."""
+"""Runs workers that send a few cached outputs again and again.
+
+This measures the cost of transport without that of computing.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,8 @@ from gristmill._engine.stream import NO_KEYS, Position, first_unpicklable
 HERE: Position = (0,)
 
 
-class NotTriedError(Exception):
-    """Raised if a pipeline cannot be tried.  Its text is the end of a sentence."""
-
-
 @dataclasses.dataclass(frozen=True)
-class Cached:
+class CachedProgram:
     """Repeats a few outputs forever.  See `gristmill._engine.stream.Runnable`."""
 
     outputs: tuple[Any, ...]
@@ -36,7 +35,7 @@ class Cached:
     replay_hint = "nothing"
     stages: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
-    def greet(self, worker: int, workers: int) -> None:
+    def init_worker(self, worker: int, workers: int) -> None:
         """Do nothing."""
 
     def unpicklable_note(self) -> str:
@@ -47,15 +46,15 @@ class Cached:
         """Return -1, because there is no end.  See `Runnable`."""
         return -1
 
-    def open_stream(self, stream: int, at: int = 0) -> CachedStream:
-        """Return a stream of the outputs; `at` is not used."""
+    def open_stream(self, stream: int, record_address: int = 0) -> CachedStream:
+        """Return a stream of the outputs; `record_address` is not used."""
         return CachedStream(self, stream)
 
 
 class CachedStream:
-    """The stream of a `Cached`.  See `gristmill._engine.stream.Stream`."""
+    """The stream of a `CachedProgram`.  See `gristmill._engine.stream.Stream`."""
 
-    def __init__(self, program: Cached, stream: int) -> None:
+    def __init__(self, program: CachedProgram, stream: int) -> None:
         self.position = HERE
         self.keys: Int64Array = NO_KEYS
         self.record_errors = RecordErrors(stream)
@@ -85,4 +84,4 @@ def cached_run(outputs: tuple[Any, ...], workers: int) -> RemoteRun:
         stall_timeout=-1.0,
         stall_action="warn",
     )
-    return RemoteRun(Cached(outputs, workers), position, options, None)
+    return RemoteRun(CachedProgram(outputs, workers), position, options, None)

@@ -22,19 +22,19 @@ ANSWER_MS = 2000
 STEP_MS = 10
 
 
-def answer_to_signal(arena_inode: int, worker: int) -> None:
+def dump_at_signal(arena_inode: int, worker: int) -> None:
     """Write all threads' stacks to a file at each `STACK_SIGNAL`, in a worker."""
     fd = os.memfd_create(_name(arena_inode, worker), os.MFD_CLOEXEC)
     faulthandler.register(STACK_SIGNAL, fd, all_threads=True)
 
 
-def stack_of(arena_inode: int, worker: int) -> str:
+def stacks_of(arena_inode: int, worker: int) -> str:
     """Return a worker's Python stacks, or a text that explains why there are none."""
-    wanted = f"/memfd:{_name(arena_inode, worker)} "
+    prefix = f"/memfd:{_name(arena_inode, worker)} "
     for pid in _descendants(os.getpid()):
         for link in glob.iglob(f"/proc/{pid}/fd/*"):
             with contextlib.suppress(OSError):
-                if os.readlink(link).startswith(wanted):
+                if os.readlink(link).startswith(prefix):
                     return _ask(pid, link)
     return "(the worker's process was not found)"
 
@@ -64,7 +64,7 @@ def _ask(pid: int, path: str) -> str:
         return f"(its stack could not be read: {error})"
     finally:
         os.close(pidfd)
-    return "(it does not answer: it is stopped, or its process has ended)"
+    return "(the worker does not respond: it is stopped, or it has ended)"
 
 
 def _descendants(pid: int) -> Iterator[int]:

@@ -1,25 +1,25 @@
-"""Computes the activity of a process's loaders and workers between two looks."""
+"""Computes the activity of a process's loaders and workers between two snapshots."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from gristmill._cli.process_look import Look
+from gristmill._cli.process_snapshot import ProcessSnapshot
 from gristmill._observe import processes
 from gristmill._observe.processes import ProcessUsage
 from gristmill._observe.shared_words import Worker
 
 
-def done_between(
-    before: Look, after: Look, waited: dict[int, tuple[int, int]]
+def activity_between(
+    before: ProcessSnapshot, after: ProcessSnapshot, waited: dict[int, tuple[int, int]]
 ) -> dict[str, Any]:
-    """Return a process's activity between two looks, as JSON-compatible values."""
+    """Return a process's activity between two snapshots, as JSON-compatible values."""
     return {
         "pid": after.pid,
         "command": processes.command(after.pid),
         "stopped": _stopped(after.usage[after.pid]),
-        **_used(after.pid, before, after),
+        **_cpu_and_memory(after.pid, before, after),
         "loaders": [
             _loader(inode, before, after, waited.get(inode)) for inode in after.loaders
         ],
@@ -27,7 +27,10 @@ def done_between(
 
 
 def _loader(
-    inode: int, before: Look, after: Look, waited: tuple[int, int] | None
+    inode: int,
+    before: ProcessSnapshot,
+    after: ProcessSnapshot,
+    waited: tuple[int, int] | None,
 ) -> dict[str, Any]:
     now = after.loaders[inode][1]
     then = before.loaders[inode][1] if inode in before.loaders else None
@@ -52,7 +55,7 @@ def _loader(
         "workers": [
             {
                 **_worker(worker, after),
-                **_used(worker.pid, before, after),
+                **_cpu_and_memory(worker.pid, before, after),
                 "outputs_per_s": per_s(
                     worker.outputs,
                     then.workers[worker.number].outputs if then else None,
@@ -63,9 +66,9 @@ def _loader(
     }
 
 
-def _worker(worker: Worker, look: Look) -> dict[str, Any]:
+def _worker(worker: Worker, snapshot: ProcessSnapshot) -> dict[str, Any]:
     state = worker.state
-    usage = None if worker.pid is None else look.usage.get(worker.pid)
+    usage = None if worker.pid is None else snapshot.usage.get(worker.pid)
     if worker.pid is not None and (usage is None or usage.state == "Z"):
         state = "ended"
     elif usage is not None and _stopped(usage):
@@ -86,8 +89,10 @@ def _stopped(usage: ProcessUsage) -> bool:
     return usage.state in "Tt"
 
 
-def _used(pid: int | None, before: Look, after: Look) -> dict[str, Any]:
-    """Return a process's CPU share between two looks, and its memory in bytes."""
+def _cpu_and_memory(
+    pid: int | None, before: ProcessSnapshot, after: ProcessSnapshot
+) -> dict[str, Any]:
+    """Return a process's CPU share between two snapshots, and its memory in bytes."""
     now = None if pid is None else after.usage.get(pid)
     then = None if pid is None else before.usage.get(pid)
     cpu = None

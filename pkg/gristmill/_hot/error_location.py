@@ -9,8 +9,8 @@ import numpy as np
 E = TypeVar("E", bound=BaseException)
 
 
-class Place(str):
-    """A note on an exception with the record that caused it.
+class ErrorLocation(str):
+    """A note on an exception about the step that raised it, and its record.
 
     It is a str with the same information in attributes.  Pickling keeps only the text.
     """
@@ -67,7 +67,7 @@ def without_seed(error: Exception, who: object) -> Exception:
     return failure
 
 
-def place_of(error: BaseException) -> Place | None:
-    """Return the last place that was noted on an exception, or None."""
+def location_of(error: BaseException) -> ErrorLocation | None:
+    """Return the last location that was noted on an exception, or None."""
     notes = getattr(error, "__notes__", ())
-    return next((n for n in reversed(notes) if isinstance(n, Place)), None)
+    return next((n for n in reversed(notes) if isinstance(n, ErrorLocation)), None)

@@ -11,7 +11,7 @@ from typing import Any
 ORBAX = "orbax.checkpoint"
 
 
-def listed(
+def public_names(
     names: Iterable[str], optional: Mapping[str, str] | None = None
 ) -> list[str]:
     """Return the public names of a module, sorted.
@@ -24,7 +24,7 @@ def listed(
     return sorted({*names, *found})
 
 
-def lazily(
+def lazy_getattr(
     module: str, homes: Mapping[str, str], submodules: str = ""
 ) -> Callable[[str], Any]:
     """Return a ``__getattr__`` for a module that imports names on first use.
@@ -36,7 +36,7 @@ def lazily(
             different name.
         submodules: Names of submodules that are imported on first use.
     """
-    places = places_of(homes)
+    places = locate_names(homes)
     modules = submodules.split()
 
     def find(name: str) -> Any:
@@ -52,11 +52,11 @@ def lazily(
     return find
 
 
-def places_of(homes: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def locate_names(homes: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return the module that defines each name, and the name used there.
 
     Args:
-        homes: See `lazily`.  An empty path stands for gristmill itself.
+        homes: See `lazy_getattr`.  An empty path stands for gristmill itself.
     """
     return {
         name: (f"gristmill.{home}".rstrip("."), theirs or name)

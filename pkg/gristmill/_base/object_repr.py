@@ -93,7 +93,7 @@ def call_html(what: object, arguments: Mapping[str, str | Sequence[str]]) -> str
     return f"<table>\n<caption>{name}</caption>\n{''.join(rows)}</table>\n"
 
 
-def kept_arguments(what: object) -> dict[str, Any]:
+def stored_arguments(what: object) -> dict[str, Any]:
     """Return the constructor arguments that an object stores as ``_name``."""
     names = inspect.signature(type(what).__init__).parameters
     kept = vars(what)

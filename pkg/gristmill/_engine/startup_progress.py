@@ -5,25 +5,25 @@ from __future__ import annotations
 import time
 
 from gristmill import _core
-from gristmill._base import progress
+from gristmill._base import progress_bar
 
 QUIET_S = 1.0
 STEP_S = 0.2
 
 
-def first_due(scheduler: _core.Scheduler, timeout_s: float) -> _core.NextResult:
+def wait_for_first(scheduler: _core.Scheduler, timeout_s: float) -> _core.NextResult:
     """Return the first result of `scheduler.next(timeout_s)`.
 
     Until a worker process runs, a line on a terminal or in a notebook shows the time
     so far.
     """
-    if 0 <= timeout_s <= QUIET_S or not progress.watched():
+    if 0 <= timeout_s <= QUIET_S or not progress_bar.is_watched():
         return scheduler.next(timeout_s)
     began = time.monotonic()
-    line = progress.Line()
-    due = scheduler.next(QUIET_S)
+    line = progress_bar.Line()
+    result = scheduler.next(QUIET_S)
     try:
-        while due.kind == "timeout":
+        while result.kind == "timeout":
             processes = scheduler.processes()
             seconds = time.monotonic() - began
             left = timeout_s - seconds
@@ -32,9 +32,9 @@ def first_due(scheduler: _core.Scheduler, timeout_s: float) -> _core.NextResult:
                 break
             workers = "1 worker" if len(processes) == 1 else f"{len(processes)} workers"
             line.show(f"Starting {workers}: {seconds:.0f} s")
-            due = scheduler.next(STEP_S if timeout_s < 0 else min(STEP_S, left))
+            result = scheduler.next(STEP_S if timeout_s < 0 else min(STEP_S, left))
         else:
-            return due
+            return result
     finally:
         line.clear()
     return scheduler.next(timeout_s if timeout_s < 0 else max(0.0, left))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-class StructureMismatch(ValueError):
-    """The structure of an element of a batch differs from that of the first element."""
+class StructureMismatchError(ValueError):
+    """Raised if an element of a batch differs in structure from the first element."""
 
     def __init__(
         self, position: int, path: tuple[object, ...], expected: str, found: str
@@ -18,12 +18,12 @@ class StructureMismatch(ValueError):
         self.path = path  # Keys and positions from the element to the difference.
 
 
-class NeedSpace(Exception):
-    """A slot is too small for its outputs."""
+class SlotTooSmallError(Exception):
+    """Raised if a slot is too small for its outputs."""
 
     def __init__(self, needed: int) -> None:
         super().__init__(needed)
-        self.bytes = needed  # The size that the whole slot needs, as far as known.
+        self.bytes = needed  # The size that the whole slot must have, as far as known.
 
     def __str__(self) -> str:
-        return f"the slot must hold {self.bytes} bytes"
+        return f"The slot must have at least {self.bytes} bytes."

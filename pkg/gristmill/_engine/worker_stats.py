@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gristmill._engine.stage_times import StageTime
 
 
-class FarWorker(NamedTuple):
+class RemoteWorkerStats(NamedTuple):
     """A worker on another machine, from its first call on.  All times are in s.
 
     Attributes:
@@ -19,9 +19,9 @@ class FarWorker(NamedTuple):
         calls: The number of this program's calls.
         outputs: The number of outputs that it made for this program.
         bytes: The size of these outputs.
-        asked_s: Time of the calls, from the request to the last byte of the answer.
+        call_s: Time of the calls, from the request to the last byte of the answer.
         computing_s: Time that it computed these answers.
-        moving_s: Time from when an answer was ready to its arrival.
+        transfer_s: Time from when an answer was ready to its arrival.
     """
 
     pid: int
@@ -31,26 +31,26 @@ class FarWorker(NamedTuple):
     calls: int = 0
     outputs: int = 0
     bytes: int = 0
-    asked_s: float = 0.0
+    call_s: float = 0.0
     computing_s: float = 0.0
-    moving_s: float = 0.0
+    transfer_s: float = 0.0
 
 
-class Usage(NamedTuple):
+class RemoteStats(NamedTuple):
     """Measurements of the workers on other machines that compute for one iterator.
 
     Attributes:
         workers: The living workers that have answered.
         received: The number of outputs that the consumer received.
-        receiving_s: Time that this process took to decode these outputs, in s.
+        decode_s: Time that this process took to decode these outputs, in s.
     """
 
-    workers: tuple[FarWorker, ...]
+    workers: tuple[RemoteWorkerStats, ...]
     received: int
-    receiving_s: float
+    decode_s: float
 
 
-class NearWorker(NamedTuple):
+class LocalWorkerStats(NamedTuple):
     """A worker process of this machine, and its predecessors with the same number.
 
     Attributes:
@@ -68,7 +68,7 @@ class NearWorker(NamedTuple):
     bytes: int
 
 
-class NearUsage(NamedTuple):
+class LocalStats(NamedTuple):
     """Measurements of this process, and of workers of this machine, for one iterator.
 
     Attributes:
@@ -77,6 +77,6 @@ class NearUsage(NamedTuple):
         names: Readable kinds and names of the stages that are not the user's steps.
     """
 
-    workers: tuple[NearWorker, ...]
+    workers: tuple[LocalWorkerStats, ...]
     stages: Mapping[str, StageTime]
     names: Mapping[str, tuple[str, str]]

@@ -13,10 +13,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 
 
-class _Here(threading.local):
+class _EpochContext(threading.local):
     """The epoch of the current thread.
 
     Attributes:
@@ -29,10 +29,10 @@ class _Here(threading.local):
     warns = True
 
 
-here = _Here()
+epoch_context = _EpochContext()
 
 
-def checked_epoch(epoch: Any) -> int:
+def check_epoch(epoch: Any) -> int:
     """Check a user's epoch and return it as an int.
 
     Raises:
@@ -46,11 +46,11 @@ def checked_epoch(epoch: Any) -> int:
 
 
 @contextlib.contextmanager
-def drawing_in(epoch: int) -> Iterator[None]:
+def use_epoch(epoch: int) -> Iterator[None]:
     """Set the epoch of this thread inside the context."""
-    before = here.epoch
-    here.epoch = epoch
+    before = epoch_context.epoch
+    epoch_context.epoch = epoch
     try:
         yield
     finally:
-        here.epoch = before
+        epoch_context.epoch = before

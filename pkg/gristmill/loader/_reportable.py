@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic
 
-from gristmill._base.describing import call_html, value_text
+from gristmill._base.object_repr import call_html, value_text
 from gristmill._base.types import T
 from gristmill.loader._iterator import LoaderTrial
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gristmill._base.report import Report
 
 
-class Shown(Generic[T]):
+class Reportable(Generic[T]):
     """A base of `DataLoader` with its `repr` and its reports."""
 
     def __repr__(self) -> str:
@@ -77,8 +77,8 @@ def _arguments(loader: Any) -> dict[str, str | list[str]]:
         "operations": list(map(transform_name, loader._operations)),
         "worker_count": str(loader._multiprocessing_options.num_workers),
     }
-    if loader._remote.place is not None:
-        texts["workers"] = repr(loader._remote.place)
+    if loader._remote.backend is not None:
+        texts["workers"] = repr(loader._remote.backend)
     if loader._explicit_streams is not None:
         texts["streams"] = str(loader._explicit_streams)
     if loader._error_policy.on_error != "raise":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gristmill._base.checks import check_instance, kind
+from gristmill._base.argument_checks import check_instance, kind
 
 
 def check_mask_key(key: Any) -> None:
@@ -31,12 +31,12 @@ def with_mask(element: Any, real: bool, key: str | None) -> Any:
         return element, real
     if not isinstance(element, Mapping):
         raise TypeError(
-            f"A mask with the key {key!r} is for elements that are dicts, got"
-            f" {kind(element)}. Leave the key out for pairs (element, mask)."
+            f"A mask with the key {key!r} needs elements that are dicts, got"
+            f" {kind(element)}. Leave out the key for pairs (element, mask)."
         )
     if key in element:
         raise ValueError(
-            f"An element has the key {key!r} already, so a mask cannot have it. Choose"
+            f"The key of a mask must not be a key of elements, got {key!r}. Choose"
             " another key."
         )
     return {**element, key: real}

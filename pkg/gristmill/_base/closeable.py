@@ -6,7 +6,7 @@ import abc
 from typing import Self
 
 
-class Closing(abc.ABC):
+class Closeable(abc.ABC):
     """A context manager that enters as itself and calls `close` on exit."""
 
     @abc.abstractmethod

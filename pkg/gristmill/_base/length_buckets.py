@@ -9,7 +9,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from gristmill._base.checks import check_integer, kind
+from gristmill._base.argument_checks import check_integer, kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +35,14 @@ class Buckets:
         """
         check_integer("The length of an element", length)
         if length < 0:
-            raise ValueError(f"The length of an element must not be < 0, got {length}.")
+            raise ValueError(
+                f"The length of an element must be at least 0, got {length}."
+            )
         if length > self.longest:
             raise ValueError(
-                f"An element has length {length}, but the last bucket has lengths less"
-                f" than {self.boundaries[-1]}. Shorten it, or give bucket_boundaries"
-                " one more."
+                "The length of an element must be less than the last of"
+                f" bucket_boundaries, {self.boundaries[-1]}, got {length}. Shorten the"
+                " element, or add a boundary."
             )
         return bisect.bisect_right(self.boundaries, operator.index(length))
 
@@ -79,8 +81,8 @@ def make_buckets(boundaries: Any, batch_sizes: Any, max_tokens: int | None) -> B
     sizes = _integers("bucket_batch_sizes", batch_sizes)
     if len(sizes) != len(edges) + 1:
         raise ValueError(
-            "bucket_batch_sizes must have one more than bucket_boundaries, for what is"
-            f" longer; got {len(sizes)} sizes and {len(edges)} boundaries."
+            "bucket_batch_sizes must have one item more than bucket_boundaries, for"
+            f" longer elements, got {len(sizes)} sizes and {len(edges)} boundaries."
         )
     return Buckets(edges, sizes)
 
@@ -89,14 +91,15 @@ def _sizes_of_budget(boundaries: Sequence[int], max_tokens: int) -> tuple[int, .
     check_integer("max_tokens", max_tokens)
     if not boundaries:
         raise ValueError(
-            "max_tokens needs bucket_boundaries, which say how long elements can be."
+            "max_tokens needs bucket_boundaries, whose last item limits the lengths,"
+            " got none."
         )
     longest = boundaries[-1] - 1
     if max_tokens < max(longest, 1):
         raise ValueError(
-            f"max_tokens is {max_tokens}, but the last bucket has elements of length"
-            f" {longest}, one of which is more. Pass at least {max(longest, 1)}, or"
-            " lower boundaries."
+            f"max_tokens must be at least {max(longest, 1)}, the longest length of the"
+            f" last bucket, got {max_tokens}. Pass a larger number, or lower"
+            " boundaries."
         )
     return tuple(operator.index(max_tokens) // max(b - 1, 1) for b in boundaries)
 
