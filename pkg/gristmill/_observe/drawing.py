@@ -196,10 +196,10 @@ def _in_order(node: Box) -> list[Box]:
 def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
     """Add a node and all above it to a picture, from the first free column on.
 
-    Each source has a column of its own.
+    Each source has its own column.
 
     Returns:
-        Where it ends, in pixels from the top, and the first column behind it.
+        The y of its lower end, in pixels, and the first free column.
     """
     ends: list[tuple[float, float]] = []
     free = column
@@ -208,7 +208,7 @@ def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
         bottom, free = _draw(parent, free, parts)
         ends.append((x, bottom))
     y = max((bottom for _, bottom in ends), default=0.0)
-    # Shorter branches go on, so that all end where the box can begin.
+    # Extend shorter branches to the top of the box.
     parts += [_line(x, bottom, x, y) for x, bottom in ends]
     left = column * COLUMN
     if len(ends) > 1:

@@ -74,7 +74,7 @@ class Sampling:
         return elements
 
     def note_failure(self) -> None:
-        """Note that an element fails."""
+        """Record that an element failed."""
         self._wake(True)
 
     def begin(self, feed: PrefetchDatasetIterator[Any]) -> None:
