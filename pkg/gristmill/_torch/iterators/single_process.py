@@ -6,13 +6,17 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from gristmill._base.epoch_context import use_epoch
-from gristmill._engine.stage_times import PIN, REST, StageTimes, each
-from gristmill._engine.usage import LocalStats
+from gristmill._engine.stage_times import PIN, REST, StageTimes, mean_times
+from gristmill._engine.worker_stats import LocalStats
 from gristmill._engine.workers import check_workers
 from gristmill._hot import run as hot_run
 from gristmill._torch import epochs, private
-from gristmill._engine.stage_times import PIN, REST, StageTimes, mean_times
-from gristmill._engine.worker_stats import NearUsage
+from gristmill._torch.batches.deferred import deferred_fetch
+from gristmill._torch.batches.native import (
+    is_torch_collate,
+    native_fetch,
+    samples_fetch,
+)
 from gristmill._torch.batches.stages import fetch_timed, stages_of
 from gristmill._torch.iterators.base import LoaderIterator
 
