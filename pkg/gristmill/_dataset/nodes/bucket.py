@@ -285,5 +285,5 @@ def _check_waiting(iterator: Any, value: Any, name: str) -> None:
 
 
 _STATE: Mapping[str, states.Check] = states.fields(
-    parent=states.parent, elements_read=states.count, waiting=_check_waiting
+    parent=states.parent, taken=states.count, waiting=_check_waiting
 )
