@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def observe_datasets(datasets: ModuleType) -> None:
-    """Have chains of datasets observed; called after `_dataset` is imported."""
-    from gristmill._dataset.model import observer  # It may import this file.
+    """Observe chains of datasets; called after `_dataset` is imported."""
+    from gristmill._dataset.model import observer  # It may import this package.
 
     observer.set_observer(_api)
 

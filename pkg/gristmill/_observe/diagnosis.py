@@ -94,9 +94,9 @@ def _single_thread_s(report: Report) -> float:
 
 def _computing_share(report: Report) -> float:
     """Return the part of the stages' time in which they compute, not wait."""
-    taken = sum(stage.seconds for stage in report.stages)
+    total_s = sum(stage.seconds for stage in report.stages)
     computed = sum(stage.seconds * stage.cpu_share for stage in report.stages)
-    return computed / taken if taken else 1.0
+    return computed / total_s if total_s else 1.0
 
 
 def _transfer_and_use_s(report: Report) -> float:

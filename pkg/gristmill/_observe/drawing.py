@@ -171,13 +171,13 @@ def to_html(node: Box, svg: str) -> str:
         for kind, color in COLORS.items()
     )
     rows = "".join(
-        f"<tr><td>{_escaped(box.kind)}</td><td><pre>{_escaped(box.name)}</pre>"
-        f"</td><td><pre>{_escaped(box.spec)}</pre></td></tr>\n"
+        f"<tr><td>{_escape(box.kind)}</td><td><pre>{_escape(box.name)}</pre>"
+        f"</td><td><pre>{_escape(box.spec)}</pre></td></tr>\n"
         for box in _in_order(node)
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{_escaped(node.name)}</title>\n"
+        f"<title>{_escape(node.name)}</title>\n"
         "<style>body{font-family:sans-serif;margin:24px}td{vertical-align:top;"
         "border-top:1px solid #ccc;padding:2px 12px}pre{margin:2px;white-space:"
         "pre-wrap}</style></head>\n"
@@ -196,10 +196,10 @@ def _in_order(node: Box) -> list[Box]:
 def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
     """Add a node and all above it to a picture, from the first free column on.
 
-    Each source has a column of its own.
+    Each source has its own column.
 
     Returns:
-        Where it ends, in pixels from the top, and the first column behind it.
+        The y of its lower end, in pixels, and the first free column.
     """
     ends: list[tuple[float, float]] = []
     free = column
@@ -208,7 +208,7 @@ def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
         bottom, free = _draw(parent, free, parts)
         ends.append((x, bottom))
     y = max((bottom for _, bottom in ends), default=0.0)
-    # Shorter branches go on, so that all end where the box can begin.
+    # Extend shorter branches to the top of the box.
     parts += [_line(x, bottom, x, y) for x, bottom in ends]
     left = column * COLUMN
     if len(ends) > 1:
@@ -220,11 +220,11 @@ def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
 
 def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:
     """Draw a node without its parents; return the y of its lower edge."""
-    lines = _wrapped(node.name, WRAP_CHARS)
+    lines = _wrap(node.name, WRAP_CHARS)
     width = max(map(len, lines)) * CHARACTER_WIDTH + 2 * PADDING
     height = len(lines) * LINE_HEIGHT + PADDING
     parts.append(
-        f"<g><title>{_escaped(node.name)}</title>\n"
+        f"<g><title>{_escape(node.name)}</title>\n"
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
         f' rx="6" fill="{COLORS.get(node.kind, "#ffffff")}" stroke="#666666"/>\n'
     )
@@ -235,9 +235,7 @@ def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:
 
 def _draw_edge(node: Box, x: float, y: float, parts: list[str]) -> float:
     """Draw the arrow below a box and the spec next to it; return the y of its end."""
-    lines = [
-        part for line in node.spec.split("\n") for part in _wrapped(line, WRAP_CHARS)
-    ]
+    lines = [part for line in node.spec.split("\n") for part in _wrap(line, WRAP_CHARS)]
     if len(lines) > MAX_LINES:
         lines = [*lines[: MAX_LINES - 1], "..."]
     end = y + ARROW_HEIGHT + len(lines) * LINE_HEIGHT
@@ -257,15 +255,15 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> str:
 def _texts(lines: list[str], x: float, y: float) -> list[str]:
     return [
         f'<text x="{x:.1f}" y="{y + (i + 0.8) * LINE_HEIGHT:.1f}" fill="#333333"'
-        f' xml:space="preserve">{_escaped(line)}</text>\n'
+        f' xml:space="preserve">{_escape(line)}</text>\n'
         for i, line in enumerate(lines)
     ]
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap(text: str, width: int) -> list[str]:
     """Return one or more lines of at most `width` characters."""
     return textwrap.wrap(printable(text, "\n"), width, drop_whitespace=False) or [""]
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return html.escape(printable(text, "\n"))

@@ -40,7 +40,7 @@ def with_usage(report: Report, usage: LocalStats, iterator: Any) -> Report:
         for name, time in usage.stages.items()
         if name not in (SEND, RECEIVE)
     )
-    made = sum(worker.outputs for worker in workers)
+    outputs = sum(worker.outputs for worker in workers)
     loads = []
     for worker in workers:
         alive = worker.busy_s + worker.idle_s
@@ -48,21 +48,21 @@ def with_usage(report: Report, usage: LocalStats, iterator: Any) -> Report:
         whole = computing + sending
         busy *= computing / whole if whole else 1.0
         loads.append(WorkerLoad(worker.pid, busy, sending, worker.outputs))
-    if made:
-        each = sum(worker.bytes for worker in workers) / made
+    if outputs:
+        each = sum(worker.bytes for worker in workers) / outputs
         report = dataclasses.replace(report, bytes_per_s=report.outputs_per_s * each)
     # The threads that may read ahead in this process, if there can be any.
     threads = getattr(iterator, "_reading_threads", None)
-    stages = tuple(_stages(usage, made or report.outputs, threads))
+    stages = tuple(_stages(usage, outputs or report.outputs, threads))
     notes = report.notes if stages else (*report.notes, TOO_FEW_OUTPUTS_NOTE)
     return dataclasses.replace(report, stages=stages, workers=tuple(loads), notes=notes)
 
 
-def _stages(usage: LocalStats, made: int, threads: int | None) -> Iterator[Stage]:
+def _stages(usage: LocalStats, outputs: int, threads: int | None) -> Iterator[Stage]:
     """Yield stages with their part of the time; workers run at the same time."""
-    many = max(len(usage.workers), 1)
+    worker_count = max(len(usage.workers), 1)
     parts = {
-        name: time.seconds / (1 if name == RECEIVE else many)
+        name: time.seconds / (1 if name == RECEIVE else worker_count)
         for name, time in usage.stages.items()
     }
     whole = sum(parts.values())
@@ -71,5 +71,5 @@ def _stages(usage: LocalStats, made: int, threads: int | None) -> Iterator[Stage
         kind, text = known.get(name, ("transform", name))
         share = parts[name] / whole if whole else 0.0
         reads = kind == "read" and not usage.workers
-        each = (time.seconds, time.cpu_share, made, threads if reads else None)
+        each = (time.seconds, time.cpu_share, outputs, threads if reads else None)
         yield Stage(text, kind, share, *each)

@@ -1,6 +1,6 @@
 """Copies chains of datasets, and adds a node that measures after each node.
 
-A chain that is not measured has no such nodes, so it measure_costs nothing.
+A chain that is not measured has no such nodes, so it costs nothing.
 """
 
 from __future__ import annotations

@@ -19,22 +19,22 @@ class PassCounter:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._counted = False
-        self._warned = False
+        self._has_counted = False
+        self._has_warned = False
 
     def begin(self) -> None:
         """Warn if the iteration that begins repeats an earlier one."""
-        if self._counted and not self._warned:
-            self._warned = True
+        if self._has_counted and not self._has_warned:
+            self._has_warned = True
             log.warning("%s", self.text)
 
     def count(self) -> None:
         """Count an iteration."""
-        self._counted = True
+        self._has_counted = True
 
     def renew(self) -> None:
         """Forget the iterations until now, so that the next one is not a repetition."""
-        self._counted = False
+        self._has_counted = False
 
 
 class PassStart:
@@ -42,13 +42,13 @@ class PassStart:
 
     def __init__(self, passes: PassCounter) -> None:
         self._passes = passes
-        self._begun = False
+        self._has_begun = False
 
     def call(self, iterator: Any) -> None:
         """Count a call of ``next`` that begins."""
-        if self._begun:
+        if self._has_begun:
             self._passes.count()
             iterator._watch.pass_start = None
         elif not iterator._from_state:
             self._passes.begin()
-        self._begun = True
+        self._has_begun = True

@@ -116,8 +116,8 @@ def command(pid: int) -> str:
     except OSError:
         return ""
     text = b" ".join(words).decode(errors="replace")
-    shown = (letter if letter.isprintable() else " " for letter in text)
-    return " ".join("".join(shown).split())
+    printable = (letter if letter.isprintable() else " " for letter in text)
+    return " ".join("".join(printable).split())
 
 
 def has_gristmill(pid: int) -> bool:

@@ -71,7 +71,7 @@ def _report_so_far(iterator: Any) -> Report:
     watch.start(iterator)
     cluster_stats = cluster_workers.usage_of(iterator)
     local_stats = local_workers.usage_of(iterator)
-    # The first output of workers took as long as their start.
+    # The time of the first output includes the start of the workers.
     skips_first = cluster_stats is not None or bool(local_stats and local_stats.workers)
     first = min(watch.outputs, int(skips_first))
     next_s = (watch.next_ns - first * watch.first_ns) / 1e9
@@ -194,7 +194,7 @@ def _report_of_chain(
             plain = _run(iter(dataset), seconds / 3, consume)
         seconds -= seconds / 3
         for thread in set(threading.enumerate()) - before:
-            thread.join(END_OF_THREADS_S)  # Else their last work would be measured.
+            thread.join(END_OF_THREADS_S)  # Do not measure their last work.
     report = _run(iterator, seconds, consume)
     if plain is not None and plain.outputs:
         report = plain

@@ -53,7 +53,7 @@ class Sampling:
         self._wake = wake
         self.measured = self.took_ns = 0
         self.indices = self.ready = self.looks = 0
-        self._given = 0
+        self._last_index = 0
         self.due_ns = time.perf_counter_ns() + FIRST_SAMPLE_NS
 
     def read(self, indices: Int64Array) -> list[Any]:
@@ -74,17 +74,17 @@ class Sampling:
         return elements
 
     def note_failure(self) -> None:
-        """Note that an element fails."""
+        """Record that an element failed."""
         self._wake(True)
 
     def begin(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Begin to count indices that are given out."""
-        self._given = feed.given
+        self._last_index = feed.given
 
     def count(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Count the indices that were given out since the last time."""
-        self.indices += max(feed.given - self._given, 0)
-        self._given = feed.given
+        self.indices += max(feed.given - self._last_index, 0)
+        self._last_index = feed.given
 
     def look(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Count the elements that are ready."""

@@ -46,9 +46,9 @@ def _share_waiting(meters: list[Meter]) -> None:
     whole = sum(meter.numbers.direct for meter in meters) or 1
     amounts = [meter.numbers.direct / whole for meter in meters]
     for meter in meters:
-        behind = _working_for(meters, meter) if _waits(meters, meter) else []
-        weight = sum(node.numbers.background for node in behind)
-        for node in behind if weight else ():
+        workers = _working_for(meters, meter) if _waits(meters, meter) else []
+        weight = sum(node.numbers.background for node in workers)
+        for node in workers if weight else ():
             part = node.numbers.background / weight
             amounts[node.number] += amounts[meter.number] * part
         meter.wait_ratio = None if weight else amounts[meter.number]

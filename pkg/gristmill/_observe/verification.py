@@ -223,7 +223,7 @@ class ChainTrial(Trial):
         self._dataset = dataset
         self._state = None
         if iterator is not None:
-            with contextlib.suppress(TypeError):  # Else runs start at the beginning.
+            with contextlib.suppress(TypeError):  # Then runs start at the beginning.
                 self._state = copy_state(iterator.get_state())
         is_last = isinstance(dataset, ProcessPrefetchIterDataset)
         self.workers = dataset.workers if is_last else 0

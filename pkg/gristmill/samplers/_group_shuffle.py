@@ -67,7 +67,7 @@ class GroupShuffleSampler(PlannedSampler):
         seed: int,
         reshuffle: bool = True,
     ) -> None:
-        self._groups = _checked_groups(groups)
+        self._groups = _check_groups(groups)
         super().__init__(int(self._groups.sum()), shard_options, num_epochs)
         check_integer("window", window)
         if window < 1:
@@ -154,7 +154,7 @@ class GroupShuffleSampler(PlannedSampler):
         )
 
 
-def _checked_groups(groups: Any) -> Int64Array:
+def _check_groups(groups: Any) -> Int64Array:
     """Return the number of records in each group, int64 of shape (G,)."""
     sizes = np.asarray(groups)
     if sizes.ndim != 1 or (sizes.size and sizes.dtype.kind not in "iu"):

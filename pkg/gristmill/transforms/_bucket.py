@@ -78,10 +78,12 @@ class BucketBatch(AnyTransform):
 
     def buckets(self) -> Buckets:
         """Return the ranges of lengths, and the sizes of their batches."""
-        made = make_buckets(
+        buckets = make_buckets(
             self.bucket_boundaries, self.bucket_batch_sizes, self.max_tokens
         )
         if not self.pad_to_bucket_boundary:
-            return made
+            return buckets
         # There is no boundary to pad to after the last one.
-        return dataclasses.replace(made, sizes=made.sizes[: len(made.boundaries)])
+        return dataclasses.replace(
+            buckets, sizes=buckets.sizes[: len(buckets.boundaries)]
+        )

@@ -54,9 +54,9 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
     return found
 
 
-def _nested(items: Any) -> Any:
+def _as_tuples(items: Any) -> Any:
     """Return nested lists as tuples, which can be compared and printed."""
-    return tuple(map(_nested, items)) if isinstance(items, list) else items
+    return tuple(map(_as_tuples, items)) if isinstance(items, list) else items
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -87,7 +87,9 @@ class FixedLen:
         object.__setattr__(self, "shape", _shape_of(shape))
         object.__setattr__(self, "dtype", _dtype_of(dtype))
         if default is not None:
-            default = _nested(_filled(default, self.shape, self.dtype).tolist())
+            default = _as_tuples(
+                _fill_default(default, self.shape, self.dtype).tolist()
+            )
         object.__setattr__(self, "default", default)
 
     @property
@@ -95,28 +97,28 @@ class FixedLen:
         """The default as a new array of the feature's shape and dtype."""
         if self.default is None:
             return None
-        return _filled(self.default, self.shape, self.dtype)
+        return _fill_default(self.default, self.shape, self.dtype)
 
     def __repr__(self) -> str:
         default = "" if self.default is None else f", default={self.default!r}"
         return f"FixedLen({self.shape}, {_name_of(self.dtype)}{default})"
 
 
-def _filled(
+def _fill_default(
     default: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    given = np.asarray(default, dtype)
-    if given.size != 1 and given.size != math.prod(shape):
+    value = np.asarray(default, dtype)
+    if value.size != 1 and value.size != math.prod(shape):
         raise ValueError(
             f"default must have the feature's shape, {shape}, or one value, got shape"
-            f" {given.shape}."
+            f" {value.shape}."
         )
     if dtype == _OBJECT:
-        given = np.asarray(np.frompyfunc(_as_bytes, 1, 1)(given), dtype)
-    if given.size == math.prod(shape):
-        return given.reshape(shape).copy()
+        value = np.asarray(np.frompyfunc(_as_bytes, 1, 1)(value), dtype)
+    if value.size == math.prod(shape):
+        return value.reshape(shape).copy()
     filled = np.empty(shape, dtype)
-    filled.fill(given.item())
+    filled.fill(value.item())
     return filled
 
 
@@ -269,42 +271,42 @@ class Ragged:
 Feature: TypeAlias = FixedLen | VarLen | Ragged
 
 
-def _partition(given: Any) -> Any:
+def _partition(value: Any) -> Any:
     """Convert a partition, which may be TensorFlow's, to one of these classes."""
-    kind = getattr(Ragged, type(given).__name__, None)
-    if kind is None or not isinstance(given, tuple):
+    kind = getattr(Ragged, type(value).__name__, None)
+    if kind is None or not isinstance(value, tuple):
         raise TypeError(
             "A partition must be a Ragged.RowLengths, RowSplits, RowStarts, ValueRowIds"
-            f" or UniformRowLength, got {type(given).__name__}."
+            f" or UniformRowLength, got {type(value).__name__}."
         )
     if kind is Ragged.UniformRowLength:
-        length = int(given[0])
+        length = int(value[0])
         if length < 1:
             raise ValueError(
                 f"length of a UniformRowLength must be at least 1, got {length}."
             )
         return kind(length)
-    return kind(str(given[0]))
+    return kind(str(value[0]))
 
 
-def as_feature(name: str, given: Any) -> Feature:
+def as_feature(name: str, value: Any) -> Feature:
     """Convert a specification, which may be a ``tf.io.*Feature``, to a `Feature`."""
-    if isinstance(given, FixedLen | VarLen | Ragged):
-        return given
-    fields = getattr(given, "_fields", ())
+    if isinstance(value, FixedLen | VarLen | Ragged):
+        return value
+    fields = getattr(value, "_fields", ())
     try:
         if fields == ("shape", "dtype", "default_value"):
-            return FixedLen(given.shape, given.dtype, given.default_value)
+            return FixedLen(value.shape, value.dtype, value.default_value)
         if fields == ("dtype",):
-            return VarLen(given.dtype)
+            return VarLen(value.dtype)
         if fields == ("shape", "dtype", "allow_missing", "default_value"):
             # The default only fills batches, and this parser reads single records.
-            if not given.allow_missing:
+            if not value.allow_missing:
                 raise ValueError("allow_missing must be True, got False.")
-            return VarLen(given.dtype, given.shape)
+            return VarLen(value.dtype, value.shape)
         if "partitions" in fields and "row_splits_dtype" in fields:
             return Ragged(
-                given.dtype, given.value_key, given.partitions, given.row_splits_dtype
+                value.dtype, value.value_key, value.partitions, value.row_splits_dtype
             )
     except (TypeError, ValueError) as error:
         raise type(error)(f"features[{name!r}]: {error}") from error
@@ -313,5 +315,5 @@ def as_feature(name: str, given: Any) -> Feature:
         hint = " Read its indices and values as two VarLen features."
     raise TypeError(
         f"features[{name!r}] must be a FixedLen, VarLen or Ragged, or TensorFlow's"
-        f" feature of that kind, got {type(given).__name__}.{hint}"
+        f" feature of that kind, got {type(value).__name__}.{hint}"
     )

@@ -103,12 +103,12 @@ class DecodeImage(Decoder):
         """Return the pixels of a file."""
         task = self._task(data)
         if task is None:
-            return self._by_pillow(data)
+            return self._decode_with_pillow(data)
         try:
             pixels = task.compute()
         except CorruptRecord as error:
-            raise _undecodable(data, str(error)) from error
-        return self._scaled(pixels)
+            raise _decode_error(data, str(error)) from error
+        return self._scale(pixels)
 
     def defer(self, element: Any) -> Any:
         """Return the element with a task in place of the bytes.
@@ -123,15 +123,15 @@ class DecodeImage(Decoder):
         """
         data = self._buffer(element)
         if self._dtype != np.uint8:
-            return self._replaced(element, self.decode(data))
+            return self._replace_value(element, self.decode(data))
         task = self._task(data)
         if task is None:
-            pixels = self._by_pillow(data)
+            pixels = self._decode_with_pillow(data)
             if pixels.shape[2] not in (1, 3):
-                return self._replaced(element, pixels)
+                return self._replace_value(element, pixels)
             task = ImageTask.of_array(pixels)
             task.draft = self._draft
-        return self._replaced(element, task)
+        return self._replace_value(element, task)
 
     def _task(self, data: memoryview) -> ImageTask | None:
         """Return the task of decoding a file, or None if Pillow must decode it.
@@ -151,11 +151,11 @@ class DecodeImage(Decoder):
         orientation = orientation if self._orient else 1
         task = ImageTask(data, height, width, channels, orientation)
         if self._size is not None:
-            task = task.resized_to(*self._size, FILTERS.index("bilinear"))
+            task = task.add_resize(*self._size, FILTERS.index("bilinear"))
         task.draft = self._draft
         return task
 
-    def _by_pillow(self, data: memoryview) -> npt.NDArray[Any]:
+    def _decode_with_pillow(self, data: memoryview) -> npt.NDArray[Any]:
         pillow = _pillow()
         try:
             with pillow.open(io.BytesIO(data)) as image:
@@ -166,7 +166,7 @@ class DecodeImage(Decoder):
             reason = str(error)
             if isinstance(error, pillow.UnidentifiedImageError):
                 reason = "Pillow does not know the format"
-            raise _undecodable(data, reason) from error
+            raise _decode_error(data, reason) from error
 
     def _check_pixels(self, height: int, width: int) -> None:
         if width * height > self._max_pixels:
@@ -188,21 +188,21 @@ class DecodeImage(Decoder):
 
             image = PIL.ImageOps.exif_transpose(image)
         if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG"):
-            return self._of_16_bits(image)
-        image = self._resized(self._converted(image))
+            return self._decode_16_bits(image)
+        image = self._resize(self._convert(image))
         pixels = np.array(image)
         if pixels.ndim == 2:
             pixels = pixels[:, :, np.newaxis]
-        return self._scaled(pixels)
+        return self._scale(pixels)
 
-    def _scaled(self, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _scale(self, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self._dtype == np.float32:
             return pixels * np.float32(1 / 255)
         return pixels
 
-    def _of_16_bits(self, image: Any) -> npt.NDArray[Any]:
+    def _decode_16_bits(self, image: Any) -> npt.NDArray[Any]:
         gray: npt.NDArray[Any] = np.asarray(image).astype(np.float32)
-        gray = np.asarray(self._resized(_pillow().fromarray(gray)))
+        gray = np.asarray(self._resize(_pillow().fromarray(gray)))
         gray = gray / 65535 if self._dtype == np.float32 else gray // 256
         pixels = np.empty((*gray.shape, self._channels or 1), self._dtype)
         pixels[:] = gray[:, :, np.newaxis]
@@ -210,7 +210,7 @@ class DecodeImage(Decoder):
             pixels[:, :, 3] = 1 if self._dtype == np.float32 else 255
         return pixels
 
-    def _converted(self, image: Any) -> Any:
+    def _convert(self, image: Any) -> Any:
         if image.mode in ("I", "F") or image.mode.startswith("I;"):
             raise CorruptRecord(
                 f"the image has samples of Pillow's mode {image.mode}, expected 8 bits,"
@@ -224,14 +224,14 @@ class DecodeImage(Decoder):
             mode = _MODES[self._channels]
         return image if image.mode == mode else image.convert(mode)
 
-    def _resized(self, image: Any) -> Any:
+    def _resize(self, image: Any) -> Any:
         if self._size is None:
             return image
         rows, columns = self._size
         return image.resize((columns, rows), _pillow().Resampling.BILINEAR)
 
     def __repr__(self) -> str:
-        shown = {
+        arguments = {
             "channels": self._channels,
             "dtype": None if self._dtype == np.uint8 else self._dtype.name,
             "key": self._key,
@@ -240,11 +240,11 @@ class DecodeImage(Decoder):
             "orient": self._orient or None,
             "max_pixels": None if self._max_pixels == MAX_PIXELS else self._max_pixels,
         }
-        given = [f"{name}={v!r}" for name, v in shown.items() if v is not None]
+        given = [f"{name}={v!r}" for name, v in arguments.items() if v is not None]
         return f"DecodeImage({', '.join(given)})"
 
 
-def _undecodable(data: memoryview, reason: str) -> CorruptRecord:
+def _decode_error(data: memoryview, reason: str) -> CorruptRecord:
     return CorruptRecord(f"{len(data)} bytes cannot be decoded as an image: {reason}")
 
 

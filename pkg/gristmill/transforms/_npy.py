@@ -21,7 +21,7 @@ _MAGIC = b"\x93NUMPY"
 # The size in bytes of the header's length, and the header's encoding, by version.
 _VERSIONS = {(1, 0): (2, "latin1"), (2, 0): (4, "latin1"), (3, 0): (4, "utf8")}
 # NumPy's own limit, because parsing a longer text may exhaust the stack.
-_LONGEST_HEADER = 10_000
+_MAX_HEADER_BYTES = 10_000
 
 
 class _Layout(NamedTuple):
@@ -166,10 +166,10 @@ def _end_of_header(data: memoryview) -> int:
         )
     begin = 8 + _VERSIONS[version][0]
     end = begin + int.from_bytes(data[8:begin], "little")
-    if end - begin > _LONGEST_HEADER:
+    if end - begin > _MAX_HEADER_BYTES:
         raise CorruptRecord(
             f"the .npy file has a header of {end - begin} bytes, expected at most"
-            f" {_LONGEST_HEADER}."
+            f" {_MAX_HEADER_BYTES}."
         )
     if len(data) < end:
         raise CorruptRecord(

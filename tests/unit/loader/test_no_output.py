@@ -92,7 +92,7 @@ EMPTY = {
         lambda: chain(100, 4),
         r"Each of its 4 streams has at most 25 of 100 elements\. BatchIterDataset",
     ),
-    "a batched chain": (lambda: chain(3, 2, batched=True), "There are no elements"),
+    "a batched chain": (lambda: chain(3, 2, batched=True), "dataset has no elements"),
 }
 FULL = {
     "enough records": lambda: loader(128, WHOLE, worker_count=4),

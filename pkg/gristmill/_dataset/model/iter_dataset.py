@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class IterDatasetMeta(abc.ABCMeta):
-    """Has the methods that make an `IterDataset` of other objects."""
+    """Defines the class methods that create an `IterDataset`."""
 
     def from_iterable(
         cls, iterable: Iterable[S] | Callable[..., Iterable[S]], *, replay: bool = False
@@ -55,8 +55,8 @@ class IterDatasetMeta(abc.ABCMeta):
         torchdata and in Hugging Face's datasets.  An iterable with a state is copied
         for each iterator.  `at_epoch` calls the iterable's `set_epoch`, if any.
 
-        Each worker needs its share: a function with the parameters `shard_index` and
-        `shard_count` returns it, an iterable may have ``shard(num_shards, index)``.
+        Each worker reads its share: what a function with parameters `shard_index` and
+        `shard_count` returns, or an iterable's ``shard(num_shards, index)``.
 
         Args:
             iterable: An iterable that can be iterated over again, or a function that
@@ -65,7 +65,7 @@ class IterDatasetMeta(abc.ABCMeta):
                 a state of the iterable.  Each iteration must have the same elements.
 
         Raises:
-            TypeError: The iterable works only once, as a generator, or the function
+            TypeError: The iterable works only once, like a generator, or the function
                 needs other arguments.  `get_state` raises it without state or `replay`.
 
         Example:
@@ -100,8 +100,8 @@ class IterDatasetMeta(abc.ABCMeta):
 
         Args:
             datasets: The parts, at least 1.
-            strict: Whether to raise ValueError if the parts do not end together; else
-                the dataset ends with the shortest.
+            strict: Whether to raise ValueError if the parts do not end together;
+                otherwise the dataset ends with the shortest.
         """
         return build("IterDataset.zip", datasets, strict=strict)
 
@@ -218,7 +218,7 @@ class IterDataset(
 
         Args:
             batch_size: Elements per batch, ``B``, at least 1.
-            drop_remainder: Whether to leave out a last, shorter batch.
+            drop_remainder: Whether to drop a last, shorter batch.
             batch_fn: Makes a batch of a list of elements; None stacks their leaves,
                 so that those of shape ``S`` become one of shape ``(B, *S)``.
         """
@@ -261,7 +261,7 @@ class IterDataset(
                 pad_to_bucket_boundary: Whether to pad to the bucket's boundary less 1,
                 rather than to the longest of the batch.
 
-                drop_remainder: Whether to leave out batches that are not full.
+                drop_remainder: Whether to drop batches that are not full.
 
                 batch_fn: Makes a batch of a list of elements instead;
                 `gristmill.batching.make_batch` stacks them without padding.
@@ -392,7 +392,7 @@ class IterDataset(
         return build("IterDataset.set_options", self, options)
 
     def with_options(self, options: DatasetOptions) -> IterDataset[T]:
-        """Do as `set_options`."""
+        """Set options; an alias of `set_options`."""
         return self.set_options(options)
 
     def seed(self, seed: int) -> IterDataset[T]:

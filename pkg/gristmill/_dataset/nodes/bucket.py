@@ -183,8 +183,10 @@ class BucketDatasetIterator(NodeIterator[Any]):
                 raise states.mismatch(self, "has waiting elements out of order")
             reach = number + offsets[-1] + 1
         if reach > state["taken"]:
-            taken = state["taken"]
-            raise states.mismatch(self, f"has taken {taken}, expected at least {reach}")
+            elements_read = state["taken"]
+            raise states.mismatch(
+                self, f"has taken {elements_read}, expected at least {reach}"
+            )
 
     def _go_to(self, state: Any) -> None:
         before = self._parent.get_state()

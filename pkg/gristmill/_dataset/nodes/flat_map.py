@@ -83,8 +83,8 @@ class FlatMapMapDataset(FlatMapBase, BlockMapDataset[T]):
 
     def _block(self, indices: Indices) -> list[Any]:
         fan_out = self._transform.max_fan_out
-        of, within = epochs_and_offsets(indices, fan_out)
-        needed, which = np.unique(of, return_inverse=True)
+        parent_indices, offsets = epochs_and_offsets(indices, fan_out)
+        needed, inverse = np.unique(parent_indices, return_inverse=True)
         elements = block_of(self._parent, needed)
         splits = []
         for index, element in zip(needed.tolist(), elements, strict=True):
@@ -93,7 +93,7 @@ class FlatMapMapDataset(FlatMapBase, BlockMapDataset[T]):
             except Exception as error:
                 note_element(error, self, self._parent, index)
                 raise
-        pairs = zip(which.tolist(), within.tolist(), strict=True)
+        pairs = zip(inverse.tolist(), offsets.tolist(), strict=True)
         return [splits[w][k] if k < len(splits[w]) else None for w, k in pairs]
 
     def _split(self, element: Any) -> Sequence[Any]:

@@ -264,10 +264,10 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         if first >= last:
             return []
         # Threads of a worker may read all of its unit, since they do not look ahead.
-        most = self._block_size if self._look_ahead else self._max_block
+        max_count = self._block_size if self._look_ahead else self._max_block
         began = time.perf_counter_ns()
         try:
-            elements = self._compute_block(first, min(most, last - first), began)
+            elements = self._compute_block(first, min(max_count, last - first), began)
         except StopIteration:
             # The source has ended earlier than its length implies. `_go_to` and
             # `restrict_to` reset this.
@@ -286,14 +286,14 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
             self._reading.probe_soon()
         return elements
 
-    def _compute_block(self, first: int, most: int, now_ns: int) -> list[Any]:
-        """Return up to `most` next elements; fewer if one of them fails or is slow."""
+    def _compute_block(self, first: int, max_count: int, now_ns: int) -> list[Any]:
+        """Return up to `max_count` next elements; fewer if one fails or is slow."""
         if self._failure is not None:
             index, error = self._failure
             self._failure = None
             if index == first:
                 raise error
-        indices = np.arange(first, first + most, dtype=np.int64)
+        indices = np.arange(first, first + max_count, dtype=np.int64)
         read = self._reading.read(first, indices)
         if read is None:
             out = self._block_so_far

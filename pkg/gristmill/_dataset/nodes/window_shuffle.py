@@ -71,9 +71,9 @@ class WindowShuffleMapDataset(WindowShuffleBase, BlockMapDataset[T]):
         return len(self._parent)
 
     def _block(self, indices: Indices) -> list[Any]:
-        return block_of(self._parent, self._shuffled(indices))
+        return block_of(self._parent, self._shuffle(indices))
 
-    def _shuffled(self, indices: Indices) -> Indices:
+    def _shuffle(self, indices: Indices) -> Indices:
         """Convert indices to indices of the parent."""
         size, seed, length = self._window_size, self._seed, len(self._parent)
         if not indices.dtype.hasobject:
@@ -157,11 +157,11 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
 
     def get_state(self) -> Any:
         """Return the position before the window, its number, and the place in it."""
-        left = self.ahead() + len(self._restored_window)
+        remaining = self.ahead() + len(self._restored_window)
         return {
             "parent_window_start_state": copy_state(self._before),
-            "window_index": self._window + (self._length > 0 and left == 0),
-            "pos_in_window": self._length - left,
+            "window_index": self._window + (self._length > 0 and remaining == 0),
+            "pos_in_window": self._length - remaining,
         }
 
     def _check_state(self, state: Any) -> None:
@@ -183,7 +183,7 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
         position_in_window = state["pos_in_window"]
         if position_in_window:
             window = replay(self._parent, self._node._window_size)
-            self._restored_window = self._shuffled(window)[position_in_window:]
+            self._restored_window = self._shuffle(window)[position_in_window:]
             # If no elements are left, the state has the next window's number.
             self._window -= not self._restored_window
 
@@ -202,9 +202,9 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
         # `extend` keeps the elements that were read if reading fails.
         self._partial_window.extend(itertools.islice(self._parent, missing))
         window, self._partial_window = self._partial_window, []
-        return self._shuffled(window)
+        return self._shuffle(window)
 
-    def _shuffled(self, window: list[T]) -> list[T]:
+    def _shuffle(self, window: list[T]) -> list[T]:
         """Shuffle the current window, in reverse order of the permutation."""
         self._length = len(window)
         self._parent_ended = self._length < self._node._window_size

@@ -181,22 +181,22 @@ class ChainTracer:
 def _trace_map(dataset: Any, copied: Any) -> Any:
     call = dataset._call
 
-    def traced(traced: TracedElement, *changed_fields: Any) -> Any:
-        result = call(traced.element, *changed_fields)
+    def call_traced(traced: TracedElement, *arguments: Any) -> Any:
+        result = call(traced.element, *arguments)
         return None if result is None else TracedElement(result, traced.rows)
 
-    copied._call = traced
+    copied._call = call_traced
     return copied
 
 
 def _trace_map_with_index(dataset: Any, copied: Any) -> Any:
     call = dataset._call
 
-    def traced(index: int, traced: TracedElement) -> Any:
+    def call_traced(index: int, traced: TracedElement) -> Any:
         result = call(index, traced.element)
         return None if result is None else TracedElement(result, traced.rows)
 
-    copied._call = traced
+    copied._call = call_traced
     return copied
 
 
@@ -210,7 +210,7 @@ def _trace_filter(dataset: Any, copied: Any) -> Any:
 def _trace_block_map(dataset: Any, copied: Any) -> Any:
     call = dataset._call
 
-    def traced(elements: list[TracedElement]) -> list[Any]:
+    def call_traced(elements: list[TracedElement]) -> list[Any]:
         results = call.function([each.element for each in elements])
         rows = [each.rows for each in elements]
         return [
@@ -218,7 +218,7 @@ def _trace_block_map(dataset: Any, copied: Any) -> Any:
             for result, own in zip(results, rows, strict=False)
         ]
 
-    copied._call = BlockCall(traced, call.size)
+    copied._call = BlockCall(call_traced, call.size)
     return copied
 
 
@@ -252,12 +252,12 @@ def _trace_batch(dataset: Any, copied: Any) -> Any:
 def _trace_batch_fn(
     batch_fn: Callable[[list[Any]], Any],
 ) -> Callable[[list[Any]], TracedElement]:
-    def traced(elements: list[TracedElement | None]) -> TracedElement:
+    def call_traced(elements: list[TracedElement | None]) -> TracedElement:
         return TracedElement(
             batch_fn([*map(_unwrap, elements)]), _ids_of_each(elements)
         )
 
-    return traced
+    return call_traced
 
 
 class _TracedBuckets:
@@ -282,11 +282,11 @@ def _trace_bucket(dataset: Any, copied: Any) -> Any:
 
 
 def _trace_zip(dataset: Any, copied: Any) -> Any:
-    def traced(elements: tuple[TracedElement | None, ...]) -> TracedElement:
+    def call_traced(elements: tuple[TracedElement | None, ...]) -> TracedElement:
         return TracedElement(tuple(map(_unwrap, elements)), [ids_of(*elements)])
 
     kind = MapMapDataset if isinstance(dataset, MapDataset) else MapIterDataset
-    return kind(copied, traced)
+    return kind(copied, call_traced)
 
 
 def _trace_rebatch(dataset: Any, copied: Any) -> Any:
@@ -305,11 +305,11 @@ def _trace_rebatch(dataset: Any, copied: Any) -> Any:
         ids[:] = rows
         return {"element": traced.element, IDS_FEATURE: ids}
 
-    def traced(batch: Any) -> TracedElement:
+    def call_traced(batch: Any) -> TracedElement:
         return TracedElement(batch["element"], batch[IDS_FEATURE].tolist())
 
     with_ids = MapIterDataset(copied._parent, with_feature)
-    return MapIterDataset(with_parents(copied, [with_ids]), traced)
+    return MapIterDataset(with_parents(copied, [with_ids]), call_traced)
 
 
 def _trace_pack(dataset: Any, copied: Any) -> Any:
@@ -367,11 +367,13 @@ def _pack_ids(
     def with_feature(traced: TracedElement) -> Any:
         return {**traced.element, IDS_FEATURE: cells_of(traced.ids)}
 
-    def traced(row: Any) -> TracedElement:
+    def call_traced(row: Any) -> TracedElement:
         return TracedElement(row, rows_of(row.pop(IDS_FEATURE)))
 
     with_ids = MapIterDataset[Any](copied._parent, with_feature)
-    result: IterDataset[Any] = MapIterDataset(with_parents(copied, [with_ids]), traced)
+    result: IterDataset[Any] = MapIterDataset(
+        with_parents(copied, [with_ids]), call_traced
+    )
     return result
 
 
