@@ -98,18 +98,18 @@ class _MessagePickler(Pickler):
 
 
 def _reduce_raw(raw: io.FileIO) -> tuple[Any, ...]:
-    path, identity = _checked(raw)
+    path, identity = _check_reopenable(raw)
     return _open_raw, (path, identity, raw.tell()), vars(raw)
 
 
 def _reduce_buffered(buffered: io.BufferedReader) -> tuple[Any, ...]:
-    _checked(buffered)
+    _check_reopenable(buffered)
     return _open_buffered, (buffered.raw, buffered.tell()), vars(buffered) or None
 
 
 def _reduce_text(text: io.TextIOWrapper) -> tuple[Any, ...]:
-    _checked(text)
-    newline, position = _standing(text)
+    _check_reopenable(text)
+    newline, position = _newline_and_position(text)
     options = text.encoding, text.errors, newline, text.line_buffering
     return _open_text, (text.buffer, options, position), vars(text) or None
 
@@ -155,7 +155,7 @@ def _open_text(
     return text
 
 
-def _checked(file: Any) -> tuple[str, tuple[int, int]]:
+def _check_reopenable(file: Any) -> tuple[str, tuple[int, int]]:
     """Return the path and the identity (device, inode) of a file open for reading."""
     layer = file.buffer if isinstance(file, io.TextIOWrapper) else file
     if isinstance(layer, io.BufferedReader | io.BufferedWriter | io.BufferedRandom):
@@ -190,12 +190,12 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _standing(text: io.TextIOWrapper) -> tuple[str | None, int]:
+def _newline_and_position(text: io.TextIOWrapper) -> tuple[str | None, int]:
     """Return the argument `newline` of a text file, and its position."""
     try:
         position = text.tell()
     except OSError:  # `for line in text` disables tell().
-        return _standing_within_loop(text)
+        return _newline_and_position_in_loop(text)
     text.seek(0)
     try:
         return _newline(text), position
@@ -203,14 +203,14 @@ def _standing(text: io.TextIOWrapper) -> tuple[str | None, int]:
         text.seek(position)
 
 
-def _standing_within_loop(text: io.TextIOWrapper) -> tuple[str | None, int]:
-    """Return the same as `_standing` for a file inside a loop over its lines.
+def _newline_and_position_in_loop(text: io.TextIOWrapper) -> tuple[str | None, int]:
+    """Return `_newline_and_position` for a file inside a loop over its lines.
 
     Computes the position as a number of characters: all that were decoded, minus those
     that the loop has not received yet.
     """
     try:
-        ahead, end = _ahead(text)
+        ahead, end = _read_ahead(text)
         text.seek(0)
         newline = _newline(text)
         at_end = end < 0
@@ -233,7 +233,7 @@ def _standing_within_loop(text: io.TextIOWrapper) -> tuple[str | None, int]:
     return newline, position
 
 
-def _ahead(text: io.TextIOWrapper) -> tuple[str, int]:
+def _read_ahead(text: io.TextIOWrapper) -> tuple[str, int]:
     """Return the decoded characters that were not read yet, and where they end.
 
     The end is an offset in bytes.  The text includes one more character, the first that

@@ -59,7 +59,7 @@ OF_LOAD = _ALIKE | {
 }
 
 
-def refusing_names_of_torch(
+def reject_torch_names(
     names: Mapping[str, str],
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator that rejects torch's arguments with advice.
@@ -70,7 +70,7 @@ def refusing_names_of_torch(
         names: The advice for each argument.
     """
 
-    def refusing(function: Callable[P, R]) -> Callable[P, R]:
+    def reject(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             found = [f"{name} {names[name]}" for name in kwargs if name in names]
@@ -82,4 +82,4 @@ def refusing_names_of_torch(
 
         return checked
 
-    return refusing
+    return reject

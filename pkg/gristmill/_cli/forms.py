@@ -50,7 +50,7 @@ def files_by_form(folder: str) -> tuple[dict[Form, list[str]], list[str]]:
     shards may look like JSON lines.
 
     Raises:
-        CommandError: There are no files, or the folder cannot be read.
+        CommandError: The folder contains no files, or cannot be read.
     """
     below = files_below(folder, follow_links=True)
     if not below:

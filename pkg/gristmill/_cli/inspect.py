@@ -18,7 +18,7 @@ from gristmill._cli.terminal import STYLE, amount, bar, count, number_from, tabl
 from gristmill._cli.totals import Totals, totals, totals_of_plain
 from gristmill._convert import finding
 from gristmill._convert.errors import CommandError
-from gristmill._convert.paths import files_below, regular
+from gristmill._convert.paths import files_below, stat_regular
 
 DESCRIPTION = """\
 Show the contents of files: the number of records and chunks, how they were written, the
@@ -96,13 +96,13 @@ class _Printer:
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self._shown = 0
+        self._shown_count = 0
         self.wrong = False
 
     def show(self, found: contents.Contents) -> None:
-        if self._shown and not self._as_json:
+        if self._shown_count and not self._as_json:
             print()
-        self._shown += 1
+        self._shown_count += 1
         self.wrong |= bool(found.damaged)
         print(_as_json(found) if self._as_json else _as_text(found))
 
@@ -121,7 +121,7 @@ def _examine(
     """Return the contents of a file; if that fails, show the problem."""
     progress = new_display()
     try:
-        regular(path)
+        stat_regular(path)
         form = arguments.form or form_of(path, contents.FORMATS)
         return contents.examine(path, form, arguments.head, arguments.verify, progress)
     except CommandError as problem:
@@ -187,7 +187,9 @@ def _as_text(found: contents.Contents) -> str:
         lines += ["", *_histogram(found.sizes)]
     if found.head:
         lines += ["", f"  first {count(len(found.head), 'record')}"]
-        lines += [_shown(number, record) for number, record in enumerate(found.head)]
+        lines += [
+            _record_line(number, record) for number, record in enumerate(found.head)
+        ]
     if found.damaged:
         lines += ["", f"  damaged: {count(len(found.damaged), 'place')}"]
         lines += [f"    {each.text}" for each in found.damaged]
@@ -219,7 +221,7 @@ def _histogram(sizes: contents.Sizes) -> list[str]:
     return lines
 
 
-def _shown(number: int, record: bytes) -> str:
+def _record_line(number: int, record: bytes) -> str:
     shown = show(record)
     line = f"    {number}  {shown.kind:<7}  {shown.text}"
     if not sys.stdout.isatty():

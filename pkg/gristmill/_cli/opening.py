@@ -15,7 +15,7 @@ from gristmill._cli.forms import Form, files_by_form, form_of
 from gristmill._convert import finding
 from gristmill._convert.errors import CommandError, import_optional
 from gristmill._convert.inputs import Input, JsonLinesInput, TFRecordInput, reading
-from gristmill._convert.paths import regular
+from gristmill._convert.paths import stat_regular
 
 # The file that TFDS writes next to its shards.
 TFDS_FILE = "features.json"
@@ -38,7 +38,7 @@ class OpenFiles:
         source: The random-access source, or None if they can only be read in order.
         reader: Reads raw records without building elements, or None.
         places: Maps record numbers to byte ranges, or None if these are not known.
-        stream: Iterates over the records if there is no source.
+        stream: Iterates over the records if `source` is None.
         note: A note for the user.
     """
 
@@ -64,7 +64,8 @@ def open_files(names: Sequence[str]) -> OpenFiles:
         names: Files, folders and patterns, as a user writes them.
 
     Raises:
-        CommandError: There are none, they have several formats, or one cannot be read.
+        CommandError: No file is found, the files have several formats, or one cannot be
+            read.
     """
     paths = finding.expand(names)
     name = paths[0] if len(paths) == 1 else " ".join(names)
@@ -87,7 +88,7 @@ def open_files(names: Sequence[str]) -> OpenFiles:
         )
     ((form, files),) = found.items()
     for file in files:
-        regular(file)
+        stat_regular(file)
     with reading(files[0]):
         return _open(name, form, files)
 
@@ -99,7 +100,7 @@ def _by_form(paths: list[str]) -> dict[Form, list[str]]:
             for form, files in files_by_form(path)[0].items():
                 found.setdefault(form, []).extend(files)
         else:
-            regular(path)
+            stat_regular(path)
             found.setdefault(form_of(path), []).append(path)
     if not found:
         raise CommandError(
@@ -158,7 +159,8 @@ def _open_streams(
     return OpenFiles(name, files, records, stream=stream, note=note)
 
 
-# A file's number of records, and a function that returns where records begin and end.
+# A file's number of records, and a function that returns the begin and the end of
+# each record.
 _PlacesOfFile = tuple[int, Callable[[Int64Array], tuple[Int64Array, Int64Array]]]
 
 

@@ -18,7 +18,7 @@ def activity_between(
     return {
         "pid": after.pid,
         "command": processes.command(after.pid),
-        "stopped": _stopped(after.usage[after.pid]),
+        "stopped": _is_stopped(after.usage[after.pid]),
         **_cpu_and_memory(after.pid, before, after),
         "loaders": [
             _loader(inode, before, after, waited.get(inode)) for inode in after.loaders
@@ -71,7 +71,7 @@ def _worker(worker: Worker, snapshot: ProcessSnapshot) -> dict[str, Any]:
     usage = None if worker.pid is None else snapshot.usage.get(worker.pid)
     if worker.pid is not None and (usage is None or usage.state == "Z"):
         state = "ended"
-    elif usage is not None and _stopped(usage):
+    elif usage is not None and _is_stopped(usage):
         state = "stopped"
     unit = worker.unit
     return {
@@ -84,7 +84,7 @@ def _worker(worker: Worker, snapshot: ProcessSnapshot) -> dict[str, Any]:
     }
 
 
-def _stopped(usage: ProcessUsage) -> bool:
+def _is_stopped(usage: ProcessUsage) -> bool:
     """Return whether a signal or a debugger has stopped the process."""
     return usage.state in "Tt"
 

@@ -47,7 +47,7 @@ examples:
   gristmill top 4242
   gristmill top 4242 --once --json | jq '.loaders[0].waiting'
 """
-# How often per second to check whether the consumer is waiting.
+# The number of times per second to check whether the consumer is waiting.
 SAMPLES_PER_S = 50
 
 

@@ -17,7 +17,7 @@ from gristmill._convert.inputs import (
     TFRecordInput,
     reading,
 )
-from gristmill._convert.paths import broken_link, files_below, regular
+from gristmill._convert.paths import broken_link_error, files_below, stat_regular
 from gristmill._convert.rows import Encoding
 
 Format: TypeAlias = Literal["tfrecord", "parquet", "jsonl", "array_record", "files"]
@@ -45,7 +45,7 @@ def expand(names: Iterable[str]) -> list[str]:
         if os.path.exists(name):
             paths.append(name)
         elif os.path.islink(name):
-            raise broken_link(name)
+            raise broken_link_error(name)
         elif glob.has_magic(name):
             found = sorted(glob.glob(name, recursive=True))
             if not found:
@@ -101,7 +101,7 @@ def inputs_of(
             continue
         if form is None and len(found) > 1:
             for file in listed:
-                regular(file)
+                stat_regular(file)
             raise ConversionError(
                 f"{path}: expected a folder with files of one format, found several"
                 " formats. Pass --from files to make each file a record, or pass the"
@@ -122,7 +122,7 @@ def inputs_of(
 
 
 def _input_of(path: str, form: Format | None, encoding: Encoding | None) -> Input:
-    regular(path)
+    stat_regular(path)
     form = form or format_of(path)
     if form == "files":
         raise ConversionError(f"{path}: --from files needs a folder, found a file.")

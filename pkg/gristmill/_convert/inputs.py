@@ -26,7 +26,7 @@ from gristmill._base.types import Int64Array
 from gristmill._convert import rows
 from gristmill._convert.errors import ConversionError, from_os_error, import_optional
 from gristmill._convert.examples import bytes_features, example, int64_features
-from gristmill._convert.paths import files_below, regular
+from gristmill._convert.paths import files_below, stat_regular
 from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._tf_record_stream import read_tf_records
 
@@ -56,7 +56,7 @@ class Input(abc.ABC):
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values that change when the content changes."""
-        found = regular(self.path)
+        found = stat_regular(self.path)
         return {
             "path": os.path.abspath(self.path),
             "bytes": found.st_size,
@@ -258,7 +258,7 @@ class FolderInput(Input):
         files = self._files()
         digest = hashlib.sha256()
         for name in files:
-            found = regular(os.path.join(self.path, name))
+            found = stat_regular(os.path.join(self.path, name))
             line = f"{name}\0{found.st_size}\0{found.st_mtime_ns}\n"
             digest.update(os.fsencode(line))
         return {

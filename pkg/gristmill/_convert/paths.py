@@ -63,7 +63,7 @@ def _check_inside(path: str, root: str) -> None:
         )
 
 
-def regular(path: str) -> os.stat_result:
+def stat_regular(path: str) -> os.stat_result:
     """Return the status of a regular file, without opening it.
 
     Raises:
@@ -71,14 +71,14 @@ def regular(path: str) -> os.stat_result:
             which may never end.
     """
     if os.path.islink(path) and not os.path.exists(path):
-        raise broken_link(path)
+        raise broken_link_error(path)
     found = _status(path)
     if not stat.S_ISREG(found.st_mode):
         raise ConversionError(f"{path}: not a regular file.")
     return found
 
 
-def broken_link(path: str) -> ConversionError:
+def broken_link_error(path: str) -> ConversionError:
     """Return a ConversionError for a broken link."""
     return ConversionError(f"{path}: a broken link, to {os.readlink(path)}.")
 

@@ -205,7 +205,7 @@ class _Slot:
     def commit(self, status: int, outputs: int, used: int, position: Position) -> None:
         self.committed = status, outputs, used, position
 
-    def written(self) -> Bytes:
+    def committed_bytes(self) -> Bytes:
         """Return a view of the committed bytes; the next unit overwrites them."""
         used = self.committed[2]
         return self._memory[self._skip : self._skip + used]
@@ -246,7 +246,7 @@ class _Server(worker.Server):
         self.compute(unit)
         status, outputs, _, position = self._slot.committed
         positions = self._positions[: outputs - (self._failure is not None)]
-        payload = self._slot.written()
+        payload = self._slot.committed_bytes()
         load = self._measure(began)
         return TaskResult(status, positions, position, self._failure, payload, load)
 

@@ -135,7 +135,7 @@ class _Lanes:
             lambda: payload,
             COPIED_LEAF_BYTES,
         )
-        self.metrics.received(time.perf_counter() - began)
+        self.metrics.record_decoding(time.perf_counter() - began)
         return element, keys
 
     def close(self) -> None:

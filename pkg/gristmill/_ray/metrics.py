@@ -134,7 +134,7 @@ class RayMetrics:
             if value > 0:
                 _counter(name).inc(value, tags)
 
-    def received(self, seconds: float) -> None:
+    def record_decoding(self, seconds: float) -> None:
         """Count an output that was decoded from an answer."""
         self._received += 1
         self._receiving_s += seconds

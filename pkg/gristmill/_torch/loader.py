@@ -165,13 +165,13 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
                 raise ValueError(f"overlap_epochs needs {name}=True, got {name}=False.")
 
     def __repr__(self) -> str:
-        return call_text(self, **self._shown_arguments())
+        return call_text(self, **self._repr_arguments())
 
     def _repr_html_(self) -> str:
-        shown = self._shown_arguments().items()
+        shown = self._repr_arguments().items()
         return call_html(self, {name: value_text(value) for name, value in shown})
 
-    def _shown_arguments(self) -> dict[str, Any]:
+    def _repr_arguments(self) -> dict[str, Any]:
         arguments: dict[str, Any] = {"dataset": self.dataset}
         if self.batch_size is None and self.batch_sampler is not None:
             arguments["batch_sampler"] = self.batch_sampler

@@ -59,10 +59,10 @@ class Absent:
 def _part(path: str, arguments: int | None = None, *names: str) -> Any:
     """Add a part to `_USED`, and return it; `path` is its name after ``torch.``."""
     _USED[path] = None if arguments is None else (arguments, names)
-    return _found(path)
+    return _find(path)
 
 
-def _found(path: str) -> Any:
+def _find(path: str) -> Any:
     """Return a part of torch, or `Absent` if it does not exist."""
     try:
         return functools.reduce(getattr, path.split("."), torch)
@@ -133,7 +133,7 @@ _OF_FETCHERS = ("dataset", "dataset_iter", "ended", "fetch")
 def unknown() -> str | None:
     """Describe the first part that differs from those of `KNOWN`; None if none does."""
     for path, call in _USED.items():
-        part = _found(path)
+        part = _find(path)
         if part is Absent:
             return f"torch.{path} does not exist"
         if call is None:
@@ -148,8 +148,8 @@ def unknown() -> str | None:
         # advance, and its default device may not exist.
         with torch.device("cpu"):
             loader = TorchLoader([0], generator=torch.Generator())
-            iterator = _found(_LOADING + "_SingleProcessDataLoaderIter")(loader)
-            kinds = _found(_LOADING + "_DatasetKind")
+            iterator = _find(_LOADING + "_SingleProcessDataLoaderIter")(loader)
+            kinds = _find(_LOADING + "_DatasetKind")
             fetcher = kinds.create_fetcher(kinds.Iterable, [0], False, None, False)
     except Exception as error:
         return f"torch's iterator fails: {error!r}"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gristmill import samplers, sharding, sources, transforms
 from gristmill._base.argument_checks import check_flag
 from gristmill._base.lazy_names import public_names
-from gristmill._base.torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
+from gristmill._base.torch_names import OF_LOAD, OF_LOADER, reject_torch_names
 from gristmill._base.types import Array, D, K, S, Scalar, T, WorkerInitFn
 from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
@@ -99,7 +99,7 @@ class DataLoader(Epochs, Reportable[T]):
         [[0, 10], [20, 30], [40]]
     """
 
-    @refusing_names_of_torch(OF_LOADER)
+    @reject_torch_names(OF_LOADER)
     def __init__(  # noqa: PLR0913 (Grain's arguments, and ours)
         self,
         *,
@@ -335,7 +335,7 @@ def load(
 ) -> DataLoader[Any]: ...
 
 
-@refusing_names_of_torch(OF_LOAD)
+@reject_torch_names(OF_LOAD)
 def load(  # noqa: PLR0913 (Grain's arguments)
     source: Any,
     *,

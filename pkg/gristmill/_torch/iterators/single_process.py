@@ -35,7 +35,7 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         with use_epoch(epochs.draw_epoch(self._epoch)):
             super().__init__(loader)
         self._start(loader, private.SingleProcessIterator)
-        gathers, fetch = self._chosen_fetch()
+        gathers, fetch = self._choose_fetch()
         self._lists = not gathers
         self._draw_natively()
         self._fetch = epochs.fetch_in_epoch(fetch, self._epoch)
@@ -43,7 +43,7 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         if position is not None:
             self._num_yielded = position.begin(self._dataset_fetcher, self._fetch)
 
-    def _chosen_fetch(self) -> tuple[bool, Any]:
+    def _choose_fetch(self) -> tuple[bool, Any]:
         """Return whether batches are gathered, and the function that fetches them."""
         fetch = functools.partial(fetch_timed, self._dataset_fetcher)
         batched = self._dataset_kind == private.DatasetKind.Map and self._auto_collation
