@@ -189,12 +189,12 @@ def _pad_and_stack(
 
 def _as_dtype(filling: Any, dtype: np.dtype[Any]) -> Any:
     """Return a padding value as a dtype; raise ValueError if the value would change."""
-    made = np.asarray(filling).astype(dtype)
-    if dtype.kind in "biu" and made != filling:
+    converted = np.asarray(filling).astype(dtype)
+    if dtype.kind in "biu" and converted != filling:
         raise ValueError(
             f"padding_values must fit the dtype of the leaf, {dtype}, got {filling!r}."
         )
-    return made
+    return converted
 
 
 def _stack(

@@ -367,8 +367,8 @@ def _arguments(
         parser = argparse.ArgumentParser(allow_abbrev=False)
         parser.add_argument("--input", help="pattern of the TFRecord files")
         parser.add_argument("--output", help="how the ArrayRecord files' names begin")
-        known, rest = parser.parse_known_args()
-        args = vars(known) if args is None else args
+        namespace, rest = parser.parse_known_args()
+        args = vars(namespace) if args is None else args
         options = PipelineOptions(rest) if options is None else options
     if isinstance(options, Mapping):
         options = PipelineOptions.from_dictionary(dict(options))

@@ -287,7 +287,7 @@ def _argument_classes() -> dict[str, Any]:
         return globals()
     import orbax.checkpoint as ocp
 
-    made = {}
+    classes = {}
     # Orbax rejects a second handler of the same name, and Grain may be imported before
     # or after this.  Only checkpoints need Grain's name.
     CheckpointHandler._type_name = _OWN_TYPE
@@ -300,15 +300,15 @@ def _argument_classes() -> dict[str, Any]:
             text += "\n\n    Args:\n        item: The iterator."
             text += f"\n\n    Example:{example}    "
             bases, names = (ocp.args.CheckpointArgs,), {"__doc__": text}
-            made[name] = dataclasses.make_dataclass(
+            classes[name] = dataclasses.make_dataclass(
                 name, [("item", Any)], bases=bases, namespace=names
             )
-            made[name].__module__ = __name__  # For pickle.
+            classes[name].__module__ = __name__  # For pickle.
             register = ocp.args.register_with_handler
-            register(CheckpointHandler, **{f"for_{verb}": True})(made[name])
+            register(CheckpointHandler, **{f"for_{verb}": True})(classes[name])
     finally:
         CheckpointHandler._type_name = _GRAIN_TYPE
-    globals().update(made)
+    globals().update(classes)
     return globals()
 
 

@@ -76,9 +76,9 @@ class Option:
         else:
             parsed = value if isinstance(value, str) else None
         if parsed is None or (self.choices and parsed not in self.choices):
-            wanted = " or ".join(map(repr, self.choices)) or f"a {self.kind.__name__}"
+            expected = " or ".join(map(repr, self.choices)) or f"a {self.kind.__name__}"
             raise ValueError(
-                f"{self.name} must be {wanted}, got {value!r} in {origin}."
+                f"{self.name} must be {expected}, got {value!r} in {origin}."
             )
         return parsed
 
@@ -188,13 +188,13 @@ class Config:
 
 
 def _flag(name: str) -> Any:
-    """Return the absl flag if it was given, else None."""
+    """Return the absl flag if it was set, else None."""
     flags = sys.modules.get("absl.flags")
     if flags is None or f"grain_{name}" not in flags.FLAGS:
         return None
     flag = flags.FLAGS[f"grain_{name}"]
-    given = flags.FLAGS.is_parsed() and not flag.using_default_value
-    return flag if given else None
+    is_set = flags.FLAGS.is_parsed() and not flag.using_default_value
+    return flag if is_set else None
 
 
 def _option(name: str) -> Option:

@@ -151,8 +151,12 @@ def _put(leaf: Any, place: Any) -> Any:
 
 def _shareable(leaf: Any) -> bool:
     """Return whether JAX can view an array without a copy, on its default device."""
-    chosen = jax.config.jax_default_device is not None
-    if not isinstance(leaf, np.ndarray) or chosen or jax.default_backend() != "cpu":
+    has_default_device = jax.config.jax_default_device is not None
+    if (
+        not isinstance(leaf, np.ndarray)
+        or has_default_device
+        or jax.default_backend() != "cpu"
+    ):
         return False
     if leaf.dtype.kind not in "biufc" or leaf.size == 0 or not leaf.flags.writeable:
         return False

@@ -63,9 +63,9 @@ class OneByOne(abc.ABC):
         """Yield the output records, given the input records."""
         self.warn()
         for record in input_iterator:
-            made = self.made_of(record)
-            if made is not None:
-                yield made
+            output = self.made_of(record)
+            if output is not None:
+                yield output
 
     def warn(self) -> None:
         """Log a warning that names the replacement."""
@@ -133,8 +133,8 @@ class RandomMapOperation(OneByOne, Generic[_IN, _OUT]):
     def made_of(self, record: Record[_IN]) -> Record[_OUT]:
         """Return the output for one record."""
         # Like in Grain, the function gets None if there is no seed.
-        given = record.data, record.metadata.rng
-        data = _call("random map function", self.random_map_function, *given)
+        arguments = record.data, record.metadata.rng
+        data = _call("random map function", self.random_map_function, *arguments)
         return Record(record.metadata.remove_record_key(), data)
 
 

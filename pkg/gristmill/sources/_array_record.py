@@ -159,12 +159,12 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             raise ValueError(
                 f"verify must be 'all', 'headers' or 'none', got {verify!r}."
             )
-        wanted = [
+        parts = [
             (name, part)
             for path, part in map(_instruction, _as_list(paths))
             for name in (expand(path, storage_options) if part is None else [path])
         ]
-        names = FilePaths(path for path, _ in wanted)
+        names = FilePaths(path for path, _ in parts)
         for path in names:
             check_name(path, access, storage_options)
         settings = {
@@ -174,26 +174,28 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             "storage_options": storage_options,
             "remote_options": remote_options,
         }
-        whole = [i for i, (_, part) in enumerate(wanted) if part is None]
+        whole = [i for i, (_, part) in enumerate(parts) if part is None]
         counts = count_records(
             [names[i] for i in whole], verify, storage_options, remote_options
         )
-        counted = dict(zip(whole, counts, strict=True))
+        count_of_part = dict(zip(whole, counts, strict=True))
         stamps = np.zeros((len(names), 2), np.uint64)
-        for i, (_, _, stamp) in counted.items():
+        for i, (_, _, stamp) in count_of_part.items():
             stamps[i] = stamp
         ranges = [
-            (0, counted[i][0]) if part is None else part
-            for i, (_, part) in enumerate(wanted)
+            (0, count_of_part[i][0]) if part is None else part
+            for i, (_, part) in enumerate(parts)
         ]
         opener = Opener(names, cache_bytes, settings, stamps)
         super().__init__(names, ranges, opener, {})
         # The group size is 1 if there are as many chunks as records. Other files are
         # opened to read it; they have few chunks.
         self._group_sizes = {
-            i: 1 for i, (records, chunks, _) in counted.items() if chunks == records
+            i: 1
+            for i, (records, chunks, _) in count_of_part.items()
+            if chunks == records
         }
-        for i, (records, chunks, _) in counted.items():
+        for i, (records, chunks, _) in count_of_part.items():
             if 1 < chunks < records:
                 _warn_of_groups(self._open_file(i))
                 break

@@ -80,9 +80,9 @@ class BagDataSource(RecordSource[bytes]):
             storage_options,
             remote_options,
         )
-        counted = in_threads(files.count, range(len(names)), FAR_THREADS)
-        files = dataclasses.replace(files, stamps=[stamp for _, stamp in counted])
-        super().__init__(names, [(0, count) for count, _ in counted], files, {})
+        counts = in_threads(files.count, range(len(names)), FAR_THREADS)
+        files = dataclasses.replace(files, stamps=[stamp for _, stamp in counts])
+        super().__init__(names, [(0, count) for count, _ in counts], files, {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +123,6 @@ class Files:
         return find_file(path, self.access, self.storage_options, self.remote_options)
 
 
-def _check(name: str, value: Any, known: Sequence[str]) -> None:
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
+def _check(name: str, value: Any, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")

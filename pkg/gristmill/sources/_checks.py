@@ -109,15 +109,15 @@ def _refuse_path(source: Any) -> None:
     path = os.fspath(source)
     if not isinstance(path, str):
         return
-    named = SUFFIX.search(path)
+    suffix = SUFFIX.search(path)
     short = len(path) < LONGEST_PATH and "\n" not in path and "\0" not in path
-    there = short and bool(path) and os.path.exists(path)
-    if isinstance(source, str) and not (short and (named or there)):
+    exists = short and bool(path) and os.path.exists(path)
+    if isinstance(source, str) and not (short and (suffix or exists)):
         return  # A text is a source of its characters.
     advice = f"Open it first. {NEEDS}"
-    if named:
-        advice = f"Pass {READERS[named[1]].format(path=path)}."
-    elif there and os.path.isdir(path):
+    if suffix:
+        advice = f"Pass {READERS[suffix[1]].format(path=path)}."
+    elif exists and os.path.isdir(path):
         advice = (
             f"Pass sources.FolderDataSource({path!r}) for class folders of images,"
             f" sources.TFDSDataSource({path!r}) for a folder of TFDS, or a source of"
@@ -134,8 +134,8 @@ def _is_iterable_dataset(source: Any) -> bool:
     classes = type(source).__mro__
     homes = (cls.__module__ for cls in classes if "__getitem__" in vars(cls))
     package = next(homes, "").partition(".")[0]
-    named = any(cls.__name__ == "IterableDataset" for cls in classes)
-    return named and package in ("torch", "datasets")
+    is_named = any(cls.__name__ == "IterableDataset" for cls in classes)
+    return is_named and package in ("torch", "datasets")
 
 
 def _in_order(source: Any) -> str:

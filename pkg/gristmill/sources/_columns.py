@@ -222,9 +222,9 @@ def gather(
     """
     plain = chunks[0].plain
     if any(chunk.plain is not plain and chunk.plain != plain for chunk in chunks):
-        found = [chunk.plain for chunk in chunks]
+        dtypes = [chunk.plain for chunk in chunks]
         raise ValueError(
-            f"All chunks must have columns of the same dtypes, got {found}."
+            f"All chunks must have columns of the same dtypes, got {dtypes}."
         )
     outs = [(alloc or np.empty)((len(numbers),), dtype) for dtype in plain.values()]
     if outs:

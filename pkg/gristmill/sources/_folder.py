@@ -84,7 +84,7 @@ class FolderDataSource:
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> None:
-        wanted, what = _predicate_of(extensions, is_valid_file)
+        is_record, what = _predicate_of(extensions, is_valid_file)
         self._path = _check_path(path)
         self.classes = _classes(self._path)
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
@@ -92,7 +92,7 @@ class FolderDataSource:
         counts = []
         for name in self.classes:
             before = len(names)
-            names.extend(_files(os.path.join(self._path, name), wanted))
+            names.extend(_files(os.path.join(self._path, name), is_record))
             counts.append(len(names) - before)
         empty = [n for n, count in zip(self.classes, counts, strict=True) if not count]
         if empty and not allow_empty:
@@ -220,13 +220,13 @@ def _classes(path: str) -> list[str]:
     return classes
 
 
-def _files(folder: str, wanted: Callable[[str], bool]) -> Iterator[bytes]:
+def _files(folder: str, is_record: Callable[[str], bool]) -> Iterator[bytes]:
     """Yield the names of a class's files relative to its folder, in order."""
     above = len(folder) + 1
     for root, _, names in sorted(_walk(folder)):
         for name in sorted(names):
             path = os.path.join(root, name)
-            if wanted(path):
+            if is_record(path):
                 yield os.fsencode(path[above:])
 
 

@@ -111,19 +111,19 @@ def _dtype_of(
     )
     if unsafe or not numbers:
         return None
-    known = np.asarray(formatted)
-    same = known.shape == view.shape and known.dtype.kind in "iuf"
-    if not same or not np.array_equal(known, view.astype(known.dtype), equal_nan=True):
+    array = np.asarray(formatted)
+    same = array.shape == view.shape and array.dtype.kind in "iuf"
+    if not same or not np.array_equal(array, view.astype(array.dtype), equal_nan=True):
         return None
-    return known.dtype
+    return array.dtype
 
 
 def _convert(
     column: Any, dtype: np.dtype[Any], alloc: Alloc | None
 ) -> npt.NDArray[Any]:
     if alloc is None:
-        converted: npt.NDArray[Any] = column.astype(dtype, copy=False)
-        return converted
+        array: npt.NDArray[Any] = column.astype(dtype, copy=False)
+        return array
     out = alloc(column.shape, dtype)
     np.copyto(out, column, casting="unsafe")
     return out

@@ -211,11 +211,11 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
         """
         groups, numbers, offsets = _core.find_chunks(self._bounds, keys)
         chunks: list[Columns] = []
-        held = 0
+        used_bytes = 0
         for number, group in enumerate(groups.tolist()):
             columns = self._cached_group(group, by_rows=True)
-            held += columns.nbytes
-            if held > self._cache_bytes and len(groups) > 1:
+            used_bytes += columns.nbytes
+            if used_bytes > self._cache_bytes and len(groups) > 1:
                 # Keep only the needed rows, because the cache may evict the group.
                 places = np.flatnonzero(numbers == number)
                 columns = columns.take(offsets[places])

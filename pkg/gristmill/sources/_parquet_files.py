@@ -49,13 +49,13 @@ def find_files(
     paths: Path | Sequence[Path], storage_options: Mapping[str, Any]
 ) -> tuple[str, ...]:
     """Return the files that paths, folders, patterns and URLs stand for, in order."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    if not given:
+    path_list = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not path_list:
         raise ValueError(
             "paths must have at least one Parquet file, got an empty list."
         )
     files: list[str] = []
-    for path in given:
+    for path in path_list:
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(
                 "paths must be a path, a pattern, a URL or a list of these, got"
@@ -357,15 +357,15 @@ def _choose_columns(
         return tuple(schema)
     if isinstance(columns, str):
         raise TypeError(f"columns must be a list of names, got the str {columns!r}.")
-    chosen = tuple(dict.fromkeys(columns))
-    if not chosen:
+    names = tuple(dict.fromkeys(columns))
+    if not names:
         raise ValueError(
             "columns must have at least one name, got none. Pass None for all."
         )
-    for name in chosen:
+    for name in names:
         if name not in schema:
             raise ValueError(
                 f"columns must be columns of {path}, got {name!r}. It has"
                 f" {', '.join(map(repr, schema))}."
             )
-    return chosen
+    return names

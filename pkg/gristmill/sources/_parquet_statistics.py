@@ -50,8 +50,8 @@ def _facts(chunks: Iterable[Any], optional: bool, wide: bool) -> ColumnFacts:
     """
     has_nulls = has_large = False
     for chunk in chunks:
-        counted = chunk is not None and chunk.has_null_count
-        has_nulls |= optional and not (counted and chunk.null_count == 0)
+        has_count = chunk is not None and chunk.has_null_count
+        has_nulls |= optional and not (has_count and chunk.null_count == 0)
         if wide and not has_large:
             has_large = not _is_exact(chunk)
         if has_nulls >= optional and has_large >= wide:

@@ -53,8 +53,8 @@ def open_file(
         ValueError: storage_options needs a URL, got the path /none/such. Leave it out.
     """
     file = find_file(os.fspath(path), access, storage_options, remote_options)
-    kept = sidecar_paths(os.fspath(path), "array_record", index_dir)
-    return _core.RecordFile(file, verify, access, cache, stamp, kept)
+    index_paths = sidecar_paths(os.fspath(path), "array_record", index_dir)
+    return _core.RecordFile(file, verify, access, cache, stamp, index_paths)
 
 
 def count_records(
@@ -186,11 +186,11 @@ def _all_shards(
             f"Expected shards of {base}{end} named {base}-00000-of-*{end}, found none."
         )
     count = found[0].removesuffix(end)[-5:]
-    wanted = _shards(local_path(base), int(count), end) if count.isdecimal() else []
-    if wanted != found:
-        missing = sorted(set(wanted) - set(found))
+    expected = _shards(local_path(base), int(count), end) if count.isdecimal() else []
+    if expected != found:
+        missing = sorted(set(expected) - set(found))
         raise FileNotFoundError(
-            f"Expected one complete set of {len(wanted)} shards of {base}, found"
+            f"Expected one complete set of {len(expected)} shards of {base}, found"
             f" {len(found)} files, missing {missing[0] if missing else 'none'}."
         )
     return found

@@ -28,7 +28,7 @@ class RecordSource(FileSource, Closeable, Generic[T]):
 
     `ranges` are the first record and number of records of each file. `open_part`
     returns the reader of a file by its number; it is picklable and does not refer to
-    the source. `opened` are the readers that are already open.
+    the source. `open_readers` are the readers that are already open.
     """
 
     # Returns an element from a record's key and its bytes.
@@ -44,7 +44,7 @@ class RecordSource(FileSource, Closeable, Generic[T]):
         paths: FilePaths,
         ranges: Sequence[tuple[int, int]],
         open_part: Callable[[int], _core.RecordReader],
-        opened: Mapping[int, _core.RecordReader],
+        open_readers: Mapping[int, _core.RecordReader],
     ) -> None:
         self._paths = paths
         more = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
@@ -53,7 +53,7 @@ class RecordSource(FileSource, Closeable, Generic[T]):
         self._reader = self._new_reader(ranges)
         self._ranges: Int64Array = np.array(ranges, np.int64)
         self._length = len(self._reader)
-        for part, file in opened.items():
+        for part, file in open_readers.items():
             self._reader.open_part(part, file)
 
     @property

@@ -41,14 +41,14 @@ class TableSource(ColumnSource):
 
     def __init__(self, columns: npt.NDArray[Any] | Columns) -> None:
         self._single = not isinstance(columns, Mapping)
-        given: Columns = columns if isinstance(columns, Mapping) else {"": columns}
-        self._length = _common_length(given, self._single)
+        arrays: Columns = columns if isinstance(columns, Mapping) else {"": columns}
+        self._length = _common_length(arrays, self._single)
         # Rows are ordinary arrays with and without workers, even if a file is mapped.
         self._columns = {
             name: np.asarray(column) if isinstance(column, np.memmap) else column
-            for name, column in given.items()
+            for name, column in arrays.items()
         }
-        self._by_row = {name: writable_rows(column) for name, column in given.items()}
+        self._by_row = {name: writable_rows(column) for name, column in arrays.items()}
 
     @property
     def gathers(self) -> bool:

@@ -114,8 +114,8 @@ class Opener:
         self, part: int, progress: _core.ScanProgress | None = None
     ) -> _core.TarFile:
         path = self.paths[part]
-        found = find_file(path, self.access, self.storage_options, self.remote_options)
-        kept = sidecar_paths(path, "tar", self.index_dir)
+        file = find_file(path, self.access, self.storage_options, self.remote_options)
+        index_paths = sidecar_paths(path, "tar", self.index_dir)
         stamp = self.stamps[part] if self.stamps else None
         progress = progress or _core.ScanProgress()
-        return _core.TarFile(found, self.access, kept, stamp, progress)
+        return _core.TarFile(file, self.access, index_paths, stamp, progress)

@@ -107,10 +107,12 @@ class Opener:
         self, part: int, progress: _core.ScanProgress | None = None
     ) -> _core.TfRecordFile:
         path = self.paths[part]
-        kept = sidecar_paths(path, "tf_record", self.index_dir)
+        index_paths = sidecar_paths(path, "tf_record", self.index_dir)
         progress = progress or _core.ScanProgress()
         found = find_file(path, self.access, self.storage_options, self.remote_options)
-        file = _core.TfRecordFile(found, self.verify, self.access, kept, progress)
+        file = _core.TfRecordFile(
+            found, self.verify, self.access, index_paths, progress
+        )
         if not file.index_path:
             log.warning(
                 "The index of %s cannot be saved, so the whole file is read each time"
@@ -138,14 +140,14 @@ def open_all(
 
     report = _Report(sizes, kind)
     with futures.ThreadPoolExecutor() as pool:
-        opening = [pool.submit(opener, part, report.progress[part]) for part in parts]
+        pending = [pool.submit(opener, part, report.progress[part]) for part in parts]
         try:
             while True:
-                waited = futures.wait(opening, QUIET_S, "FIRST_EXCEPTION")
-                for future in waited.done:
+                result = futures.wait(pending, QUIET_S, "FIRST_EXCEPTION")
+                for future in result.done:
                     future.result()  # Raises if opening failed.
-                if not waited.not_done:
-                    return [future.result() for future in opening]
+                if not result.not_done:
+                    return [future.result() for future in pending]
                 report.update()
         finally:
             # After an error or an interrupt the other files are not needed.
@@ -163,8 +165,8 @@ class _Report:
     ) -> None:
         self._kind = kind
         self.progress = [_core.ScanProgress() for _ in sizes]
-        known = [size for size in sizes if size is not None]
-        self._total = sum(known) if len(known) == len(sizes) else None
+        local_sizes = [size for size in sizes if size is not None]
+        self._total = sum(local_sizes) if len(local_sizes) == len(sizes) else None
         self._start = time.monotonic()
         self._next = self._start
         self._watched = is_watched()

@@ -79,19 +79,19 @@ class TFDSDataSource(FileSource, Closeable):
         self._directory = os.fspath(directory).rstrip("/")
         remote = storage_options, remote_options
         info = _read(self._directory, "dataset_info.json", *remote)
-        written = info.get("fileFormat", "tfrecord")
-        if written != "array_record":
+        file_format = info.get("fileFormat", "tfrecord")
+        if file_format != "array_record":
             raise ValueError(
                 f"{self._directory}: expected files of format 'array_record', which has"
-                f" random access, found {written!r}. Prepare the dataset with"
+                f" random access, found {file_format!r}. Prepare the dataset with"
                 " file_format='array_record'."
             )
         outermost = _read(self._directory, "features.json", *remote)
         self._name = f"{info['name']}:{info['version']}"
         self._split = split
-        chosen = _choose_features(outermost, features, self._directory)
-        self._features = list(chosen["featuresDict"]["features"])
-        self._decode = DecodeTFDS(list(leaves_of(chosen)))
+        features_dict = _choose_features(outermost, features, self._directory)
+        self._features = list(features_dict["featuresDict"]["features"])
+        self._decode = DecodeTFDS(list(leaves_of(features_dict)))
         self._records = ArrayRecordDataSource(
             _parts(self._directory, info, split),
             storage_options=storage_options,
@@ -163,7 +163,7 @@ def _read(
 def _choose_features(
     outermost: Mapping[str, Any], wanted: Sequence[str] | None, directory: str
 ) -> dict[str, Any]:
-    """Return the dict of features, without those that are not wanted."""
+    """Return the dict of the features to read."""
     if "featuresDict" not in outermost:
         raise ValueError(
             f"{directory}: expected elements that are dicts of features, found"

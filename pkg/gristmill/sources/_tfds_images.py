@@ -54,8 +54,8 @@ def _decode_to_floats(image: DecodeImage, data: bytes) -> npt.NDArray[Any]:
 
 
 def _decode_by_tfds(shape: tuple[int | None, ...], data: bytes) -> npt.NDArray[Any]:
-    decoded: npt.NDArray[Any] = _feature(shape).decode_example_np(data)
-    return decoded
+    pixels: npt.NDArray[Any] = _feature(shape).decode_example_np(data)
+    return pixels
 
 
 @functools.cache

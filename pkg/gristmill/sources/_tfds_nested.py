@@ -77,8 +77,8 @@ class NestedSource(Sequence[Any]):
         self._depth = depth
         lengths = {len(column) for column in columns}
         if len(lengths) != 1 or not {length} <= {None, *lengths}:
-            wanted = "equally many" if length is None else length
-            raise ValueError(f"expected {wanted} elements, found {sorted(lengths)}")
+            expected = "equally many" if length is None else length
+            raise ValueError(f"expected {expected} elements, found {sorted(lengths)}")
         (self._length,) = lengths
 
     def __len__(self) -> int:
@@ -152,10 +152,10 @@ def _rows(values: Any, splits: list[Any], first: int, last: int) -> Any:
 
 def nest(values: Iterable[tuple[Names, Any]]) -> dict[str, Any]:
     """Return nested dicts with each value at the path of its names."""
-    made: dict[str, Any] = {}
+    root: dict[str, Any] = {}
     for names, value in values:
-        place = made
+        place = root
         for name in names[:-1]:
             place = place.setdefault(name, {})
         place[names[-1]] = value
-    return made
+    return root

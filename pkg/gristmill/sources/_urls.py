@@ -44,8 +44,8 @@ def host_of(url: str) -> str:
         >>> host_of("https://host:80/folder/file?a=https://b/c")
         'https://host:80'
     """
-    asked = re.split("[?#]", url.rpartition("::")[2], maxsplit=1)[0]
-    scheme, mark, rest = asked.rpartition("://")
+    target = re.split("[?#]", url.rpartition("::")[2], maxsplit=1)[0]
+    scheme, mark, rest = target.rpartition("://")
     return scheme + mark + rest.partition("/")[0]
 
 

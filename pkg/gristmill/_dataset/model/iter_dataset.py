@@ -116,6 +116,10 @@ class IterDataset(
 ):
     """A dataset that is iterated over; each ``iter(ds)`` starts at the beginning.
 
+    Datasets are immutable: a method returns a new one.  A `transform` is a function, or
+    an object of the class of that kind in `gristmill.transforms`: ``map`` takes a
+    `transforms.Map`, ``filter`` a `transforms.Filter`.
+
     A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which
     returns a `DatasetIterator`.
 
@@ -254,17 +258,13 @@ class IterDataset(
             bucket_batch_sizes: Elements per batch, one more than there are boundaries.
             **how: By name:
 
-                max_tokens: Instead of sizes, the most rows times length of a batch.
-
-                padding_values: One value for all leaves, or one for each; by default 0.
-
-                pad_to_bucket_boundary: Whether to pad to the bucket's boundary less 1,
-                rather than to the longest of the batch.
-
-                drop_remainder: Whether to drop batches that are not full.
-
-                batch_fn: Makes a batch of a list of elements instead;
-                `gristmill.batching.make_batch` stacks them without padding.
+                - max_tokens: Instead of sizes, the most rows times length of a batch.
+                - padding_values: One value for all leaves, or for each; by default 0.
+                - pad_to_bucket_boundary: Whether to pad to the bucket's boundary less
+                  1, rather than to the longest of the batch.
+                - drop_remainder: Whether to drop batches that are not full.
+                - batch_fn: Makes a batch of a list of elements instead;
+                  `gristmill.batching.make_batch` stacks them without padding.
 
         Raises:
             ValueError: An argument is out of range; or, in iteration, an element is
