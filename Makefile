@@ -138,7 +138,8 @@ check-costs: tools
 	$(BIN)/python -c 'import gristmill, torch' || $(INSTALL) test
 	$(BIN)/python benchmarks/costs.py
 
-lint: check-format check-ruff check-mypy check-programs check-stubs check-threads
+lint: check-format check-ruff check-spelling check-mypy check-programs check-stubs \
+	check-threads
 
 check-format: lint-tools
 	$(BIN)/ruff format --check .
@@ -146,6 +147,10 @@ check-format: lint-tools
 
 check-ruff: lint-tools
 	$(BIN)/ruff check .
+
+check-spelling: lint-tools
+	$(BIN)/codespell .ci .github benchmarks csrc docs examples pkg tests *.md *.toml \
+		CMakeLists.txt Makefile
 
 check-mypy: lint-tools
 	$(BIN)/mypy --strict

@@ -21,12 +21,13 @@ FIRST = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 STYLE = "site.css"
 # The list of pages that readers see: titles, and the pages or folders under each.
 PAGES = {
-    "First steps": "quickstart datasets seeing-it-work checkpointing troubleshooting",
+    "First steps": "install quickstart recipes datasets checkpointing",
+    "In operation": "seeing-it-work troubleshooting",
     "What you read": "images text record-files convert",
     "Where it runs": "torch cluster scale",
     "Coming from others": "from-grain differences-from-grain peers/",
     "Reference": "reference/gristmill reference/",
-    "How it works": "architecture glossary decisions/ formats/",
+    "How it works": "speed architecture glossary decisions/ formats/",
     "Project": "project/benchmarks/ project/CHANGELOG project/ releasing",
 }
 # These folders get a separate list with this title.  The pages of other folders are

@@ -1,8 +1,8 @@
-"""What does a record cost when the source is a NumPy array itself?
+"""Measures the time per record if the source is a NumPy array.
 
 Prints ns per record; lower is better.  float32[1 M, 16], shuffle, batch 256, no
-workers.  "torch gathered" is PyTorch as experts use it for one array, a sampler of
-whole batches; it has no target and is printed so that nobody is misled.
+workers. "torch gathered" is PyTorch as experts use it for one array, with a sampler of
+whole batches. It has no target, and is printed for a fair comparison.
 
     python benchmarks/bench_array.py
 """

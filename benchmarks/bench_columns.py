@@ -1,7 +1,7 @@
-"""What does a batch of a dict of arrays cost, against indexing the arrays by hand?
+"""Measures a batch of a dict of arrays against indexing the arrays by hand.
 
 Prints us per batch; lower is better.  20 columns of 1 M numbers, all rows shuffled,
-batch 1024, one process; alone, and beside as many busy processes as there are cores.
+batch 1024, one process; alone, and next to as many busy processes as there are cores.
 
     python benchmarks/bench_columns.py
 """

@@ -1,4 +1,4 @@
-"""What does an element cost when a dataset is read with the default options?
+"""Measures the time per element of a dataset read with the default options.
 
 Prints ns per element; lower is better.  The chain of bench_dataset_map.py: its batches
 through ``to_iter_dataset()``, and elements through ``to_iter_dataset().batch(256)``.

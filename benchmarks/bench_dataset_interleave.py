@@ -1,4 +1,4 @@
-"""What does an interleave of 8 IterDatasets cost?
+"""Measures an interleave of 8 IterDatasets.
 
 Prints ns per element; lower is better.  8 endless arrays of 125 000 integers, read in
 order, one element of each in turn, in batches of 256, with and without reading threads.

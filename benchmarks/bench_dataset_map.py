@@ -1,4 +1,4 @@
-"""What does an element cost in a shuffled, repeated, sharded and mapped dataset?
+"""Measures the time per element of a shuffled, repeated, sharded and mapped dataset.
 
 Prints ns per element; lower is better.  10 M numbers, two epochs, every fourth, plus
 one, in batches of 256, without reading threads.

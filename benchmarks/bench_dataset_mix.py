@@ -1,4 +1,4 @@
-"""What does an element of a mixture cost?
+"""Measures the time per element of a mixture.
 
 Prints ns per element; lower is better.  Eight sources of 125,000 float32[16] rows, each
 shuffled and repeated, mixed by weights, batch 256, without reading threads.

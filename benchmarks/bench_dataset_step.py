@@ -1,9 +1,9 @@
-"""What does one more step of a dataset cost, beside the call of the user's function?
+"""Measures one more step of a dataset, without the call of the user's function.
 
-Prints ns per element and step; lower is better.  The difference between numbers that go
-through eight identity maps and through none, divided by eight, less what a call of the
-same function takes in a ``for`` loop.  A compiled loop calls faster than Python's own:
-the difference may be negative.
+Prints ns per element and step; lower is better. Numbers go through eight identity maps
+and through none. The figure is the difference divided by eight, minus the time of a
+call of the same function in a ``for`` loop. A compiled loop calls faster than Python's
+own, so the figure may be negative.
 
     python benchmarks/bench_dataset_step.py
 """
@@ -36,7 +36,7 @@ def _chain(library: Any, steps: int) -> Any:
 
 
 def _best(run: Callable[[], int], settings: Settings) -> float:
-    """Returns the shortest time that an element took, in ns."""
+    """Returns the shortest time per element, in ns."""
     rounds = []
     deadline = time.perf_counter() + settings.seconds / 3
     while len(rounds) < ROUNDS or time.perf_counter() < deadline:

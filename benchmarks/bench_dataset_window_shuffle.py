@@ -1,4 +1,4 @@
-"""What does a window shuffle of an IterDataset cost?
+"""Measures a window shuffle of an IterDataset.
 
 Prints ns per element; lower is better.  1 M integers, read in order, shuffled in
 windows of 1000, in batches of 256, with and without reading threads.

@@ -1,8 +1,8 @@
-"""What do far records of 71 KB cost in the second epoch, with a cache on this machine?
+"""Measures remote records of 71 KB in the second epoch, with a cache on this machine.
 
-Prints us of wall time per record; lower is better.  As `bench_far_shuffled.py`, after
-one epoch with `cache_dir=`; "local" reads the same file from the disk.  Both lie in the
-page cache.
+Prints us of wall time per record; lower is better. Like `bench_far_shuffled.py`, after
+one epoch with `cache_dir=`; "local" reads the same file from the disk. Both files are
+in the page cache.
 
     python benchmarks/bench_far_cached.py
 """

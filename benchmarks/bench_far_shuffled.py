@@ -1,8 +1,8 @@
-"""What do records of 71 KB cost, shuffled globally, from a server 20 ms away?
+"""Measures records of 71 KB, shuffled globally, from a server 20 ms away.
 
 Prints us of wall time per record; lower is better.  One ArrayRecord file of 4096
-records, np.frombuffer on each, batch 64.  "bare" is aiohttp with so many requests at a
-time for the same ranges, without decoding or batches.
+records, np.frombuffer on each, batch 64. "bare N" is aiohttp with N concurrent requests
+for the same ranges, without decoding or batches.
 
     python benchmarks/bench_far_shuffled.py
 """

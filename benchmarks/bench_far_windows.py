@@ -1,9 +1,9 @@
-"""What do records of 71 KB cost, shuffled in windows, from a server 20 ms away?
+"""Measures records of 71 KB, shuffled in windows, from a server 20 ms away.
 
 Prints us of wall time per record; lower is better.  Windows of 16 ranges of 64
 neighbours are mixed by `GroupShuffleSampler`; np.frombuffer on each, batch 64.
-"webdataset" reads tar files of the same records one after the other, by curl as its
-users do, and mixes them by a buffer of as many records.
+"webdataset" reads tar files of the same records one after the other, by curl like its
+users do, and mixes them by a buffer of the same number of records.
 
     python benchmarks/bench_far_windows.py
 """

@@ -1,10 +1,9 @@
-"""How long does the first batch take, with 1 to 16 workers?
+"""Measures the time to the first batch, with 1 to 16 workers.
 
-Prints seconds from the call of iter() to the first batch, in a process that has
-taken a batch without workers; lower is better.  The pipeline is trivial: a list of
-10,000 integers, batch 32.  So only the start of workers counts, and no library's
-imports in the user's process, which some make when they are imported and others when
-they are used.
+Prints seconds from the call of iter() to the first batch, in a process that has taken a
+batch without workers; lower is better. The pipeline is trivial: a list of 10,000
+integers, batch 32. So the figure contains only the start of workers. Imports in the
+user's process do not count, because libraries make them at different times.
 
     python benchmarks/bench_first_batch.py
 """

@@ -1,4 +1,4 @@
-"""What does a record cost when the source is a Python object in memory?
+"""Measures the time per record if the source is a Python object in memory.
 
 Prints ns per record; lower is better.  ``source[i]`` returns a float32[16] row of
 1 M; shuffle, batch 256, default options, no workers.

@@ -1,4 +1,4 @@
-"""What do batches of a Hugging Face dataset cost, against its own iteration?
+"""Measures batches of a Hugging Face dataset against its own iteration.
 
 Prints us of processor time per batch; lower is better.  1 M rows of 20 columns of
 numbers in chunks of 1000 rows, as ``Dataset.map`` writes them, in numpy format, batch

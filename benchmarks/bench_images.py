@@ -1,9 +1,9 @@
-"""How fast do image batches come from 2 workers?
+"""Measures image batches from 2 workers.
 
 Prints ms per batch; lower is better.  Batches of 128 x (224, 224, 3) uint8, shuffled
-out of an array of 512 images; the consumer reads one byte a page.  "bare" is two
-processes that copy the same rows into shared memory that they keep, with nobody
-reading it: what the machine's memory allows.
+out of an array of 512 images; the consumer reads one byte a page. "bare" is two
+processes that copy the same rows into shared memory that they keep, without a reader:
+the limit of the machine's memory.
 
     python benchmarks/bench_images.py
 """
@@ -25,7 +25,7 @@ from workloads import (
 
 WORKERS = 2
 SLOTS = 2
-# Enough for every process to have touched all memory that is used in turn.
+# By then every process has touched all memory that is reused.
 WARM_BATCHES = 32
 
 

@@ -1,4 +1,4 @@
-"""How long does importing the library take?
+"""Measures the time to import the library.
 
 Prints ms in a fresh interpreter, NumPy's own import included; lower is better.
 Gristmill must load none of jax, torch, orbax and pyarrow.

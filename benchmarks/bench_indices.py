@@ -1,8 +1,8 @@
-"""What does one index of a shuffled sampler cost, alone and in blocks of 4096?
+"""Measures one index of a shuffled sampler, alone and in blocks of 4096.
 
 Prints ns per index; lower is better.  IndexSampler over 1 M records, shuffled.
-Grain's ``sampler[i]`` also makes a generator for the record, whether anybody draws
-or not; "gristmill [i]" is the same call here and has no target of its own.
+Grain's ``sampler[i]`` also makes a generator for each record, used or not; "gristmill
+[i]" is the same call here and has no target.
 
     python benchmarks/bench_indices.py
 """

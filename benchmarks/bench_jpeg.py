@@ -1,12 +1,12 @@
-"""What does a JPEG file cost on its way to a training batch, with 2 workers?
+"""Measures the way of a JPEG file to a training batch, with 2 workers.
 
 Prints us of processor time per picture, of all processes together; lower is better.
-Files of 500 x 375 pixels, shuffled; of each a crop of random size, resized to 224 x 224
-with antialiasing, flipped half the time; batches of 128, of which the consumer reads
-one byte a page.  "gristmill, Pillow" and Grain run the same functions by hand, "torch"
+Files of 500 x 375 pixels, shuffled. Each is cropped at a random size, resized to 224 x
+224 with antialiasing, and flipped half the time; batches of 128, one byte a page read
+by the consumer. "gristmill, Pillow" and Grain run the same functions by hand. "torch"
 is torchvision's decode_jpeg and transforms v2 under torch's DataLoader, "dali" DALI's
-pipeline on the CPU with 2 threads.  "bare" is 2 processes of a C program on
-libjpeg-turbo that does the same and nothing else, with nobody reading it.
+pipeline on the CPU with 2 threads. "bare" is 2 processes of a C program on
+libjpeg-turbo that does only the same work, without a consumer.
 
     python benchmarks/bench_jpeg.py
 """

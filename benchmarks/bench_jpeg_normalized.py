@@ -1,8 +1,8 @@
-"""What does a JPEG file cost as normalized float32 of (3, 224, 224), with 2 workers?
+"""Measures a JPEG file as normalized float32 of (3, 224, 224), with 2 workers.
 
-Prints us of processor time per picture; lower is better.  As `bench_jpeg`, and then
-values are scaled, normalized by ImageNet's mean and deviation, and laid channel by
-channel, by each library's own transforms, by NumPy where it has none.
+Prints us of processor time per picture; lower is better. Like `bench_jpeg`; then values
+are scaled, normalized by ImageNet's mean and deviation, and stored channel by channel,
+by each library's own transforms, or by NumPy if it has none.
 
     python benchmarks/bench_jpeg_normalized.py
 """
@@ -24,7 +24,7 @@ QUESTION = Question(
         },
         "bare": functools.partial(bare, True),
     },
-    # The bare program does nothing but the work, and is 1.7 times as fast as DALI.
+    # The bare program does only this work, and is 1.7 times as fast as DALI.
     targets=(
         AtLeast(2, ("gristmill, Pillow", "torch", "torch, Pillow", *GRAIN)),
         AtLeast(1.5, ("dali",)),

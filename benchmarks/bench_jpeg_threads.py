@@ -1,4 +1,4 @@
-"""Are two threads as good as two workers, where nothing holds the GIL?
+"""Compares two threads with two workers, for steps that release the GIL.
 
 Prints us per picture in wall time; lower is better.  The pipeline of `bench_jpeg` by
 Gristmill, without workers and with.

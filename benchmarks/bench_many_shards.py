@@ -1,8 +1,8 @@
-"""How long does it take to open many files of a million records and get a first one?
+"""Measures opening many files of a million records and reading one record.
 
-Prints ms; lower is better.  64 names of one file, of which the page cache holds all.
-The first time is not counted: it makes Gristmill's indices.  Each opens all files and
-reads a record in the middle of them.
+Prints ms; lower is better. The files are 64 names of one file, which is in the page
+cache. The first time, when Gristmill makes its indices, does not count. Each run opens
+all files and reads a record in the middle.
 
     python benchmarks/bench_many_shards.py
 """

@@ -1,8 +1,8 @@
-"""What does a dict record cost that goes through a Python Map, without workers?
+"""Measures the time per dict record through a Python Map, without workers.
 
 Prints ns per record; lower is better.  ``{'x': float32[16], 'label': int}`` through
-``x + 1.0``, shuffle, batch 256.  "bare" is the user's own code in a loop: reading
-and mapping, no batches.
+``x + 1.0``, shuffle, batch 256. "bare" is the user's own code in a loop: reading and
+mapping, without batches.
 
     python benchmarks/bench_map.py
 """

@@ -1,8 +1,8 @@
-"""What does a dict record cost that goes through a Python Map in 2 workers?
+"""Measures the time per dict record through a Python Map in 2 workers.
 
 Prints ns of wall time per record; lower is better.  ``{'x': float32[16], 'label':
 int}`` through ``x + 1.0``, shuffle, batch 256.  SPDL has 2 threads.  "bare" is the
-user's own code in 2 processes: reading and mapping, no batches, nothing sent.
+user's own code in 2 processes: reading and mapping, without batches or transfer.
 
     python benchmarks/bench_map_workers.py
 """

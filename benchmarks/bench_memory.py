@@ -1,4 +1,4 @@
-"""How much memory do worker processes add to a large Python list?
+"""Measures the memory that worker processes add to a large Python list.
 
 Prints the peak of the summed PSS of the process tree in MiB; lower is better.  A list
 of 4 M dicts ``{'path': 80 characters, 'label': int, 'weight': float}`` is the source,
@@ -24,7 +24,7 @@ INTERVAL_S = 0.1
 
 
 def _pss(pid: int) -> int:
-    """Returns a process's proportional share of memory in bytes; 0 when gone."""
+    """Returns a process's proportional share of memory in bytes; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as rollup:
             for line in rollup:
@@ -36,7 +36,7 @@ def _pss(pid: int) -> int:
 
 
 def _watch(root: int, stop, peak) -> None:
-    """Keeps the peak of the tree below ``root``, this process left out."""
+    """Stores the peak of the processes below ``root``, without this process."""
     own, process = os.getpid(), psutil.Process(root)
     while not stop.is_set():
         pids = [root, *(child.pid for child in process.children(recursive=True))]
@@ -46,8 +46,8 @@ def _watch(root: int, stop, peak) -> None:
 
 
 def _measure(load, workers: int, settings: Settings) -> Measurement:
-    # The watcher is made by spawn before the list exists, so that it shares nothing
-    # with the processes that it looks at.
+    # The watcher is spawned before the list exists, so that it shares no memory with
+    # the processes that it watches.
     context = multiprocessing.get_context("spawn")
     stop, peak = context.Event(), context.Value("q", 0)
     watcher = context.Process(target=_watch, args=(os.getpid(), stop, peak))

@@ -1,4 +1,4 @@
-"""How many batches have come, how long after the call of iter()?
+"""Measures when batches arrive after the call of iter().
 
 Prints the seconds until 200 batches of 128 x (224, 224, 3) uint8 have come from 2
 workers, starting included; lower is better.  The consumer reads one byte a page.  The

@@ -1,4 +1,4 @@
-"""What does a row cost of sequences packed by FirstFitPackIterDataset?
+"""Measures the time per row of sequences packed by FirstFitPackIterDataset.
 
 Prints us per row; lower is better.  A list of int64 arrays of 41 tokens on average
 through shuffle, repeat, map, packing and batch.

@@ -1,4 +1,4 @@
-"""What does a shuffled row of a Parquet file cost, against reading the file in order?
+"""Measures a shuffled row of a Parquet file against reading the file in order.
 
 Prints us per row; lower is better.  One pass over a file of 1 M rows of an int64, an
 int32, a float32, a float64 and a string, in row groups of 20,000; batch 256.

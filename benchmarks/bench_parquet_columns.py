@@ -1,8 +1,8 @@
-"""What do shuffled batches of a Parquet file of 20 columns cost, against pyarrow alone?
+"""Measures shuffled batches of a Parquet file of 20 columns against pyarrow alone.
 
 Prints us of processor time per batch, of all threads; lower is better.  20 columns of
 numbers, row groups of 20,000 rows, batch 1024, one process.  "by hand" is ten lines
-with pyarrow and NumPy that mix 8 row groups at a time, as Gristmill does; "by hand, in
+with pyarrow and NumPy that mix 8 row groups at a time, like Gristmill; "by hand, in
 groups" mixes the rows of one, and has no target; "hugging face" reads the file in
 order.
 

@@ -1,6 +1,6 @@
-"""How much sooner do 2 workers bring batches of Parquet columns than one program?
+"""Measures batches of Parquet columns from 2 workers against one program.
 
-Prints us per batch; lower is better.  As bench_parquet_columns, in wall time.  Pyarrow
+Prints us per batch; lower is better. Like bench_parquet_columns, in wall time. Pyarrow
 decodes on all cores; "by hand, one thread" on one, and has no target.
 
     python benchmarks/bench_parquet_columns_workers.py

@@ -1,4 +1,4 @@
-"""What does a true global shuffle of a Parquet file cost, against Hugging Face's?
+"""Measures a global shuffle of a Parquet file against Hugging Face's.
 
 Prints us of processor time per batch; lower is better.  20 columns of numbers, batch
 1024, one process; the file fits Gristmill's cache, and has been read once.  "hugging
@@ -64,7 +64,7 @@ QUESTION = Question(
     text="20 columns of a Parquet file in memory, all rows shuffled, batch 1024",
     unit="us/batch (processor)",
     contestants={
-        # Behind the first epoch all row groups are decoded.
+        # After the first epoch all row groups are decoded.
         "gristmill": functools.partial(_measure, _gristmill, 64),
         "hugging face": functools.partial(_measure, _hugging_face, 4),
         "hugging face, torch": functools.partial(_measure, _hugging_face_torch, 4),

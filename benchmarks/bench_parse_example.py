@@ -1,4 +1,4 @@
-"""What does parsing a tf.train.Example cost on one core?
+"""Measures parsing a tf.train.Example on one core.
 
 Prints ns of CPU time per record, of all threads; lower is better.  An Example has an
 int64 label, float32[16], 256 int64 tokens below 50,257 and a string, 828 bytes in all;
@@ -8,7 +8,7 @@ int64 label, float32[16], 256 int64 tokens below 50,257 and a string, 828 bytes 
 DataLoader that reads a list in order, without batches.  "tensorflow" is
 ``tf.io.parse_single_example`` in a ``tf.data`` map with a private pool of one thread,
 and "tensorflow, counted" the same without handing the arrays to Python: the records
-are only counted by TensorFlow.  "gristmill block" is not what the target is about: all
+are only counted by TensorFlow. "gristmill block" has no target: it parses all
 features but the string, 256 records at once, with `ParseExample.decode_block`.
 All processes are bound to one core.
 

@@ -1,8 +1,8 @@
-"""What does a record cost whose RandomMap draws one uniform, without workers?
+"""Measures the time per record of a RandomMap that draws one number, without workers.
 
 Prints ns per record; lower is better.  A float32[16] row of 1 M, shuffle, batch 256.
-"bare" makes NumPy's generator anew for each record, as the definition of the draws
-says, adds the draw, and makes no batches.
+"bare" makes a new NumPy generator for each record, as the draws are defined, adds the
+draw, and makes no batches.
 
     python benchmarks/bench_random_map.py
 """

@@ -1,9 +1,9 @@
-"""How fast do large batches come from a Ray cluster of three nodes?
+"""Measures large batches from a Ray cluster of three nodes.
 
 Prints ms per batch; lower is better.  Batches of 128 x (224, 224, 3) uint8, 19 MB, each
-image made by a Python function of its number.  Gristmill shuffles and gives a fixed
-order, Ray Data reads in order and, unless it says so, gives batches in the order they
-are done.
+image made by a Python function of its number. Gristmill shuffles and delivers in a
+fixed order. Ray Data reads in order, and delivers in the order of completion except for
+"in order".
 
     python benchmarks/bench_ray_images.py
 """

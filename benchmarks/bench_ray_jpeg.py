@@ -1,10 +1,10 @@
-"""How fast does a node of a Ray cluster decode JPEG files?
+"""Measures decoding JPEG files on a node of a Ray cluster.
 
 Prints us per picture in wall time; lower is better.  512 files of 500 x 375 pixels are
 decoded and resized to 224 x 224, in batches of 32, on a node of one CPU.  "this
-machine" is the same loader with one process and no cluster: what a node does by itself.
-tf.data service has TensorFlow's own operations in a process on one core, Ray Data has
-Pillow.  None but Gristmill shuffles.
+machine" is the same loader with one process and no cluster: the speed of a node alone.
+tf.data service runs TensorFlow's own operations in a process on one core, Ray Data uses
+Pillow. Only Gristmill shuffles.
 
     python benchmarks/bench_ray_jpeg.py
 """

@@ -1,8 +1,8 @@
-"""How long does a program wait for its next batch when a node of the cluster is lost?
+"""Measures how long a program waits for a batch when a node of the cluster is lost.
 
-Prints seconds, of the longest `next` after one of two nodes was killed, with its object
-store and an actor that has work; lower is better.  Batches of 256 records of 1 KiB; Ray
-watches its nodes as it does by default.
+Prints the seconds of the longest `next` after one of two nodes is killed, with its
+object store and a busy actor; lower is better. Batches of 256 records of 1 KiB. Ray
+watches its nodes with its default settings.
 
     python benchmarks/bench_ray_node.py
 """

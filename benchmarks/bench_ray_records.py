@@ -1,9 +1,9 @@
-"""How fast do batches of small records come from a Ray cluster of three nodes?
+"""Measures batches of small records from a Ray cluster of three nodes.
 
 Prints ms per batch; lower is better.  Batches of 256 records of 1 KiB, each made by a
-Python function of its number.  Gristmill shuffles and gives a fixed order, Ray Data
-reads in order and, unless it says so, gives batches in the order they are done.
-Gristmill computes 16 batches with a call of an actor, or one.
+Python function of its number. Gristmill shuffles and delivers in a fixed order. Ray
+Data reads in order, and delivers in the order of completion except for "in order".
+Gristmill computes 16 batches per call of an actor, or one.
 
     python benchmarks/bench_ray_records.py
 """
@@ -31,7 +31,7 @@ QUESTION = Question(
         name: functools.partial(ray_question.measure, load, WORK, range(8192))
         for name, load in LOADERS.items()
     },
-    # Both cores are busy, most of all with Ray's raylet: README.md has the profile.
+    # Both cores are busy, mostly with Ray's raylet: README.md has the profile.
     targets=(
         AtLeast(2, ("Ray Data", "Ray Data, in order")),
         AtLeast(1.5, ("tf.data service",)),

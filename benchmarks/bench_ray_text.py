@@ -1,4 +1,4 @@
-"""How fast does a node of a Ray cluster make rows of 2048 tokens of text?
+"""Measures rows of 2048 tokens of text from a node of a Ray cluster.
 
 Prints us per row in wall time; lower is better.  JSON in ArrayRecord, in the file's
 order; a byte-pair encoding of 16,384 tokens; documents laid end to end and cut into
@@ -54,7 +54,7 @@ def _ray_data(made: Any) -> Iterator[np.ndarray]:
     path, tokenizer = made.records, made.tokenizer
     size = len(gristmill.sources.ArrayRecordDataSource(path))
 
-    # What a process has opened.
+    # Files and tokenizers that a process has opened.
     held: list[Any] = []
 
     def encoded(given: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""What does receiving from workers cost the consumer?
+"""Measures the consumer's cost of receiving batches from workers.
 
 Prints ms of the consumer's CPU time, all its threads, per GiB received; lower is
-better.  The image batches of bench_images, not read by the consumer: reading costs
-the same whoever made the batch.
+better. The consumer does not read the image batches of bench_images, because reading
+costs the same for every loader.
 
     python benchmarks/bench_receive.py
 """

@@ -1,4 +1,4 @@
-"""What does a record of a file with 64 records a chunk cost, shuffled in windows?
+"""Measures a record of a file with 64 records a chunk, shuffled in windows.
 
 Prints us per record; lower is better.  1 KiB of zipf int32, zstd; windows of 32
 chunks are shuffled, and 256 records are read at a time: both sides read the same

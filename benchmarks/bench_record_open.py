@@ -1,7 +1,7 @@
-"""How long does it take to open a file of a million records and read one?
+"""Measures opening a file of a million records and reading one.
 
-Prints ms, the fastest of ten; lower is better.  "wheel" is the array_record package.
-Gristmill keeps the file's index the first time.
+Prints ms, the fastest of ten; lower is better. "wheel" is the array_record package.
+Gristmill stores the file's index the first time.
 
     python benchmarks/bench_record_open.py
 """

@@ -1,4 +1,4 @@
-"""How much memory does an open file of a million records take?
+"""Measures the memory of an open file of a million records.
 
 Prints MiB by which the process has grown after opening and reading one record; lower
 is better.  "wheel" is the array_record package.
@@ -25,10 +25,10 @@ def _measure(
     opener: Callable[[str], Any], path: str, settings: Settings
 ) -> Measurement:
     small = record_open.path(Settings(records=1000))
-    first = opener(small)  # Threads and libraries are not the file's.
+    first = opener(small)  # Loads threads and libraries first.
     record_open.read(first)
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # Freed memory would be filled unseen.
+    ctypes.CDLL(None).malloc_trim(0)  # So that no freed memory is reused.
     before = _held()
     reader = opener(path)
     record_open.read(reader)

@@ -1,4 +1,4 @@
-"""What does the record reader alone cost, without a loader?
+"""Measures the record reader alone, without a loader.
 
 Prints us per record, one thread; lower is better.  Records of 1 KiB, uncompressed,
 in shuffled order, 256 at a time in one array.  "wheel" is
@@ -28,7 +28,7 @@ def _path() -> str:
 
 
 def _timed(read: Callable[[np.ndarray], np.ndarray], settings: Settings) -> Measurement:
-    """`read` is called with 256 keys and returns the records, (256, 1024)."""
+    """Times `read`, which takes 256 keys and returns the records, (256, 1024)."""
     rng = np.random.default_rng(SEED)
     order = rng.permutation(RECORDS)[: RECORDS // BATCH * BATCH].reshape(-1, BATCH)
     digest = answer(read(keys).copy() for keys in order[:8]).stream

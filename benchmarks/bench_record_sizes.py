@@ -1,11 +1,11 @@
-"""How does throughput depend on the size of a record?
+"""Measures throughput by the size of a record.
 
 Prints ms per GiB; lower is better.  Records of 256 B to 1 MiB in shuffled order, in one
 process: out of an ArrayRecord file (uncompressed, ``group_size:1``, in the page cache),
 and, as "array", out of a NumPy array.  Batches have 256 records, or 16 MiB.
 
-The limits fill memory that is kept: "pread" is one system call for each record, "take"
-NumPy's ``take`` of a batch's rows, "memcpy" a copy of as many rows in a row.
+The limits fill reused memory: "pread" is one system call per record, "take" NumPy's
+``take`` of a batch's rows, "memcpy" a copy of as many consecutive rows.
 
     python benchmarks/bench_record_sizes.py
 """
@@ -98,7 +98,7 @@ def _limit(
 
 
 def _take(table: np.ndarray, keys: np.ndarray, kept: np.ndarray) -> None:
-    # Another mode than "clip" takes into memory of its own first.
+    # Modes other than "clip" use a temporary buffer.
     np.take(table, keys, axis=0, out=kept, mode="clip")
 
 

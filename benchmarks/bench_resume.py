@@ -1,7 +1,7 @@
-"""Does resuming far into the data cost more than resuming at its beginning?
+"""Compares resuming far into the data with resuming at its beginning.
 
 Prints ms for get_state, set_state on a new iterator and its first batch; lower is
-better.  A shuffled source of 2 * 10^9 integers that counts its reads: none may lie
+better. A shuffled source of 2 * 10^9 integers records its reads, none of which may be
 before the position of the state.
 
     python benchmarks/bench_resume.py

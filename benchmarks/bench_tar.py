@@ -1,4 +1,4 @@
-"""What does a shuffled sample of a tar file cost, and webdataset one in order?
+"""Measures a shuffled sample of a tar file against webdataset's in order.
 
 Prints us of processor time per sample, of all threads; lower is better, and 20 are
 50,000 samples a second of one core.  A file of 8,000 samples of a "jpg" of 10 kB and a

@@ -1,4 +1,4 @@
-"""How long does the first batch of packed text take, with 16 workers?
+"""Measures the time to the first batch of packed text, with 16 workers.
 
 Prints seconds from the call of iter() to the first batch of the text example, in a
 process that has imported its library and the tokenizer; lower is better.

@@ -1,11 +1,11 @@
-"""How long does a row of 2048 tokens take a language model's loader, with 2 workers?
+"""Measures a row of 2048 tokens of a language model's loader, with 2 workers.
 
 Prints us per row in wall time; lower is better.  JSON in ArrayRecord, in the file's
 order; a byte-pair encoding of 16,384 tokens; documents laid end to end and cut into
 rows; batches of 8 rows.  All options are the defaults.  "torchdata" is a
 StatefulDataLoader over an IterableDataset that reads the same file by the array_record
-package and packs by hand; "our source" reads it by Gristmill's instead.  "blocks" read
-and encode 64 documents by one call; the tokenizer may use threads there, for all.
+package and packs by hand; "our source" reads it by Gristmill's instead. "blocks" read
+and encode 64 documents per call, in which the tokenizer may use threads.
 
     python benchmarks/bench_text_pack.py
 """
@@ -92,7 +92,7 @@ def _torchdata(
     encode = Encode(made.tokenizer)
 
     class Rows(IterableDataset):
-        """Documents of one worker, laid end to end and cut."""
+        """Documents of one worker, concatenated and cut into rows."""
 
         def encoded(self) -> Iterator[list[int]]:
             source = source_class()(made.records)

@@ -1,4 +1,4 @@
-"""How long does a row of packed text take, with 2 workers?
+"""Measures a row of packed text, with 2 workers.
 
 Prints us per row of 128 tokens; lower is better.  The pipeline of the text example:
 JSON in ArrayRecord, a byte-pair encoding, first-fit packing, batches of 512 rows.  The

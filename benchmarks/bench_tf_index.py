@@ -1,8 +1,8 @@
-"""How fast is the index of a TFRecord file made?
+"""Measures indexing a TFRecord file.
 
 Prints ms per GB of the file, the fastest of five; lower is better, and 500 MB/s are
-2000.  200,000 records of 1 KiB.  "read" is ``read()`` of the whole file, 1 MiB at a
-time.  "load" is opening it once the index is kept beside it.
+2000. 200,000 records of 1 KiB. "read" is ``read()`` of the whole file, 1 MiB at a time.
+"load" opens the file when its index is already stored next to it.
 
     python benchmarks/bench_tf_index.py
 """
@@ -38,7 +38,7 @@ def _index(path: str) -> Callable[[], object]:
     from gristmill.sources import TFRecordDataSource
 
     def make() -> None:
-        # Each time in a new folder, so that it is not found but made and kept.
+        # Use a new folder each time, so that the index does not exist yet.
         with tempfile.TemporaryDirectory() as folder:
             TFRecordDataSource(path, index_dir=folder).close()
 

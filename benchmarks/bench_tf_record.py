@@ -1,4 +1,4 @@
-"""How fast do shuffled records of a TFRecord file go through a loader?
+"""Measures shuffled records of a TFRecord file through a loader.
 
 Prints us per record; lower is better.  200,000 records of 1 KiB through
 ``np.frombuffer``, batch 256, 0 workers.  Gristmill shuffles all of the file, by its
@@ -29,7 +29,7 @@ def _gristmill(work: Workload) -> Iterator[Any]:
 
 
 def _grain(work: Workload) -> Iterator[Any]:
-    """Grain's dataset of one TFRecord file, over and over, in order."""
+    """Grain's dataset of one TFRecord file, repeated, in order."""
     dataset = peers.import_grain().experimental.TFRecordIterDataset(work.source)
     batches = dataset.map(work.step).batch(work.batch_size, drop_remainder=True)
     for _ in itertools.count() if work.epochs is None else range(work.epochs):

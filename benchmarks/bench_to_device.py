@@ -1,11 +1,10 @@
-"""What does it cost to have a batch on the device?
+"""Measures the cost of having a batch on the device.
 
-Prints ms per batch of 19.3 MB that lies in a slot of shared memory; lower is better.
-With a CUDA device the batches are copied there, and compared with ``cudaMemcpyAsync``
-from memory that torch pinned, again and again the same; making batches is not part of
-it: eight of them are given out over and over.  Without a device, two workers make
-batches, and `to_device` for the CPU, which copies nothing, is compared with drawing
-them from the loader.
+Prints ms per batch of 19.3 MB in a slot of shared memory; lower is better. With a CUDA
+device the batches are copied there, and compared with ``cudaMemcpyAsync`` of one batch
+from memory that torch pinned. Making batches does not count: eight of them are used
+over and over. Without a device, two workers make batches, and `to_device` for the CPU,
+which copies nothing, is compared with drawing them from the loader.
 
     python benchmarks/bench_to_device.py
 
@@ -24,7 +23,7 @@ from workloads import IMAGE_BATCH, Workload, images
 
 SLOTS = 8
 WORKERS = 2
-# Looked at in place of asking torch, which takes a second to import.
+# Checked by the file, because importing torch takes a second.
 HAS_CUDA = pathlib.Path("/dev/nvidiactl").exists()
 
 
@@ -38,7 +37,7 @@ def batches_in_slots() -> tuple[Any, list[Any]]:
 def _copied(batches: Iterator[Any], settings: Settings) -> Measurement:
     import torch
 
-    # The device is waited for once in 64 batches, so that copies may queue.
+    # Synchronize once per 64 batches, so that copies may queue.
     def many() -> Iterator[None]:
         while True:
             for _ in range(64):

@@ -1,9 +1,9 @@
-"""Does a PyTorch loader stall between two epochs?
+"""Measures whether a PyTorch loader stalls between two epochs.
 
-Prints milliseconds between two batches: the mean over epochs of 5 batches where an
-epoch ends between them ("gristmill", "torch"), and where none does ("gristmill,
-inside").  "gristmill" has `overlap_epochs=True`, "gristmill, default" has not.
-A batch takes a worker 4 ms and its use takes 5 ms; 2 workers, which persist.
+Prints milliseconds between two batches: the mean over epochs of 5 batches, between
+epochs ("gristmill", "torch") and within an epoch ("gristmill, inside"). "gristmill" has
+`overlap_epochs=True`, "gristmill, default" does not. A batch takes a worker 4 ms and
+its use takes 5 ms; there are 2 persistent workers.
 
     python benchmarks/bench_torch_boundary.py
 """
@@ -25,7 +25,7 @@ OVERLAP = {"overlap_epochs": True}
 
 
 class Samples:
-    """Five samples that take their time."""
+    """Five slow samples."""
 
     def __len__(self) -> int:
         return BATCHES

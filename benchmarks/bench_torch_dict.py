@@ -1,6 +1,6 @@
-"""What does handing over a dict of ten small tensors cost in PyTorch?
+"""Measures the transfer of a dict of ten small tensors in PyTorch.
 
-Prints us per batch; lower is better.  As bench_torch_small, with ten tensors.
+Prints us per batch; lower is better. Like bench_torch_small, with ten tensors.
 
     python benchmarks/bench_torch_dict.py
 """

@@ -1,4 +1,4 @@
-"""How long does a later epoch of a PyTorch loader take to start?
+"""Measures the time that a later epoch of a PyTorch loader takes to start.
 
 Prints milliseconds from the call of iter() to the first batch, the median of epochs
 after the first, with 2 workers that do not persist; lower is better.

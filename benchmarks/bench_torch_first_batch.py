@@ -1,7 +1,7 @@
-"""How soon do workers of a PyTorch loader give a first batch?
+"""Measures the time to the first batch from workers of a PyTorch loader.
 
 Prints milliseconds from the call of iter() to the first batch, in a process that has
-imported its library; lower is better.  By default workers are forks of the process.
+imported its library; lower is better. By default workers are forks of the process.
 
     python benchmarks/bench_torch_first_batch.py
 """
@@ -15,7 +15,7 @@ from torch_question import CLASSES
 
 
 class Samples:
-    """Numbers of which the first batch says where it comes from."""
+    """Samples that equal their index."""
 
     def __len__(self) -> int:
         return 10_000

@@ -1,4 +1,4 @@
-"""How long does a batch of images take from PyTorch workers to their consumer?
+"""Measures a batch of images from PyTorch workers to their consumer.
 
 Prints ms per batch; lower is better.  Batches of 256 images of 3x224x224 bytes,
 stacked by two workers; the consumer reads every cache line.
@@ -20,7 +20,7 @@ WORKERS = 2
 
 
 class Images:
-    """As many images as one likes, of which 512 differ."""
+    """A very long dataset of 512 different images."""
 
     def __init__(self) -> None:
         import torch

@@ -1,4 +1,4 @@
-"""What does a batch of integers from workers cost in PyTorch?
+"""Measures a batch of integers from workers in PyTorch.
 
 Prints us per batch; lower is better.  The dataset is a range, batch 256, 2 workers.
 

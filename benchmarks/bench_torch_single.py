@@ -1,4 +1,4 @@
-"""What does a batch of one sample cost in PyTorch, without workers?
+"""Measures a batch of one sample in PyTorch, without workers.
 
 Prints us of processor time per batch; lower is better.  The dataset is a range.
 

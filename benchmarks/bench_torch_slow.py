@@ -1,8 +1,8 @@
-"""Does one slow sample idle the other workers of a PyTorch loader, in order?
+"""Measures whether one slow sample delays the other workers of a PyTorch loader.
 
 Prints us per sample; lower is better.  A sample takes a millisecond, one in a hundred
 50 ms; batch_size=1, 2 workers, batches in order, ``reorder_window=128`` of ours.
-"ideal" is each worker's share of the samples in a process that waits for nobody.
+"ideal" is each worker's share of the samples in a process that never waits.
 
     python benchmarks/bench_torch_slow.py
 """
@@ -26,7 +26,7 @@ FAST_S, SLOW_S = 1e-3, 50e-3
 
 
 class Samples:
-    """Samples of which one is slow in each hundred."""
+    """Samples; one of each hundred is slow."""
 
     def __init__(self, size: int) -> None:
         places = np.random.default_rng(SEED).integers(100, size=size // 100)
@@ -50,7 +50,7 @@ def _measure(name: str, settings: Settings) -> Measurement:
     options: dict[str, Any] = {"reorder_window": WINDOW} if name == "gristmill" else {}
     samples = _samples(settings)
     batches = iter(CLASSES[name]()(samples, num_workers=WORKERS, **options))
-    start = next(batches).item()  # When the workers have started.
+    start = next(batches).item()  # By now the workers have started.
     began = time.perf_counter()
     numbers = [start, *(batch.item() for batch in batches)]
     seconds = time.perf_counter() - began

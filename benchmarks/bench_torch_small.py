@@ -1,7 +1,7 @@
-"""What does handing over one small tensor from a worker cost in PyTorch?
+"""Measures the transfer of one small tensor from a worker in PyTorch.
 
-Prints us per batch; lower is better.  Every sample is a batch of 8 floats, which two
-workers have at hand.
+Prints us per batch; lower is better. Every sample is a batch of 8 floats, ready in both
+workers.
 
     python benchmarks/bench_torch_small.py
 """

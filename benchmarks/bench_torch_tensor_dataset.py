@@ -1,4 +1,4 @@
-"""What does a shuffled batch of a TensorDataset cost, without workers?
+"""Measures a shuffled batch of a TensorDataset, without workers.
 
 Prints us per batch; lower is better.  A million rows of 5 floats, batch 256.
 "indexing" is ``rows[order[i : i + 256]]`` in a loop.

@@ -1,18 +1,17 @@
-"""What does it cost that every iterator can report which stage limits?
+"""Measures the cost of the times that iterators record for `iterator.report()`.
 
-Prints % of processor time; lower is better.  ``range(10M).shuffle.map(x + 1)`` in
-batches of 256: iterated over as usual, against the same without the timing of some
-calls and blocks that `iterator.report()` is made of.  "single" is without batches.
-Both are taken in turns of a few milliseconds, so that what else the machine does falls
-on both.  What is timed once in a while is timed as often as if the turns of the other
-were its own, so that it counts about twice.
+Prints % of processor time; lower is better. ``range(10M).shuffle.map(x + 1)`` in
+batches of 256 is compared with the same without the timing of some calls and blocks.
+"single" is without batches. Both iterators take turns of a few milliseconds, so that
+other load on the machine affects both. Work done once in a while is done as often as if
+the turns of the other iterator were its own, so it counts about twice.
 
-"loader" is a `DataLoader` of the same with a worker, "torch" torch's loader with one
-over a dataset of tensors, in batches of 64: both against the same that time nothing, in
-their worker neither.  Processor time of the worker counts.  The looks at the clock with
-which a worker counts what it does, three for a batch, are in both.  The program has a
-processor of its own, and the two workers share another: a worker that happens to share
-the program's costs some percent more.
+"loader" is a `DataLoader` of the same pipeline with a worker, "torch" torch's loader
+with a worker over a dataset of tensors, in batches of 64. Each is compared with a
+loader that times nothing, neither here nor in its worker. Processor time of the worker
+counts. Both sides include the three clock reads per batch by which a worker counts its
+work. The program has its own processor and the two workers share another one: a worker
+on the program's processor costs a few percent more.
 
     python benchmarks/bench_watching.py
 """
@@ -28,8 +27,8 @@ from harness import AtMost, Measurement, Question, Settings, main
 
 TURN_S = 3e-3
 WARM_S = 0.5
-# Where its objects lie in memory makes an iterator faster or slower by as much, so the
-# median of many pairs counts.
+# The placement of its objects in memory makes an iterator faster or slower by a similar
+# amount, so the median of many pairs is used.
 PAIRS = 12
 NEVER = 1 << 60
 
@@ -40,7 +39,7 @@ class PlusOne(grain.transforms.Map):
 
 
 def _cost(batch: int | None, settings: Settings) -> Measurement:
-    from gristmill._dataset.model.observer import as_inner
+    from gristmill._dataset.model.observer import suppress_observation
 
     ds = grain.MapDataset.range(10_000_000).shuffle(1).repeat()
     ds = ds.map(lambda x: x + 1).to_iter_dataset()
@@ -48,7 +47,7 @@ def _cost(batch: int | None, settings: Settings) -> Measurement:
         ds = ds.batch(batch)
 
     def bare():
-        with as_inner():
+        with suppress_observation():
             return iter(ds)
 
     ratios = []
@@ -72,7 +71,7 @@ def _percent(ratios: list[float]) -> Measurement:
 
 
 def _times_of(number: int, watched, bare, seconds: float) -> tuple[float, float, int]:
-    """Processor time of the turns of each, and how many outputs they took."""
+    """Returns the processor time of both iterators' turns, and their output count."""
     first, second = (watched, bare) if number // 2 % 2 else (bare, watched)
     _outputs_of_a_turn(first)
     count = _outputs_of_a_turn(second)
@@ -91,7 +90,7 @@ def _times_of(number: int, watched, bare, seconds: float) -> tuple[float, float,
 
 
 class _Source:
-    """A source; where one that is not `timed` is unpickled, no stage is timed."""
+    """A source that turns off timing when it is unpickled, unless it is `timed`."""
 
     def __init__(self, timed: bool) -> None:
         self.timed = timed
@@ -115,8 +114,8 @@ def _time_nothing() -> None:
 
 
 def _leave_alone(iterator, times) -> None:
-    """Have no call of an iterator timed."""
-    iterator._watch.left = NEVER
+    """Turns off the timing of an iterator's calls."""
+    iterator._watch.calls_until_sample = NEVER
     times.left = NEVER
 
 
@@ -173,7 +172,7 @@ def _cost_of_torch(settings: Settings) -> Measurement:
 
 
 def _cost_with_workers(watched, bare, settings: Settings) -> Measurement:
-    """As `_cost`, of iterators each with its worker."""
+    """Measures like `_cost`, with iterators that have a worker each."""
     mine, *other = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {mine})
     ratios = []
@@ -192,19 +191,19 @@ def _cost_with_workers(watched, bare, settings: Settings) -> Measurement:
 
 
 def _run_on(scheduler, processors: list[int]) -> None:
-    """Has all threads of the workers run on these processors."""
+    """Binds all threads of the workers to these processors."""
     for thread in _threads(scheduler):
         os.sched_setaffinity(int(thread.name), processors)
 
 
 def _since(scheduler, before: tuple[float, int], outputs: int) -> float:
-    """What so many outputs took of the workers, of those that they made since, in s."""
+    """Returns the workers' seconds for `outputs`, by the outputs since `before`."""
     seconds, made = _worker_s(scheduler)
     return (seconds - before[0]) / (made - before[1]) * outputs
 
 
 def _worker_s(scheduler) -> tuple[float, int]:
-    """Processor time of all threads of the workers, in s, and outputs."""
+    """Returns processor time of all threads of the workers, in s, and their outputs."""
     whole_ns = sum(
         int((thread / "schedstat").read_text().split()[0])
         for thread in _threads(scheduler)
@@ -213,7 +212,7 @@ def _worker_s(scheduler) -> tuple[float, int]:
 
 
 def _threads(scheduler) -> list[pathlib.Path]:
-    """The folder of /proc of each thread of the workers."""
+    """Returns the folder in /proc of each thread of the workers."""
     return [
         thread
         for pid, _, _ in scheduler.processes()
@@ -222,7 +221,7 @@ def _threads(scheduler) -> list[pathlib.Path]:
 
 
 def _outputs_of_a_turn(iterator) -> int:
-    """How many outputs take about `TURN_S`, once all is warm."""
+    """Returns the number of outputs that take about `TURN_S`, after a warm-up."""
     count = 0
     until = time.perf_counter() + WARM_S
     while time.perf_counter() < until:

@@ -20,12 +20,12 @@ COLUMNS = 20
 GROUP_ROWS = 20_000
 WINDOW = 8
 BATCH = 1024
-# A window has 19 MB: no more is kept than is in use, so that every epoch decodes.
+# A window has 19 MB, so the cache holds only windows in use and every epoch decodes.
 CACHE_BYTES = 32 << 20
-# Whole windows and more, so that the decoding at a window's start counts in full.
+# Several whole windows, so that decoding at the start of a window counts fully.
 BATCHES = WINDOW * GROUP_ROWS // BATCH
 
-# A stream of batches over a file for one epoch, or for ever.
+# Maps a path and a number of epochs (None for endless) to an iterator of batches.
 Load = Callable[[str, int | None], Iterator[Any]]
 
 
@@ -54,7 +54,7 @@ def file(rows: int) -> str:
 
 
 def passes(epochs: int | None) -> Iterator[int]:
-    """Counts the epochs, without an end for None."""
+    """Counts the epochs; None never ends."""
     return iter(range(epochs)) if epochs is not None else itertools.count()
 
 
@@ -78,9 +78,9 @@ def measure(
 
 
 def by_hand(window: int, use_threads: bool = True) -> Load:
-    """As a program without a loader: shuffled row groups, a window of them mixed.
+    """Reads like a program without a loader: shuffled row groups, mixed in windows.
 
-    Pyarrow decodes columns on all cores at once, unless told not to use threads.
+    Pyarrow decodes columns on all cores at once, unless `use_threads` is False.
     """
 
     def load(path: str, epochs: int | None) -> Iterator[Any]:
@@ -126,7 +126,7 @@ def gristmill(workers: int) -> Load:
 
 
 def quiet_datasets() -> Any:
-    """Imports Hugging Face datasets, which asks no server and prints no bars."""
+    """Imports Hugging Face datasets, without network access and progress bars."""
     import os
 
     os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
@@ -137,9 +137,9 @@ def quiet_datasets() -> Any:
 
 
 def hugging_face_iterable(path: str, epochs: int | None) -> Iterator[Any]:
-    """Hugging Face's iterable dataset in numpy format, the rows in order.
+    """Iterates Hugging Face's iterable dataset in numpy format, the rows in order.
 
-    Its buffer for a shuffle is of single rows, and much slower.
+    Its shuffle buffer contains single rows, and is much slower.
     """
     load = quiet_datasets().load_dataset
     for _ in passes(epochs):

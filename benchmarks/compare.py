@@ -1,13 +1,13 @@
-"""Measures a commit and this checkout in turn, and says where this one is slower.
+"""Measures a commit and this checkout in turn, and reports slowdowns.
 
     python benchmarks/compare.py REF [--only NAME ...] [--pairs 7]
 
-Both are built as pip builds them, in a temporary folder: this checkout with what git
-tracks, as it is now.  The questions are this checkout's, and ours are the contestants.
-Two runs that follow one another make a pair; every other pair has them the other
-way round, since a machine slows down and speeds up.  A contestant is slower where the
-median of its pairs' ratios is above 1.1, and at most one pair in five found less than
-1.  Exits with 1 where one is.
+Both are built as pip builds them, in a temporary folder; this checkout with all tracked
+files in their current state. The questions are this checkout's, and only Gristmill's
+contestants run. Two consecutive runs make a pair. Every other pair runs in reverse,
+because a machine's speed changes over time. A contestant is slower if the median ratio
+of its pairs is above 1.1, and at most one pair in five has a ratio below 1. Exits with
+1 if one is slower.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from harness import OURS, Question, Settings, measure
 from questions import QUESTIONS, question_of
 
 ROOT = pathlib.Path(__file__).parent.parent
-# What takes seconds, and has to do with most of the code.
+# Questions that take seconds and cover most of the code.
 USUAL = (
     "array",
     "map",
@@ -39,18 +39,18 @@ USUAL = (
     "torch_small",
 )
 LOSS = 1.1
-# One pair in so many may disagree.
+# One pair in this many may disagree.
 DISAGREE = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What pairs of runs of one contestant found; lower is better.
+    """The result of the pairs of one contestant; lower is better.
 
     Args:
         name: Question and contestant.
-        pairs: Of each pair what was found before, in the commit, and now.
-        failure: Why there are none.
+        pairs: The figures of each pair, of the commit and of this checkout.
+        failure: The reason why pairs are missing.
     """
 
     name: str
@@ -59,12 +59,12 @@ class Comparison:
 
     @property
     def ratios(self) -> list[float]:
-        """How many times as long it takes now, of each pair."""
+        """Return the ratio of now to before for each pair."""
         return [now / before for before, now in self.pairs]
 
     @property
     def is_loss(self) -> bool:
-        """Whether it is slower; see the text of this file."""
+        """Return whether this checkout is slower; see the module docstring."""
         ratios = self.ratios
         if not ratios or statistics.median(ratios) <= LOSS:
             return False
@@ -88,7 +88,7 @@ def compare(
     settings: Settings,
     pairs: int,
 ) -> Comparison:
-    """Measures one contestant of two packages, which lie in folders, in turn."""
+    """Measures one contestant with the packages in two folders, in turn."""
     name = f"{question.name}: {contestant}"
     found = []
     for number in range(pairs):
@@ -103,7 +103,7 @@ def compare(
 
 
 def git(*arguments: str) -> str:
-    """Runs git in the checkout; returns what it printed."""
+    """Runs git in the checkout and returns its output."""
     done = subprocess.run(
         ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -130,7 +130,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=7)
     options = parser.parse_args()
     before = git("rev-parse", "--verify", f"{options.ref}^{{commit}}")
-    # Changes that are not committed, as a commit that no branch has.
+    # Uncommitted changes, as a commit that is on no branch.
     now = git("stash", "create") or git("rev-parse", "HEAD")
     slower = False
     with tempfile.TemporaryDirectory() as scratch:

@@ -2,10 +2,10 @@
 
     python cost_paths.py REQUESTS.so PATH ...
 
-runs them under callgrind: each first without being counted, until what is measured of
-new iterators has been, then for two counts of items.  Clocks are fixed, since some
-blocks are as long as the last one took time.  Garbage is collected before: in which of
-the two counts a collection falls would be chance.
+runs them under callgrind. Each first runs uncounted, until a new iterator stops timing
+itself, then for two counts of items. Clocks are fixed, because the length of some
+blocks depends on the time of the last one. Garbage is collected before, because
+otherwise a collection would fall into one of the two runs at random.
 """
 
 import ctypes
@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-# Before Gristmill is imported, which keeps references to these functions.
+# Before the import of Gristmill, which keeps references to these functions.
 time.perf_counter_ns = itertools.count(0, 1000).__next__
 time.perf_counter = itertools.count(0.0, 1e-6).__next__
 
 import gristmill as grain  # noqa: E402
 from gristmill._hot import slot_reader, slot_writer, views  # noqa: E402
 
-# Calls of a new iterator that are timed, and some more.
+# More than the number of calls that a new iterator times.
 WARM_UP = 1100
 
 # Advances a path by a number of items.
@@ -39,10 +39,9 @@ class Path:
     """A hot path.
 
     Attributes:
-        make: Makes what is counted.
-        items: How many items the short run takes; the long one takes three times as
-            many.  Blocks of keys and the like begin equally often in all runs of
-            these lengths.
+        make: Creates the function to count.
+        items: Number of items in the short run; the long one takes three times as many.
+            Runs of these lengths begin equally many blocks of keys.
     """
 
     make: Callable[[], Run]
@@ -53,7 +52,7 @@ PATHS: dict[str, Path] = {}
 
 
 def path(items: int) -> Callable[[Callable[[], Run]], Callable[[], Run]]:
-    """Name a path by the function that makes it."""
+    """Register a path, named after the function that makes it."""
 
     def add(make: Callable[[], Run]) -> Callable[[], Run]:
         PATHS[make.__name__] = Path(make, items)
@@ -134,7 +133,7 @@ def sampler_block() -> Run:
     return called(lambda number: keys(4096 * number, 1, 4096))
 
 
-# Loaders.  A block of 4,096 keys serves `items` batches.
+# Loaders. A block of 4,096 keys serves `items` batches.
 
 
 @path(16)
@@ -229,7 +228,7 @@ def pack_concat_split() -> Run:
     )
 
 
-# What workers and their parent do with a batch, in one process.
+# Work of workers and of their parent on a batch, in one process.
 
 
 @path(64)
@@ -248,7 +247,7 @@ def slot_of_arrays() -> Run:
     return called(cross)
 
 
-# Torch.  Imported when a path is made, which takes a minute under callgrind.
+# torch, imported only when a path needs it: that takes a minute under callgrind.
 
 
 def torch_loaded(dataset: Any, **options: Any) -> Run:
@@ -301,7 +300,7 @@ def torch_dict() -> Run:
 
 
 def torch_answered(dataset: Any, *requests: Any, in_batches: bool = True) -> Run:
-    """Answer requests as a worker does, and decode the answers as its parent does."""
+    """Answer requests like a worker, and decode the answers like its parent."""
     import torch
     from torch.utils.data import default_collate, default_convert
 
@@ -328,9 +327,9 @@ def torch_answered(dataset: Any, *requests: Any, in_batches: bool = True) -> Run
     turns = itertools.cycle(requests)
 
     def cross(_: int) -> Any:
-        element = stream.answer(wire.packed(next(turns)), np.empty)
+        element = stream.answer(wire.pack(next(turns)), np.empty)
         stream.leave_slot()
-        return encoding.decoded(element)[0]
+        return encoding.decode(element)[0]
 
     return called(cross)
 
@@ -342,16 +341,18 @@ def torch_worker_sample() -> Run:
 
 @path(64)
 def torch_worker_single() -> Run:
-    from gristmill._torch.indices.draws import Drawn
+    from gristmill._torch.indices.draws import IndexBatch
 
-    return torch_answered(range(10**6), Drawn(range(3, 4)), Drawn(np.array([7])))
+    return torch_answered(
+        range(10**6), IndexBatch(range(3, 4)), IndexBatch(np.array([7]))
+    )
 
 
 @path(4)
 def torch_worker_dict() -> Run:
-    from gristmill._torch.indices.draws import Drawn
+    from gristmill._torch.indices.draws import IndexBatch
 
-    return torch_answered(TenTensors(), Drawn(range(32)))
+    return torch_answered(TenTensors(), IndexBatch(range(32)))
 
 
 def main(library: str, *names: str) -> None:
@@ -367,7 +368,7 @@ def main(library: str, *names: str) -> None:
             requests.end(f"{name}:{count}".encode())
         gc.enable()
         print(name, flush=True)
-    # Without the interpreter's end, which takes seconds under callgrind.
+    # Skip the interpreter's exit, which takes seconds under callgrind.
     os._exit(0)
 
 

@@ -3,16 +3,16 @@
     python benchmarks/costs.py [PATH ...]
 
 runs the paths of cost_paths.py under callgrind and exits with 1 if one costs more than
-3 % above its budget in costs.json.  Needs valgrind and a C compiler.  A count is that
-of one item: the difference of two runs of different lengths, so that what is done once
-does not count.  Counts depend on the versions of Python, NumPy, torch and the compiler,
-and a little on the processor's maker: costs.json names those that budgets were counted
-with.  Where others are found, 10 % are allowed.
+3 % above its budget in costs.json. Needs valgrind and a C compiler. The count is for
+one item: the difference of two runs of different lengths, without work done only once.
+Counts depend on the versions of Python, NumPy, torch and the compiler, and slightly on
+the processor's maker. costs.json names those of the budgets; if they differ here, 10 %
+are allowed.
 
     python benchmarks/costs.py --update [--bought TEXT] [PATH ...]
 
-makes the counts the budgets.  A budget that is raised needs a text that says what the
-raise bought; costs.json keeps it beside the budget.
+sets the budgets to the counts. Raising a budget needs a text with the reason, and
+costs.json stores it with the budget.
 """
 
 import argparse
@@ -31,14 +31,14 @@ from importlib.metadata import version
 
 HERE = pathlib.Path(__file__).parent
 BUDGETS = HERE / "costs.json"
-# The share of its budget by which a path may exceed it.
+# Share of its budget by which a path may exceed it.
 TOLERANCE = 0.03
-# The same if the versions here differ from those of the budgets.
+# The same, if the versions here differ from those of the budgets.
 TOLERANCE_ELSEWHERE = 0.1
 TIMEOUT_S = 600
-# So that counts are the same in each run, and on processors of other makers: glibc,
-# NumPy and torch choose their loops by what the processor has, and where a block of
-# memory is found depends on all that was freed before, unless it comes from a cache
+# These make counts equal in each run, and on processors of different makers. glibc,
+# NumPy and torch choose their loops by the processor's features. The place of a new
+# block of memory depends on all blocks freed before, unless it comes from a cache
 # without a limit.
 FIXED = {
     "PYTHONHASHSEED": "0",
@@ -119,10 +119,10 @@ def excess(
 def updated(
     counts: dict[str, int], budgets: dict[str, Budget], bought: str | None
 ) -> dict[str, Budget]:
-    """Return the budgets with counts in their places.
+    """Return the budgets, updated with the counts.
 
     Raises:
-        ValueError: A budget would be raised, and no text says what that bought.
+        ValueError: A budget would be raised, and no reason is given.
     """
     found = dict(budgets)
     for name, count in counts.items():
@@ -148,8 +148,8 @@ def counted(names: list[str]) -> dict[str, int]:
     """
     with tempfile.TemporaryDirectory() as folder:
         library = _compiled(pathlib.Path(folder))
-        # Torch's paths have a process of their own: its import takes as long as the
-        # others together.
+        # torch's paths run in their own process, because importing torch takes as long
+        # as all other paths.
         of_torch = [name for name in names if name.startswith("torch")]
         others = [name for name in names if not name.startswith("torch")]
         parts = [part for part in (of_torch, others) if part]

@@ -1,6 +1,6 @@
-"""A question about a chain of datasets, asked of Gristmill and of Grain.
+"""A question about a chain of datasets, for Gristmill and for Grain.
 
-A ``bench_dataset_<question>.py`` says which chain; the same function builds it with
+A ``bench_dataset_<question>.py`` defines the chain; the same function builds it with
 either library.
 """
 
@@ -15,13 +15,13 @@ from harness import AtLeast, Measurement, Question, Settings, seconds_per_batch
 from workloads import BATCH, leaves
 
 CHECKED_BATCHES = 16
-# The two ways in which Grain is asked: its default threads, and none.
+# Grain runs with its default threads, and without threads.
 READ_OPTIONS: dict[str, tuple[int, int] | None] = {"default": None, "(0, 0)": (0, 0)}
 Build = Callable[[Any], Any]
 
 
 def digest(batches: Any, count: int = CHECKED_BATCHES) -> str:
-    """Returns a number for the bytes, dtypes and shapes of the first batches."""
+    """Returns a digest of the bytes, dtypes and shapes of the first batches."""
     found = 0
     for batch in itertools.islice(batches, count):
         for array in leaves(batch):
@@ -31,7 +31,7 @@ def digest(batches: Any, count: int = CHECKED_BATCHES) -> str:
 
 
 def _endless(build: Build, library: Any) -> Generator[Any, None, None]:
-    """Yields batches; a dataset that a fast library has read is read again."""
+    """Yields batches, and reads the dataset again when it ends."""
     while True:
         yield from iter(build(library))
 
@@ -52,9 +52,9 @@ def _measure(
 def ask(
     name: str, text: str, builds: dict[str, Build], targets: tuple[AtLeast, ...]
 ) -> Question:
-    """Returns the question of how long an element takes, in batches of 256.
+    """Returns a question for the time per element, in batches of 256.
 
-    `builds` makes an IterDataset of batches from a library, by how it is asked to.
+    `builds` maps names to functions that make an IterDataset of batches from a library.
     """
     contestants = {
         f"{library} {how}".rstrip(): functools.partial(_measure, load, build, how)

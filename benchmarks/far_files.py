@@ -1,4 +1,4 @@
-"""The files that far benchmarks read: records of 71 KB, as ArrayRecord and as tar."""
+"""The files of the far benchmarks: records of 71 KB, as ArrayRecord and as tar."""
 
 import io
 import itertools
@@ -19,14 +19,14 @@ BATCH = 64
 
 
 def records() -> Iterator[bytes]:
-    """Yields records of 71,000 random bytes, as compressed pictures are."""
+    """Yields records of 71,000 random bytes, like compressed pictures."""
     rng = np.random.default_rng(SEED)
     for _ in range(RECORDS):
         yield rng.bytes(RECORD_BYTES)
 
 
 def folder() -> pathlib.Path:
-    """Returns the folder with the file and the shards, which are made if need be."""
+    """Returns the folder with the file and the shards, and makes it if needed."""
     made = record_files.FOLDER / "far"
     if not made.exists():
         half = pathlib.Path(f"{made}.{os.getpid()}")

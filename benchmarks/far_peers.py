@@ -1,7 +1,7 @@
-"""Who reads records that are 20 ms away: loaders, and bare requests.
+"""Readers of records that are 20 ms away: loaders, and bare requests.
 
-Each function is given the URL of a folder, see `far_files.py`, and returns an iterator
-of batches; it never ends.
+Each function takes the URL of a folder, see `far_files.py`, and returns an endless
+iterator of batches.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import numpy as np
 from far_files import BATCH, RECORD_BYTES, RECORDS, SHARDS
 from workloads import SEED
 
-# Windows of neighbours: so many records are neighbours, so many places are mixed.
+# Ranges of NEIGHBOURS consecutive records are shuffled, WINDOW ranges at a time.
 NEIGHBOURS = 64
 WINDOW = 16
 
@@ -63,7 +63,7 @@ def gristmill(
 
 
 def bare(url: str, in_flight: int) -> Iterator[Any]:
-    """Requests by aiohttp, as many at a time as `in_flight`; nothing is decoded."""
+    """Requests by aiohttp, with `in_flight` at the same time and without decoding."""
     extents = [(i * RECORD_BYTES, RECORD_BYTES) for i in range(RECORDS)]
     came: queue.Queue[bytes] = queue.Queue(8 * BATCH)
     loop = asyncio.new_event_loop()
@@ -100,7 +100,7 @@ async def _ask(
 
 
 def webdataset(url: str, workers: int = 0) -> Iterator[Any]:
-    """Tar files of the same records one after the other, mixed by a buffer.
+    """Tar files of the same records, one after the other, mixed by a buffer.
 
     The buffer has as many records as Gristmill's windows.
     """

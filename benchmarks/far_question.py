@@ -1,6 +1,6 @@
-"""How fast records come from a server that answers after 20 ms.
+"""Measures records from a server that answers after 20 ms.
 
-The server is a process of its own (`far_server.py`), the files are `far_files.py`'s.
+The server is a separate process (`far_server.py`); `far_files.py` makes the files.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import far_peers
 import far_server
 from harness import Measurement, Settings, seconds_per_batch
 
-# Until as many requests are under way as the store makes use of.
+# By then the store has reached its maximum of concurrent requests.
 WARM = 40
 SECONDS = 4
 
@@ -24,18 +24,18 @@ def _measured(batches: Iterator[Any], settings: Settings, warm: int) -> Measurem
 
 
 def far(load: Callable[[str], Iterator[Any]], settings: Settings) -> Measurement:
-    """us of wall time a record, of what `load` gives for the URL of the folder."""
+    """Returns us of wall time per record, for batches that `load` reads by URL."""
     with far_server.running(far_files.folder()) as url:
         return _measured(load(url), settings, WARM)
 
 
 def local(load: Callable[[str], Iterator[Any]], settings: Settings) -> Measurement:
-    """As `far`, of the folder itself."""
+    """Measures like `far`, from the folder itself."""
     return _measured(load(str(far_files.folder())), settings, WARM)
 
 
 def again(settings: Settings) -> Measurement:
-    """As `far`, of Gristmill's second epoch and later ones with a cache."""
+    """Measures like `far`, Gristmill's second and later epochs with a cache."""
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(far_server.running(far_files.folder()))
         cache = stack.enter_context(tempfile.TemporaryDirectory())

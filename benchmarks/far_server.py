@@ -1,8 +1,7 @@
-"""A web server that is far away: it answers each request after so many seconds.
+"""A web server that simulates distance: it delays each answer by LATENCY_S.
 
-It runs in a process of its own, serves the files of a folder, whole or by ranges, and
-does little for each request: what a client reaches is not the server's limit, which
-`python benchmarks/bench_far_server.py` tells.
+It runs in its own process, and serves the files of a folder, whole or by ranges. It
+does little per request, so that the server does not limit a client.
 """
 
 import asyncio
@@ -16,12 +15,12 @@ from collections.abc import Iterator
 from typing import cast
 
 LATENCY_S = 0.020
-# Whole files go out in such pieces, as fast as the client takes them.
+# Whole files are sent in pieces of this size, at the client's speed.
 PIECE = 1 << 20
 
 
 class Connection(asyncio.Protocol):
-    """A client that asks for one thing after the other."""
+    """A client that sends one request after the other."""
 
     def __init__(self, files: dict[bytes, mmap.mmap]) -> None:
         self._files = files
@@ -98,13 +97,13 @@ async def serve(folder: pathlib.Path) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(files), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
-    # Ends with who started it.
+    # End when the parent closes standard input.
     await loop.run_in_executor(None, sys.stdin.read)
 
 
 @contextlib.contextmanager
 def running(folder: str | os.PathLike[str]) -> Iterator[str]:
-    """Serves a folder as long as this lasts; gives the URL of the folder."""
+    """Serves a folder in the block, and yields the folder's URL."""
     command = [sys.executable, __file__, os.fspath(folder)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

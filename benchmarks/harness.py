@@ -1,8 +1,8 @@
-"""How a question is asked: contestants, targets, and one process per measurement.
+"""Runs questions: contestants, targets, and one process per measurement.
 
-A ``bench_<question>.py`` makes a ``Question`` and ends with ``main(QUESTION)``.
-Run as a script it measures every contestant and prints its table; ``--contestant``
-measures one and prints JSON, which is how ``run.py`` keeps processes apart.
+A ``bench_<question>.py`` makes a ``Question`` and ends with ``main(QUESTION)``. Run as
+a script, it measures every contestant and prints its table. With ``--contestant`` it
+measures one and prints JSON; ``run.py`` uses this to keep processes apart.
 """
 
 import argparse
@@ -28,7 +28,7 @@ TIMEOUT_S = 600
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How long to measure.  ``records`` overrides a data set's size."""
+    """The duration of measurements. ``records`` overrides a data set's size."""
 
     quick: bool = False
     records: int | None = None
@@ -43,9 +43,9 @@ class Settings:
 class Measurement:
     """One contestant's result in the question's unit; lower is better.
 
-    ``answers`` maps the name of a check to a digest.  All contestants that made
-    the same check must have got the same digest.  ``series`` is what a question has
-    plotted of a run: pairs of x and y.
+    ``answers`` maps the name of a check to a digest. All contestants that made the same
+    check must have the same digest. ``series`` is the data to plot from a run: pairs of
+    x and y.
     """
 
     value: float
@@ -154,8 +154,8 @@ def throughput(
 ) -> tuple[float, dict[str, str]]:
     """Checks one epoch of a small source, then times the endless large one.
 
-    Returns the seconds per batch and the answers.  ``in_order`` says that the
-    contestant promises Grain's order, which is then part of its answer.
+    Returns the seconds per batch and the answers. ``in_order`` means that the
+    contestant promises Grain's order, so its answer includes the order.
     """
     found: Answer = answer(load(work.once(checked_source)))
     answers = {"records": found.records}
@@ -191,7 +191,7 @@ def measure(
         question: The question.
         contestant: The name of one of its contestants.
         settings: How long to measure.
-        package: A folder that has a Gristmill; None for the one that is installed.
+        package: A folder that contains Gristmill; None for the installed one.
 
     Raises:
         RuntimeError: The process failed or took more than 600 s; the message
@@ -214,7 +214,7 @@ def measure(
     try:
         output, errors = child.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        # The session also holds the workers that the contestant started.
+        # The session also has the workers that the contestant started.
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
         raise RuntimeError(f"no result within {TIMEOUT_S} s") from None
@@ -231,11 +231,11 @@ class Outcome:
 
     Args:
         question: The question.
-        runs: What each contestant's runs found.
-        failures: Why a contestant has no more of them.
-        disagreements: Which answers differ.
-        series: Of each contestant that has one, that of its last run.
-        about: When, where, of what and how it was measured.
+        runs: The results of each contestant.
+        failures: The reason if a contestant has fewer results.
+        disagreements: The answers that differ.
+        series: The series of each contestant's last run, if it has one.
+        about: Date, machine, versions and command of the measurement.
     """
 
     question: Question
@@ -316,7 +316,7 @@ def table(outcome: Outcome) -> str:
 
 
 def main(question: Question) -> None:
-    """The command line of one ``bench_<question>.py``."""
+    """Run the command line of a ``bench_<question>.py``."""
     parser = argparse.ArgumentParser(description=question.text)
     parser.add_argument("--contestant", choices=list(question.contestants))
     parser.add_argument("--quick", action="store_true", help="shorter timed parts")

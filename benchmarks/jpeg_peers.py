@@ -31,7 +31,7 @@ SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 def crop_box(
     height: int, width: int, rng: np.random.Generator
 ) -> tuple[int, int, int, int]:
-    """Draws top, left, height and width as torchvision's RandomResizedCrop does."""
+    """Draws top, left, height and width like torchvision's RandomResizedCrop."""
     for _ in range(10):
         area = height * width * rng.uniform(*SCALE)
         ratio = math.exp(rng.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
@@ -126,7 +126,7 @@ def _by_hand(grain: Any, normalized: bool, **options: Any) -> Batches:
 
 
 def gristmill_pillow(normalized: bool) -> Batches:
-    """Gristmill with functions by Pillow, as without its image transforms."""
+    """Gristmill with functions by Pillow, instead of its image transforms."""
     return _by_hand(peers.import_gristmill(), normalized)
 
 
@@ -180,7 +180,7 @@ def torch(normalized: bool, by_pillow: bool = False) -> Batches:
     from torch.utils.data import DataLoader, RandomSampler
 
     pictures = _TorchPictures(normalized, by_pillow)
-    # One long epoch: workers are not stopped and started at each pass.
+    # One long epoch, so that workers are not restarted.
     sampler = RandomSampler(pictures, num_samples=len(pictures) * 100_000)
     loader = DataLoader(
         pictures, batch_size=BATCH_SIZE, sampler=sampler, num_workers=WORKERS
@@ -190,7 +190,7 @@ def torch(normalized: bool, by_pillow: bool = False) -> Batches:
 
 
 def dali(normalized: bool) -> Batches:
-    """DALI's pipeline on the CPU, with as many threads as others have workers."""
+    """DALI's pipeline on the CPU, with as many threads as the others have workers."""
     from nvidia.dali import fn, pipeline_def, types
 
     @pipeline_def(batch_size=BATCH_SIZE, num_threads=WORKERS, device_id=None)

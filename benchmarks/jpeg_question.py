@@ -1,9 +1,9 @@
-"""JPEG files as a benchmark: pictures, made once and kept, and how they are timed.
+"""JPEG files for benchmarks, made once, and functions that time pictures.
 
-They lie in the temporary folder: 512 files of 500 x 375 pixels in 4 class folders, cut
-out of the two photographs that scikit-learn has.  What is made of each is a crop of
-random size, resized to 224 x 224 and flipped half the time, as ImageNet's networks are
-trained with.
+The files are in the temporary folder: 512 files of 500 x 375 pixels in 4 class folders,
+cut out of the two photographs of scikit-learn. Each picture is cropped at a random
+size, resized to 224 x 224 and flipped half the time, as for training ImageNet's
+networks.
 """
 
 import os
@@ -29,14 +29,14 @@ SIDE = 224
 BATCH_SIZE = 128
 WORKERS = 2
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# Enough for every process to have touched all memory that is used in turn.
+# By then every process has touched all memory that is reused.
 WARM_BATCHES = 24
 
 Batches = Iterator[Any]
 
 
 def folder() -> str:
-    """Returns the folder of the pictures, written by the first process that asks."""
+    """Returns the folder of the pictures, written when first needed."""
     made = FOLDER / f"jpeg-{FILES}-{WIDTH}x{HEIGHT}-{QUALITY}"
     if not made.exists():
         half = pathlib.Path(f"{made}.{os.getpid()}")
@@ -87,7 +87,7 @@ class Files:
 
 
 def bare(normalized: bool, settings: Settings) -> Measurement:
-    """Returns the us of processor time a picture of ``bare_jpeg.c``, 2 processes."""
+    """Returns the us of processor time per picture of ``bare_jpeg.c``, 2 processes."""
     source = pathlib.Path(__file__).with_name("bare_jpeg.c")
 
     def build(path: str) -> None:
@@ -104,7 +104,7 @@ def bare(normalized: bool, settings: Settings) -> Measurement:
 
 
 def tree_seconds() -> float:
-    """Returns the processor time of this process and all below it, in seconds."""
+    """Returns the processor time of this process and its descendants, in seconds."""
     here = psutil.Process()
     total = 0.0
     for process in (here, *here.children(recursive=True)):
@@ -122,9 +122,9 @@ def measure(
     clock: Callable[[], float],
     settings: Settings,
 ) -> Measurement:
-    """Returns the us of `clock` a picture, of batches that `load` yields as arrays.
+    """Returns the us of `clock` per picture, for batches that `load` yields as arrays.
 
-    `load` is told whether pictures are to be float32 of (3, 224, 224), normalized, or
+    `load` is called with `normalized`: True for float32 of (3, 224, 224), False for
     uint8 of either layout.
     """
     batches = load(normalized)

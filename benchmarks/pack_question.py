@@ -1,6 +1,6 @@
-"""The question of how fast sequences are packed into rows of 128 tokens.
+"""Measures packing sequences into rows of 128 tokens.
 
-A ``bench_pack_<how>.py`` says by which dataset.
+A ``bench_pack_<how>.py`` chooses the dataset class.
 """
 
 import functools

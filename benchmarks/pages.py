@@ -1,4 +1,4 @@
-"""Puts what was measured into the pages that show it, each between two comments."""
+"""Writes the measurements into pages, each table between two comments."""
 
 import pathlib
 import re
@@ -51,7 +51,7 @@ def all_runs(outcomes: dict[str, Outcome]) -> str:
 
 
 def filled(text: str, section: Callable[[str], str]) -> str:
-    """Returns a page with each place's section, by what its comment names."""
+    """Returns a page with the section of each place, chosen by the place's comment."""
     return PLACE.sub(
         lambda place: f"{place[1]}\n{section(place[2] or '')}\n{place[3]}", text
     )
@@ -60,12 +60,13 @@ def filled(text: str, section: Callable[[str], str]) -> str:
 def written(outcomes: dict[str, Outcome]) -> dict[pathlib.Path, str]:
     """Returns the text that each page should have."""
     own, project = HERE / "README.md", ROOT / "README.md"
+    speed = ROOT / "docs" / "speed.md"
+    first = peer_pages.front_table(outcomes, peer_pages.SHOWN_FIRST)
     pages = {
         ALL_RUNS: all_runs(outcomes),
         own: filled(own.read_text(), lambda group: group_table(group, outcomes)),
-        project: filled(
-            project.read_text(), lambda _: peer_pages.front_table(outcomes)
-        ),
+        project: filled(project.read_text(), lambda _: first),
+        speed: filled(speed.read_text(), lambda _: peer_pages.front_table(outcomes)),
     }
     for name in peer_pages.PAGES:
         path = peer_pages.FOLDER / f"{name}.md"

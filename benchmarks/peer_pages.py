@@ -1,11 +1,11 @@
-"""What is said of other loaders: README's table, and the pages of `docs/peers`."""
+"""Comparisons with other loaders: README's table, and the pages of `docs/peers`."""
 
 import dataclasses
 import pathlib
 
 from harness import OURS, AtLeast, Outcome, shown
 
-# What contestants' names begin with, by what their loaders are called.
+# Name of each loader to the prefixes of its contestants' names.
 LOADERS = {
     "Grain": ("grain", "wheel"),
     "torchdata": ("torchdata",),
@@ -32,7 +32,7 @@ FOLDER = pathlib.Path(__file__).parent.parent / "docs" / "peers"
 
 
 def loader_of(contestant: str) -> str | None:
-    """Returns what the loader of a contestant is called; None is a limit or ours."""
+    """Returns the name of a contestant's loader; None for a limit or for ours."""
     for loader, begins in LOADERS.items():
         if contestant.startswith(begins):
             return loader
@@ -41,13 +41,13 @@ def loader_of(contestant: str) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A row of README's table.
+    """A row of the table that compares loaders.
 
     Args:
-        label: What is measured, in a few words.
-        question: Which question has it.
-        ours: Our contestant.  What follows its first word, as " 16w", ends the names
-            of the others that count.
+        label: The subject in a few words.
+        question: The name of the question.
+        ours: Our contestant. Text after its first word, like " 16w", must also end the
+            names of the compared contestants.
     """
 
     label: str
@@ -55,7 +55,7 @@ class Row:
     ours: str = OURS
 
     def ratios(self, outcome: Outcome) -> dict[str, float]:
-        """Returns how many times as long each loader takes, the best of it."""
+        """Returns the ratio of each loader's best time to ours."""
         end = self.ours.removeprefix(OURS)
         best: dict[str, float] = {}
         for name, value in outcome.medians.items():
@@ -72,7 +72,7 @@ class Row:
 FRONT = (
     Row("objects in memory", "getitem"),
     Row("a Python map, 2 workers", "map_workers"),
-    Row("19 MB of pictures a batch, 2 workers", "images"),
+    Row("19 MB of images a batch, 2 workers", "images"),
     Row("first batch, 16 workers", "first_batch", f"{OURS} 16w"),
     Row("records of 1 KiB, shuffled", "records_tokens"),
     Row("records of 100 KB, 2 workers", "records_large"),
@@ -83,31 +83,44 @@ FRONT = (
     Row("a chain of datasets", "dataset_map"),
     Row("packing by first fit", "pack_first_fit"),
     Row("torch: dicts of tensors", "torch_dict"),
-    Row("torch: pictures, 2 workers", "torch_images"),
+    Row("torch: images, 2 workers", "torch_images"),
     Row("records of 1 KiB from a cluster", "ray_records"),
     Row("import", "import"),
 )
 
 
-def front_table(outcomes: dict[str, Outcome]) -> str:
-    """Returns README's table as markdown."""
+# The rows that the README shows.
+SHOWN_FIRST = ("map_workers", "records_tokens", "torch_images", "first_batch")
+
+
+def front_table(
+    outcomes: dict[str, Outcome], questions: tuple[str, ...] | None = None
+) -> str:
+    """Return the table that compares loaders as markdown.
+
+    Args:
+        outcomes: The outcomes by question.
+        questions: The questions to show; None for all.
+    """
     lines = [
-        "| | Gristmill | others take so many times as long |",
+        "| | Gristmill | time of others, relative to Gristmill |",
         "| --- | --- | --- |",
     ]
     for row in FRONT:
+        if questions is not None and row.question not in questions:
+            continue
         if row.question not in outcomes:
             continue
         outcome = outcomes[row.question]
         ours = f"{shown(outcome.medians[row.ours])} {outcome.question.unit}"
         ratios = row.ratios(outcome)
-        others = ", ".join(f"{name} {shown(ratios[name])}" for name in ratios)
+        others = ", ".join(f"{name} {shown(ratios[name])}x" for name in ratios)
         lines.append(f"| {row.label} | {ours} | {others} |")
     return "\n".join(lines) + "\n"
 
 
 def _by_targets(page: str, outcome: Outcome) -> list[tuple[str, list[str]]]:
-    """Returns which of ours the targets compare with which of the page's loaders."""
+    """Returns our contestants and the page's, as compared by the targets."""
     return [
         (target.ours, [name for name in target.peers if loader_of(name) in PAGES[page]])
         for target in outcome.question.targets
@@ -116,7 +129,7 @@ def _by_targets(page: str, outcome: Outcome) -> list[tuple[str, list[str]]]:
 
 
 def _by_names(page: str, outcome: Outcome) -> list[tuple[str, list[str]]]:
-    """Returns the same by how names end: "gristmill 2w" meets all that end in " 2w"."""
+    """Returns the same by suffix: "gristmill 2w" meets all names that end in " 2w"."""
     found: dict[str, list[str]] = {}
     ends = [name for name in outcome.medians if name.startswith(OURS)]
     for name in outcome.medians:
@@ -127,15 +140,15 @@ def _by_names(page: str, outcome: Outcome) -> list[tuple[str, list[str]]]:
 
 
 def compared_with(page: str, outcomes: dict[str, Outcome]) -> list[tuple[str, ...]]:
-    """Returns question, our contestant, the page's, and times as fast, of a page.
+    """Returns rows of question, our contestant, the page's contestant and the ratio.
 
-    Of several contestants the fastest counts.  Those that no target names have a row,
-    too, where they are faster than the ones that are named.
+    Of several contestants the fastest counts. Contestants without a target get a row,
+    too, if they are faster than those with a target.
     """
     rows: list[tuple[str, ...]] = []
     for outcome in outcomes.values():
         medians = outcome.medians
-        if outcome.question.unit.startswith("%"):  # of ours alone
+        if outcome.question.unit.startswith("%"):  # Gristmill alone
             continue
         least: dict[str, float] = {}
         for ours, peers in _by_targets(page, outcome) + _by_names(page, outcome):
@@ -151,7 +164,7 @@ def compared_with(page: str, outcomes: dict[str, Outcome]) -> list[tuple[str, ..
 
 
 def section_of(page: str, outcomes: dict[str, Outcome]) -> str:
-    """Returns the markdown of what a page's loader was compared with."""
+    """Returns the markdown of the comparisons with a page's loader."""
     lines = [
         "| question | of Gristmill | compared with | times as fast |",
         "| --- | --- | --- | --- |",

@@ -15,7 +15,7 @@ import numpy as np
 
 from workloads import SEED, Workload
 
-# A torch sampler needs a length; nobody gets to the end of this many epochs.
+# A torch sampler needs a length; no run reaches the end of this many epochs.
 ENDLESS_EPOCHS = 1_000_000
 
 
@@ -104,12 +104,12 @@ class _Mapped:
 def torch(work: Workload, context: str | None = None) -> Iterator[Any]:
     """PyTorch's DataLoader with a RandomSampler and its default collation.
 
-    ``context`` is how it starts workers; None leaves that to PyTorch.
+    ``context`` is the start method of its workers; None for PyTorch's default.
     """
     from torch.utils.data import DataLoader, RandomSampler
 
     source = work.source if work.step is None else _Mapped(work.source, work.step)
-    # One long epoch: workers are not stopped and started at each pass.
+    # One long epoch, so that workers are not restarted.
     passes = work.epochs or ENDLESS_EPOCHS
     sampler = RandomSampler(source, num_samples=len(source) * passes)
     return iter(
@@ -175,7 +175,7 @@ class _Stacker:
 
 
 def spdl(work: Workload) -> Iterator[Any]:
-    """SPDL's thread pool, one thread where we use no worker."""
+    """SPDL's thread pool, with one thread if Gristmill uses no workers."""
     from spdl.pipeline import PipelineBuilder
 
     threads = max(work.workers, 1)
@@ -191,10 +191,10 @@ def spdl(work: Workload) -> Iterator[Any]:
 
 
 def everybody(measure: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """All loaders as contestants.
+    """Returns all loaders as contestants.
 
-    `measure` is called with a loader, whether that keeps the sampler's order, and
-    the settings.
+    `measure` is called with a loader, whether it keeps the sampler's order, and the
+    settings.
     """
     loaders = {
         "gristmill": (gristmill, True),
@@ -207,7 +207,7 @@ def everybody(measure: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
 
 
 def _timed(barrier: Any, times: Any, unit: Callable[[int], None], share: int) -> None:
-    for number in range(2):  # Faults in the memory that is kept.
+    for number in range(2):  # Touch the reused memory.
         unit(number)
     barrier.wait()
     start = time.perf_counter()
@@ -217,7 +217,7 @@ def _timed(barrier: Any, times: Any, unit: Callable[[int], None], share: int) ->
 
 
 def seconds_in_processes(units: list[Callable[[int], None]], count: int) -> float:
-    """Runs ``unit(0..count-1)`` of each callable in a forked process of its own.
+    """Runs ``unit(0..count-1)`` of each callable in its own forked process.
 
     Returns the wall time from the first start to the last end, in seconds.
     """

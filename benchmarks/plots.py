@@ -1,7 +1,7 @@
-"""Draws what was measured, as SVG that a browser shows in light or dark.
+"""Draws measurements, as SVG that a browser shows in light or dark.
 
-A viewer that knows no `prefers-color-scheme` shows the light one.  Each picture's
-metadata has a digest of what it shows.
+A viewer without `prefers-color-scheme` shows the light version. The metadata of each
+picture contains a digest of its data.
 """
 
 import dataclasses
@@ -42,14 +42,14 @@ Lines = dict[str, list[tuple[float, float]]]
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
-    """A picture: what it shows, and how that is drawn on matplotlib's axes."""
+    """A picture: its data, and a function that draws them on matplotlib's axes."""
 
     data: Callable[[dict[str, Outcome]], Any]
     draw: Callable[[Any, Any], None]
 
 
 def against_peers(outcomes: dict[str, Outcome]) -> list[list[Any]]:
-    """Returns of each row of README's table its label, and each peer's ratio."""
+    """Returns the label and the ratio of each peer, for each row of README's table."""
     return [
         [row.label, row.ratios(outcomes[row.question])]
         for row in peer_pages.FRONT
@@ -75,16 +75,16 @@ def _draw_peers(rows: list[list[Any]], axes: Any) -> None:
     axes.set_yticks(places, labels)
     axes.axvline(1, color=OURS, linewidth=2)
     measured = [1, *(ratio for _, ratios in rows for ratio in ratios.values())]
-    # To the right of the longest bar is place for its label.
+    # Leave space for its label to the right of the longest bar.
     axes.set_xlim(min(measured) / 1.2, max(measured) * 10)
     axes.set_ylim(-0.8, place - 0.6)
     axes.grid(visible=False, axis="y")
     axes.figure.set_size_inches(WIDTH, 0.19 * place + 0.6)
-    axes.set_xlabel("times as long as Gristmill takes (logarithmic)")
+    axes.set_xlabel("time relative to Gristmill (logarithmic)")
 
 
 def over_time(outcomes: dict[str, Outcome]) -> Lines:
-    """Returns of each loader how many batches had come after how many seconds."""
+    """Returns the number of batches over the seconds, for each loader."""
     found = outcomes["over_time"].series
     # Grain's faster setting.
     names = {"grain (0, 0)": "Grain", "torch": "torch", "spdl": "SPDL"}
@@ -99,13 +99,13 @@ def _draw_over_time(lines: Lines, axes: Any) -> None:
     for name, points in lines.items():
         axes.plot(*zip(*points, strict=True), color=COLORS[name], label=name)
     axes.set_xlabel("seconds since iter() was called")
-    axes.set_ylabel("batches of 128 pictures")
+    axes.set_ylabel("batches of 128 images")
     axes.set_xlim(0)
     axes.set_ylim(0)
 
 
 def first_batch(outcomes: dict[str, Outcome]) -> Lines:
-    """Returns of each loader the seconds to the first batch, by workers."""
+    """Returns the seconds to the first batch over the workers, for each loader."""
     labels = {"gristmill": "Gristmill", "grain (0, 0)": "Grain", "torch": "torch"}
     lines: Lines = {label: [] for label in labels.values()}
     for name, seconds in outcomes["first_batch"].medians.items():
@@ -130,7 +130,7 @@ BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
 def record_sizes(outcomes: dict[str, Outcome]) -> Lines:
-    """Returns of each contestant its GiB/s, by bytes of a record."""
+    """Returns GiB/s over the bytes of a record, for each contestant."""
     lines: Lines = {}
     for name, ms in outcomes["record_sizes"].medians.items():
         contestant, size = name.rsplit(", ", 1)
@@ -177,7 +177,7 @@ PLOTS = {
 
 
 def digest(name: str, outcomes: dict[str, Outcome]) -> str:
-    """Returns a digest of what a plot shows."""
+    """Returns a digest of a plot's data."""
     text = json.dumps(PLOTS[name].data(outcomes))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -225,7 +225,7 @@ def svg(name: str, outcomes: dict[str, Outcome]) -> str:
 
 
 def _with_dark_colors(text: str) -> str:
-    """Has the colors of the light picture replaced where a browser prefers dark."""
+    """Adds rules that replace the light colors if a browser prefers dark ones."""
     rules = [
         f'[style*="{what}: {light}"] {{ {what}: {dark} !important }}'
         for light, dark in IN_THE_DARK.items()

@@ -1,4 +1,4 @@
-"""What one system call for each record's bytes takes, in C: a limit of record files."""
+"""Reads records by one system call each, in C: a limit for readers of record files."""
 
 import ctypes
 import os
@@ -27,20 +27,20 @@ def _build(path: str) -> None:
 
 
 def reader_of(path: str, records: int, size: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns what reads records of an ArrayRecord file into memory that is kept.
+    """Returns a function that reads records of an ArrayRecord file into reused memory.
 
     Args:
         path: A file of uncompressed chunks of one record each.
-        records: How many it has.
-        size: Bytes of each.  A chunk of more than a block of 64 KiB has block headers
-            among them, which are read in place of as many bytes.
+        records: Number of records in the file.
+        size: Bytes of each record. Chunks larger than a block of 64 KiB contain block
+            headers, which are read in place of as many bytes.
     """
     FOLDER.mkdir(exist_ok=True)
     preads = ctypes.CDLL(kept("preads.so", _build)).preads
     from gristmill import _core
 
     file = _core.RecordFile(path)
-    # A chunk's record is what is left after the headers.
+    # The record follows the headers of its chunk.
     begins = np.array([file.chunk(i)[1] - size for i in range(records)])
     fd = os.open(path, os.O_RDONLY)
     kept_rows = np.empty((0, size), np.uint8)

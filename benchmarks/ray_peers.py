@@ -1,7 +1,7 @@
-"""Ray Data and tf.data service, doing what the questions about clusters ask.
+"""Ray Data and tf.data service, for the questions about clusters.
 
-Functions in Python run in the process that made them with tf.data service, so its two
-workers are in this one then; TensorFlow's own operations have a process of their own.
+With tf.data service, Python functions run in the process that made them, so its two
+workers are then in this process. TensorFlow's own operations run in a separate process.
 """
 
 import atexit
@@ -22,7 +22,7 @@ PICTURES = 32
 
 
 def ray_data(work: Workload, *, preserve_order: bool = False) -> Iterator[Any]:
-    """Ray Data: a map of rows, and batches of them; it shuffles nothing."""
+    """Ray Data: a map of rows, and batches of them, without a shuffle."""
     import ray
 
     context = ray.data.DataContext.get_current()
@@ -62,7 +62,7 @@ def tf_data_service(work: Workload) -> Iterator[Any]:
 
 @functools.cache
 def _service() -> tuple[Any, list[Any]]:
-    """The dispatcher and the workers, which live as long as their calls may come."""
+    """Returns the dispatcher and the workers, which must stay alive for later calls."""
     import tensorflow as tf
 
     service = tf.data.experimental.service
@@ -73,7 +73,7 @@ def _service() -> tuple[Any, list[Any]]:
 
 
 def _leave() -> None:
-    """End at once: workers that are stopped with the interpreter wait for ever."""
+    """Exit at once, because stopping workers with the interpreter would hang."""
     sys.stdout.flush()
     os._exit(0)
 

@@ -1,9 +1,9 @@
-"""What the questions about Ray clusters have in common: a cluster, and who reads there.
+"""A cluster for the questions about Ray, and the loaders that use it.
 
-The cluster is of three nodes on this machine, as many as its tests have: a head, on
-which the consumer is, and two nodes of one CPU.  Objects go from node to node over the
-loopback device.  Where computing is what takes long there is one node, so that consumer
-and node have a core each, as they have machines of their own elsewhere.
+The cluster has three nodes on this machine: a head, which runs the consumer, and two
+nodes of one CPU. Objects move between nodes over the loopback device. If computing
+dominates there is one node, so that consumer and node have a core each, like separate
+machines.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ STREAMS = 2
 
 @contextlib.contextmanager
 def cluster(nodes: int = ACTORS) -> Iterator[Any]:
-    """Start the cluster and connect to it; ends both.
+    """Start the cluster and connect to it; end both afterwards.
 
     Args:
-        nodes: Nodes of one CPU beside the head.
+        nodes: Number of nodes of one CPU, without the head.
     """
     import ray
     from ray.cluster_utils import Cluster
@@ -66,7 +66,7 @@ def _table(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def record(shape: tuple[int, ...], number: int) -> np.ndarray:
-    """The user's step: a record of `shape`, uint8, which begins with its number."""
+    """Make a record of `shape`, uint8, which begins with its number."""
     row = _table(shape)[number % 64].copy()
     row.reshape(-1)[:8].view(np.int64)[0] = number
     return row
@@ -109,9 +109,10 @@ def measure(
     checked: range,
     settings: Settings,
 ) -> Measurement:
-    """Milliseconds for a batch, after the actors have started.
+    """Return milliseconds per batch, after the actors have started.
 
-    For ten times as long as other questions: an object store may hold a second's worth.
+    Takes ten times as long as other questions, because an object store may contain a
+    second's worth of batches.
     """
     with place(load):
         answers = {"records": answer(load(work.once(checked))).records}
@@ -121,6 +122,6 @@ def measure(
 
 
 def place(load: Callable[..., Any]) -> contextlib.AbstractContextManager[Any]:
-    """The cluster, for those who need it."""
+    """Return a cluster, if `load` needs one."""
     alone = ray_peers.tf_data_service, ray_peers.tf_pictures
     return contextlib.nullcontext() if load in alone else cluster()

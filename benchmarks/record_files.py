@@ -1,6 +1,6 @@
 """Files of records for the benchmarks, written once and kept in the temporary folder.
 
-The page cache is warm when they are measured: they have just been written or read.
+The page cache is warm during measurements: files were just written or read.
 """
 
 import os
@@ -32,14 +32,14 @@ def noise(count: int) -> Iterator[bytes]:
 
 
 def pictures(count: int) -> Iterator[bytes]:
-    """Yields records of 100,000 random bytes, as compressed pictures are."""
+    """Yields records of 100,000 random bytes, like compressed pictures."""
     rng = np.random.default_rng(SEED)
     for _ in range(count):
         yield rng.bytes(100_000)
 
 
 def kept(name: str, write: Callable[[str], None]) -> str:
-    """Returns the path of a file of this name, which ``write`` makes if need be."""
+    """Returns the path of a file of this name, made by ``write`` if needed."""
     path = FOLDER / name
     if not path.exists():
         FOLDER.mkdir(exist_ok=True)

@@ -32,7 +32,7 @@ def wheel() -> Callable[[str], Any]:
 
 
 def read(reader: Any) -> None:
-    """Reads a record by what opened the file."""
+    """Reads a record from an open file."""
     if hasattr(reader, "read"):
         reader.read([7])
     else:
@@ -42,7 +42,8 @@ def read(reader: Any) -> None:
 def contestants(
     measure: Callable[[Callable[[str], Any], str, Settings], Measurement],
 ) -> dict[str, Callable[[Settings], Measurement]]:
-    """Returns both; `measure` is called with what opens, and the path."""
+    """Returns both contestants; `measure` is called with the opening function and the
+    path."""
     return {
         "gristmill": lambda settings: measure(gristmill(), path(settings), settings),
         "wheel": lambda settings: measure(wheel(), path(settings), settings),

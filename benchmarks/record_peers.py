@@ -1,4 +1,4 @@
-"""Loaders over an ArrayRecord file: each over the data source of its own kind.
+"""Loaders over an ArrayRecord file, each with its own data source.
 
 Every function takes a ``Workload`` whose source is a path.
 """
@@ -60,7 +60,7 @@ class _Items:
 
 
 class _Batches(_Items):
-    """As `_Items`, but a batch is read at once."""
+    """Like `_Items`, but reads a whole batch at once."""
 
     def __init__(self, source: Any, step: Any) -> None:
         super().__init__(source)
@@ -79,5 +79,5 @@ def torch_batches(work: Workload) -> Iterator[Any]:
 
 
 def _context(work: Workload) -> str | None:
-    """PyTorch's workers by fork, the default, crash in the package's reader."""
+    """Returns spawn: forked workers, the default, crash in the package's reader."""
     return "spawn" if work.workers else None

@@ -1,6 +1,6 @@
-"""The question of how fast shuffled records of one file go through a loader.
+"""Measures shuffled records of one file through loaders.
 
-A ``bench_records_<kind>.py`` says which records, and by how many workers.
+A ``bench_records_<kind>.py`` chooses the records and the number of workers.
 """
 
 import functools

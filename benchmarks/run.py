@@ -1,13 +1,13 @@
-"""Asks every question, keeps what was found, and makes the tables and plots of it.
+"""Measures questions, stores the results, and makes all tables and plots from them.
 
     python benchmarks/run.py [--only NAME ...] [--repeats 3] [--quick]
 
 Each contestant of each question is measured ``--repeats`` times, in turn with the
 others and in a fresh process every time; medians are compared with the targets.
-What is found takes the place of what ``benchmarks/results.json`` had of the same
-questions.  From that file all tables and plots are made: ``--pages`` does that alone.
-Exits with 1 where Gristmill could not be measured or answers differed, and with
-``--strict`` where a target is missed.  Peers that could not are named at the end.
+Results replace those of the same questions in ``benchmarks/results.json``, from which
+all tables and plots are made; ``--pages`` only does the latter. Exits with 1 if
+Gristmill could not be measured or answers differed, and with ``--strict`` also if a
+target is missed. Peers that failed are named at the end.
 The peers are in ``pip install 'gristmill[bench]'``.
 """
 
@@ -21,7 +21,7 @@ from questions import QUESTIONS, question_of
 
 
 def last_line(outcomes: list[Outcome]) -> str:
-    """Returns how many targets there are, and which questions miss one."""
+    """Returns the number of targets, and the questions that miss one."""
     verdicts = [(o.question.name, v[2]) for o in outcomes for v in o.verdicts()]
     missed = list(dict.fromkeys(name for name, found in verdicts if found != "pass"))
     count = sum(found != "pass" for _, found in verdicts)
@@ -30,7 +30,7 @@ def last_line(outcomes: list[Outcome]) -> str:
 
 
 def unmeasured(outcomes: list[Outcome]) -> dict[str, str]:
-    """Returns why contestants could not be measured, by question and contestant."""
+    """Returns the reasons for missing measurements, by question and contestant."""
     return {
         f"{outcome.question.name}: {contestant}": reason
         for outcome in outcomes
@@ -39,7 +39,7 @@ def unmeasured(outcomes: list[Outcome]) -> dict[str, str]:
 
 
 def status(outcomes: list[Outcome], strict: bool) -> int:
-    """Returns the exit status: a peer's failure is not ours."""
+    """Returns the exit status, to which failures of peers do not matter."""
     ours = any(name.startswith(OURS) for o in outcomes for name in o.failures)
     differ = any(outcome.disagreements for outcome in outcomes)
     missed = any(v[2] != "pass" for o in outcomes for v in o.verdicts())
@@ -69,7 +69,7 @@ def main() -> int:
         outcome.about = about
         outcomes.append(outcome)
         print(table(outcome), flush=True)
-        # One after the other: a run that is interrupted has kept what it found.
+        # Merge after each question, so that an interrupted run keeps its results.
         if not options.peers_only and options.records is None:
             store.merge([outcome])
     pages.write()

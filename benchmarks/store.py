@@ -1,7 +1,7 @@
-"""What was measured last of each question, kept in one file of JSON.
+"""The latest measurements of each question, stored in one JSON file.
 
-Each entry says when, on which machine, with which versions and by which command, since
-measuring some questions again leaves the others as they are.
+Each entry has its date, machine, versions and command, because measuring some questions
+again does not change the others.
 """
 
 import importlib.metadata
@@ -58,7 +58,7 @@ def _commit() -> str:
 
 
 def about_now(command: str) -> dict[str, str]:
-    """Returns what figures that are measured now depend on."""
+    """Returns the facts that figures measured now depend on."""
     return {
         "command": command,
         "commit": _commit(),
@@ -82,7 +82,7 @@ def load(path: pathlib.Path = PATH) -> dict[str, Outcome]:
 
 
 def merge(outcomes: Iterable[Outcome], path: pathlib.Path = PATH) -> None:
-    """Puts outcomes into the file, in place of those of the same questions."""
+    """Puts outcomes into the file, replacing those of the same questions."""
     known = load(path) | {outcome.question.name: outcome for outcome in outcomes}
     entries = {name: _entry(known[name]) for name in QUESTIONS if name in known}
     half = path.with_suffix(".half")
@@ -105,5 +105,5 @@ def _entry(outcome: Outcome) -> dict[str, object]:
 
 
 def _short(value: float) -> float:
-    """Returns a figure with the digits that mean something."""
+    """Returns a figure with five significant digits."""
     return float(f"{value:.5g}")

@@ -1,7 +1,7 @@
-"""Text as a benchmark: documents and tokenizers, made once and kept.
+"""Text for benchmarks: documents and tokenizers, made once and stored.
 
-They lie in the temporary folder.  The pipeline is that of the text example, through
-Gristmill and Grain, or see `bench_text_pack`.
+They are in the temporary folder. The pipeline is that of the text example, through
+Gristmill and Grain; for other pipelines see `bench_text_pack`.
 """
 
 import os
@@ -28,7 +28,7 @@ LIBRARIES: dict[str, Callable[[], Any]] = {
 
 
 def text(vocabulary: int = text_pipeline.VOCABULARY) -> text_pipeline.Text:
-    """Returns the example's data, written by the first process that asks."""
+    """Returns the example's data, written by the first process that needs it."""
     folder = FOLDER / f"text-{DOCUMENTS}-{vocabulary}"
     if not folder.exists():
         half = pathlib.Path(f"{folder}.{os.getpid()}")

@@ -1,8 +1,8 @@
-"""Shows what a CUDA device does while a program trains on `to_device` batches.
+"""Shows the work of a CUDA device while a program trains on `to_device` batches.
 
-Prints one row of a timeline for copies and one for kernels, how much of the copying
-ran beside computation, and how often device memory was allocated after the first
-batches.  Says so where there is no CUDA device.
+Prints a timeline with one row for copies and one for kernels, the share of copying
+during computation, and the number of device allocations after the first batches.
+Without a CUDA device it only prints a message.
 
     python benchmarks/timeline_to_device.py
 """
@@ -22,7 +22,7 @@ COLUMNS = 100
 
 
 def _train(batches, steps: int, weight: torch.Tensor) -> None:
-    """Takes steps that compute somewhat longer than a batch takes to copy."""
+    """Runs steps that compute slightly longer than a batch takes to copy."""
     for _ in range(steps):
         batch = next(batches)
         rows = batch.flatten(1)[:, : len(weight)].to(weight.dtype)
@@ -47,7 +47,7 @@ def _spans(events) -> tuple[list, list]:
 
 
 def _row(spans, begin: float, end: float) -> str:
-    """Returns a line with a mark wherever one of the spans is."""
+    """Returns a line with a mark for each column that a span touches."""
     width = (end - begin) / COLUMNS
     marks = [" "] * COLUMNS
     for first, last in spans:

@@ -49,7 +49,7 @@ def tensors(batch: Any) -> Iterator[Any]:
 
 
 def digest(batches: Iterator[Any]) -> str:
-    """Returns what tells apart loaders with different first batches."""
+    """Returns a digest of the first batches of a loader."""
     found = 0
     for batch in itertools.islice(batches, CHECKED_BATCHES):
         for tensor in tensors(batch):
@@ -87,13 +87,13 @@ def contestants(
     use: Callable[[Any], Any] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Callable[[Settings], Measurement]]:
-    """Ours and torch's loader as contestants.
+    """Returns Gristmill's and torch's loader as contestants.
 
     Args:
-        build: Makes a loader, which nobody gets to the end of, by a class.
-        units: Units of the answer in a second; by default microseconds.
-        use: What the consumer does with each batch.
-        clock: What is measured, in seconds.
+        build: Makes a loader with the given class, too long to reach its end.
+        units: Units of the answer per second; by default microseconds.
+        use: Called by the consumer with each batch.
+        clock: Returns the time to measure, in seconds.
     """
     return {
         name: functools.partial(_measure, name, build, units, use, clock)

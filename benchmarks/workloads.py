@@ -1,4 +1,4 @@
-"""The data sets and record shapes of the benchmarks, defined once for everybody.
+"""The data sets and record shapes of all benchmarks.
 
 Gristmill and its peers read the same objects through the same user functions, so
 a difference in time is a difference between loaders.  Nothing here imports a
@@ -25,7 +25,7 @@ PAGE = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What a loader is asked to do: shuffle, map, batch.
+    """The task of a loader: shuffle, map, batch.
 
     Args:
         source: Records, by ``len(source)`` and ``source[i]``.
@@ -69,7 +69,7 @@ class DictRows(Rows):
 
 
 class Counting:
-    """A source of ``size`` integers that remembers which records were read."""
+    """A source of ``size`` integers that stores which records were read."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -128,7 +128,7 @@ def leaves(batch: Any) -> list[np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a loader returned: equal answers mean equal data.
+    """A digest of a loader's output: equal answers mean equal data.
 
     ``records`` does not depend on the order of the records, ``stream`` does.
     """

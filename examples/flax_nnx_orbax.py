@@ -1,11 +1,11 @@
-"""Train a Flax NNX model, lose the job in mid-epoch, and go on with Orbax.
+"""Train a Flax NNX model, lose the job in mid-epoch, and resume with Orbax.
 
     python examples/flax_nnx_orbax.py
 
-The data are the 1,797 handwritten digits that come with scikit-learn.  Orbax saves the
-model, its optimizer and the position of the iterator in one checkpoint.  A run that is
-stopped in the middle of an epoch and restored from there ends with the same weights,
-bit for bit, as one that was never stopped.
+The data are the 1,797 handwritten digits of scikit-learn. Orbax saves the model, its
+optimizer and the position of the iterator in one checkpoint. A run that is stopped in
+the middle of an epoch and restored ends with the same weights, bit for bit, as a run
+without a stop.
 
     pip install 'gristmill[jax,orbax]' flax optax scikit-learn
 """
@@ -30,7 +30,7 @@ BATCH_SIZE = 64
 EPOCHS = 12
 HIDDEN = 128
 LEARNING_RATE = 0.005
-GOAL = 0.9  # Of the test images, classified correctly.
+GOAL = 0.9  # Share of test images classified correctly.
 
 
 # The data: one record is an image of 8x8 values from 0 to 16, and its label.
@@ -51,7 +51,7 @@ class Digits:
 
 
 class ScaleAndMove(grain.RandomMapTransform):
-    """Bring values to [0, 1] and move the image by up to one pixel each way."""
+    """Scale values to [0, 1] and move the image by up to one pixel each way."""
 
     def random_map(self, element, rng):
         down, right = rng.integers(0, 3, size=2)
@@ -60,7 +60,7 @@ class ScaleAndMove(grain.RandomMapTransform):
 
 
 def batches(source: Digits):
-    """Return an endless iterator of batches on the device, there before their step."""
+    """Return an endless iterator of batches, on the device before their step."""
     loader = grain.DataLoader(
         data_source=source,
         sampler=grain.IndexSampler(len(source), shuffle=True, seed=7),
@@ -74,7 +74,7 @@ def batches(source: Digits):
 
 
 class Classifier(nnx.Module):
-    """Two layers with dropout between them, which draws random numbers, too."""
+    """Two layers with dropout between them, which also draws random numbers."""
 
     def __init__(self, rngs: nnx.Rngs) -> None:
         self.hidden = nnx.Linear(64, HIDDEN, rngs=rngs)
@@ -110,7 +110,7 @@ def accuracy(model, images, labels) -> float:
     return float(jnp.mean(found == labels))
 
 
-# Checkpoints: what training depends on, and where in the data it is.
+# Checkpoints: the state of training, and the position in the data.
 
 
 def is_key(array) -> bool:
@@ -120,14 +120,14 @@ def is_key(array) -> bool:
 def arrays_of(model, optimizer):
     """Return all arrays that training changes.
 
-    The states of random number generators are among them, as plain integers.
+    The states of random number generators are included, as plain integers.
     """
     state = nnx.state((model, optimizer))
     return jax.tree.map(lambda a: jax.random.key_data(a) if is_key(a) else a, state)
 
 
 def set_arrays(model, optimizer, arrays) -> None:
-    """Set what `arrays_of` returned."""
+    """Set the arrays that `arrays_of` returned."""
     state = nnx.state((model, optimizer))
     found = jax.tree.map(
         lambda old, new: jax.random.wrap_key_data(new) if is_key(old) else new,
@@ -147,7 +147,7 @@ def save(manager, step: int, model, optimizer, iterator) -> None:
 
 
 def restore(manager, model, optimizer, iterator) -> int:
-    """Set all three to the last checkpoint, and return its step."""
+    """Restore all three from the last checkpoint, and return its step."""
     step = manager.latest_step()
     parts = ocp.args.Composite(
         arrays=ocp.args.StandardRestore(arrays_of(model, optimizer)),
@@ -174,7 +174,7 @@ def run(directory: pathlib.Path) -> None:
     labels = digits.target[order].astype(np.int32)
     source = Digits(images[TEST_RECORDS:], labels[TEST_RECORDS:])
     steps = len(source) * EPOCHS // BATCH_SIZE
-    stop = steps // 2 + 5  # In mid-epoch, and not at a boundary of anything.
+    stop = steps // 2 + 5  # In mid-epoch, off every boundary.
 
     print("Without a stop:")
     model, optimizer = make_model()

@@ -1,12 +1,12 @@
-"""Feed several hosts from a mixture of corpora, as MaxText does, and stop and go on.
+"""Feed several hosts from a mixture of corpora like MaxText, stop, and resume.
 
     python examples/maxtext_pipeline.py [--data DIRECTORY] [--workers 2]
 
 Three corpora in ArrayRecord files are shuffled and mixed by weights, tokenized, packed
 into rows of 128 tokens and turned into inputs and targets. Each of two hosts takes its
-share of the documents, with worker processes, and its place is checkpointed by Orbax
-where that is installed. Then the same rows are read elastically: two hosts stop, three
-go on from what one of them saved, and no row is lost or read twice.
+share of the documents, with worker processes, and saves its position with Orbax if that
+is installed. Then the same rows are read elastically: two hosts stop, three continue
+from the state of one of them, and no row is lost or repeated.
 
     pip install 'gristmill[convert,orbax]' tokenizers
 """
@@ -25,16 +25,16 @@ from text_pipeline import Tokenize, train_tokenizer, write_records
 
 import gristmill
 
-LENGTH = 128  # Tokens of a row.
+LENGTH = 128  # Tokens per row.
 VOCABULARY = 2048
 PACKING_BINS = 24
-GLOBAL_BATCH = 12  # Rows of a step in all hosts together.
+GLOBAL_BATCH = 12  # Rows per step of all hosts together.
 SEED = 7
-# Folders of the standard library, and how much of the mixture each one is.
+# Folders of the standard library, and their weights in the mixture.
 CORPORA = {"asyncio": 0.5, "email": 0.3, "json": 0.2}
 
 
-# The data: a file per corpus, and a tokenizer that is trained on all of them.
+# The data: one file per corpus, and a tokenizer trained on all of them.
 
 
 def documents(corpus: str) -> list[dict[str, str]]:
@@ -60,15 +60,15 @@ def write_corpora(folder: pathlib.Path) -> tuple[list[str], Tokenize]:
 
 
 def to_features(element: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Cuts a document to a row; what is read is also what is to be predicted."""
+    """Cuts a document to a row; the targets are the inputs."""
     tokens = element["text"][:LENGTH]
     return {"inputs": tokens, "targets": tokens}
 
 
 def shift(row: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Makes the target of each token the one after it in its document.
+    """Makes the target of each token the next token of its document.
 
-    The last token of a document has none: its segmentation is 0, as in padding.
+    The last token of a document has no target: its segmentation is 0, as in padding.
     """
     segments = row["targets_segment_ids"]
     same = np.append(segments[1:] == segments[:-1], False) & (segments != 0)
@@ -116,7 +116,7 @@ def batches_of_host(
 def elastic_batches(
     grain: Any, paths: list[str], tokenize: Tokenize, host: int, hosts: int
 ) -> Any:
-    """Returns one host's batches of a stream of rows that is the same for all."""
+    """Returns one host's batches of a stream of rows that all hosts share."""
     return grain.experimental.ElasticIterator(
         rows(grain, mixture(grain, paths), tokenize),
         GLOBAL_BATCH,
@@ -128,7 +128,7 @@ def elastic_batches(
 
 
 class Checkpoints:
-    """Saves and restores an iterator: by Orbax, or as JSON where that is missing."""
+    """Saves and restores an iterator with Orbax, or as JSON without Orbax."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._folder = folder
@@ -162,7 +162,7 @@ class Checkpoints:
 
 
 def take(iterator: Any, steps: int) -> list[np.ndarray]:
-    """Returns the inputs of some batches, as a training loop would use them."""
+    """Returns the inputs of some batches, like a training loop."""
     return [np.array(batch["inputs"]) for batch in itertools.islice(iterator, steps)]
 
 
@@ -171,7 +171,7 @@ def equal(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
 
 
 def stop_and_go_on(host: int, dataset: Any, folder: pathlib.Path, steps: int) -> None:
-    """Checkpoints a host halfway and checks what a new iterator goes on with."""
+    """Saves a host's state halfway and checks the rest of a new iterator."""
     checkpoints = Checkpoints(folder / f"host-{host}")
     iterator = iter(dataset)
     before = take(iterator, steps)
@@ -194,7 +194,7 @@ def stop_and_go_on(host: int, dataset: Any, folder: pathlib.Path, steps: int) ->
 
 
 def change_hosts(paths: list[str], tokenize: Tokenize, steps: int) -> None:
-    """Goes on with three hosts where two have stopped, and counts the rows."""
+    """Replaces two stopped hosts by three, and checks the rows."""
 
     def started(hosts: int, state: Any = None) -> list[Any]:
         made = [

@@ -1,9 +1,9 @@
-"""How much padding does each way of packing leave, and how fast is it?
+"""Compare the padding and the speed of the ways of packing.
 
-Packs the standard library's sources, one top-level definition a sequence and one word a
-token, into rows of 512 tokens: without packing, by first fit and best fit with more and
-more rows at a time, and by laying sequences end to end.  Prints a table with bars; with
---output it also draws a chart, by matplotlib.
+Packs the standard library's sources into rows of 512 tokens. A top-level definition is
+a sequence and a word is a token. Compares no packing, first fit and best fit with more
+and more open rows, and concatenation. Prints a table with bars; with --output it also
+draws a chart, by matplotlib.
 
     python examples/packing_efficiency.py [--output packing_efficiency.png]
 """
@@ -27,19 +27,19 @@ BINS = (8, 32, 128, 512)
 
 class Result(NamedTuple):
     name: str
-    used: float  # The share of cells that hold a token.
+    used: float  # Share of cells with a token.
     sequences_per_s: float
 
 
 def texts() -> Iterator[str]:
-    """The standard library, cut before each top-level definition."""
+    """Yield the standard library, cut before each top-level definition."""
     for path in sorted(pathlib.Path(sysconfig.get_path("stdlib")).glob("*.py")):
         text = path.read_text(encoding="utf-8", errors="replace")
         yield from re.split(r"^(?=(?:async )?def |class |@)", text, flags=re.MULTILINE)
 
 
 def sequences() -> list[np.ndarray]:
-    """Token arrays, int32, shape (n,), 0 < n <= LENGTH; longer texts are cut."""
+    """Return token arrays, int32, shape (n,), 0 < n <= LENGTH; longer texts are cut."""
     number_of: dict[str, int] = {}
     parts: list[np.ndarray] = []
     for text in texts():
@@ -60,7 +60,7 @@ def measure(name: str, packed: grain.IterDataset, count: int) -> Result:
 
 
 def results(tokens: list[np.ndarray]) -> Iterator[Result]:
-    """Yield what each way of packing makes of the same sequences."""
+    """Yield the result of each way of packing for the same sequences."""
     ds = grain.MapDataset.source(tokens).shuffle(seed=1)
     elements = ds.map(lambda x: {"tokens": x}).to_iter_dataset()
     lengths = {"tokens": LENGTH}

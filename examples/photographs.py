@@ -1,8 +1,8 @@
-"""Folders of small JPEG files, cut out of photographs that packages bring along.
+"""Write folders of small JPEG files, cut out of photographs in Python packages.
 
-What the examples `train_photographs.py` and `torch_photographs.py` read: twelve
-photographs of scikit-image and scikit-learn are the classes, tiles of them the
-pictures.  Tiles to test with are from the middle quarter of each, tiles to train with
+The examples `train_photographs.py` and `torch_photographs.py` read these files. Twelve
+photographs of scikit-image and scikit-learn are the classes, and tiles of them the
+pictures. Test tiles come from the middle quarter of each photograph and training tiles
 from the rest, so that no pixel is in both.
 
     pip install 'gristmill[image]' scikit-image scikit-learn
@@ -19,7 +19,7 @@ from skimage import data
 from sklearn.datasets import load_sample_image
 
 TILE = 80  # Pixels along an edge of a file.
-TILES = {"train": 120, "test": 30}  # Of each photograph.
+TILES = {"train": 120, "test": 30}  # From each photograph.
 
 OF_SKIMAGE = (
     "astronaut",
@@ -34,12 +34,12 @@ OF_SKIMAGE = (
     "rocket",
 )
 OF_SKLEARN = ("china", "flower")
-# Mean and deviation of the values of ImageNet's pictures, in [0, 1].
+# Mean and standard deviation of the values of ImageNet's pictures, in [0, 1].
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def photographs() -> dict[str, np.ndarray]:
-    """Return the photographs by name: uint8 of (H, W, 3), or of (H, W) where gray."""
+    """Return the photographs by name: uint8 of (H, W, 3), or (H, W) if gray."""
     found = {name: getattr(data, name)() for name in OF_SKIMAGE}
     return found | {name: load_sample_image(f"{name}.jpg") for name in OF_SKLEARN}
 
@@ -61,7 +61,7 @@ def write(folder: pathlib.Path) -> None:
 
 
 def main(about: str, run: Callable[[pathlib.Path, int], None]) -> None:
-    """Call an example's `run` with a folder and a number of epochs, as options say."""
+    """Call an example's `run` with the folder and the number of epochs from options."""
     parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("--data", type=pathlib.Path, help="an empty folder for files")
     parser.add_argument("--epochs", type=int, default=12)

@@ -1,13 +1,13 @@
-"""Feed a language model with packed text, and see how long it waits for data.
+"""Feed a language model with packed text, and measure how long it waits for data.
 
     python examples/text_pipeline.py [--library grain] [--workers 2 16]
 
 The text is the standard library's source code. It is written as JSON to an ArrayRecord
-file and tokenized by a byte-pair encoding that is trained on it. A host of 16 shuffles
-the documents of many epochs, takes its share, packs them into rows of 128 tokens and
-makes batches of 512 rows, first in this process and then with worker processes. For
-each way the script prints the time to the first batch, how many rows and tokens come in
-a second, and how much of its time a training step of one second spends waiting.
+file and tokenized by a byte-pair encoding trained on it. One host of 16 shuffles the
+documents of many epochs, takes its share, packs them into rows of 128 tokens and makes
+batches of 512 rows, first in this process and then with worker processes. For each
+setting the script prints the time to the first batch, the rows and tokens per second,
+and the share of time that a loop with training steps of one second spends waiting.
 
 The same code runs with Gristmill and with Grain.
 
@@ -31,7 +31,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
-LENGTH = 128  # Tokens of a row.
+LENGTH = 128  # Tokens per row.
 PACKING_BINS = 30  # Rows that are filled at the same time.
 HOST, HOSTS = 1, 16
 EPOCHS = 100
@@ -42,7 +42,7 @@ PREFETCHED = 3  # Batches that a thread keeps ready for the training loop.
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """Where the documents and the tokenizer lie."""
+    """Paths of the documents and of the tokenizer."""
 
     records: str
     tokenizer: str
@@ -67,7 +67,7 @@ def documents(count: int) -> Iterator[dict[str, str]]:
 
 def write_records(path: pathlib.Path, made: Iterable[dict[str, str]]) -> str:
     """Writes documents to an ArrayRecord file and returns its path."""
-    # Imported here, because worker processes import this file and write nothing.
+    # Imported here, because worker processes import this file but write nothing.
     from array_record.python.array_record_module import ArrayRecordWriter
 
     writer = ArrayRecordWriter(str(path), "group_size:1")
@@ -105,7 +105,7 @@ def write_text(folder: pathlib.Path, count: int, vocabulary: int = VOCABULARY) -
 
 
 class Tokenize:
-    """Turns a document into its token ids, int64[n]; pickles as a path."""
+    """Converts a document to its token ids, int64[n]; pickles as a path."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -124,7 +124,7 @@ def trim(element: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def pipeline(grain: Any, text: Text, batch_size: int, workers: int) -> Any:
-    """Returns a dataset of batches: tokens, places and segments, [batch_size, 128]."""
+    """Returns a dataset of tokens, positions and segments, [batch_size, 128]."""
     dataset = (
         grain.MapDataset.source(grain.sources.ArrayRecordDataSource(text.records))
         .map(json.loads)
@@ -145,12 +145,12 @@ def pipeline(grain: Any, text: Text, batch_size: int, workers: int) -> Any:
     return dataset
 
 
-# What it costs.
+# Measurements.
 
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """How fast batches come: seconds, and rows and tokens in a second."""
+    """The speed of batches: seconds to the first, and rows and tokens per second."""
 
     first_batch_s: float
     rows_per_s: float
@@ -175,9 +175,9 @@ def measure(dataset: Any, batches: int) -> Figures:
 
 
 def share_waited(iterator: Any, steps: int, step_s: float, restore_s: float) -> float:
-    """Returns how much of the time a training loop waits for data, 0 to 1.
+    """Returns the share of time that a training loop waits for data, 0 to 1.
 
-    The model is restored first, for which the loop does not wait.
+    The model is restored first; this time does not count as waiting.
     """
     start = time.perf_counter()
     time.sleep(restore_s)

@@ -1,12 +1,12 @@
-"""Train with Accelerate, lose the job in mid-epoch, and go on from its state.
+"""Train with Accelerate, lose the job in mid-epoch, and resume from its state.
 
     python examples/torch_accelerate.py
     torchrun --nproc-per-node 2 examples/torch_accelerate.py
 
-Accelerate builds a loader of its own from the one that it prepares, and so drops the
-class of that one.  After ``gristmill.torch.install()`` it builds Gristmill's.  Training
-that goes on from a state in the middle of an epoch ends with the same weights, bit for
-bit, as training that never stopped.
+Accelerate builds its own loader from the one that it prepares, and ignores that
+loader's class. After ``gristmill.torch.install()`` it builds Gristmill's. Training
+resumed from a state in the middle of an epoch ends with the same weights, bit for bit,
+as training without a stop.
 
     pip install 'gristmill[torch]' accelerate scikit-learn
 """
@@ -27,7 +27,7 @@ STOP = (1, 7)  # Epoch and batch before which the state is saved.
 
 
 def prepare(accelerator, digits):
-    """A model, an optimizer and a loader, as Accelerate wants them."""
+    """Return the model, the optimizer and the loader, prepared by Accelerate."""
     set_seed(42)
     model = make_model()
     optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
@@ -42,7 +42,7 @@ def prepare(accelerator, digits):
 
 
 def train(accelerator, model, optimizer, loader, folder, start=(0, 0)):
-    """Train to the end from a batch of an epoch; return how many batches it took."""
+    """Train to the end from a batch of an epoch; return the number of batches."""
     taken = 0
     for epoch in range(start[0], EPOCHS):
         loader.set_epoch(epoch)
@@ -61,7 +61,7 @@ def train(accelerator, model, optimizer, loader, folder, start=(0, 0)):
 
 def run(accelerator, folder: pathlib.Path):
     training_digits, test_digits = load_data()
-    training_digits.moved = False  # Noise would be drawn anew after the stop.
+    training_digits.moved = False  # The noise would differ after the stop.
 
     whole = prepare(accelerator, training_digits)
     name = type(whole[2].base_dataloader).__module__
@@ -70,7 +70,7 @@ def run(accelerator, folder: pathlib.Path):
     found = accuracy(whole[0], test_digits)
     accelerator.print(f"Without a stop: {taken} batches, test accuracy {found:.1%}")
 
-    accelerator.free_memory()  # It knows no model now, as a new process.
+    accelerator.free_memory()  # Forget the model, as in a new process.
     resumed = prepare(accelerator, training_digits)
     accelerator.load_state(folder)
     taken = train(accelerator, *resumed, folder, STOP)

@@ -1,11 +1,11 @@
-"""Train with Lightning, lose the job in mid-epoch, and go on from its checkpoint.
+"""Train with Lightning, lose the job in mid-epoch, and resume from its checkpoint.
 
     python examples/torch_lightning.py
 
-Lightning puts the state of a loader that has one into its checkpoints.  Training that
-stops in the middle of an epoch and is started again with ``ckpt_path=`` reads each of
-the remaining samples of that epoch once, and ends with the same weights, bit for bit,
-as training that never stopped.  With torch's own loader it would begin the epoch anew.
+Lightning saves the state of a loader, if it has one, in its checkpoints. Training that
+stops in the middle of an epoch and restarts with ``ckpt_path=`` reads each of the
+remaining samples of that epoch once, and ends with the same weights, bit for bit, as
+training without a stop. With torch's own loader it would restart the epoch.
 
     pip install 'gristmill[torch]' lightning scikit-learn
 """
@@ -28,7 +28,7 @@ STOP = 50  # Steps; an epoch has 23.
 
 
 class Classifier(lightning.LightningModule):
-    """Tells digits apart, and counts how often it has seen each image."""
+    """Classifies digits, and counts the images it has seen."""
 
     def __init__(self):
         super().__init__()
@@ -43,7 +43,7 @@ class Classifier(lightning.LightningModule):
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), LEARNING_RATE)
 
-    # The order of the next epochs comes from torch's generator.
+    # torch's generator determines the order of the next epochs.
 
     def on_save_checkpoint(self, checkpoint):
         checkpoint["generator"] = torch.get_rng_state()
@@ -81,7 +81,7 @@ def fit(folder, digits, checkpoint=None):
 
 def run(folder: pathlib.Path):
     training_digits, test_digits = load_data()
-    training_digits.moved = False  # Noise would be drawn anew after the stop.
+    training_digits.moved = False  # The noise would differ after the stop.
 
     trainer, whole = fit(folder, training_digits)
     print(f"Without a stop: {trainer.global_step} steps, {whole.seen} images,", end=" ")
@@ -100,7 +100,7 @@ def run(folder: pathlib.Path):
 
 
 def main():
-    # Lightning says a lot, and would have more workers.
+    # Lightning logs a lot, and recommends more workers.
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,17 +1,17 @@
-"""Train a digit classifier in a plain PyTorch loop, on torch's loader and on ours.
+"""Train a digit classifier in a plain PyTorch loop, with torch's loader and with ours.
 
     python examples/torch_loop.py [--epochs N]
 
 One line differs: ``from gristmill.torch import DataLoader``.  The images are
-scikit-learn's 1,797 handwritten digits, 8 x 8 pixels each.  Two worker processes move
-them at random and add noise, from generators that the loader has seeded.  As all seeds
-and draws are torch's, both runs see the same batches and end with the same weights,
-bit for bit.
+scikit-learn's 1,797 handwritten digits, 8 x 8 pixels each. Two worker processes move
+them at random and add noise, with generators seeded by the loader. All seeds and draws
+equal torch's, so both runs see the same batches and end with the same weights, bit for
+bit.
 
-The runs take turns, epoch by epoch, and what is printed are medians without the first
-epoch, in which workers start.  Processor time is that of this process and all workers.
-If other programs keep the processors busy, how long an epoch takes depends on whom the
-system lets run; processor time depends less on that.
+The runs take turns, epoch by epoch. The printed figures are medians without the first
+epoch, in which workers start. Processor time is that of this process and all workers.
+If other programs use the processors, the time of an epoch depends on the scheduler;
+processor time depends less on it.
 
     pip install 'gristmill[torch]' scikit-learn
 """
@@ -39,7 +39,7 @@ class Digits(torch.utils.data.Dataset):
     Args:
         images: Shape (N, 1, 8, 8), float32.
         labels: Shape (N,), int64.
-        moved: Whether to move them by up to one pixel and add noise, at random.
+        moved: Whether to move images by up to one pixel and add noise, at random.
     """
 
     def __init__(self, images, labels, moved=False):
@@ -58,8 +58,8 @@ class Digits(torch.utils.data.Dataset):
 
 
 def load_data():
-    """Return the images to train with and those to test with, as `Digits`."""
-    # Here, as workers that import this module for `Digits` need no scikit-learn.
+    """Return the training images and the test images, as `Digits`."""
+    # Imported here, because workers that unpickle `Digits` do not need scikit-learn.
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -82,9 +82,9 @@ class Run:
     """A model that is trained on batches of one loader, epoch by epoch.
 
     Attributes:
-        first_s: When the first batch came, its workers' start included, in s.
-        epochs_s: How long each epoch took, in s.
-        processors_s: How long processors worked for each, in s.
+        first_s: Time to the first batch, including the workers' start, in s.
+        epochs_s: Time of each epoch, in s.
+        processors_s: Processor time of each epoch, in s.
     """
 
     def __init__(self, loader_class, digits):
@@ -97,7 +97,7 @@ class Run:
             shuffle=True,
             num_workers=2,
             persistent_workers=True,
-            # Its own, so that the runs may take turns.
+            # A separate generator, so that the runs may take turns.
             generator=torch.Generator().manual_seed(42),
         )
         self.first_s = None
@@ -126,14 +126,14 @@ def accuracy(model, digits):
 
 
 def processor_time():
-    """Return how long processors worked for this process and all below it, in s."""
+    """Return the processor time of this process and its descendants, in s."""
     parents, times = {}, {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             threads = (folder / "task").glob("*/schedstat")
             times[folder.name] = sum(int(t.read_text().split()[0]) for t in threads)
-        except OSError:  # It has ended, or is another user's.
+        except OSError:  # It has ended, or belongs to another user.
             continue
         parents[folder.name] = fields[1]
     return (
@@ -142,7 +142,7 @@ def processor_time():
 
 
 def is_ours(name, parents):
-    """Return whether a process is this one or below it."""
+    """Return whether a process is this one or a descendant."""
     while name in parents:
         if name == str(os.getpid()):
             return True
@@ -154,18 +154,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--epochs", type=int, default=9)
     epochs = parser.parse_args().epochs
-    # More threads do not help so small a model, and would compete with the workers.
+    # More threads do not speed up such a small model, and compete with the workers.
     torch.set_num_threads(1)
     training_digits, test_digits = load_data()
     classes = {"torch": torch.utils.data.DataLoader, "gristmill": DataLoader}
     runs = {name: Run(each, training_digits) for name, each in classes.items()}
     for epoch in range(epochs):
-        # In turns, and each first in every other epoch: what else the machine does
+        # Each run is first in every other epoch, so that other load on the machine
         # slows down both.
         for run in [*runs.values()][:: 1 if epoch % 2 else -1]:
             run.train_epoch()
     for name, run in runs.items():
-        # The first epoch has the start of the workers.
+        # The first epoch includes the start of the workers.
         epoch_s, processor_s = (
             statistics.median(times[1:] or times)
             for times in (run.epochs_s, run.processors_s)

@@ -2,10 +2,10 @@
 
     python examples/torch_photographs.py [--data DIRECTORY] [--epochs N]
 
-The same as `train_photographs.py`: tiles of twelve photographs, in a folder for each
+Like `train_photographs.py`: tiles of twelve photographs, in a folder each
 (`photographs.py`); random crops, resized, flipped and normalized; a test on parts that
-the network has never seen.  Pictures are a dataset of Gristmill under the loader of
-`gristmill.torch`, whose two workers give batches of tensors.
+the network has never seen. The pictures are a dataset of Gristmill in the loader of
+`gristmill.torch`, whose two workers make batches of tensors.
 
     pip install 'gristmill[image,torch]' scikit-image scikit-learn
 """
@@ -20,13 +20,13 @@ import gristmill as grain
 from gristmill import images, sources
 from gristmill.torch import DataLoader
 
-SIDE = 48  # Pixels along an edge of what the network sees.
+SIDE = 48  # Pixels along an edge of the network's input.
 BATCH_SIZE = 64
 LEARNING_RATE = 0.005
 
 
 def training_pictures(source, epochs):
-    """Random crops of all pictures, shuffled: others in each epoch."""
+    """Return shuffled random crops of all pictures, different in each epoch."""
     return finished(
         decoded(grain.MapDataset.source(source).seed(42).shuffle().repeat(epochs))
         .random_map(images.RandomResizedCrop(SIDE, scale=(0.3, 1), key="image"))
@@ -35,7 +35,7 @@ def training_pictures(source, epochs):
 
 
 def test_pictures(source):
-    """The middle of each picture, in order."""
+    """Return the middle of each picture, in order."""
     return finished(
         decoded(grain.MapDataset.source(source))
         .map(images.Resize(SIDE + 8, key="image"))
@@ -48,7 +48,7 @@ def decoded(dataset):
 
 
 def finished(dataset):
-    """Normalized, float32 of (3, 48, 48), as torch's convolutions take it."""
+    """Normalize to float32 of (3, 48, 48), the layout of torch's convolutions."""
     normalize = images.Normalize(photographs.MEAN, photographs.STD, key="image")
     return dataset.map(normalize).map(images.ToLayout("CHW", key="image"))
 
@@ -75,7 +75,7 @@ def run(folder, epochs):
     train = sources.FolderDataSource(folder / "train")
     test = sources.FolderDataSource(folder / "test")
     print(f"{len(train)} pictures of {len(train.classes)} classes, {len(test)} to test")
-    # Workers have the other cores: torch's threads would wait for them, spinning.
+    # Workers use the other cores, and torch's threads would spin while they wait.
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = make_model(len(train.classes))

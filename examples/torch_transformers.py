@@ -2,10 +2,10 @@
 
     python examples/torch_transformers.py [--steps N]
 
-The Trainer builds its loaders itself, by a name: one call of
+The Trainer builds its loaders by a name in torch: one call of
 ``gristmill.torch.install()`` makes them Gristmill's, and ``uninstall()`` torch's again.
-The model, a Llama of some thousand weights, is made on the spot and reads the source
-of Python's standard library, byte for byte.  Both runs log the same losses.
+The model is a Llama with a few thousand weights, made on the spot, which reads the
+source of Python's standard library byte for byte. Both runs log the same losses.
 
     pip install 'gristmill[torch]' accelerate transformers
 """
@@ -20,15 +20,15 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArgumen
 
 from gristmill.torch import install, uninstall
 
-WINDOW = 64  # Bytes of a sample.
+WINDOW = 64  # Bytes per sample.
 BATCH_SIZE = 16
 
 
 class Windows(torch.utils.data.Dataset):
-    """Windows of a text, as the Trainer wants the samples of a language model.
+    """Windows of a text, in the form of the Trainer's language model samples.
 
     Args:
-        text: Of which sample i is bytes ``i * WINDOW`` to ``(i + 1) * WINDOW``.
+        text: Sample i is its bytes from ``i * WINDOW`` to ``(i + 1) * WINDOW``.
     """
 
     def __init__(self, text: bytes) -> None:

@@ -1,13 +1,13 @@
-"""Train a digit classifier on images that Gristmill reads, augments and batches.
+"""Train a digit classifier on images read, augmented and batched by Gristmill.
 
     python examples/train_digits.py [--data DIRECTORY] [--picture FILE]
 
 The images are scikit-learn's 1,797 handwritten digits, 8 x 8 pixels each. They are
 written to disk as ArrayRecord, shuffled, shifted and made noisy at random by two
 worker processes, and fed to a small network in pure JAX. Then the run stops in the
-middle of an epoch, as a preempted job would, and a new iterator goes on from the
-saved state with the very batch that would have come next.  At the end stands a table
-of how well each digit is told, and a picture of those that were not.
+middle of an epoch, like a preempted job, and a new iterator continues from the saved
+state with exactly the next batch. At the end it prints a table of the results for each
+digit, and draws a picture of the mistakes.
 
     pip install 'gristmill[demo]'
 """
@@ -38,8 +38,8 @@ EPOCHS = 30
 HIDDEN = 256
 LEARNING_RATE = 0.1
 MOMENTUM = 0.9
-GOAL = 0.95  # Of the test images, classified correctly.
-SHOWN = 24  # Digits in the picture, at most.
+GOAL = 0.95  # Share of test images classified correctly.
+SHOWN = 24  # Maximum number of digits in the picture.
 
 
 # The data: one record is 64 bytes of pixels, values 0 to 16, and 1 byte of label.
@@ -54,7 +54,7 @@ def write_records(path: pathlib.Path, images: np.ndarray, labels: np.ndarray) ->
 
 
 class ParseDigit(grain.MapTransform):
-    """Turn a record's bytes into an image in [0, 1] and a label."""
+    """Convert a record's bytes to an image in [0, 1] and a label."""
 
     def map(self, record):
         pixels = np.frombuffer(record, np.uint8, count=SIDE * SIDE)
@@ -65,8 +65,8 @@ class ParseDigit(grain.MapTransform):
 class ShiftAndNoise(grain.RandomMapTransform):
     """Move the image by up to one pixel each way and add a little noise.
 
-    The generator belongs to the record's place in the run, not to the process that
-    happens to work on it, so every run with the same seed draws the same numbers.
+    The generator depends on the record's place in the run, not on the process that
+    computes it, so every run with the same seed draws the same numbers.
     """
 
     def random_map(self, element, rng):
@@ -176,7 +176,7 @@ def show_resume(uninterrupted, resumed) -> None:
 
 
 def print_table(guesses: np.ndarray, labels: np.ndarray) -> None:
-    """Print how many test images of each digit were told, and what else they seemed."""
+    """Print the share of correct test images of each digit, and the wrong guesses."""
     print("\ndigit  right                     what it was taken for")
     for digit in range(CLASSES):
         found = guesses[labels == digit]
@@ -189,7 +189,7 @@ def print_table(guesses: np.ndarray, labels: np.ndarray) -> None:
 def draw_mistakes(
     path: pathlib.Path, images: np.ndarray, guesses: np.ndarray, labels: np.ndarray
 ) -> None:
-    """Write a picture of the test images that were taken for another digit."""
+    """Draw the misclassified test images."""
     mistakes = np.flatnonzero(guesses != labels)
     columns = 6
     rows = max(1, -(-len(mistakes[:SHOWN]) // columns))

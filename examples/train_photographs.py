@@ -2,10 +2,10 @@
 
     python examples/train_photographs.py [--data DIRECTORY] [--epochs N]
 
-The files are tiles of twelve photographs, in a folder for each (`photographs.py`).  Two
+The files are tiles of twelve photographs, in a folder each (`photographs.py`). Two
 worker processes decode a random crop of each file, resize it, flip it half the time and
-normalize it; the network learns which photograph it is from, and is tested on a part of
-each that it has never seen.
+normalize it. The network learns which photograph a tile is from, and is tested on a
+part of each photograph that it has never seen.
 
     pip install 'gristmill[image,jax]' optax scikit-image scikit-learn
 """
@@ -21,7 +21,7 @@ import photographs
 import gristmill as grain
 from gristmill import images, sources
 
-SIDE = 48  # Pixels along an edge of what the network sees.
+SIDE = 48  # Pixels along an edge of the network's input.
 BATCH_SIZE = 64
 CHANNELS = (3, 16, 32, 64)
 LEARNING_RATE = 0.005
@@ -36,7 +36,7 @@ def normalized():
 
 
 def training_batches(source, epochs, workers=2):
-    """Batches of float32 (64, 48, 48, 3) and their labels, other crops each epoch."""
+    """Return batches of float32 (64, 48, 48, 3) and labels, with new random crops."""
     return grain.DataLoader(
         data_source=source,
         sampler=grain.IndexSampler(
@@ -54,7 +54,7 @@ def training_batches(source, epochs, workers=2):
 
 
 def test_batches(source):
-    """Batches of the middle of each picture, in order; the last one may be smaller."""
+    """Return batches of the middle of each picture, in order; the last is smaller."""
     middles = (
         grain.MapDataset.source(source)
         .map(decoded())
@@ -65,7 +65,7 @@ def test_batches(source):
     return middles.batch(BATCH_SIZE)
 
 
-# The model: three convolutions, each halving the sides, and the mean over places.
+# The model: three convolutions, each halving the sides, and the mean over positions.
 
 
 def new_parameters(key, classes):

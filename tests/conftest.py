@@ -1,4 +1,4 @@
-"""Settings that all tests share."""
+"""Configure pytest, Hypothesis and the environment for all tests."""
 
 import contextlib
 import gc
@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 
 from gristmill._workers import parent
 
-# A shell without job control has what it starts with `&` ignore Ctrl-C, and so would
-# all programs that the tests start, and interrupt.
+# A shell without job control starts `&` jobs with SIGINT ignored, and the programs that
+# the tests start and interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -24,8 +24,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
-# Examples are drawn the same way in every run, so that `make test` gives one answer
-# for one commit, and take as long as they need: two test processes share the cores.
+# Examples are the same in every run, so that `make test` gives one result for each
+# commit. Examples have no deadline, because two test processes share the cores.
 settings.register_profile(
     "gristmill",
     deadline=None,
@@ -33,27 +33,27 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-# `make soak` looks for new examples.
+# `make soak` draws new examples.
 settings.register_profile(
     "soak", parent=settings.get_profile("gristmill"), derandomize=False
 )
 settings.load_profile(os.environ.get("GRISTMILL_HYPOTHESIS_PROFILE", "gristmill"))
 
 
-# Where everything is installed, what cannot be imported fails.
+# In CI everything is installed, so a failing import is an error.
 EVERYTHING_IS_INSTALLED = os.environ.get("CI") == "true"
 if EVERYTHING_IS_INSTALLED:
     pytest.importorskip = importlib.import_module
 
 
 def missing_package(error: BaseException | None) -> str | None:
-    """Return the name of the other project's package for want of which error came."""
+    """Return the package of another project whose absence caused the error, or None."""
     while error is not None:
         if isinstance(error, importlib.metadata.PackageNotFoundError):
-            return error.name  # Gristmill itself, where it is built but not installed.
+            return error.name  # Gristmill itself, built but not installed.
         if isinstance(error, ImportError):
             told = re.search(r"needs? the (\S+) package\. Install it", str(error))
-            if told:  # By Gristmill.
+            if told:  # An error text of Gristmill.
                 return told[1]
         if isinstance(error, ModuleNotFoundError) and error.name:
             package = error.name.partition(".")[0]
@@ -67,7 +67,7 @@ def missing_package(error: BaseException | None) -> str | None:
 
 @contextlib.contextmanager
 def skipping_without_packages():
-    """Skip a test that imports a package of the extra `test` that is not there."""
+    """Skip the test if it imports a missing package of the extra `test`."""
     try:
         yield
     except ImportError as error:
@@ -101,13 +101,13 @@ def pytest_runtest_call(item):
 
 
 def pytest_configure():
-    """Have the launcher import what the modules of tests import, for all of them."""
+    """Let the launcher import what test modules import, once for all of them."""
     configure = parent.configure
     parent.configure = lambda entry, also=(): configure("support.worker_entry", also)
 
 
 def pytest_collection():
-    """Spare the garbage collector what stays: modules and tests."""
+    """Keep modules and tests out of the garbage collector's scans."""
     gc.disable()
 
 

@@ -1,5 +1,5 @@
-// What every binding file shares: pybind11, the check of a Status, and the
-// list of the functions that fill the module.
+// Declarations for all binding files: pybind11, conversion of a Status to an
+// exception, and the functions that fill the module.
 #pragma once
 
 #include <cxxabi.h>
@@ -17,12 +17,12 @@ namespace gristmill::bind {
 namespace py = pybind11;
 using namespace py::literals;  // For "name"_a.
 
-// Gives up the GIL for as long as it lives.
+// Releases the GIL until it is destroyed.
 //
-// A daemon thread that wants it back while the interpreter ends is ended by
-// Python, which unwinds its stack: through destructors without the GIL, and to
-// std::terminate.  Such a thread waits here for the end of the process instead,
-// as all do from Python 3.14 on.
+// If a daemon thread reacquires the GIL while the interpreter shuts down,
+// Python before 3.14 unwinds the thread's stack.  That would run destructors
+// without the GIL and end in std::terminate.  Therefore such a thread waits
+// here until the process ends, which Python 3.14 does by itself.
 class Unlocked {
  public:
   Unlocked() : state_(PyEval_SaveThread()) {}
@@ -40,22 +40,23 @@ class Unlocked {
   PyThreadState* const state_;
 };
 
-// Returns what `call` returns without the GIL.
+// Calls `call` without the GIL and returns its result.
 template <class Call>
 auto unlocked(Call&& call) {
   const Unlocked without;
   return call();
 }
 
-// As unlocked(), but keeps the GIL for less than `least` of the work's `size`:
-// giving it back would cost more than it frees.
+// Like unlocked(), but keeps the GIL if `size` is less than `min_size`, because
+// releasing it would take longer than the work.
 template <class Call>
-auto unlocked_from(std::size_t least, std::size_t size, Call&& call) {
-  return size < least ? call() : unlocked(call);
+auto unlocked_from(std::size_t min_size, std::size_t size, Call&& call) {
+  return size < min_size ? call() : unlocked(call);
 }
 
-// Raises an exception again that came by way of the core, with a note of what
-// it kept from being done.  REQUIRES: the GIL is held; the status is kRaised.
+// Raises a Python exception again that the core passed on.  Adds a note that
+// names what was being read.
+// REQUIRES: the GIL is held; the status is kRaised.
 [[noreturn]] inline void raise_again(const Status& status) {
   const auto error = py::reinterpret_borrow<py::object>(
       static_cast<PyObject*>(const_cast<void*>(status.cause().get())));
@@ -68,7 +69,7 @@ auto unlocked_from(std::size_t least, std::size_t size, Call&& call) {
   throw py::error_already_set();
 }
 
-// Raises the Python exception that a failed status stands for.
+// Raises the Python exception for a status, unless it is kOk.
 // REQUIRES: the GIL is held.
 inline void check(const Status& status) {
   const auto raise = [&](PyObject* type) {
@@ -100,13 +101,14 @@ inline void check(const Status& status) {
   }
 }
 
-// Whether the items lie where the processor wants them.  REQUIRES of every
-// array that is read or written as numbers and not as bytes.
+// Returns true if the addresses of the items are multiples of their alignment.
+// Arrays whose items are accessed as numbers, not as bytes, must be aligned.
 inline bool is_aligned(const py::array& array) {
   return (array.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_) != 0;
 }
 
-// Returns the value of a result, or raises.  REQUIRES: the GIL is held.
+// Returns the value of a result, or raises the exception for its status.
+// REQUIRES: the GIL is held.
 template <class T>
 T checked(Result<T> result) {
   check(result.status());

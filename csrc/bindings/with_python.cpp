@@ -7,8 +7,8 @@
 namespace gristmill::bind {
 namespace {
 
-// The number of threads that are about to take the GIL, and whether the
-// interpreter is shutting down, so that no more may.
+// The number of threads that are about to acquire the GIL, and a flag that
+// stops others from doing so, because the interpreter is shutting down.
 std::atomic<int> entering{0};
 std::atomic<bool> ending{false};
 

@@ -1,5 +1,5 @@
-// How threads of the core call Python: with the GIL, and not once the
-// interpreter ends.
+// Calls of Python from threads of the core: with the GIL, and only until the
+// interpreter shuts down.
 //
 // Thread safety: any thread may call any function.
 #pragma once
@@ -11,22 +11,24 @@
 
 namespace gristmill::bind {
 
-// Arranges that with_python() notices when the interpreter ends.  To be called
-// once.  REQUIRES: the GIL is held.
+// Registers an exit handler, so that with_python() makes no more calls after
+// the interpreter starts to shut down.  Must be called once. REQUIRES: the GIL
+// is held.
 void leave_python_at_exit();
 
-// Says that a thread is about to take the GIL, and that it has it; false if it
-// must not any more.  For with_python() only.
+// Counts a thread that is about to acquire the GIL, and stops counting it after
+// it has the GIL.  begin_entering() returns false, and does not count the
+// thread, if the interpreter is shutting down.  Only with_python() uses them.
 [[nodiscard]] bool begin_entering();
 void end_entering();
 
-// Runs `call` with the GIL; returns false without doing so if the interpreter
-// ends.
+// Runs `call` with the GIL and returns true.  If the interpreter is shutting
+// down, returns false without running it.
 //
-// Until Python 3.13 a thread that wants the GIL while the interpreter ends has
-// its stack unwound, which nobody here would survive; it stops here instead.
-// `call` must leave nothing to the destructors of its variables that needs the
-// GIL.
+// Up to Python 3.13, a thread that acquires the GIL during the shutdown has its
+// stack unwound, which would terminate the process.  Such a thread waits here
+// until the process ends.  The unwinding destroys the variables of `call`
+// without the GIL, so their destructors must not need it.
 template <class Call>
 bool with_python(Call call) {
   if (!begin_entering()) return false;

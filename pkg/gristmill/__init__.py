@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gristmill import monitoring as monitoring
-from gristmill._base import imports, listing
+from gristmill._base import imports, lazy_names
 from gristmill.config import config as config
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ _MODULES = (
 )
 # Names that exist only if a package is installed.
 _OPTIONAL = {
-    "PyGrainCheckpointRestore": listing.ORBAX,
-    "PyGrainCheckpointSave": listing.ORBAX,
+    "PyGrainCheckpointRestore": lazy_names.ORBAX,
+    "PyGrainCheckpointSave": lazy_names.ORBAX,
     "beam": "apache_beam",
     "jax": "jax",
     "torch": "torch",
@@ -92,14 +92,14 @@ _OPTIONAL = {
 
 # Hide it from type checkers, which would accept every name.
 if not TYPE_CHECKING:
-    __getattr__ = listing.lazily(__name__, _HOMES, _MODULES)
+    __getattr__ = lazy_names.lazy_getattr(__name__, _HOMES, _MODULES)
     __all__ = sorted(
-        {*_HERE.split(), *listing.places_of(_HOMES), *_MODULES.split()}
+        {*_HERE.split(), *lazy_names.locate_names(_HOMES), *_MODULES.split()}
         - _OPTIONAL.keys()
     )
 
     def __dir__() -> list[str]:
-        return listing.listed(__all__, _OPTIONAL)
+        return lazy_names.public_names(__all__, _OPTIONAL)
 
 
 imports.when_imported("absl.flags", "gristmill._peers.absl_flags:define")

@@ -12,8 +12,8 @@ import operator
 import os
 from typing import Any, Literal, TypeAlias, get_args
 
-from gristmill._base.checks import check_integer
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import check_integer
+from gristmill._base.lazy_names import public_names
 
 __all__ = ["BadRecord", "BadRecords", "ErrorPolicy"]
 
@@ -177,4 +177,4 @@ def _text(error: BaseException) -> str:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

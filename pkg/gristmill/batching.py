@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._base.deferred import Deferred
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._base.types import Alloc, Rules
 from gristmill._hot import containers, tree
-from gristmill._hot.signals import StructureMismatch
+from gristmill._hot.exceptions import StructureMismatchError
 from gristmill.errors import ShapeMismatch
 
 __all__ = ["make_batch", "padded_batch"]
@@ -98,7 +98,7 @@ def make_batch(
         for column in columns:
             leaves.append(stack(column, alloc, threads))
         return tree.unflatten(treedef, leaves)
-    except StructureMismatch as error:
+    except StructureMismatchError as error:
         raise _mismatch(values, rules, str(error)) from None
     except ValueError as error:
         raise _mismatch(values, rules, _odd_shape(values) or str(error)) from error
@@ -137,7 +137,7 @@ def padded_batch(
     rules = tree_rules()
     try:
         columns, treedef = tree.batch_leaves(values, rules)
-    except StructureMismatch as error:
+    except StructureMismatchError as error:
         raise _mismatch(values, rules, str(error)) from None
     fillings = _fillings(padding_values, treedef, rules)
     batches = []
@@ -340,4 +340,4 @@ def _shape_text(value: Any) -> str:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

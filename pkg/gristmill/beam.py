@@ -28,7 +28,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._convert.shards import writer_options
 
 try:
@@ -395,4 +395,4 @@ def _converted_name(
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -14,8 +14,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gristmill._base import shard_files
-from gristmill._base.describing import call_text
-from gristmill._base.listing import ORBAX, listed
+from gristmill._base.lazy_names import ORBAX, public_names
+from gristmill._base.object_repr import call_text
 from gristmill.sharding import jax_process
 
 if TYPE_CHECKING:
@@ -328,4 +328,4 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__, _OPTIONAL)
+    return public_names(__all__, _OPTIONAL)

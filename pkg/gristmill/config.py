@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 
 __all__ = ["OPTIONS", "Config", "Option", "UnknownOption", "config"]
 
@@ -212,4 +212,4 @@ config = Config()
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 
 __all__ = [
     "DATASET_INDEX",
@@ -41,4 +41,4 @@ META_FEATURES: Final = frozenset(
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

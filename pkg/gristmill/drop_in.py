@@ -19,7 +19,7 @@ import runpy
 import sys
 
 from gristmill._base import grain_names
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 
 __all__ = ["install", "main"]
 
@@ -109,7 +109,7 @@ def main(arguments: list[str]) -> None:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ code written for Grain catches it without changes:
 
 from __future__ import annotations
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 
 __all__ = [
     "ArenaFull",
@@ -147,4 +147,4 @@ class StateMismatch(GristmillError, ValueError):
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._core import index_shuffle
 from gristmill._dataset.model.iterator import get_next_index, set_next_index
 from gristmill._dataset.model.options import DatasetOptions, ExecutionTrackingMode
@@ -104,4 +104,4 @@ RngPool.__module__ = __name__
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

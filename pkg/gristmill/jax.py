@@ -8,14 +8,14 @@ from typing import Any, Never, overload
 import jax
 import numpy as np
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._base.types import Array, K, T
-from gristmill._engine.ahead import Ahead
+from gristmill._engine.device_prefetch import DevicePrefetchIterator
 
 __all__ = ["DevicePrefetch", "prefetch_to_device"]
 
 
-class DevicePrefetch(Ahead[T]):
+class DevicePrefetch(DevicePrefetchIterator[T]):
     """Places batches on devices before the caller requests them.
 
     `get_state` returns the position after the last batch returned, not after the
@@ -165,4 +165,4 @@ def _shareable(leaf: Any) -> bool:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

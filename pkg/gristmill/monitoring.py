@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gristmill._base import log
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._base.sizes import size_of
 
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
@@ -279,4 +279,4 @@ def _remove(folder: str, owner: int) -> None:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill.options import MultiprocessingOptions
 
 if TYPE_CHECKING:
@@ -262,4 +262,4 @@ def _close(block: SharedMemory, unlink: bool) -> None:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -15,8 +15,8 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._base import log
-from gristmill._base.checks import check_integer
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import check_integer
+from gristmill._base.lazy_names import public_names
 from gristmill.records import Record, RecordMetadata
 
 __all__ = [
@@ -251,4 +251,4 @@ def _call(what: str, function: Callable[..., _OUT], *args: Any) -> _OUT:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

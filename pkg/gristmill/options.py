@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from gristmill._base import log
-from gristmill._base.checks import check_flag, check_integer
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import check_flag, check_integer
+from gristmill._base.lazy_names import public_names
 
 __all__ = ["MultiprocessingOptions", "ReadOptions"]
 
@@ -95,4 +95,4 @@ class MultiprocessingOptions:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

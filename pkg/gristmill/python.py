@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gristmill import checkpoint, experimental
-from gristmill._base.listing import ORBAX, lazily, listed
+from gristmill._base.lazy_names import ORBAX, lazy_getattr, public_names
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
@@ -117,8 +117,8 @@ _OPTIONAL = {"PyGrainCheckpointRestore": ORBAX, "PyGrainCheckpointSave": ORBAX}
 
 # Hide it from type checkers, which would accept every name.
 if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, _HOMES)
+    __getattr__ = lazy_getattr(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
-    return listed(__all__, _OPTIONAL)
+    return public_names(__all__, _OPTIONAL)

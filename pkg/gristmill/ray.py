@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import gristmill
 from gristmill import _core
-from gristmill._base.checks import check_integer
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import check_integer
+from gristmill._base.lazy_names import public_names
 from gristmill._engine.stream import Runnable
 from gristmill._engine.workers import Workers
 
@@ -187,7 +187,7 @@ class RayWorkers:
     def workers(
         self, scheduler: _core.Scheduler, program: Runnable, before: Workers | None
     ) -> Workers:
-        """Return a scheduler's workers, see `gristmill._engine.workers.Place`.
+        """Return a scheduler's workers, see `_engine.workers.WorkerBackend`.
 
         Args:
             scheduler: The scheduler of the run.
@@ -255,4 +255,4 @@ def _import_ray() -> Any:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

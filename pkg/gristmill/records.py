@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._base.types import V
 
 __all__ = ["Record", "RecordMetadata"]
@@ -103,4 +103,4 @@ class Record(Generic[V]):
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

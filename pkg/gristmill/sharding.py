@@ -9,8 +9,8 @@ import sys
 from typing import Literal, TypeAlias
 
 from gristmill._base import log
-from gristmill._base.checks import check_flag, check_integer
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import check_flag, check_integer
+from gristmill._base.lazy_names import public_names
 
 __all__ = [
     "NoSharding",
@@ -259,4 +259,4 @@ def torch_process() -> tuple[int, int]:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill._torch.batches.tensors import (
     AsIterable,
     TensorIterator,
@@ -47,4 +47,4 @@ for _public in (
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -1,22 +1,22 @@
-"""A Ray cluster of three nodes on this machine, for all tests of a test process."""
+"""Starts a Ray cluster of three nodes on this machine, once per test process."""
 
 import os
 
 import pytest
 
-# Before Ray is imported.
+# Must be set before Ray is imported.
 os.environ.update(
     RAY_USAGE_STATS_ENABLED="0",
-    # Else memory that nobody refers to is counted for another second.
+    # Free objects at once: by default Ray counts them for another second.
     RAY_free_objects_batch_size="1",
-    # A killed node's last words are long.
+    # Ray logs pages of warnings about a killed node.
     RAY_BACKEND_LOG_LEVEL="error",
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
-    # Else it talks to the machine's outer address.
+    # By default Ray uses the machine's external address.
     RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",
-    # Other tests run beside them, and would leave actors no processor.
+    # With a nice value, actors would starve next to other tests.
     RAY_worker_niceness="0",
-    # A node that is gone is noticed sooner than on a real network.
+    # Detect a lost node faster than on a real network.
     RAY_health_check_period_ms="500",
     RAY_health_check_failure_threshold="3",
 )
@@ -30,7 +30,7 @@ NODE = {
 
 @pytest.fixture(scope="session")
 def cluster():
-    """A head without CPUs, which no test kills, and two nodes of two CPUs each."""
+    """Start a head node without CPUs, which stays alive, and two nodes of two CPUs."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 

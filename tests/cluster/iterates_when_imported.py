@@ -1,4 +1,4 @@
-"""Iterates a loader with actors when it is imported, and so in its own actors."""
+"""Iterates a loader with actors on import, and so does each of its own actors."""
 
 import gristmill
 from gristmill.ray import RayWorkers

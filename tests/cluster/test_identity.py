@@ -1,4 +1,4 @@
-"""Pipelines that are the same are described alike, in any program; others are not."""
+"""Equal pipelines have equal descriptions in every program; different ones do not."""
 
 import functools
 import operator
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gristmill
-from gristmill._ray.identity import described
+from gristmill._ray.identity import digest_of
 
 
 class Scale(gristmill.MapTransform):
@@ -26,7 +26,7 @@ def add(n):
 
 
 def made():
-    """Values of which each is another one."""
+    """Return values that all differ from each other."""
     own = Scale(1)
     own.also = own
     return [
@@ -73,30 +73,30 @@ def made():
     ]
 
 
-def test_values_that_differ_are_described_otherwise():
-    assert len({described(value) for value in made()}) == len(made())
+def test_different_values_have_different_descriptions():
+    assert len({digest_of(value) for value in made()}) == len(made())
 
 
-def test_what_is_made_again_is_described_alike_in_another_process():
+def test_descriptions_are_equal_in_another_process():
     program = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
         "from tests.cluster.test_identity import *\n"
-        "print(*map(described, made()), sep='\\n')"
+        "print(*map(digest_of, made()), sep='\\n')"
     )
     there = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
-    assert there.stdout.split() == [described(value) for value in made()]
+    assert there.stdout.split() == [digest_of(value) for value in made()]
 
 
-def test_files_that_are_open_and_locks_count_by_their_kind(tmp_path):
+def test_open_files_count_by_their_kind(tmp_path):
     path = tmp_path / "file"
     path.write_text("x")
     with path.open() as one, path.open() as other:
-        assert described(Scale(one)) == described(Scale(other))
+        assert digest_of(Scale(one)) == digest_of(Scale(other))
 
 
 @pytest.mark.parametrize("size", [10, 300])
-def test_what_is_large_is_described_in_part(size):
+def test_large_value_is_described_in_part(size):
     nested = [[[number] * 100 for number in range(100)] for _ in range(size)]
-    assert described(nested) == described([*nested])
+    assert digest_of(nested) == digest_of([*nested])

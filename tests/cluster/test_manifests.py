@@ -1,4 +1,4 @@
-"""The cluster examples are what Ray takes, and what docs/cluster.md says."""
+"""The cluster examples are accepted by Ray and agree with docs/cluster.md."""
 
 import json
 
@@ -24,7 +24,7 @@ def groups(manifest):
     return [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
 
 
-def test_ray_reads_node_types_from_the_manifest_of_kuberay(kuberay):
+def test_ray_reads_node_types_of_kuberay_manifest(kuberay):
     from ray.autoscaler._private.kuberay import autoscaling_config
 
     kuberay["metadata"].setdefault("namespace", "default")
@@ -40,33 +40,33 @@ def test_ray_reads_node_types_from_the_manifest_of_kuberay(kuberay):
     assert "loader" not in head
 
 
-def test_pods_of_kuberay_have_what_the_operator_asks_for(kuberay):
+def test_kuberay_pods_meet_operator_requirements(kuberay):
     assert (kuberay["apiVersion"], kuberay["kind"]) == ("ray.io/v1", "RayCluster")
     for group in groups(kuberay):
         assert all(isinstance(text, str) for text in group["rayStartParams"].values())
         pod = group["template"]["spec"]
         (container,) = pod["containers"]
-        # Ray counts limits, Kubernetes places by requests.
+        # Ray counts limits; Kubernetes schedules by requests.
         limits = container["resources"]["limits"]
         assert container["resources"]["requests"] == limits
         mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
         (volume,) = pod["volumes"]
         assert mounted == {volume["name"]: "/dev/shm"}
-        # Ray takes 30 % of a machine's memory for objects, unless /dev/shm is less.
+        # Ray uses 30 % of a machine's memory for objects, unless /dev/shm is smaller.
         memory = int(limits["memory"].removesuffix("Gi"))
         assert int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) < memory / 2
 
 
-def test_an_actor_takes_a_cpu_of_its_machine(kuberay):
+def test_actor_resource_equals_cpu_count(kuberay):
     (loaders,) = kuberay["spec"]["workerGroupSpecs"]
-    # KubeRay hands it to a shell, which takes the outer quotes away.
+    # KubeRay passes it to a shell, which removes the outer quotes.
     text = json.loads(loaders["rayStartParams"]["resources"])
     (container,) = loaders["template"]["spec"]["containers"]
     cpus = container["resources"]["limits"]["cpu"]
     assert json.loads(text) == {"loader": int(cpus)}
 
 
-def test_ray_up_takes_its_example():
+def test_ray_up_accepts_example():
     from ray.autoscaler._private import util
 
     config = util.prepare_config(load("ray-up.yaml"))
@@ -77,7 +77,7 @@ def test_ray_up_takes_its_example():
     assert loaders["node_config"]["InstanceMarketOptions"] == {"MarketType": "spot"}
 
 
-def test_ray_up_refuses_a_field_that_it_does_not_know():
+def test_ray_up_refuses_unknown_field():
     from ray.autoscaler._private import util
 
     config = util.prepare_config({**load("ray-up.yaml"), "no_such_field": 1})

@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster: the same bytes as on one machine, whatever is lost."""
+"""Workers on a Ray cluster produce the same bytes as one machine, despite losses."""
 
 import contextlib
 import gc
@@ -33,7 +33,7 @@ class Odd(gristmill.FilterTransform):
 
 
 class DieAt(gristmill.MapTransform):
-    """Ends the process that meets a number."""
+    """End the process that gets a given number."""
 
     def __init__(self, number):
         self.number = number
@@ -73,7 +73,7 @@ def bytes_of(elements):
 
 
 def actor_processes():
-    """Return the processes of our live actors, which Ray names by their class."""
+    """Return the processes of live actors, which Ray names after their class."""
     named = [
         one for one in psutil.process_iter(["name", "cmdline"]) if one.info["cmdline"]
     ]
@@ -92,7 +92,7 @@ def actor_processes():
         ("bad records", {"streams": 2, "on_error": "skip"}),
     ],
 )
-def test_actors_give_the_bytes_of_this_process(kind, options):
+def test_actors_match_single_process(kind, options):
     here = loader(OPERATIONS[kind], **options)
     workers = RayWorkers(2, batches_per_call=options.get("streams", 1))
     there = loader(OPERATIONS[kind], workers=workers, **options)
@@ -102,7 +102,7 @@ def test_actors_give_the_bytes_of_this_process(kind, options):
 @pytest.mark.parametrize(
     "kind", ["batches", pytest.param("owned streams", marks=pytest.mark.soak)]
 )
-def test_states_go_from_a_cluster_to_one_machine_and_back(kind):
+def test_states_move_between_cluster_and_one_machine(kind):
     def make(**options):
         return iter(loader(OPERATIONS[kind], streams=3, **options))
 
@@ -120,7 +120,7 @@ def test_states_go_from_a_cluster_to_one_machine_and_back(kind):
     assert bytes_of(back) == bytes_of(processes) == rest
 
 
-def test_a_chain_of_datasets_takes_actors_as_it_takes_processes():
+def test_dataset_chain_runs_on_actors():
     def chain(**options):
         ds = gristmill.MapDataset.range(RECORDS).shuffle(seed=1).seed(2)
         ds = ds.random_map(lambda number, rng: number + rng.random())
@@ -144,7 +144,7 @@ def test_batches_are_writable_and_outlive_their_iterator():
     assert not batch["rows"].any()
 
 
-def test_an_exception_of_a_step_arrives_as_from_a_process():
+def test_step_error_on_actor_is_raised_here():
     iterator = iter(loader([Draw(), Refuse()], workers=RayWorkers(1)))
     with pytest.raises(ValueError, match=r"^a multiple of 7"):
         for _ in range(RECORDS):
@@ -152,7 +152,7 @@ def test_an_exception_of_a_step_arrives_as_from_a_process():
 
 
 def under_losses(kind, lose, losses, epochs, actors):
-    """Whether a loader gives the same while `lose` is called so many times."""
+    """Return whether the output stays the same despite `losses` calls of `lose`."""
     expected = loader(OPERATIONS[kind], num_epochs=epochs, streams=4)
     there = loader(
         OPERATIONS[kind],
@@ -172,7 +172,7 @@ def under_losses(kind, lose, losses, epochs, actors):
 
 
 def arenas():
-    """Return how many descriptors of shared memory of ours are open."""
+    """Return the number of open descriptors of Gristmill's shared memory."""
     found = 0
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):
@@ -188,11 +188,11 @@ def kill_an_actor():
 @pytest.mark.parametrize(
     "kind", ["batches", pytest.param("owned streams", marks=pytest.mark.soak)]
 )
-def test_actors_that_are_killed_change_nothing(kind):
+def test_killed_actors_change_nothing(kind):
     assert under_losses(kind, kill_an_actor, 3, epochs=1, actors=2)
 
 
-def test_a_lost_node_changes_nothing_and_its_successor_is_used(cluster):
+def test_lost_node_changes_nothing_and_new_node_is_used(cluster):
     def endless(**options):
         sampler = gristmill.IndexSampler(RECORDS, shuffle=True, seed=5)
         operations = OPERATIONS["batches"]
@@ -222,13 +222,13 @@ def test_a_lost_node_changes_nothing_and_its_successor_is_used(cluster):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["batches", "owned streams"])
-def test_50_actors_that_are_killed_change_nothing(kind):
+def test_50_killed_actors_change_nothing(kind):
     assert under_losses(kind, kill_an_actor, 50, epochs=20, actors=2)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["batches", "owned streams"])
-def test_20_nodes_that_are_lost_and_replaced_change_nothing(cluster, kind):
+def test_20_replaced_nodes_change_nothing(cluster, kind):
     def replace_a_node():
         cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
         cluster.add_node(**cluster.options)
@@ -249,7 +249,7 @@ sys.stdin.read()
 """
 
 
-def test_a_driver_that_is_killed_leaves_no_actor(cluster):
+def test_killed_driver_leaves_no_actor(cluster):
     program = [sys.executable, "-c", DRIVER, cluster.address]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(program, **pipes) as driver:
@@ -267,7 +267,7 @@ class Megabyte(gristmill.MapTransform):
 
 
 def stored():
-    """Return the bytes in all object stores, and those that were ever spilled."""
+    """Return the bytes in all object stores and the total bytes ever spilled."""
     replies = [
         node_stats(node["NodeManagerAddress"], node["NodeManagerPort"])
         for node in ray.nodes()
@@ -278,7 +278,7 @@ def stored():
     return used, sum(one.spilled_bytes_total for one in stats)
 
 
-def test_a_slow_consumer_bounds_what_lies_in_the_object_store():
+def test_slow_consumer_bounds_object_store_use():
     gc.collect()
     before, _ = stored()
     made = iter(
@@ -291,7 +291,8 @@ def test_a_slow_consumer_bounds_what_lies_in_the_object_store():
             workers=RayWorkers(2, ahead=4),
         )
     )
-    # Two actors that are four ahead, and the batch here; each may be on two nodes.
+    # Two actors that run four batches ahead, and the current batch; each may be stored
+    # on two nodes.
     most = 2 * (2 * 4 + 1) * (4 << 20)
     largest = 0
     for _ in made:
@@ -301,7 +302,7 @@ def test_a_slow_consumer_bounds_what_lies_in_the_object_store():
     assert 4 << 20 <= largest <= most
 
 
-def test_the_number_of_actors_changes_in_the_middle_of_an_epoch():
+def test_actor_count_changes_during_an_epoch():
     expected = bytes_of(loader(OPERATIONS["owned streams"], streams=4))
     iterator = iter(
         loader(OPERATIONS["owned streams"], streams=4, workers=RayWorkers(1))
@@ -314,7 +315,7 @@ def test_the_number_of_actors_changes_in_the_middle_of_an_epoch():
     assert found == expected
 
 
-def test_a_record_that_ends_its_process_is_named_with_actor_and_node():
+def test_fatal_record_error_names_actor_and_node():
     ends = loader([Draw(), DieAt(11), gristmill.Batch(4)], workers=RayWorkers(2))
     with pytest.raises(WorkerDied) as raised:
         list(ends)
@@ -325,7 +326,7 @@ def test_a_record_that_ends_its_process_is_named_with_actor_and_node():
 
 
 class HangOnce(gristmill.MapTransform):
-    """Never returns from its first call, of all processes."""
+    """Never return from the first call made in any process."""
 
     def __init__(self, path):
         self.path = path
@@ -337,7 +338,7 @@ class HangOnce(gristmill.MapTransform):
         return element
 
 
-def test_an_actor_that_hangs_is_named_and_replaced(tmp_path, caplog):
+def test_hanging_actor_is_named_and_replaced(tmp_path, caplog):
     hangs = loader(
         [Draw(), HangOnce(tmp_path / "once"), gristmill.Batch(8)],
         workers=RayWorkers(2),
@@ -345,10 +346,10 @@ def test_an_actor_that_hangs_is_named_and_replaced(tmp_path, caplog):
         stall_action="restart",
     )
     assert bytes_of(hangs) == bytes_of(loader(OPERATIONS["batches"]))
-    assert "It asks Ray actor" in caplog.text
+    assert "It waits for Ray actor" in caplog.text
 
 
-def test_a_program_that_no_actor_can_load_is_an_error_that_says_why():
+def test_unloadable_program_error_gives_the_reason():
     class Unloadable:
         def __reduce__(self):
             return _refuse_to_load, ()
@@ -379,19 +380,19 @@ def _refuse_to_load():
         ),
     ],
 )
-def test_workers_that_cannot_be_are_refused(given, error, said):
+def test_invalid_ray_workers_are_refused(given, error, said):
     with pytest.raises(error, match=said):
         RayWorkers(**given)
 
 
-def test_where_ray_is_missing_the_error_says_what_to_install(monkeypatch):
+def test_missing_ray_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pip install 'gristmill\[ray\]'"):
         RayWorkers(2)
 
 
 class EndAtLoad(gristmill.MapTransform):
-    """Ends every process that loads it, but the one that made it."""
+    """End every process that loads it, except the one that made it."""
 
     def __setstate__(self, state):
         os._exit(9)
@@ -403,21 +404,21 @@ class EndAtLoad(gristmill.MapTransform):
         return element
 
 
-def test_actors_that_end_whenever_they_start_are_an_error(monkeypatch):
-    monkeypatch.setattr(actor_pool, "MOST_ENDED_STARTS", 2)
+def test_actors_that_always_die_on_start_are_an_error(monkeypatch):
+    monkeypatch.setattr(actor_pool, "MAX_ENDED_STARTS", 2)
     there = loader([EndAtLoad()], workers=RayWorkers(1))
     with pytest.raises(WorkerDied, match="Ray actors cannot start"):
         next(iter(there))
 
 
-def test_an_iterator_that_is_dropped_leaves_no_actor_thread_or_descriptor():
-    # Actors import this module, and do not find `support`.
+def test_dropped_iterator_leaves_no_actors_or_descriptors():
+    # Actors import this module and cannot import `support`.
     from support.waiting import started_since
 
     gc.collect()
     before = set(threading.enumerate())
     gc.collect()
-    kept = arenas()  # By errors of other tests.
+    kept = arenas()  # Errors of other tests may keep some open.
     iterator = iter(loader(OPERATIONS["batches"], workers=RayWorkers(2)))
     batch = next(iterator)
     threads = started_since(before)
@@ -427,7 +428,7 @@ def test_an_iterator_that_is_dropped_leaves_no_actor_thread_or_descriptor():
         thread.join(20)
     assert not started_since(before)
     del batch
-    gc.collect()  # What the threads waited for ended with exceptions.
+    gc.collect()  # Frees the exceptions of futures that the threads waited for.
     assert arenas() <= kept
     _, alive = psutil.wait_procs(actor_processes(), timeout=20)
     assert not alive

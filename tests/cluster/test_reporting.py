@@ -1,4 +1,4 @@
-"""What limits a pipeline on a cluster, and whether more actors would help."""
+"""Reports name the limit of a pipeline on a cluster, and whether more actors help."""
 
 import collections
 import re
@@ -11,7 +11,7 @@ import ray.util.metrics
 
 import gristmill
 from gristmill import experimental
-from gristmill._ray import progress
+from gristmill._ray import start_progress
 from gristmill.ray import RayWorkers
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -21,7 +21,7 @@ TIMED = experimental.DatasetOptions(
 
 
 def work(seconds):
-    """Compute for so long, whatever else the machine has to do."""
+    """Compute for `seconds` of CPU time, regardless of the machine's load."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
@@ -56,9 +56,9 @@ def report_of(made, outputs, consume=lambda batch: None):
     return iterator.report()
 
 
-def test_actors_that_are_slow_limit_and_more_would_help():
+def test_slow_actors_limit_and_more_would_help():
     report = report_of(loader(Decode(), RayWorkers(1)), 60)
-    assert (report.limit, report.stage) == ("transform", "what actors compute")
+    assert (report.limit, report.stage) == ("transform", "computation in actors")
     (change,) = report.untried
     assert change.text.endswith(" actors, not 1"), str(report)
     assert change.predicted > 1.5
@@ -68,30 +68,30 @@ def test_actors_that_are_slow_limit_and_more_would_help():
     assert worker.busy > 0.7
 
 
-def test_a_slow_consumer_limits_and_more_actors_would_not_help():
-    # Many outputs, so that the actors' first calls are a small part of their time.
+def test_slow_consumer_limits_and_more_actors_do_not_help():
+    # Many outputs, so that the first calls of actors hardly count.
     report = report_of(
         loader(Cheap(), RayWorkers(2)), 400, consume=lambda batch: work(4e-3)
     )
     assert (report.limit, report.stage) == ("consumer", None), str(report)
     (advice,) = report.advice
-    assert "more actors would not help. 1 of the 2 would do." in advice.text
+    assert "more actors would not help. 1 of the 2 would be enough." in advice.text
     assert advice.gain == 1
-    # The first one waited for actors to start.
+    # The first output, which waited for actors to start, does not count.
     assert report.outputs == 399
 
 
-def test_large_batches_and_cheap_work_name_the_network():
+def test_large_cheap_batches_name_the_network():
     workers = RayWorkers(2, ahead=2)
     report = report_of(loader(Large(), workers, batch_size=2, worker_count=2), 30)
     assert report.limit == "transport", str(report)
-    assert report.stage == "calls of actors, and the network"
+    assert report.stage == "calls of actors and the network"
     (advice,) = report.advice
     assert "more of them would not help" in advice.text
-    assert "the network brings 8.39 MB for each output" in advice.text
+    assert "8.39 MB for each output" in advice.text
 
 
-def test_small_batches_want_more_of_them_in_a_call():
+def test_small_batches_suggest_more_batches_per_call():
     report = report_of(loader(Cheap(), RayWorkers(1), batch_size=8), 300)
     assert report.limit == "transport", str(report)
     (advice,) = report.advice
@@ -101,7 +101,7 @@ def test_small_batches_want_more_of_them_in_a_call():
     assert change.predicted > 1
 
 
-def test_a_measured_chain_names_its_step_on_actors():
+def test_measured_chain_names_its_step_on_actors():
     ds = gristmill.MapDataset.range(100_000).map(Decode()).to_iter_dataset().batch(2)
     ds = ds.mp_prefetch(workers=RayWorkers(1), streams=1)
     report = ds.report(2.0)
@@ -111,12 +111,12 @@ def test_a_measured_chain_names_its_step_on_actors():
     assert [worker.node for worker in report.workers] == ["127.0.0.1"]
 
 
-def test_too_few_calls_are_said_to_tell_nothing():
+def test_report_of_few_calls_has_no_limit():
     report = report_of(loader(Cheap(), RayWorkers(1), batch_size=64), 2)
     assert (report.limit, report.advice, report.untried) == ("unknown", (), ())
 
 
-def test_ray_is_told_what_actors_do(monkeypatch):
+def test_actors_report_metrics_to_ray(monkeypatch):
     told = collections.defaultdict(float)
 
     def tell(self, value=1, tags=None):
@@ -145,18 +145,18 @@ def test_ray_is_told_what_actors_do(monkeypatch):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """The lines that the user is shown."""
+    """Collect the progress lines shown to the user."""
     lines = []
-    monkeypatch.setattr(progress.log, "show", lines.append)
+    monkeypatch.setattr(start_progress.log, "show", lines.append)
     return lines
 
 
-def test_lines_say_how_many_actors_have_started(monkeypatch, shown):
-    monkeypatch.setattr(progress, "TELL_S", 0.0)
-    # The cluster has room for four.
+def test_progress_lines_count_started_actors(monkeypatch, shown):
+    monkeypatch.setattr(start_progress, "REPORT_S", 0.0)
+    # The cluster has room for four actors.
     iterator = iter(loader(Cheap(), RayWorkers(5), batch_size=8))
     line = re.compile(r"Ray: [1-4] of 5 actors have started, after \d+ s\.")
-    # Actors of a test before may still be going, which are told of, too.
+    # Actors of an earlier test may still be ending, which is reported too.
     while not any(map(line.fullmatch, shown)):
         next(iterator)
 
@@ -168,17 +168,17 @@ class Clock:
         return self.now
 
 
-def test_who_waits_is_told_at_first_often_then_seldom(monkeypatch, shown, caplog):
+def test_progress_is_reported_often_at_first_then_seldom(monkeypatch, shown, caplog):
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
-    seen = progress.Progress(ray)
+    monkeypatch.setattr(start_progress, "time", clock)
+    seen = start_progress.StartProgress(ray)
 
     def told(started, seconds):
-        """What is shown while so many seconds pass."""
+        """Return the lines shown in the next `seconds`."""
         shown.clear()
         for _ in range(seconds):
             clock.now += 1
-            seen.look(started, 8)
+            seen.update(started, 8)
         return shown
 
     assert told(0, 12) == []

@@ -1,4 +1,4 @@
-"""Ranks have actors in common, and jobs read one stream that is computed once."""
+"""Ranks share actors, and jobs read one stream that is computed once."""
 
 import collections
 import contextlib
@@ -19,12 +19,12 @@ from gristmill.ray import RayWorkers
 
 pytestmark = pytest.mark.usefixtures("cluster")
 RECORDS = 320
-# The actors that tests have in common: those of one begin with what another left.
+# Shared by all tests of this module: each begins with the actors of the one before.
 ACTORS = "test-sharing"
 
 
 class Note(gristmill.RandomMapTransform):
-    """Notes in a file what it computes."""
+    """Append the number of each computed record to a file."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -49,13 +49,13 @@ def noted(tmp_path):
 
 @pytest.fixture
 def share():
-    """A name that no other test has."""
+    """Return a name that no other test uses."""
     return f"test-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture(autouse=True, scope="module")
 def end():
-    """What is left ends with the last test."""
+    """Kill the hub after the last test."""
     yield
     with contextlib.suppress(ValueError):
         ray.kill(hub_of(ACTORS))
@@ -89,7 +89,7 @@ def bytes_of(elements):
 
 
 def together(*iterators):
-    """The bytes of each, of which all take one batch in turn."""
+    """Take one batch from each iterator in turn; return the bytes of each."""
     taken = [[] for _ in iterators]
     for batches in zip(*iterators, strict=True):
         for one, batch in zip(taken, batches, strict=True):
@@ -98,12 +98,12 @@ def together(*iterators):
 
 
 def computed(noted):
-    """How often each record was computed."""
+    """Return how often each record was computed."""
     return collections.Counter(noted.read_text().split())
 
 
 @pytest.mark.parametrize("steps", [(), (Odd(),)], ids=["ranges", "owned streams"])
-def test_jobs_read_the_same_bytes_of_what_is_computed_once(noted, share, steps):
+def test_jobs_share_one_computed_stream(noted, share, steps):
     expected = bytes_of(loader(noted, *steps, streams=2))
     noted.write_text("")
     jobs = [
@@ -114,7 +114,7 @@ def test_jobs_read_the_same_bytes_of_what_is_computed_once(noted, share, steps):
     assert len(computed(noted)) == RECORDS
 
 
-def test_a_job_that_lags_behind_its_window_is_told_so_and_stalls_nobody(noted, share):
+def test_job_behind_its_window_fails_alone(noted, share):
     workers = shared(share, window=8)
     expected = bytes_of(loader(noted))
     fast = iter(loader(noted, workers=workers))
@@ -128,7 +128,7 @@ def test_a_job_that_lags_behind_its_window_is_told_so_and_stalls_nobody(noted, s
     assert first == expected[: len(first)]
 
 
-def test_a_job_that_resumes_within_the_window_reads_what_is_kept(noted, share):
+def test_job_resumed_within_window_reads_kept_batches(noted, share):
     workers = shared(share)
     expected = bytes_of(loader(noted))
     noted.write_text("")
@@ -144,30 +144,28 @@ def test_a_job_that_resumes_within_the_window_reads_what_is_kept(noted, share):
     assert set(computed(noted).values()) == {1}
 
 
-def test_another_pipeline_of_the_same_name_is_refused(noted, share):
+def test_different_pipeline_of_same_name_is_refused(noted, share):
     made = iter(loader(noted, workers=shared(share)))
     next(made)
     for other, what in (
-        ({"batch_size": 8}, "levels"),
+        ({"batch_size": 8}, "batch_stages"),
         ({"records": 77}, "source"),
         ({"shard": (0, 2)}, "sampler"),
         ({"workers": shared(share, window=3)}, "window"),
     ):
         given = {"workers": shared(share), **other}
-        with pytest.raises(
-            ValueError, match=rf"another stream: it differs in.* {what}"
-        ):
+        with pytest.raises(ValueError, match=rf"differs from this one in.* {what}"):
             next(iter(loader(noted, **given)))
-    with pytest.raises(ValueError, match="actors with other options"):
+    with pytest.raises(ValueError, match="got other options"):
         next(iter(loader(noted, workers=shared(share, num_cpus=2))))
     assert len(bytes_of(made)) == RECORDS // 4 - 1
 
 
-def test_ranks_have_their_actors_in_common(noted):
+def test_ranks_share_actors(noted):
     workers = RayWorkers(2, name=ACTORS)
     ranks = [iter(loader(noted, shard=(rank, 2), workers=workers)) for rank in (0, 1)]
     here = [bytes_of(loader(noted, shard=(rank, 2))) for rank in (0, 1)]
-    # One takes much more than the other, which takes some later.
+    # One rank runs far ahead of the other and takes the rest later.
     assert bytes_of(next(ranks[0]) for _ in range(30)) == here[0][:30]
     assert bytes_of(ranks[1]) == here[1]
     assert bytes_of(ranks[0]) == here[0][30:]
@@ -176,7 +174,7 @@ def test_ranks_have_their_actors_in_common(noted):
     assert len(pids[0] | pids[1]) == 2
 
 
-def test_a_hub_that_is_killed_is_replaced(noted, share):
+def test_killed_hub_is_replaced(noted, share):
     expected = bytes_of(loader(noted))
     jobs = [iter(loader(noted, workers=shared(share))) for _ in range(2)]
     head = [bytes_of(next(job) for _ in range(10)) for job in jobs]
@@ -187,7 +185,7 @@ def test_a_hub_that_is_killed_is_replaced(noted, share):
     ] * 2
 
 
-def test_an_actor_that_is_killed_changes_nothing_for_those_who_share(noted, share):
+def test_killed_shared_actor_changes_nothing(noted, share):
     expected = bytes_of(loader(noted))
     jobs = [iter(loader(noted, workers=shared(share))) for _ in range(2)]
     head = [bytes_of(next(job) for _ in range(10)) for job in jobs]
@@ -209,7 +207,7 @@ class DieAt(gristmill.MapTransform):
         return element
 
 
-def test_a_record_that_ends_its_process_is_an_error_of_all_who_share(noted, share):
+def test_fatal_record_is_an_error_of_all_jobs(noted, share):
     jobs = [
         iter(loader(noted, DieAt(111), workers=shared(share), max_restarts=1))
         for _ in range(2)
@@ -220,7 +218,7 @@ def test_a_record_that_ends_its_process_is_an_error_of_all_who_share(noted, shar
 
 
 def kill_an_actor():
-    """Kill one of the processes that Ray names by our class, if there is one."""
+    """Kill one process that Ray names after our actor class, if there is one."""
     for process in psutil.process_iter(["cmdline"]):
         if (process.info["cmdline"] or [""])[0].startswith("ray::WorkerActor"):
             process.kill()
@@ -240,7 +238,7 @@ class HangOnce(gristmill.MapTransform):
         signal.pause()
 
 
-def test_an_actor_that_hangs_is_ended_by_those_who_wait(noted, share, tmp_path, caplog):
+def test_hanging_actor_is_ended_by_waiting_jobs(noted, share, tmp_path, caplog):
     expected = bytes_of(loader(noted))
     jobs = [
         iter(
@@ -256,12 +254,12 @@ def test_an_actor_that_hangs_is_ended_by_those_who_wait(noted, share, tmp_path, 
         for _ in range(2)
     ]
     assert together(*jobs) == [expected] * 2
-    assert "It asks Ray actor" in caplog.text
+    assert "It waits for Ray actor" in caplog.text
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("steps", [(), (Odd(),)], ids=["ranges", "owned streams"])
-def test_30_actors_and_hubs_that_are_killed_change_nothing(noted, share, steps):
+def test_30_killed_actors_and_hubs_change_nothing(noted, share, steps):
     options = {"records": 9600, "streams": 3}
     expected = iter(loader(noted, *steps, **options))
     jobs = [
@@ -296,9 +294,7 @@ sys.stdin.read()
 """
 
 
-def test_a_job_that_is_killed_stalls_nobody_though_it_was_the_first(
-    cluster, noted, share
-):
+def test_killed_first_job_does_not_stall_others(cluster, noted, share):
     program = PROGRAM.format(
         path=sys.path, address=cluster.address, noted=str(noted), share=share
     )
@@ -325,7 +321,7 @@ class Unloadable(gristmill.MapTransform):
         return element
 
 
-def test_a_pipeline_that_actors_cannot_load_is_an_error_of_its_rank_alone(noted):
+def test_unpicklable_pipeline_fails_only_its_rank(noted):
     workers = RayWorkers(2, name=ACTORS)
     bad = iter(loader(noted, Unloadable(), workers=workers))
     good = iter(loader(noted, workers=workers))
@@ -341,7 +337,7 @@ def test_a_pipeline_that_actors_cannot_load_is_an_error_of_its_rank_alone(noted)
         ({"name": ""}, "name must be a str that is not empty, got ''"),
         ({"share": 3}, "share must be a str that is not empty, got 3"),
         ({"share": "one", "window": 0}, "window must be at least 1, got 0"),
-        ({"window": 5}, "window=5 needs share, .*Pass share="),
+        ({"window": 5}, "got window=5 needs share, .*Pass share"),
     ],
 )
 def test_names_and_windows_are_checked(given, said):
@@ -349,7 +345,7 @@ def test_names_and_windows_are_checked(given, said):
         RayWorkers(1, **given)
 
 
-def test_what_was_asked_for_is_shown():
+def test_repr_shows_share_and_window():
     workers = RayWorkers(3, share="one", window=5)
     assert "share='one', window=5" in repr(workers)
     assert repr(workers.resized(3)) == repr(workers)

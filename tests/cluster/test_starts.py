@@ -1,4 +1,4 @@
-"""What actors have of the program, and that they have no workers of their own."""
+"""Actors get the program's settings and cannot start workers of their own."""
 
 import importlib
 import sys
@@ -33,7 +33,7 @@ class Iterate(g.MapTransform):
         return list(g.load(range(2), num_epochs=1, **self.options[element]))
 
 
-def test_settings_of_the_program_are_in_its_actors():
+def test_actors_have_the_settings_of_the_program():
     limit = sys.getrecursionlimit() + 1
     sys.setrecursionlimit(limit)
     try:
@@ -61,13 +61,13 @@ def test_worker_init_fn_runs_in_each_actor():
     assert {*loader} <= {(0, 2), (1, 2)}
 
 
-def test_a_module_that_iterates_when_imported_by_an_actor_is_refused():
+def test_module_iterating_on_import_in_an_actor_is_refused():
     where = rf"{MODULE} \(\S+, line 15\) iterates a loader with workers when it is"
     with pytest.raises(WorkerDied, match=where):
         importlib.import_module(MODULE)
 
 
-def test_a_loader_that_a_step_of_an_actor_iterates_has_no_workers():
+def test_loader_inside_an_actor_has_no_workers():
     step = Iterate({}, {"worker_count": 1}, {"workers": RayWorkers(1)})
     iterator = iter(
         g.load(range(3), num_epochs=1, transformations=[step], workers=RayWorkers(1))

@@ -1,6 +1,7 @@
-// CHECK and CHECK_EQ print where and what failed, then abort the test.
+// If a check fails, CHECK and CHECK_EQ print it with its file and line, and
+// abort the test.
 //
-// They stay active in release builds, unlike assert.
+// Unlike assert, they also work in release builds.
 #pragma once
 
 #include <cstdio>
@@ -16,7 +17,7 @@
     }                                                                   \
   } while (false)
 
-// REQUIRES: both sides can be printed with << and compared with ==.
+// REQUIRES: both sides have operators << and ==.
 #define CHECK_EQ(left, right)                                          \
   do {                                                                 \
     const auto check_left = (left);                                    \

@@ -1,4 +1,4 @@
-// A sink that keeps the record that was read last.
+// A sink that keeps the last record.
 #pragma once
 
 #include <cstddef>

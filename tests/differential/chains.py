@@ -1,8 +1,8 @@
 """Makes chains of datasets, and builds one chain in both libraries.
 
-A chain is a description: nested dicts of JSON's types.  ``describe`` draws one from a
-Choices object; ``build`` makes it of `grain` or of `gristmill`, which have the same
-names.  Functions are known by name so that a failing chain can be read and kept.
+A chain is a description made of JSON types. ``describe`` draws one from a Choices
+object, and ``build`` makes it with `grain` or `gristmill`, whose names are the same.
+Functions are stored by name, so that a failing chain can be read and saved.
 """
 
 import math
@@ -46,7 +46,7 @@ def index_in(i, x):
 
 
 def tokens(x):
-    """A dict of sequences of different lengths, as packing takes them."""
+    """Return a dict of sequences of different lengths, as input for packing."""
     count = total(x)
     return {
         "t": np.arange(count % 7 + 1, dtype=np.int32) + 1,
@@ -101,7 +101,7 @@ FILTERS = ["keep_most", "keep_some", "keep_few"]
 
 
 class Stopping:
-    """Numbers of which there are fewer than its length says."""
+    """A source of numbers that stops before its length."""
 
     def __init__(self, size: int, stop: int):
         self._size = size
@@ -144,15 +144,15 @@ def _seed(choices: Choices) -> int:
 def _map_chain(
     choices: Choices, depth: int, extras: Sequence[str]
 ) -> tuple[Chain, bool]:
-    """A chain of indexed datasets, and whether elements may be absent.
+    """Describe a chain of indexed datasets; also return if elements may be absent.
 
-    Of `extras`, "view" allows finite views of endless datasets; with "stopping",
-    sources raise StopIteration somewhere.
+    With "view" in `extras`, finite views of endless datasets are allowed. With
+    "stopping", sources raise StopIteration at some index.
     """
     chain, sparse = _source(choices, extras), False
     kinds = [*_MAP_OPS, "view", "view"] if "view" in extras else _MAP_OPS
     if "stopping" in extras:
-        # In Grain, a generator of `zip` makes a RuntimeError of StopIteration.
+        # Grain's `zip` uses a generator, which turns StopIteration into RuntimeError.
         kinds = [kind for kind in kinds if kind != "zip"]
     for _ in range(choices.integer(0, depth)):
         kind = _pick(choices, kinds)
@@ -210,12 +210,12 @@ _ITER_OPS = [
     "best_fit",
     "concat_then_split",
 ]
-# Those that take None for an element like any other.
+# Nodes that treat None like any other element.
 _BLIND_OPS = ["map", "map_with_index", "random_map", "seed"]
 
 
 def view_of_endless(choices: Choices, chain: Chain, sparse: bool) -> Chain:
-    """A few elements of a chain that is repeated without an end, several times."""
+    """Describe a slice of an endlessly repeated chain, repeated several times."""
     chain = {"op": "repeat", "parent": chain, "epochs": None, "reseed": _bit(choices)}
     kinds = _ONE_TO_ONE if sparse else [*_ONE_TO_ONE, "batch"]
     for _ in range(choices.integer(0, 2)):
@@ -225,7 +225,7 @@ def view_of_endless(choices: Choices, chain: Chain, sparse: bool) -> Chain:
     count = choices.integer(1, 9)
     ends = [first, first + count] if step > 0 else [first + count, first]
     if _bit(choices):
-        ends = [end - 20 for end in ends]  # From the end.
+        ends = [end - 20 for end in ends]  # Count from the end.
     chain = {"op": "slice", "parent": chain, "args": [*ends, step]}
     for _ in range(choices.integer(0, 2)):
         kind = _pick(choices, kinds)
@@ -255,7 +255,7 @@ def _count(choices: Choices) -> Chain:
     return {"count": choices.integer(1, 9)}
 
 
-# What each kind of node is drawn; others have nothing to choose.
+# Draws the arguments of each kind of node that has any.
 _DRAWN: dict[str, Callable[[Choices], Chain]] = {
     "map": lambda c: {"f": _pick(c, MAPS)},
     "map_with_index": lambda c: {"f": _pick(c, MAPS_WITH_INDEX)},
@@ -286,12 +286,12 @@ def _arguments(choices: Choices, kind: str) -> Chain:
 
 
 def describe_map(choices: Choices, depth: int = 8) -> Chain:
-    """A chain of indexed datasets."""
+    """Describe a chain of indexed datasets."""
     return _map_chain(choices, depth, ["view"])[0]
 
 
 def describe(choices: Choices, depth: int = 8, extras: Sequence[str] = ()) -> Chain:
-    """A chain that is iterated over; see `_map_chain`."""
+    """Describe a chain of iterated datasets; see `_map_chain`."""
     above = choices.integer(0, depth // 2)
     chain: Chain
     if depth > 1 and choices.integer(0, 7) == 7:
@@ -306,7 +306,7 @@ def describe(choices: Choices, depth: int = 8, extras: Sequence[str] = ()) -> Ch
             chain = {"op": "interleave", "parents": parts}
             chain["cycle"] = choices.integer(1, 4)
     else:
-        # With threads, Grain goes on after a source has raised StopIteration.
+        # With threads, Grain continues after a source raised StopIteration.
         several = [None, [0, 0], [2, 3], [1, 10]]
         chain = {
             "op": "to_iter",
@@ -317,20 +317,20 @@ def describe(choices: Choices, depth: int = 8, extras: Sequence[str] = ()) -> Ch
     for _ in range(above):
         kind = _pick(choices, _BLIND_OPS if gives_nones(chain) else _ITER_OPS)
         if kind == "repeat_epochs" and "interleave" in ops_of(chain):
-            # Grain's state says of every further epoch that it has ended.
+            # Grain's state marks every further epoch as ended.
             continue
         chain = {"op": kind, "parent": chain, **_arguments(choices, kind)}
     return chain
 
 
 def ops_of(chain: Chain) -> set[str]:
-    """The kinds of all nodes of a chain."""
+    """Return the kinds of all nodes of a chain."""
     parents = chain.get("parents") or [chain[k] for k in ("parent",) if k in chain]
     return {chain["op"]}.union(*map(ops_of, parents))
 
 
 def gives_nones(chain: Chain) -> bool:
-    """Whether a chain that is iterated over may give None."""
+    """Return whether an iterated chain may yield None."""
     if chain["op"] == "to_iter":
         return chain["allow_nones"]
     parents = chain.get("parents") or [chain["parent"]]
@@ -338,7 +338,7 @@ def gives_nones(chain: Chain) -> bool:
 
 
 def build(lib: Any, chain: Chain) -> Any:
-    """Make a chain of one library's datasets."""
+    """Build a chain with one library's datasets."""
     make = _BUILDERS.get(chain["op"])
     if make is not None:
         return make(lib, chain)
@@ -421,7 +421,7 @@ def _window_shuffle(names: Any, parent: Any, chain: Chain) -> Any:
         return names.WindowShuffleIterDataset(
             parent, window_size=chain["window"], seed=chain["seed"]
         )
-    # Windows that do not divide the length are no permutation in Grain.
+    # In Grain, a window that does not divide the length gives no permutation.
     window = math.gcd(len(parent), chain["window"]) or 1
     return names.WindowShuffleMapDataset(parent, window_size=window, seed=chain["seed"])
 

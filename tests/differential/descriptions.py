@@ -2,11 +2,10 @@
 
 ``describe`` draws every decision from a Choices object, so one set of rules
 serves the goldens (random.Random, reproducible) and hypothesis (shrinkable).
-The rules keep out what Gristmill does differently on purpose: a sampler length
-that the loader's shards do not divide, a RandomMap after a FlatMap and
-MapWithIndex in a DataLoader.  They also keep out what Grain itself answers
-differently with and without workers: batches of mixed dtypes and arrays in
-foreign byte order.
+The rules exclude intended differences of Gristmill: a sampler length that the loader's
+shards do not divide, a RandomMap after a FlatMap, and MapWithIndex in a DataLoader.
+They also exclude pipelines that Grain itself runs differently with and without workers:
+batches of mixed dtypes and arrays in foreign byte order.
 """
 
 import random
@@ -39,18 +38,18 @@ class Choices(Protocol):
 
 
 class Seeded:
-    """Choices from a seed: the same seed gives the same description forever."""
+    """Makes choices from a seed; the same seed always gives the same description."""
 
     def __init__(self, seed: int):
         self._random = random.Random(seed)
 
     def integer(self, low: int, high: int) -> int:
-        # random() is the only method whose stream Python promises to keep.
+        # Python guarantees a stable stream only for random().
         return low + int(self._random.random() * (high - low + 1))
 
 
 class Drawn:
-    """Choices that hypothesis makes, so that it can shrink a failure."""
+    """Makes choices by hypothesis, which can shrink a failure."""
 
     def __init__(self, draw: Any):
         self._draw = draw
@@ -87,7 +86,7 @@ def _seed(choices: Choices) -> int:
 
 
 def sampler_length(sampler: Description) -> int | None:
-    """Return len(sampler) as Grain defines it; None when it has no end."""
+    """Return len(sampler) as Grain defines it, or None if it is endless."""
     if sampler["kind"] == "table":
         return len(sampler["keys"])
     shards = [0, 1, False] if sampler["shards"] == "none" else sampler["shards"]
@@ -109,7 +108,7 @@ def _sampler(choices: Choices, size: int, endless: bool) -> Description:
         keys = [choices.integer(0, 2 * size) for _ in range(count)]
         sized = bool(choices.integer(0, 1))
         return {"kind": kind, "keys": keys, "seed": seed, "sized": sized}
-    # Fewer or more records than the source has are both allowed.
+    # Fewer or more records than in the source are both allowed.
     records = size if choices.integer(0, 4) else choices.integer(1, MOST_RECORDS)
     shards = _shards(choices, records) if choices.integer(0, 1) else "none"
     sampler = {"kind": kind, "num_records": records, "shards": shards, "seed": seed}
@@ -134,10 +133,10 @@ def _divide(sampler: Description, count: int) -> None:
 
 
 class _Operations:
-    """Draws operations that can follow each other.
+    """Draws operations that are valid in sequence.
 
-    ``alike`` says whether all elements have one structure, shape and dtype, as
-    the default batch needs; ``random`` whether records still have generators.
+    ``alike`` is true if all elements have one structure, shape and dtype, as the
+    default batch requires; ``random`` is true if records still have generators.
     """
 
     def __init__(self, choices: Choices, flat: bool):
@@ -228,17 +227,17 @@ def describe(choices: Choices, workers: Sequence[int]) -> Description:
 
 
 def has_flat_map(description: Description) -> bool:
-    """Say whether states are native Dataset states, not the DataLoader's."""
+    """Return whether states are native Dataset states, not the DataLoader's."""
     return any(op["op"] == "flat_map" for op in description["operations"])
 
 
 def looks_ahead(description: Description) -> bool:
-    """Say whether an operation holds records that no state remembers."""
+    """Return whether an operation holds back records that no state contains."""
     return any(op["function"] == "window" for op in description["operations"])
 
 
 def describe_strange(choices: Choices, workers: Sequence[int]) -> Description:
-    """Return a description over elements, keys and indices that few pipelines have."""
+    """Return a description with unusual elements, keys and indices."""
     description = describe(choices, workers)
     values = VALUES if description["loader"]["workers"] else VALUES_WITHOUT_WORKERS
     description["source"] = {
@@ -257,11 +256,11 @@ def describe_strange(choices: Choices, workers: Sequence[int]) -> Description:
 
 @st.composite
 def strange_descriptions(draw: Any, workers: Sequence[int] = (0,)) -> Description:
-    """Strategy of what ``describe_strange`` gives."""
+    """Draw from ``describe_strange``."""
     return describe_strange(Drawn(draw), workers)
 
 
 @st.composite
 def descriptions(draw: Any, workers: Sequence[int] = (0,)) -> Description:
-    """Strategy of valid descriptions with one of these worker counts."""
+    """Draw valid descriptions with one of these worker counts."""
     return describe(Drawn(draw), workers)

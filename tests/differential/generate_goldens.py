@@ -1,9 +1,9 @@
-"""Writes goldens.json.gz: what real Grain gives for a fixed list of pipelines.
+"""Writes goldens.json.gz: the output of real Grain for a fixed list of pipelines.
 
     PYTHONPATH=tests python -m differential.generate_goldens
 
-Needs grain and jax.  Takes about 15 minutes on 2 cores, nearly all of it the
-starts of Grain's worker processes.  The file names the versions that made it.
+Needs grain and jax. Takes about 15 minutes on 2 cores, mostly to start Grain's worker
+processes. The file records the versions that made it.
 """
 
 import argparse
@@ -29,21 +29,21 @@ from differential.pipelines import (
 
 PATH = pathlib.Path(__file__).with_name("goldens.json.gz")
 
-# Seeds of the pipelines that run in one process, and of those with workers.
+# Seeds of the pipelines without workers, and with workers.
 ALONE = range(400)
 WORKING = range(1000, 1150)
 
-# With workers a restore costs seconds: only these seeds restore in Grain too.
+# With workers a restore takes seconds, so only every fifth seed restores in Grain.
 RESTORED_EVERY = 5
 
 
 def describe_seed(seed: int) -> Description:
-    """Return the description that ``seed`` stands for."""
+    """Return the description made from ``seed``."""
     return describe(Seeded(seed), [0] if seed in ALONE else [1, 2, 2, 3])
 
 
 def _saved_points(seed: int, run: Trace) -> list[int]:
-    """Choose the states to keep in full: the first, the last and two others."""
+    """Choose the states to store in full: the first, the last and two others."""
     last = len(run.elements)
     choices = Seeded(-1 - seed)
     return sorted({0, last, choices.integer(0, last), choices.integer(0, last)})
@@ -52,7 +52,7 @@ def _saved_points(seed: int, run: Trace) -> list[int]:
 def _rests(
     seed: int, description: Description, run: Trace, points: list[int]
 ) -> dict[str, list[str] | None]:
-    """Restore in Grain at ``points``; None stands for the uninterrupted rest."""
+    """Restore in Grain at ``points``; None stands for an unchanged rest."""
     if seed in WORKING:
         chosen = looks_ahead(description) or seed % RESTORED_EVERY == 0
         points = points[1:2] if chosen else []
@@ -98,7 +98,7 @@ def main() -> None:
     }
     versions["python"] = platform.python_version()
     text = json.dumps({"versions": versions, "pipelines": entries})
-    # No time stamp in the header: the same goldens make the same file.
+    # Without a time stamp, the same goldens give the same file.
     arguments.output.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 

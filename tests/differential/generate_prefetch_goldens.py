@@ -1,9 +1,9 @@
-"""Writes prefetch_goldens.json.gz: what real Grain's mp_prefetch gives.
+"""Writes prefetch_goldens.json.gz: the output of real Grain's mp_prefetch.
 
     PYTHONPATH=tests python -m differential.generate_prefetch_goldens
 
-Needs grain.  Takes some 10 minutes on 2 cores, nearly all of it the starts of Grain's
-worker processes.  The file names the versions that made it.
+Needs grain. Takes about 10 minutes on 2 cores, mostly to start Grain's worker
+processes. The file records the versions that made it.
 """
 
 import argparse
@@ -21,16 +21,16 @@ from differential.pipelines import digest
 PATH = pathlib.Path(__file__).with_name("prefetch_goldens.json.gz")
 SEEDS = range(90)
 TAKEN = 40
-# Grain cuts a dataset twice that is twice in a chain, and fails where there are fewer
-# datasets to interleave than workers.
+# Grain slices a dataset twice if it occurs twice in a chain, and fails if there are
+# fewer datasets to interleave than workers.
 LEFT_OUT = {"zip", "interleave"}
-# Grain's datasets of these kinds remember the lengths that their parents had before
-# sources were cut into pieces: elements repeat, or "Cannot batch 0 values".
+# Grain's datasets of these kinds keep the parents' lengths from before sources were
+# sliced: elements repeat, or "Cannot batch 0 values".
 MEASURED = {"batch", "slice", "repeat", "concatenate", "mix", "select", "flat_map"}
 
 
 def describe_seed(seed: int) -> dict[str, Any]:
-    """The chain that a seed stands for, and how it is prefetched."""
+    """Return the chain made from a seed, and how it is prefetched."""
     choices = Seeded(seed)
     workers, sequential = choices.integer(1, 3), choices.integer(0, 1) == 1
     chain = describe(choices)
@@ -49,7 +49,7 @@ def _operations(chain: Chain) -> set[str]:
 
 
 def prefetched(lib: Any, described: Chain, **more: Any) -> Any:
-    """The dataset of a description, of one library."""
+    """Build the described dataset with one library."""
     options = lib.multiprocessing.MultiprocessingOptions(described["workers"])
     return build(lib, described["chain"]).mp_prefetch(
         options, sequential_slice=described["sequential"], **more
@@ -57,7 +57,7 @@ def prefetched(lib: Any, described: Chain, **more: Any) -> Any:
 
 
 def run(iterator: Any, count: int = TAKEN) -> dict[str, Any]:
-    """Elements as digests, the state before each and after the last, and the end."""
+    """Return element digests, all states around elements, and how the run ended."""
     elements: list[str] = []
     states = [iterator.get_state()]
     end = "more"
@@ -104,7 +104,7 @@ def main() -> None:
     versions = {name: importlib.metadata.version(name) for name in ("grain", "numpy")}
     versions["python"] = platform.python_version()
     text = json.dumps({"versions": versions, "chains": entries})
-    # No time stamp in the header: the same goldens make the same file.
+    # Without a time stamp, the same goldens give the same file.
     arguments.output.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 

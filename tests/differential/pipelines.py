@@ -1,9 +1,9 @@
 """Builds one described DataLoader pipeline in Grain or in Gristmill.
 
-A description (see descriptions.py) is plain JSON; ``build`` turns it into a
-DataLoader of the library asked for, ``trace`` runs it and writes down what came
-out in a form that compares exactly: container types, key order, dtypes, shapes
-and bytes of every element, and the bytes of the iterator's states.
+A description (see descriptions.py) is plain JSON. ``build`` makes a DataLoader of
+either library from it. ``trace`` runs the loader and records everything exactly:
+container types, key order, dtypes, shapes and bytes of every element, and the bytes of
+the iterator's states.
 """
 
 import collections
@@ -33,7 +33,7 @@ Point = collections.namedtuple("Point", ["x", "y"])
 def ready(library: str) -> Any:
     """Import ``library`` and its legacy namespace; return the legacy one."""
     if library == "grain":
-        # Grain refuses to start workers in a program that parsed no flags.
+        # Grain refuses to start workers in a program that has not parsed flags.
         absl_flags = importlib.import_module("absl.flags")
         absl_flags.FLAGS.mark_as_parsed()
     importlib.import_module(library)
@@ -44,11 +44,11 @@ def ready(library: str) -> Any:
 
 
 def canonical(element: Any, key_order: bool = True) -> Any:
-    """Return nested lists of strings that are equal for equal elements only.
+    """Return nested lists of strings that are equal only for equal elements.
 
-    Subclasses of ndarray count as ndarray: Grain hands out SharedMemoryArray
-    where Gristmill hands out plain arrays.  Without ``key_order`` the order of a
-    dict's keys does not count, as for ==.
+    Subclasses of ndarray count as ndarray, because Grain returns SharedMemoryArray and
+    Gristmill plain arrays. Without ``key_order`` the order of a dict's keys does not
+    count, as for ==.
     """
     inner = functools.partial(canonical, key_order=key_order)
     if isinstance(element, np.ndarray):
@@ -69,7 +69,7 @@ def canonical(element: Any, key_order: bool = True) -> Any:
 
 
 def digest(element: Any, key_order: bool = True) -> str:
-    """Return 12 hexadecimal digits that stand for ``element``."""
+    """Return a digest of ``element``, 12 hexadecimal digits."""
     text = json.dumps(canonical(element, key_order)).encode()
     return hashlib.blake2b(text, digest_size=6).hexdigest()
 
@@ -79,7 +79,7 @@ def number_of(element: Any) -> int:
     return int(digest(element)[:6], 16)
 
 
-# User code: what the operations of the pipelines do to an element.
+# User code: functions that the operations of the pipelines apply.
 
 
 def lift(function: Callable[[Any], Any], element: Any) -> Any:
@@ -158,7 +158,7 @@ def apply_map(function: str, arg: int, element: Any) -> Any:
 def apply_random_map(
     function: str, arg: int, element: Any, rng: np.random.Generator | None
 ) -> Any:
-    """Draw as the named function does; leave ``element`` alone without rng."""
+    """Draw as the named function does; return ``element`` unchanged without rng."""
     return element if rng is None else RANDOM_MAPS[function](arg, element, rng)
 
 
@@ -186,14 +186,14 @@ BATCH_FUNCTIONS = {"list": batch_as_list, "summary": batch_summary}
 
 
 def pairs(record_type: type, arg: int, records: Iterator[Any]) -> Iterator[Any]:
-    """Yield two records as one; an odd last one is dropped."""
+    """Yield two records as one, dropping an unpaired last record."""
     for first in records:
         for second in itertools.islice(records, 1):
             yield record_type(second.metadata, (first.data, second.data))
 
 
 def reveal(record_type: type, arg: int, records: Iterator[Any]) -> Iterator[Any]:
-    """Yield what an operation can see of a record."""
+    """Yield everything that an operation can see of a record."""
     for record in records:
         metadata = record.metadata
         seen = (record.data, metadata.index, metadata.record_key)
@@ -201,7 +201,7 @@ def reveal(record_type: type, arg: int, records: Iterator[Any]) -> Iterator[Any]
 
 
 def window(record_type: type, arg: int, records: Iterator[Any]) -> Iterator[Any]:
-    """Yield each record ``arg`` records late: states do not hold those ahead."""
+    """Yield each record ``arg`` records late; states do not contain held records."""
     ahead: collections.deque[Any] = collections.deque()
     for record in records:
         ahead.append(record)
@@ -272,9 +272,9 @@ def _kit(library: str) -> types.SimpleNamespace:
 
 
 class TableSampler:
-    """A user's sampler: record keys from a table, random numbers by position.
+    """A user's sampler with keys from a table and random numbers by position.
 
-    ``index_of`` says which index a position's metadata has, any that a user likes.
+    ``index_of`` maps a position to the index in its metadata.
     """
 
     def __init__(
@@ -304,7 +304,7 @@ class TableSampler:
 
 
 class SizedTableSampler(TableSampler):
-    """A TableSampler that knows its length."""
+    """A TableSampler with a length."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -319,7 +319,7 @@ INDICES: dict[str, Callable[[int], int]] = {
 
 
 def build_source(source: Description, legacy: Any) -> Any:
-    """Return the data source: values are functions of the position alone."""
+    """Return the data source, whose values depend on the position alone."""
     kind, size = source["kind"], source["size"]
     if kind == "strange":
         chosen = StrangeSource if source["sized"] else UnsizedSource
@@ -351,7 +351,7 @@ def _shards(options: Any, legacy: Any) -> Any:
 
 
 def build_sampler(sampler: Description, legacy: Any) -> Any:
-    """Return the sampler: the library's own two, or a user's."""
+    """Return the sampler: one of the library's two, or a user's."""
     if sampler["kind"] == "table":
         chosen = SizedTableSampler if sampler["sized"] else TableSampler
         keys = np.array(sampler["keys"]) if "numpy" in sampler else sampler["keys"]
@@ -372,7 +372,7 @@ def build_sampler(sampler: Description, legacy: Any) -> Any:
 
 
 def build_operation(operation: Description, library: str, legacy: Any) -> Any:
-    """Return the operation, in the spelling that its "style" asks for."""
+    """Return the operation, spelled in its "style"."""
     kit = _kit(library)
     kind, style, arg = operation["op"], operation["style"], operation["arg"]
     function = operation["function"]
@@ -431,13 +431,13 @@ def build(description: Description, library: str, **overrides: Any) -> Any:
 
 @dataclasses.dataclass
 class Trace:
-    """What one run of a pipeline gave.
+    """The output of one run of a pipeline.
 
     Attributes:
         elements: Digest of each element, in order.
         states: Bytes of get_state() before element k, for each asked k; the key
             "end" is the state after StopIteration.
-        error: What the element after the last one raised, where that may happen.
+        error: Exception raised after the last element, if any.
     """
 
     elements: list[str]
@@ -446,10 +446,10 @@ class Trace:
 
 
 def delivered(description: Description, element: Any) -> str:
-    """Return the digest of an element that the described loader handed out.
+    """Return the digest of an element from the described loader.
 
-    Grain sorts the keys of every dict that crosses from a worker process, even
-    of one that no batch rebuilt, so with workers the order of keys is not compared.
+    Grain sorts the keys of every dict that comes from a worker process, batched or not,
+    so with workers the order of keys is not compared.
     """
     return digest(element, key_order=description["loader"]["workers"] == 0)
 
@@ -462,8 +462,8 @@ def trace(
 ) -> Trace:
     """Run ``iterator`` for ``take`` elements, the description's "take" by default.
 
-    Takes the state before every element and after the last, and checks that
-    str() of the iterator shows it.  With ``may_fail`` an exception is the end.
+    Record the state before every element and after the last, and check that str() of
+    the iterator contains it. With ``may_fail`` an exception ends the run.
     """
     take = description["take"] if take is None else take
     seen = Trace([], {})
@@ -492,10 +492,10 @@ def _state_of(iterator: Any) -> bytes:
 
 
 def grains_part(description: Description, state: bytes) -> bytes:
-    """Return a state without what Gristmill adds for the user's own operations.
+    """Return a state without the key that Gristmill adds for user operations.
 
-    They may hold records back, which Grain forgets; Gristmill's one key more says
-    from where to compute them again.  No other pipeline may have the key.
+    User operations may hold records back. Grain forgets these; Gristmill's extra key
+    stores the position to recompute them from. No other pipeline may have the key.
     """
     if not any(op["function"] in USER_OPERATIONS for op in description["operations"]):
         return state
@@ -507,13 +507,13 @@ def grains_part(description: Description, state: bytes) -> bytes:
 def rest(
     loader: Any, description: Description, state: bytes, done: int = 0
 ) -> list[str]:
-    """Return the digests that a fresh iterator gives after set_state(state).
+    """Return the digests from a fresh iterator after set_state(state).
 
     Args:
-        loader: What to iterate over, built from the description.
-        description: What was built; an endless one stops after its "take".
+        loader: The loader to iterate, built from the description.
+        description: Its description; an endless loader stops after its "take".
         state: The state after ``done`` elements.
-        done: Elements that count as taken, where there is a "take".
+        done: Elements already counted against "take", if there is one.
     """
     iterator = iter(loader)
     iterator.set_state(state)
@@ -521,7 +521,7 @@ def rest(
 
 
 def remaining(iterator: Any, description: Description, done: int) -> list[str]:
-    """Return the digests of what ``iterator`` still gives, as ``rest`` does."""
+    """Return the digests of the remaining elements of ``iterator``, like ``rest``."""
     take = description["take"]
     left = None if take is None else take - done
     return [

@@ -1,7 +1,7 @@
-"""Elements that few pipelines have: foreign layouts, odd dtypes, nested containers.
+"""Unusual elements: foreign layouts, odd dtypes, nested containers.
 
-Every value is a function of a record's number alone.  All values of one name can be
-stacked, so that the default batch takes any of them.
+Every value depends on a record's number alone. All values of one name can be stacked,
+so that the default batch accepts them.
 """
 
 import collections
@@ -18,7 +18,7 @@ Pair = collections.namedtuple("Pair", ["x", "y"])
 
 @dataclasses.dataclass
 class Box:
-    """A dataclass, which is a leaf."""
+    """A dataclass, which is a leaf of the element's tree."""
 
     number: int
     text: str
@@ -71,8 +71,8 @@ VALUES: dict[str, Callable[[int], Any]] = {
     "slice": lambda i: slice(i),
 }
 
-# With workers Grain refuses empty arrays in a last batch and keeps the byte order of
-# a batch's first element; Gristmill does as without workers.
+# With workers, Grain refuses empty arrays in a last batch and keeps the byte order of a
+# batch's first element. Gristmill does the same with and without workers.
 VALUES_WITHOUT_WORKERS: dict[str, Callable[[int], Any]] = VALUES | {
     "big_endian": lambda i: np.array([i, i + 1], ">f8"),
     "empty": lambda i: np.zeros((0, 2)),
@@ -97,7 +97,7 @@ CONTAINERS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class StrangeSource:
-    """Serves a container of two values made from a record's number."""
+    """A source of containers of two values made from a record's number."""
 
     def __init__(self, size: int, values: list[str], container: str):
         self._size = size
@@ -117,6 +117,6 @@ class StrangeSource:
 
 
 class UnsizedSource(StrangeSource):
-    """A StrangeSource that does not know its length, so keys reach it unchanged."""
+    """A StrangeSource without a length, so that keys reach it unchanged."""
 
     __len__ = None  # type: ignore[assignment]

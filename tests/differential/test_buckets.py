@@ -1,7 +1,6 @@
-"""Batches of similar lengths are those of tf.data, in the same order."""
+"""Batches of similar lengths equal those of tf.data, in the same order."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +20,7 @@ def sequences(lengths):
 
 
 def of_tf_data(lengths, boundaries, sizes, **how):
-    # Here, since importing it makes each fork of this process slower.
+    # Imported here, because TensorFlow makes each fork of this process slower.
     tf = extras.tensorflow()
     signature = {
         "x": tf.TensorSpec([None], tf.int32),
@@ -53,7 +52,6 @@ def assert_same(found, expected):
             np.testing.assert_array_equal(leaf, theirs[name], strict=True)
 
 
-@pytest.mark.claim("bucket_by_sequence_length")
 @settings(max_examples=12, deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 12), max_size=25),
@@ -62,7 +60,7 @@ def assert_same(found, expected):
     padding=st.sampled_from([None, 7]),
     data=st.data(),
 )
-def test_batches_are_tf_datas(lengths, boundaries, drop_remainder, padding, data):
+def test_batches_equal_tf_data(lengths, boundaries, drop_remainder, padding, data):
     count = len(boundaries) + 1
     sizes = data.draw(st.lists(st.integers(1, 4), min_size=count, max_size=count))
     values = {}
@@ -73,7 +71,7 @@ def test_batches_are_tf_datas(lengths, boundaries, drop_remainder, padding, data
     assert_same(ours(lengths, boundaries, sizes, **how), expected)
 
 
-def test_padding_to_the_boundary_is_tf_datas():
+def test_padding_to_the_boundary_equals_tf_data():
     how = {"pad_to_bucket_boundary": True}
     lengths, sizes = [1, 5, 3, 6, 0, 2], [2, 2, 1]
     expected = of_tf_data(lengths, [4, 7], sizes, **how)

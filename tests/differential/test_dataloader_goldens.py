@@ -1,4 +1,4 @@
-"""Gristmill's DataLoader against goldens.json.gz, which real Grain wrote."""
+"""Compares Gristmill's DataLoader with goldens.json.gz, written by real Grain."""
 
 import collections
 import gzip
@@ -18,19 +18,19 @@ ALONE = [
 ]
 WORKING = [entry for entry in GOLDENS["pipelines"] if entry not in ALONE]
 
-# One in so many pipelines with workers runs real worker processes in `make test`.
+# `make test` runs one of three pipelines with workers in real worker processes.
 PROCESSES_EVERY = 3
 
 
 def by_seed(entries):
-    """Parametrize over entries of the file, named by their seeds."""
+    """Parametrize over entries of the file, with their seeds as ids."""
     return pytest.mark.parametrize(
         "entry", entries, ids=[str(entry["seed"]) for entry in entries]
     )
 
 
 def rests_of(entry):
-    """Yield (position, state, elements after it) where Grain's rest is known."""
+    """Yield (position, state, elements after it) for states with a known rest."""
     for position, state in entry["saved"].items():
         done = int(position)
         if entry["rests"].get(position) is not None:
@@ -40,7 +40,7 @@ def rests_of(entry):
 
 
 def assert_like_grain(entry):
-    """Assert elements, states and the rests after a restore, as Grain wrote them."""
+    """Assert that elements, states and rests after a restore equal Grain's."""
     description = entry["description"]
     run = trace(iter(build(description, OURS)), description)
     end = run.states.pop("end", None)
@@ -53,7 +53,7 @@ def assert_like_grain(entry):
         assert rest(build(description, OURS), description, state, done) == expected
 
 
-def test_goldens_are_many_and_of_all_worker_counts():
+def test_goldens_cover_all_worker_counts():
     counts = collections.Counter(
         entry["description"]["loader"]["workers"] for entry in GOLDENS["pipelines"]
     )
@@ -62,26 +62,20 @@ def test_goldens_are_many_and_of_all_worker_counts():
     assert min(counts.values()) >= 20
 
 
-def test_seeds_still_make_the_descriptions_of_the_file():
+def test_seeds_give_the_descriptions_of_the_file():
     for entry in GOLDENS["pipelines"]:
         assert describe_seed(entry["seed"]) == entry["description"]
 
 
-@pytest.mark.claim(
-    "Elements come in the sampler's order, as Grain's would: worker_count=W defines "
-    "max(W, 1) interleaved streams."
-)
+@pytest.mark.claim("Order")
 @by_seed(ALONE)
-def test_without_workers(entry):
+def test_pipelines_without_workers_equal_goldens(entry):
     assert_like_grain(entry)
 
 
-@pytest.mark.claim(
-    "How many processes compute never shows in the data where streams= is given, and "
-    "how fast each one is never does."
-)
+@pytest.mark.claim("Order")
 @by_seed(WORKING)
-def test_as_many_streams_in_one_process(entry):
+def test_streams_in_one_process_equal_goldens(entry):
     description = entry["description"]
     streams = description["loader"]["workers"]
     loader = build(description, OURS, worker_count=0, streams=streams)
@@ -93,24 +87,21 @@ def test_as_many_streams_in_one_process(entry):
         assert remaining(iterator, description, done) == expected
 
 
-@pytest.mark.claim(
-    "Elements come in the sampler's order, as Grain's would: worker_count=W defines "
-    "max(W, 1) interleaved streams."
-)
+@pytest.mark.claim("Order")
 @pytest.mark.multiprocess
 @by_seed(WORKING[::PROCESSES_EVERY])
-def test_in_worker_processes(entry):
+def test_some_pipelines_with_workers_equal_goldens(entry):
     assert_like_grain(entry)
 
 
 @pytest.mark.soak
 @by_seed(WORKING)
-def test_all_in_worker_processes(entry):
+def test_all_pipelines_with_workers_equal_goldens(entry):
     assert_like_grain(entry)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 @by_seed(GOLDENS["pipelines"])
-def test_grain_still_writes_the_same(entry):
+def test_grain_still_gives_the_goldens(entry):
     assert golden(entry["seed"]) == entry

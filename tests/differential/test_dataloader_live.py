@@ -1,4 +1,4 @@
-"""Gristmill's DataLoader beside Grain's, both running now, on made-up pipelines."""
+"""Compares Gristmill's DataLoader with Grain's, both live, on random pipelines."""
 
 import hypothesis
 import pytest
@@ -23,7 +23,7 @@ from differential.pipelines import (
 )
 from support import read_only
 
-# Seeds of pipelines with worker processes; Grain takes seconds to start its own.
+# Seeds of pipelines with workers; Grain takes seconds to start its processes.
 WORKING = range(3000, 3003)
 RESTORED_BY_GRAIN = 4
 STRANGE = range(5000, 5002)
@@ -32,10 +32,10 @@ SOAKED = range(4000, 4500)
 
 
 def assert_same_run(description: Description, grain_restores: bool = True) -> None:
-    """Assert equal elements and states, and that each restores the other's.
+    """Assert equal elements and states, and that each library restores the other's.
 
-    Without ``grain_restores`` only Gristmill goes on from the other's state.  Where
-    Grain fails, Gristmill has to fail at the same element in the same way.
+    Without ``grain_restores`` only Gristmill restores Grain's state. If Grain fails,
+    Gristmill must fail at the same element in the same way.
     """
     theirs = trace(iter(build(description, THEIRS)), description, may_fail=True)
     ours = trace(iter(build(description, OURS)), description, may_fail=True)
@@ -45,7 +45,7 @@ def assert_same_run(description: Description, grain_restores: bool = True) -> No
         assert isinstance(ours.error, type(theirs.error))
         return
     assert ours.error is None
-    # The digits of a hash choose the point, so that no draw depends on the run.
+    # Derived from the output, because drawing it would depend on the run.
     point = int(("".join(ours.elements) or "0")[-6:], 16) % (len(ours.elements) + 1)
     here = rest(build(description, OURS), description, theirs.states[point], point)
     if grain_restores or looks_ahead(description):
@@ -56,7 +56,7 @@ def assert_same_run(description: Description, grain_restores: bool = True) -> No
 
 
 def comes_to_an_end(description: Description) -> bool:
-    """Whether no filter can go through an endless stream for ever."""
+    """Return whether the pipeline cannot filter an endless stream forever."""
     filters = any(
         operation["op"] == "filter" for operation in description["operations"]
     )
@@ -109,7 +109,7 @@ def test_pipelines_with_workers_equal_grain(seed):
 
 
 class ReadOnly:
-    """Elements of arrays that cannot be written to."""
+    """A source of elements with read-only arrays."""
 
     def __len__(self):
         return 2
@@ -124,7 +124,7 @@ class ReadOnly:
 @pytest.mark.multiprocess
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("workers", [0, 1])
-def test_arrays_are_writable_where_grains_are(workers):
+def test_arrays_are_writable_exactly_like_grains(workers):
     def given(library):
         lib = ready(library)
         loader = lib.DataLoader(
@@ -152,8 +152,7 @@ def test_many_pipelines_with_workers_equal_grain(seed):
 
 
 @pytest.mark.claim(
-    "the state of a FlatMap loader that has ended comes back with next_index_in_buffer"
-    " 0"
+    "The state of an exhausted FlatMap loader is restored with next_index_in_buffer 0"
 )
 @hypothesis.settings(max_examples=50, deadline=None, derandomize=True)
 @hypothesis.given(descriptions(workers=(0,)), st.data())

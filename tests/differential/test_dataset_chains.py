@@ -1,4 +1,4 @@
-"""Random chains of datasets give in Gristmill what they give in Grain."""
+"""Random chains of datasets give the same output as in Grain."""
 
 import contextlib
 import copy
@@ -41,12 +41,12 @@ def map_chains(draw):
     return describe_map(Drawn(draw))
 
 
-# Errors of ours that are one of Grain's as well.
+# Gristmill's errors that subclass one of Grain's.
 WIDER = {"ShapeMismatch": "ValueError"}
 
 
 def outcome(function: Any, *args: Any) -> Any:
-    """What a call returns, or the kind of what it raises."""
+    """Return the result of a call, or the kind of exception that it raises."""
     try:
         return "value", function(*args)
     except Exception as error:
@@ -64,7 +64,7 @@ def assert_same_outcome(ours: Any, theirs: Any, where: Any) -> None:
 
 
 def built_alike(chain: Any) -> tuple[Any, Any] | None:
-    """The chain of both libraries, or nothing where both refuse it alike."""
+    """Build the chain in both libraries; return None if both refuse it equally."""
     theirs = outcome(build, grain(), chain)
     ours = outcome(build, gristmill, chain)
     assert ours[0] == theirs[0], (ours, theirs)
@@ -84,7 +84,7 @@ def test_indexed_chains_are_grains(chain, data):
     assert len(ours) == len(theirs)
     length = min(len(theirs), TAKEN)
     if not length:
-        # Which exception an element that is not there raises is left open.
+        # The type of the exception for an absent element may differ.
         assert outcome(ours.__getitem__, 0)[0] == "error"
         return
     indices = data.draw(st.lists(st.integers(-length - 2, 3 * length + 2), max_size=12))
@@ -109,7 +109,7 @@ def test_indexed_chains_are_grains(chain, data):
 
 
 def run(iterator: Any, count: int = TAKEN) -> tuple[list[Any], list[Any], Any]:
-    """Elements, the state before each and after the last, and how it ended."""
+    """Return the elements, the states around them, and how the run ended."""
     elements, states = [], [copy.deepcopy(iterator.get_state())]
     for _ in range(count):
         try:
@@ -123,7 +123,7 @@ def run(iterator: Any, count: int = TAKEN) -> tuple[list[Any], list[Any], Any]:
 
 
 def plain(state: Any) -> Any:
-    """A state as JSON gives it back."""
+    """Return a state after a round trip through JSON."""
     return json.loads(json.dumps(state))
 
 
@@ -144,7 +144,7 @@ def compare_iterated(chain, data):
     if built is None:
         return
     ours, theirs = built
-    # Collected in a thread of its own, a Grain iterator fails to join that thread.
+    # Close explicitly: collected in its own thread, Grain's iterator cannot join it.
     with contextlib.closing(iter(theirs)) as iterator:
         elements, states, end = run(iterator)
     my_elements, my_states, my_end = run(iter(ours))
@@ -157,8 +157,8 @@ def compare_iterated(chain, data):
     place = data.draw(st.integers(0, len(elements)))
     with contextlib.closing(iter(theirs)) as iterator:
         if outcome(iterator.set_state, copy.deepcopy(states[place]))[0] == "error":
-            return  # It makes an element again, which fails again.
-    # Only ours goes on from there: some of Grain's iterators do not keep their place.
+            return  # Grain recomputes an element, which fails again.
+    # Only Gristmill resumes here: some of Grain's iterators lose their position.
     with contextlib.closing(iter(ours)) as resumed:
         resumed.set_state(plain(states[place]))
         assert plain(resumed.get_state()) == plain(states[place])

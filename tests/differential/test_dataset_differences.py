@@ -1,4 +1,4 @@
-"""Where Gristmill's datasets differ from Grain's on purpose, both sides shown."""
+"""Intended differences from Grain's datasets, shown in both libraries."""
 
 import importlib
 import itertools
@@ -10,13 +10,13 @@ from differential.pipelines import OURS, THEIRS, ready
 
 
 def namespace(library):
-    """Return a library's top level, ready to be used."""
+    """Import a library's top-level module, ready to use."""
     ready(library)
     return importlib.import_module(library)
 
 
 def failing(bad):
-    """Return a function that passes on all numbers but one."""
+    """Return a function that raises KeyError for one number and returns all others."""
 
     def function(x):
         if x == bad:
@@ -27,7 +27,7 @@ def failing(bad):
 
 
 def outcomes(iterator, most):
-    """Return what an iterator gives, and the names of what it raises."""
+    """Return the elements of an iterator and the names of the errors it raises."""
     found = []
     for _ in range(most):
         try:
@@ -47,11 +47,11 @@ def after_an_exception(library, threads):
 
 
 @pytest.mark.claim(
-    "an exception leaves the position one behind (threads), or the same element is "
-    "tried for ever (none)"
+    "After an exception, the position is one too low (with threads), or the "
+    "same element is tried forever (without)"
 )
 @pytest.mark.parametrize("threads", [0, 2])
-def test_an_element_that_fails_counts_as_consumed(threads):
+def test_failing_element_counts_as_consumed(threads):
     theirs = {
         0: ([0, *["KeyError"] * 4], 1),
         2: ([0, "KeyError", 2, 3, "IndexError"], 1),
@@ -61,8 +61,8 @@ def test_an_element_that_fails_counts_as_consumed(threads):
     assert after_an_exception(OURS, threads) == (ours, 2)
 
 
-@pytest.mark.claim("an exception in a part ends IterDataset.mix for good")
-def test_a_mixture_goes_on_after_an_exception_of_a_part():
+@pytest.mark.claim("An exception in one dataset ends IterDataset.mix")
+def test_mixture_continues_after_an_error_of_a_part():
     def mixed(library):
         g = namespace(library)
         parts = [g.MapDataset.range(3), g.MapDataset.range(10, 13)]
@@ -73,8 +73,8 @@ def test_a_mixture_goes_on_after_an_exception_of_a_part():
     assert mixed(OURS) == [0, 10, "KeyError", 11, 2, 12, "StopIteration"]
 
 
-@pytest.mark.claim("MapDataset.source(dict) asks the dict for its keys")
-def test_a_dict_of_arrays_has_rows():
+@pytest.mark.claim("MapDataset.source(dict) uses indices as keys of the dict")
+def test_dict_of_arrays_has_rows():
     table = {"x": np.arange(4)}
     with pytest.raises(KeyError):
         namespace(THEIRS).MapDataset.source(table)[1]
@@ -82,7 +82,7 @@ def test_a_dict_of_arrays_has_rows():
 
 
 def of_slices(library, chain):
-    """Return some elements of what two threads read in contiguous pieces."""
+    """Return the first elements read by two threads in contiguous slices."""
     g = namespace(library)
     ds = chain(g.MapDataset.range(8)).to_iter_dataset()
     ds = g.experimental.multithread_prefetch(ds, 2, 1, sequential_slice=True)
@@ -90,10 +90,10 @@ def of_slices(library, chain):
 
 
 @pytest.mark.claim(
-    "sequential_slice=True leaves lengths of slices, repeats and batches as they were:"
-    " elements come twice, or batches of nothing"
+    "sequential_slice=True does not update the lengths of slices, repeats and "
+    "batches, which repeats elements or returns empty batches"
 )
-def test_contiguous_pieces_of_a_chain_have_lengths_of_their_own():
+def test_contiguous_slices_have_their_own_lengths():
     def part(ds):
         return ds[2:6]
 
@@ -112,8 +112,8 @@ def test_contiguous_pieces_of_a_chain_have_lengths_of_their_own():
     assert of_slices(OURS, batched) == [[0, 1, 2], [4, 5, 6], [3], [7]]
 
 
-@pytest.mark.claim("negative weights, or too few, fail at some element, or not at all")
-def test_weights_are_checked_where_a_mixture_is_made():
+@pytest.mark.claim("Negative or missing weights fail at some element, or never")
+def test_mixture_checks_its_weights():
     def mixed(library):
         g = namespace(library)
         parts = [g.MapDataset.range(3).to_iter_dataset()] * 2
@@ -124,8 +124,10 @@ def test_weights_are_checked_where_a_mixture_is_made():
         mixed(OURS)
 
 
-@pytest.mark.claim("is_dataloader_pipeline tells a DataLoader's iterators apart")
-def test_only_grain_tells_the_iterators_of_a_loader_apart():
+@pytest.mark.claim(
+    "is_dataloader_pipeline returns whether an iterator is a DataLoader's"
+)
+def test_only_grain_marks_iterators_of_a_loader():
     g = namespace(THEIRS)
     loader = g.load(g.MapDataset.range(3), num_epochs=1)
     assert iter(loader)._iterator._ctx.is_dataloader_pipeline

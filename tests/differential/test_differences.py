@@ -1,7 +1,7 @@
-"""Where Gristmill's DataLoader differs from Grain's on purpose, both sides shown.
+"""Intended differences from Grain's DataLoader, shown in both libraries.
 
-The differential tests keep these cases out; here each is run in both libraries,
-so a new version of Grain that changes one of them is noticed.
+The other differential tests avoid these cases. Each runs in both libraries here, so a
+new version of Grain that changes one of them is noticed.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ def range_loader(library, operations=(), *, records=7, shards=(0, 1), seed=None)
 
 
 def elements_of(library, operations=(), **options):
-    """Return the elements of a range_loader as a list."""
+    """Return the list of elements of a range_loader."""
     return list(range_loader(library, operations, **options))
 
 
 def split_in_two(library):
-    """Return a FlatMap that makes (x, 0) and (x, 1) of x."""
+    """Return a FlatMap from x to (x, 0) and (x, 1)."""
     base = importlib.import_module(library).experimental.FlatMapTransform
 
     class Split(base):
@@ -44,7 +44,7 @@ def split_in_two(library):
 
 
 def draw(library):
-    """Return a RandomMap to (element, one uniform or None without rng)."""
+    """Return a RandomMap to (element, a uniform number or None without rng)."""
 
     class Draw(ready(library).RandomMapTransform):
         def random_map(self, element, rng):
@@ -75,13 +75,13 @@ def test_first_shards_get_the_remainder():
     assert ours == [[0, 1, 2, 3], [4, 5, 6]]
 
 
-def test_dropped_remainder_is_dropped_by_both():
+def test_dropped_remainder_is_equal_in_both():
     for shard in [(0, 2, True), (1, 2, True)]:
         assert elements_of(OURS, shards=shard) == elements_of(THEIRS, shards=shard)
 
 
-@pytest.mark.claim("a RandomMap after a FlatMap gets None for a generator")
-def test_generator_goes_on_through_the_splits_of_a_record():
+@pytest.mark.claim("A RandomMap after a FlatMap gets None instead of a generator")
+def test_splits_of_a_record_share_its_generator():
     theirs = elements_of(THEIRS, [split_in_two(THEIRS), draw(THEIRS)], seed=5)
     ours = elements_of(OURS, [split_in_two(OURS), draw(OURS)], seed=5)
     assert [element for element, _ in ours] == [element for element, _ in theirs]
@@ -93,8 +93,8 @@ def test_generator_goes_on_through_the_splits_of_a_record():
     assert [drawn for _, drawn in ours] == expected
 
 
-@pytest.mark.claim("a RandomMap after a FlatMap gets None for a generator")
-def test_a_batch_of_splits_has_a_generator_of_its_own():
+@pytest.mark.claim("A RandomMap after a FlatMap gets None instead of a generator")
+def test_batch_of_splits_has_its_own_generator():
     def drawn(library):
         batch = ready(library).Batch(1, batch_fn=lambda splits: splits[0])
         made = elements_of(
@@ -106,7 +106,7 @@ def test_a_batch_of_splits_has_a_generator_of_its_own():
     assert len(set(drawn(OURS))) == 14
 
 
-@pytest.mark.claim("MapWithIndex in a DataLoader fails with TypeError")
+@pytest.mark.claim("MapWithIndex in a DataLoader raises TypeError")
 def test_map_with_index_gets_the_global_index():
     with pytest.raises(TypeError, match="not callable"):
         elements_of(THEIRS, [number(THEIRS)], records=6, shards=(1, 2))
@@ -115,10 +115,9 @@ def test_map_with_index_gets_the_global_index():
 
 
 @pytest.mark.claim(
-    "the state of a FlatMap loader that has ended comes back with next_index_in_buffer"
-    " 0"
+    "The state of an exhausted FlatMap loader is restored with next_index_in_buffer 0"
 )
-def test_finished_flat_map_restores_its_state_as_it_was():
+def test_finished_flat_map_state_survives_a_restore():
     restored = {}
     for library in (THEIRS, OURS):
         iterator = iter(range_loader(library, [split_in_two(library)]))
@@ -137,7 +136,7 @@ def test_finished_flat_map_restores_its_state_as_it_was():
 
 
 class Recorded:
-    """Serves the integers below 12, and remembers which were asked for."""
+    """A source of the integers below 12 that records the keys read."""
 
     def __init__(self):
         self.asked = []
@@ -154,20 +153,19 @@ class Recorded:
 
 
 class InReverse:
-    """Gives the records back by threes, the last one first."""
+    """Yields records in groups of three, in reverse."""
 
     def __call__(self, records):
         for one, two, three in zip(records, records, records, strict=True):
             yield from (three, two, one)
 
 
-@pytest.mark.claim("what a legacy operation holds back is lost on resume")
+@pytest.mark.claim("Records that a legacy operation holds back are lost on resume")
 @pytest.mark.claim(
-    "Callables over an iterator of records (Grain's legacy operations) may hold "
-    "records back, which no position describes: resuming computes all outputs since "
-    "the iterator was made again, and warns once."
+    "A legacy Grain operation (a function that receives the iterator of all "
+    "records) can hold records back, and no state contains these."
 )
-def test_what_a_legacy_operation_holds_back_is_computed_again(caplog):
+def test_records_held_by_legacy_operation_are_recomputed(caplog):
     def loader(library, source):
         legacy = ready(library)
         return legacy.DataLoader(
@@ -192,11 +190,11 @@ def test_what_a_legacy_operation_holds_back_is_computed_again(caplog):
     iter(loader(OURS, Recorded())).get_state()
     warned = [r.message for r in caplog.records if "computed again" in r.message]
     assert len(warned) == 1
-    assert warned[0].startswith("InReverse keeps records back without a state")
+    assert warned[0].startswith("InReverse holds back records")
 
 
 def loader_of(library, source, operations=(), sampler=None):
-    """Return a loader of a source in order, or as a sampler says."""
+    """Return a loader of a source, in order or in the sampler's order."""
     legacy = ready(library)
     if sampler is None:
         sampler = legacy.SequentialSampler(len(source), legacy.NoSharding())
@@ -209,7 +207,7 @@ def loader_of(library, source, operations=(), sampler=None):
 
 
 class Damaged:
-    """Serves the integers below 5, without 2."""
+    """A source of the integers below 5 that raises KeyError for 2."""
 
     def __len__(self):
         return 5
@@ -220,12 +218,12 @@ class Damaged:
         return key
 
 
-@pytest.mark.claim("the note on an exception says that frames were cut")
+@pytest.mark.claim("The note on an exception only says that frames were removed")
 @pytest.mark.claim(
-    "after an exception of the source the position is one behind, and the end raises "
-    "IndexError; without threads it is tried for ever"
+    "After an exception in the source, the position is one too low and the "
+    "end raises IndexError; without threads, the same record is tried forever"
 )
-def test_a_record_that_fails_counts_as_consumed():
+def test_failing_record_counts_as_consumed():
     found, seen, notes = {}, {}, {}
     for library in (THEIRS, OURS):
         iterator = iter(loader_of(library, Damaged()))
@@ -244,8 +242,8 @@ def test_a_record_that_fails_counts_as_consumed():
     assert "record 2" in notes[OURS]
 
 
-@pytest.mark.claim("a batch of one element is a view of it")
-def test_a_batch_of_one_element_is_a_copy():
+@pytest.mark.claim("A batch of one element is a view of it")
+def test_batch_of_one_element_is_a_copy():
     rows = {}
     for library in (THEIRS, OURS):
         rows[library] = [np.zeros(3)]
@@ -255,10 +253,8 @@ def test_a_batch_of_one_element_is_a_copy():
     assert rows[OURS][0].tolist() == [0, 0, 0]
 
 
-@pytest.mark.claim(
-    "dicts whose keys cannot be sorted fail even where nothing is batched"
-)
-def test_only_a_batch_needs_an_order_of_keys():
+@pytest.mark.claim("Dicts with keys that cannot be sorted fail even without a Batch")
+def test_unsortable_keys_fail_only_in_a_batch():
     elements = [{1: 1, "a": 2}] * 2
     for library, operations in [(THEIRS, []), (OURS, [ready(OURS).Batch(2)])]:
         with pytest.raises(ValueError, match="Comparator raised exception while sort"):
@@ -267,7 +263,7 @@ def test_only_a_batch_needs_an_order_of_keys():
 
 
 @pytest.mark.claim(
-    "an element that contains itself, or is nested too deep, fails with SystemError"
+    "An element that contains itself, or is nested too deeply, raises SystemError"
 )
 def of_itself():
     element = [1]
@@ -283,7 +279,7 @@ def very_deep():
 
 
 @pytest.mark.parametrize("make", [of_itself, very_deep])
-def test_elements_that_no_stack_is_deep_enough_for_pass(make):
+def test_too_deeply_nested_elements_pass_unbatched(make):
     element = make()
     with pytest.raises(SystemError):
         list(loader_of(THEIRS, [element]))
@@ -294,7 +290,7 @@ def test_elements_that_no_stack_is_deep_enough_for_pass(make):
 
 
 class Names:
-    """Serves the names that it is asked for."""
+    """A source that returns the name it is asked for."""
 
     def __len__(self):
         return 2
@@ -304,8 +300,8 @@ class Names:
 
 
 @pytest.mark.claim(
-    "record keys that are str go through %, so a name with a percent sign changes or "
-    "fails"
+    "Record keys of type str are formatted with %, so a name with a percent "
+    "sign changes or fails"
 )
 def test_names_with_percent_signs_reach_the_source():
     class Sampler(list):
@@ -322,20 +318,18 @@ def test_names_with_percent_signs_reach_the_source():
     assert found(OURS, "a%db", "100%") == ["a%db", "100%"]
 
 
-@pytest.mark.claim(
-    "MultiprocessingOptions(num_workers=-1) is made, and fails where it is used"
-)
-def test_a_negative_number_of_workers_is_refused_where_it_is_said():
+@pytest.mark.claim("MultiprocessingOptions(num_workers=-1) fails when it is used")
+def test_negative_num_workers_is_refused_at_once():
     assert importlib.import_module(THEIRS).MultiprocessingOptions(num_workers=-1)
     with pytest.raises(ValueError, match="num_workers must be non-negative, got -1"):
         importlib.import_module(OURS).MultiprocessingOptions(num_workers=-1)
 
 
 @pytest.mark.claim(
-    "ArrayRecordDataSource is a subclass of the array-record package's class, which "
-    "reads"
+    "ArrayRecordDataSource is a subclass of the array-record package's class, "
+    "which reads the files"
 )
-def test_array_record_files_are_read_by_a_class_of_our_own():
+def test_array_record_source_does_not_use_the_package():
     theirs, ours = (ready(library).ArrayRecordDataSource for library in (THEIRS, OURS))
     assert "array_record" in str([base.__module__ for base in theirs.__mro__])
     assert "array_record." not in str([base.__module__ for base in ours.__mro__])

@@ -1,4 +1,4 @@
-"""Sources, samplers and batches at the edges of what Grain takes, live in both."""
+"""Sources, samplers and batches at the limits of what Grain accepts, live in both."""
 
 import collections
 import functools
@@ -16,7 +16,7 @@ from differential.pipelines import OURS, THEIRS, canonical, ready
 
 
 class Source:
-    """Serves function(key); ``length`` may be what no length should be."""
+    """A source of function(key) whose ``length`` may be invalid."""
 
     def __init__(self, function: Callable[[Any], Any], length: Any = None):
         self._function = function
@@ -30,14 +30,14 @@ class Source:
 
 
 class Unsized:
-    """Serves its keys, however many."""
+    """A source without a length that returns its keys."""
 
     def __getitem__(self, key):
         return key
 
 
 class Sampler:
-    """Gives the metadata of a list."""
+    """A sampler that returns the metadata of a list."""
 
     def __init__(self, metadata: list[Any]):
         self._metadata = metadata
@@ -47,7 +47,7 @@ class Sampler:
 
 
 def outcomes(make: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """Return what ``make(legacy namespace)`` gives or raises, theirs and ours."""
+    """Return the result or error type of ``make(legacy namespace)``, Grain's first."""
     found = []
     for library in (THEIRS, OURS):
         try:
@@ -58,7 +58,7 @@ def outcomes(make: Callable[[Any], Any]) -> tuple[Any, Any]:
 
 
 def assert_alike(make: Callable[[Any], Any]) -> None:
-    """Assert equal values, or that ours raises a kind of what Grain raises."""
+    """Assert equal values, or that Gristmill's error is a kind of Grain's."""
     theirs, ours = outcomes(make)
     if isinstance(theirs, type) and isinstance(ours, type):
         assert issubclass(ours, theirs)
@@ -67,7 +67,7 @@ def assert_alike(make: Callable[[Any], Any]) -> None:
 
 
 def run(g: Any, source: Any, operations: Any = (), sampler: Any = None) -> list[Any]:
-    """Return all that a loader of 5 records, or as many as there are, gives."""
+    """Return the output of a loader of a list, or of 5 records of another source."""
     if sampler is None:
         count = len(source) if isinstance(source, (list, np.ndarray)) else 5
         sampler = g.SequentialSampler(count, seed=3)
@@ -82,7 +82,7 @@ def run(g: Any, source: Any, operations: Any = (), sampler: Any = None) -> list[
 
 
 def final_state(g: Any, source: list[Any], operations: Any) -> bytes:
-    """Return the state of a loader over a list, when it has ended."""
+    """Return the final state of a loader over a list."""
     iterator = iter(
         g.DataLoader(
             data_source=source,
@@ -104,7 +104,7 @@ LEGACY = {"plain": lambda g: [], "legacy": lambda g: [lambda records: records]}
     [Unsized(), Source(lambda key: key), Source(str, 2.5), Source(lambda key: key, 3)],
     ids=["no length", "None", "a float", "sized"],
 )
-def test_keys_reach_a_source_without_length_unchanged(source, operations):
+def test_unsized_source_gets_keys_unchanged(source, operations):
     assert_alike(lambda g: run(g, source, operations(g)))
 
 
@@ -123,7 +123,7 @@ KEYS: dict[str, list[Any]] = {
 @pytest.mark.parametrize("operations", LEGACY.values(), ids=LEGACY)
 @pytest.mark.parametrize("length", [None, 3])
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
-def test_a_sampler_may_have_any_keys(keys, length, operations):
+def test_sampler_may_have_any_keys(keys, length, operations):
     def make(g):
         metadata = [g.RecordMetadata(i, key) for i, key in enumerate(keys)]
         source = Source(lambda key: key, length)
@@ -141,7 +141,7 @@ def test_records_may_have_names():
     assert [batch.tolist() for batch in make(ready(OURS))] == [[1, 2, 2], [1]]
 
 
-def test_ids_of_records_that_are_no_numbers_are_minus_one():
+def test_ids_of_non_numeric_keys_are_minus_one():
     g = ready(OURS)
     for operations in ([], [lambda records: records]):
         loader = g.DataLoader(
@@ -159,7 +159,7 @@ def test_ids_of_records_that_are_no_numbers_are_minus_one():
     "indices", [[7] * 6, [0, 0, 1, 1, 2, 2], [5, 4, 3, 5, 4, 3], [2**70, None, "a"]]
 )
 @pytest.mark.parametrize("size", [1, 4])
-def test_records_draw_their_own_numbers_whatever_their_index(indices, size):
+def test_random_numbers_do_not_depend_on_the_index(indices, size):
     def make(g):
         class Draw(g.RandomMapTransform):
             def random_map(self, element, rng):
@@ -217,7 +217,7 @@ BATCHED: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("kind", ["Batch", "BatchOperation"])
 @pytest.mark.parametrize("elements", BATCHED.values(), ids=BATCHED)
-def test_what_is_batched_is_batched_alike(elements, kind):
+def test_batches_equal_grains(elements, kind):
     assert_alike(lambda g: run(g, elements, [getattr(g, kind)(2)]))
     assert_alike(lambda g: run(g, elements, [getattr(g, kind)(1)]))
 
@@ -242,7 +242,7 @@ TABLES: dict[str, np.ndarray] = {
 
 @pytest.mark.parametrize("size", [None, 1, 2])
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_arrays_as_sources_are_stacked_rows(table, size):
+def test_array_source_gives_stacked_rows(table, size):
     assert_alike(lambda g: run(g, table, [] if size is None else [g.Batch(size)]))
 
 
@@ -258,7 +258,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("fan_out", [-3, 0, 1, 100, None, "a"])
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_flat_maps_are_split_alike(function, fan_out):
+def test_flat_map_splits_equal_grains(function, fan_out):
     def make(g):
         class Split(g.experimental.FlatMapTransform):
             max_fan_out = fan_out
@@ -277,7 +277,7 @@ def test_flat_maps_are_split_alike(function, fan_out):
 
 @pytest.mark.parametrize("size", [None, 2, 3])
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
-def test_flat_maps_behind_each_other_end_in_the_same_state(depth, size):
+def test_consecutive_flat_maps_end_in_the_same_state(depth, size):
     def make(g, fan_outs):
         class Split(g.experimental.FlatMapTransform):
             max_fan_out = 3
@@ -298,7 +298,7 @@ def test_flat_maps_behind_each_other_end_in_the_same_state(depth, size):
 
 
 @pytest.mark.parametrize("where", ["source", "sampler"])
-def test_stop_iteration_of_what_is_read_means_the_same(where):
+def test_stop_iteration_in_source_or_sampler_equals_grain(where):
     def stop(*_: Any) -> Any:
         raise StopIteration
 
@@ -313,7 +313,7 @@ def test_stop_iteration_of_what_is_read_means_the_same(where):
 
 @pytest.mark.parametrize("number", [np.int8, np.uint8, np.int64])
 @pytest.mark.parametrize("kind", ["IndexSampler", "SequentialSampler"])
-def test_numbers_may_be_numpys(number, kind):
+def test_numbers_may_be_numpy_scalars(number, kind):
     def make(g, number):
         epochs = {"num_epochs": number(6)} if kind == "IndexSampler" else {}
         shards = g.ShardOptions(number(1), number(2))
@@ -329,7 +329,7 @@ def test_numbers_may_be_numpys(number, kind):
         return [(b.tolist(), iterator.get_state()) for b in iterator], repr(sampler)
 
     ours, plain = make(ready(OURS), number), make(ready(THEIRS), int)
-    # Only the text of the options says what they hold.
+    # The states differ only in the text of the options.
     assert [batch for batch, _ in ours[0]] == [batch for batch, _ in plain[0]]
     index, count = number(1), number(2)
     for (_, found), (_, expected) in zip(ours[0], plain[0], strict=True):
@@ -339,7 +339,7 @@ def test_numbers_may_be_numpys(number, kind):
 
 @pytest.mark.parametrize("index", [2**62, 2**63, 2**64 + 1, 3 * 2**70 + 2])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_an_endless_sampler_has_every_index(index, shuffle):
+def test_endless_sampler_accepts_every_index(index, shuffle):
     def make(g):
         metadata = g.IndexSampler(5, shuffle=shuffle, seed=2**32 - 1)[index]
         return metadata.index, metadata.record_key, metadata.rng.random()
@@ -350,7 +350,7 @@ def test_an_endless_sampler_has_every_index(index, shuffle):
         assert ours == theirs
 
 
-def test_states_are_validated_only_where_asked():
+def test_states_are_validated_only_on_request():
     text = {
         "version": 2,
         "last_seen_indices": {"0": 1},

@@ -1,4 +1,4 @@
-"""Finite views of endless datasets, repeated: indices that 64 bits do not hold."""
+"""Repeated finite views of endless datasets, whose indices may exceed 64 bits."""
 
 import importlib
 import itertools
@@ -97,7 +97,7 @@ CHAINS = {
 
 
 def outcomes(dataset: Any, indices: list[int]) -> list[Any]:
-    """What a dataset gives at each index, or the kind of error that it raises."""
+    """Return the dataset's element, or the name of its error, at each index."""
     found: list[Any] = []
     for index in indices:
         try:
@@ -115,7 +115,7 @@ def libraries():
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_view_of_endless_has_grains_elements(libraries, name):
+def test_view_of_endless_equals_grains(libraries, name):
     ours, theirs = map(CHAINS[name], libraries)
     assert len(ours) == len(theirs)
     shown = min(MOST, len(ours))
@@ -136,7 +136,7 @@ def test_view_of_endless_keeps_padding_of_ranks():
     assert [*view] == expected
 
 
-def test_batches_of_view_of_endless_are_its_elements():
+def test_batches_of_view_of_endless_equal_its_elements():
     ds = gristmill.MapDataset.source(TABLE).repeat()[:7].repeat(5)
     batches = [*ds.to_iter_dataset().batch(4)]
     assert np.array_equal(np.concatenate(batches), np.stack([*ds]))

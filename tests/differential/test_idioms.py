@@ -1,7 +1,7 @@
-"""What users of Grain's DataLoader write, run in both libraries.
+"""Code as users of Grain's DataLoader write it, run in both libraries.
 
-Each idiom is taken from the habits of public code: sources and samplers that are
-subclasses, dataclass transforms, elements of JAX, old operations.
+The idioms come from public code: sources and samplers as subclasses, dataclass
+transforms, elements of JAX, old operations.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ class Pair(typing.NamedTuple):
 
 
 def elements_of(grain, source, operations=(), **options):
-    """Return what a shuffled loader over a source gives, in comparable form."""
+    """Return the output of a shuffled loader, in comparable form."""
     sampler = grain.IndexSampler(
         num_records=options.pop("count", 11),
         shard_options=grain.NoSharding(),
@@ -34,7 +34,7 @@ def elements_of(grain, source, operations=(), **options):
 
 
 class Squares:
-    """A source with a read of many."""
+    """A source that reads many records at once."""
 
     def __len__(self):
         return 11
@@ -54,7 +54,7 @@ class Negated(Squares):
 
 
 class Wrapper:
-    """Passes on what it does not have."""
+    """A source that delegates missing attributes."""
 
     def __init__(self, source):
         self.source = source
@@ -72,14 +72,14 @@ class Wrapper:
 
 
 class Unsized:
-    """A source that cannot say how long it is."""
+    """A source without a length."""
 
     def __getitem__(self, index):
         return index
 
 
 class Shifted(np.ndarray):
-    """An array whose rows are not its bytes."""
+    """An array whose rows differ from its bytes."""
 
     def __getitem__(self, index):
         return int(super().__getitem__(index)) + 100
@@ -284,7 +284,7 @@ IDIOMS = [
 
 
 @pytest.mark.parametrize("idiom", IDIOMS, ids=lambda idiom: idiom.__name__)
-def test_idiom_gives_the_same(idiom):
+def test_idiom_gives_the_same_output(idiom):
     theirs, ours = idiom(ready(THEIRS)), idiom(ready(OURS))
     assert ours == theirs
     assert len(ours) > 1

@@ -1,4 +1,4 @@
-"""mp_prefetch gives what it gives in Grain, element by element and state by state."""
+"""mp_prefetch equals Grain's, element by element and state by state."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ OPTIONS = gristmill.MultiprocessingOptions
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden["seed"])
-def test_elements_and_states_are_grains(golden):
+def test_elements_and_states_equal_grains(golden):
     iterator = iter(prefetched(gristmill, golden))
     assert run(iterator) == {
         name: golden[name] for name in ("elements", "states", "end")
@@ -23,7 +23,7 @@ def test_elements_and_states_are_grains(golden):
 
 @pytest.mark.parametrize("golden", GOLDENS[::4], ids=lambda golden: golden["seed"])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_grains_states_continue_with_any_number_of_workers(golden, workers):
+def test_grains_states_resume_with_any_worker_count(golden, workers):
     streams = golden["workers"]
     iterator = iter(
         prefetched(gristmill, {**golden, "workers": workers}, streams=streams)

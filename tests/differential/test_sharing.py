@@ -1,4 +1,4 @@
-"""Arrays of an element share memory after workers exactly where Grain's do."""
+"""Arrays of an element from workers share memory exactly as Grain's do."""
 
 import importlib
 
@@ -17,7 +17,7 @@ def read_only(array):
     return view
 
 
-# What a map makes of an array, small and large.
+# Elements made from an array, small and large.
 ELEMENTS = [
     lambda x: [x, x],
     lambda x: {"all": x, "part": x[2:], "turned": x[::-1]},
@@ -44,7 +44,7 @@ def leaves_of(element):
 
 
 def sharing_of(element):
-    """For each leaf, its values and those of all after it was written to."""
+    """Write to each leaf in turn; return the bytes of all leaves before and after."""
     leaves = leaves_of(element)
     found = [np.asarray(leaf).tobytes() for leaf in leaves]
     for number, leaf in enumerate(leaves):
@@ -75,7 +75,7 @@ def by_mp_prefetch(library):
     return chain.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
 
 
-def test_arrays_of_an_element_share_memory_as_in_grain():
+def test_arrays_of_an_element_share_memory_like_grains():
     theirs = [*map(sharing_of, by_mp_prefetch(THEIRS))]
     for build in (by_mp_prefetch, by_loader):
         assert [*map(sharing_of, build(OURS))] == theirs

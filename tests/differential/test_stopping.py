@@ -15,7 +15,7 @@ MOST = 80
 
 
 class Stopping:
-    """Numbers of which there are fewer than its length says."""
+    """A source of numbers that stops before its length."""
 
     def __init__(self, stop):
         self._stop = stop
@@ -33,7 +33,7 @@ class Stopping:
 
 
 def operation(library, kind, number):
-    """Return an operation of a kind, of one library."""
+    """Return a library's operation of a given kind."""
     legacy = ready(library)
     split = importlib.import_module(library).experimental.FlatMapTransform
 
@@ -59,7 +59,7 @@ def operation(library, kind, number):
 
 
 def run(iterator):
-    """Return elements, the states around them, and how many there are to the end."""
+    """Return the elements, and the states before each and after the last."""
     elements, states = [], [json.loads(iterator.get_state())]
     for element in iterator:
         elements.append(np.asarray(element).tolist())
@@ -94,7 +94,7 @@ def test_loader_of_source_that_stops_gives_what_grains_gives(stop, steps):
 
 
 def stops_at(bad):
-    """Return a function that passes on all numbers but one."""
+    """Return a function that raises StopIteration for one number."""
 
     def function(x):
         if x == bad:
@@ -104,8 +104,8 @@ def stops_at(bad):
     return function
 
 
-@pytest.mark.claim("StopIteration of a step ends the data, or those of one worker")
-def test_step_that_stops_is_an_error_here():
+@pytest.mark.claim("StopIteration in a step ends the data, or the data of one worker")
+def test_stopping_step_is_an_error_in_gristmill():
     def made(library):
         legacy = ready(library)
 
@@ -124,9 +124,9 @@ def test_step_that_stops_is_an_error_here():
         list(made(OURS))
 
 
-@pytest.mark.claim("StopIteration of a step ends the data, or those of one worker")
+@pytest.mark.claim("StopIteration in a step ends the data, or the data of one worker")
 @pytest.mark.parametrize("indexed", [True, False])
-def test_step_of_a_chain_that_stops_is_an_error_here(indexed):
+def test_stopping_step_of_a_chain_is_an_error_in_gristmill(indexed):
     def made(library):
         ready(library)
         ds = importlib.import_module(library).MapDataset.range(6)
@@ -138,9 +138,9 @@ def test_step_of_a_chain_that_stops_is_an_error_here(indexed):
 
 
 @pytest.mark.claim(
-    "of a source that raises StopIteration, ZipMapDataset raises RuntimeError"
+    "If a source raises StopIteration, ZipMapDataset raises RuntimeError"
 )
-def test_source_that_stops_ends_a_zip_here():
+def test_stopping_source_ends_a_zip_in_gristmill():
     def made(library):
         ready(library)
         g = importlib.import_module(library)

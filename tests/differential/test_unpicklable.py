@@ -14,7 +14,7 @@ KINDS = [*UNPICKLABLE]
 
 
 def element(index):
-    """One of `KINDS` after each number."""
+    """Return a number for even indices, and one of `KINDS` for odd ones."""
     number, bad = divmod(index, 2)
     return UNPICKLABLE[KINDS[number]]() if bad else number
 
@@ -34,7 +34,7 @@ def by_loader(library):
 
 
 def steps(iterator):
-    """What each call of `next` gives, or raises, in texts; 20 of them at most."""
+    """Yield the result of each call of `next`, errors as text, up to 20."""
     for _ in range(20):
         try:
             yield next(iterator)
@@ -44,7 +44,7 @@ def steps(iterator):
             yield f"{type(error).__name__}: {error}"
 
 
-def test_an_element_that_cannot_be_unpickled_is_one_error():
+def test_unpicklable_element_is_one_error():
     want = [*steps(iter(by_loader(THEIRS)))]
     assert len(want) == 2 * len(KINDS)
     assert [*steps(iter(by_loader(OURS)))] == want
@@ -53,7 +53,7 @@ def test_an_element_that_cannot_be_unpickled_is_one_error():
     assert [*steps(iter(chain))] == want
 
 
-def test_a_state_after_such_an_element_goes_on_after_it():
+def test_state_after_unpicklable_element_resumes_after_it():
     iterator = iter(by_loader(OURS))
     found = [*itertools.islice(steps(iterator), 2)]
     state = iterator.get_state()

@@ -1,4 +1,4 @@
-"""Where elements that come from worker processes differ from Grain's on purpose."""
+"""Intended differences from Grain for elements from worker processes."""
 
 import importlib
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.multiprocess
 
 
 def from_workers(library, elements, operations=(), *, workers=1, **options):
-    """Return an iterator over a list by a loader with workers."""
+    """Return an iterator of a loader with workers over a list."""
     legacy = ready(library)
     loader = legacy.DataLoader(
         data_source=elements,
@@ -25,11 +25,11 @@ def from_workers(library, elements, operations=(), *, workers=1, **options):
 
 
 def batched(library, elements):
-    """Return the only batch of all elements, made in a worker."""
+    """Return one batch of all elements, made in a worker."""
     return next(from_workers(library, elements, [ready(library).Batch(len(elements))]))
 
 
-@pytest.mark.claim("arrays from workers are SharedMemoryArray")
+@pytest.mark.claim("Arrays from workers are SharedMemoryArray")
 def test_arrays_are_plain_and_view_a_slot():
     theirs, ours = (
         next(from_workers(library, [np.zeros(9000)])) for library in (THEIRS, OURS)
@@ -39,10 +39,8 @@ def test_arrays_are_plain_and_view_a_slot():
     assert type(ours.base).__name__ == "SlotView"
 
 
-@pytest.mark.claim(
-    "with workers, the dicts of elements that no batch made arrive with sorted keys"
-)
-def test_dicts_that_are_not_batched_keep_the_order_of_their_keys():
+@pytest.mark.claim("With workers, dicts that are not batches arrive with sorted keys")
+def test_unbatched_dicts_keep_their_key_order():
     theirs, ours = (
         next(from_workers(library, [{"b": 1, "a": 2}])) for library in (THEIRS, OURS)
     )
@@ -50,10 +48,8 @@ def test_dicts_that_are_not_batched_keep_the_order_of_their_keys():
     assert list(ours) == ["b", "a"]
 
 
-@pytest.mark.claim(
-    "with workers, a last Batch stacks into the dtype of its first element"
-)
-def test_a_last_batch_has_the_dtype_that_holds_all_elements():
+@pytest.mark.claim("With workers, a final Batch uses the dtype of its first element")
+def test_last_batch_has_the_common_dtype():
     elements = [np.int64(1), np.float64(2.5)]
     with pytest.raises(TypeError, match="Cannot cast array data"):
         batched(THEIRS, elements)
@@ -62,18 +58,16 @@ def test_a_last_batch_has_the_dtype_that_holds_all_elements():
     assert batch.tolist() == [1, 2.5]
 
 
-@pytest.mark.claim(
-    "with workers, a last Batch of arrays without items fails with ValueError"
-)
-def test_a_last_batch_of_arrays_without_items_is_empty():
+@pytest.mark.claim("With workers, a final Batch of arrays of size 0 raises ValueError")
+def test_last_batch_of_empty_arrays_is_empty():
     elements = [np.zeros((0, 3))] * 2
     with pytest.raises(ValueError, match="to have the same structure"):
         batched(THEIRS, elements)
     assert batched(OURS, elements).shape == (2, 0, 3)
 
 
-@pytest.mark.claim("an exception of a worker ends its stream")
-def test_the_stream_of_an_exception_goes_on():
+@pytest.mark.claim("An exception in a worker ends its stream")
+def test_stream_continues_after_an_exception():
     def all_of(library):
         class Fails(ready(library).MapTransform):
             def map(self, element):
@@ -95,15 +89,15 @@ def test_the_stream_of_an_exception_goes_on():
     assert all_of(OURS) == [0, 1, "failed", 3, 4, 5]
 
 
-@pytest.mark.claim("with workers, worker_buffer_size=0 fails at the first batch")
-def test_a_buffer_of_nothing_computes_nothing_ahead():
+@pytest.mark.claim("With workers, worker_buffer_size=0 fails at the first batch")
+def test_zero_buffer_size_computes_nothing_ahead():
     with pytest.raises(ValueError, match="`buffer_size` must be greater than 0"):
         list(from_workers(THEIRS, [5, 6, 7], worker_buffer_size=0))
     assert list(from_workers(OURS, [5, 6, 7], worker_buffer_size=0)) == [5, 6, 7]
 
 
 def state_of_long_cycle():
-    """What Grain has as a state of three datasets that two workers share."""
+    """Return Grain's state of three datasets shared by two workers."""
     whole = {
         "next_index_in_cycle": 0,
         "next_index_in_datasets": 3,
@@ -121,11 +115,11 @@ def state_of_long_cycle():
 
 
 @pytest.mark.claim(
-    "a state of mp_prefetch after an interleave whose cycle is longer than a worker's"
-    " share of the datasets, taken before each worker has given an element, fails with"
-    " IndexError when it is restored"
+    "If an interleave's cycle is longer than a worker's share of the "
+    "datasets, a state of mp_prefetch that is saved before each worker "
+    "returned an element raises IndexError when it is restored"
 )
-def test_states_of_an_interleave_with_a_long_cycle():
+def test_long_cycle_interleave_state_is_refused():
     ready(THEIRS)
     chains = []
     for library in (importlib.import_module(name) for name in (THEIRS, OURS)):

@@ -1,7 +1,7 @@
-"""Runs programs in forks of an interpreter that has imported torch before.
+"""Runs test programs in forks of an interpreter that has already imported torch.
 
-Importing it takes longer than such a program.  What is said in `scripts` of programs
-holds here, too: but the program finds torch imported, and is the child of that
+Importing torch takes longer than running such a program. Programs run as described in
+`scripts`, except that torch is already imported and that their parent is that
 interpreter.
 """
 
@@ -19,8 +19,8 @@ import time
 from faults.scripts import DEADLINE_S, PROGRAMS, check_end, environment
 
 MOST_BYTES = 1 << 16
-# Programs go on where the loop ends, at the top of `__main__`, whose other names are
-# gone: so they end as programs do.
+# The program runs after the loop, at the top level of `__main__`, whose other
+# names are deleted. So it ends like any program.
 SERVE = """
 import faulthandler, json, os, pathlib, socket, sys
 import torch
@@ -81,7 +81,7 @@ def _server() -> socket.socket:
 
 
 def run(program: str, *arguments: object, deadline_s: int = DEADLINE_S) -> str:
-    """Run a program to its end and return what it printed.  See `scripts.run`."""
+    """Run a program to its end and return its output, like `scripts.run`."""
     path = str(PROGRAMS / f"{program}.py")
     request = [path, deadline_s, [*map(str, arguments)], environment()]
     text = json.dumps(request).encode()
@@ -102,7 +102,7 @@ def run(program: str, *arguments: object, deadline_s: int = DEADLINE_S) -> str:
 
 
 def _read(pipes: list[int], within_s: float) -> tuple[list[str], bool]:
-    """What comes of pipes until all are closed; and whether they were in time."""
+    """Read pipes until all are closed; also return whether that happened in time."""
     end = time.monotonic() + within_s
     found = dict.fromkeys(pipes, b"")
     with selectors.DefaultSelector() as selector:

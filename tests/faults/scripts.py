@@ -1,10 +1,10 @@
-"""Runs the programs of tests, each in a process of its own with a deadline.
+"""Runs the programs of tests, each in its own process with a deadline.
 
-The programs of a test_y.py in tests/unit are the files of tests/programs/y, those of
-tests/x/test_y.py the files of tests/programs/x/y, and what several of them share lies
-beside them. A program runs as if its text came after ``python -c``: its `__main__` has
-no file, which nothing that spawns processes could import again. By hand, one runs with
-tests in PYTHONPATH: ``python tests/programs/x/y/z.py``.
+The programs of tests/unit/test_y.py are the files in tests/programs/y, those of
+tests/x/test_y.py the files in tests/programs/x/y. Code shared by several programs is in
+the folder above them. A program runs as if its text followed ``python -c``: its
+`__main__` has no file, so nothing that spawns processes can import it again. To run one
+by hand, add tests to PYTHONPATH: ``python tests/programs/x/y/z.py``.
 """
 
 import os
@@ -19,7 +19,7 @@ import gristmill
 
 DEADLINE_S = 60
 PROGRAMS = Path(__file__).parents[1] / "programs"
-# With the file's name, which editors, debuggers and tracebacks know.
+# Compiled with the file's name, for editors, debuggers and tracebacks.
 EXECUTE = """
 import pathlib
 exec(compile(pathlib.Path({path!r}).read_text(), {path!r}, "exec"))
@@ -31,7 +31,7 @@ faulthandler.dump_traceback_later({deadline_s} - 5, exit=True)
 
 
 def environment() -> dict[str, str]:
-    """That of this process, in which programs find the helpers and gristmill."""
+    """Return this process's environment, with a path to the helpers and gristmill."""
     places = [str(Path(__file__).parents[1]), str(Path(gristmill.__file__).parents[1])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
 
@@ -42,13 +42,13 @@ def command(
     options: Iterable[str] = (),
     deadline_s: int | None = None,
 ) -> list[str]:
-    """What runs a program.
+    """Return the command that runs a program.
 
     Args:
-        program: Its place in tests/programs, without ``.py``.
+        program: Its path below tests/programs, without ``.py``.
         arguments: ``sys.argv[1:]`` of the program.
-        options: Those of the interpreter.
-        deadline_s: 5 s before it, the process prints the stacks of its threads and
+        options: Options of the interpreter.
+        deadline_s: 5 s earlier, the process prints the stacks of its threads and
             ends.
     """
     text = EXECUTE.format(path=str(PROGRAMS / f"{program}.py"))
@@ -66,11 +66,11 @@ def run(
     """Run a program to its end and return what it printed.
 
     Args:
-        program: Its place in tests/programs, without ``.py``.
+        program: Its path below tests/programs, without ``.py``.
         arguments: ``sys.argv[1:]`` of the program.
         deadline_s: A program that takes longer is killed, and the test fails with
             the stacks of its threads.
-        within: A command that runs the one after it.
+        within: A command that runs the command appended to it.
     """
     began = [*within, *command(program, *arguments, deadline_s=deadline_s)]
     with _begin(began, subprocess.DEVNULL) as process:
@@ -85,13 +85,13 @@ def run(
 
 
 def check_end(status: int, out: str, err: str) -> None:
-    """Fail unless a program ended well and nothing in it was ignored."""
+    """Fail if a program failed or ignored an exception."""
     assert status == 0, f"{status}:\n{out}\n{err}"
     assert "Exception ignored" not in err, err
 
 
 def start(program: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a program in a process group of its own; its pipes are open."""
+    """Start a program in its own process group, with open pipes."""
     began = command(program, *arguments, deadline_s=DEADLINE_S)
     return _begin(began, subprocess.PIPE)
 
@@ -109,13 +109,13 @@ def _begin(command: list[str], stdin: int) -> subprocess.Popen[str]:
 
 
 def with_shm_of_its_own(options: str = "size=64m") -> tuple[str, ...]:
-    """A command that gives the one after it a /dev/shm that nobody else sees."""
+    """Return a command that runs the command after it with a private /dev/shm."""
     mount = f'mount -t tmpfs -o {options} tmpfs /dev/shm && exec "$@"'
     return ("unshare", "-m", "sh", "-c", mount, "sh")
 
 
 def can_mount() -> bool:
-    """Whether this user may have a mount namespace of its own."""
+    """Return whether this user may create a mount namespace."""
     unshare = shutil.which("unshare")
     if unshare is None:
         return False

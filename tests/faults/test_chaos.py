@@ -1,4 +1,4 @@
-"""Much at once, at bad moments, in odd places: it works, or says why it cannot."""
+"""Many loaders at once, bad moments and odd environments: success or a clear error."""
 
 import subprocess
 
@@ -19,12 +19,12 @@ def test_long_uproar(seed):
     run("faults/chaos/uproar", 60, 10 * seed, deadline_s=120)
 
 
-def test_children_forked_between_threads_that_iterate():
+def test_fork_between_iterating_threads():
     run("faults/chaos/forks_between_threads")
 
 
 @pytest.mark.parametrize("what", ["iterating", "starting"])
-def test_exit_while_daemon_threads_are_at_it(what):
+def test_exit_with_busy_daemon_threads(what):
     run("faults/chaos/exit_with_daemon_threads", what)
 
 
@@ -34,7 +34,7 @@ def test_loader_at_exit(registered):
     assert out == "done\n"
 
 
-def test_iterators_that_are_collected_at_the_very_end():
+def test_iterators_collected_at_interpreter_exit():
     run("faults/chaos/collected_at_the_very_end")
 
 
@@ -42,12 +42,12 @@ def test_64_workers():
     run("faults/chaos/many_workers")
 
 
-def test_closed_standard_streams_are_nothing_of_the_engine(tmp_path):
+def test_closed_standard_streams_do_not_matter(tmp_path):
     run("faults/chaos/closed_standard_streams", tmp_path / "done")
     assert (tmp_path / "done").exists()
 
 
-def test_descriptors_that_the_user_closes_hang_nobody():
+def test_descriptors_closed_by_user_do_not_hang():
     run("faults/chaos/closed_descriptors")
 
 
@@ -79,7 +79,7 @@ def test_odd_paths_arguments_and_environments():
         ("no fork", "Resource temporarily unavailable"),
     ],
 )
-def test_start_that_is_impossible_says_why(tmp_path, spoil, words):
+def test_impossible_start_names_the_reason(tmp_path, spoil, words):
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
         "def fail():\n    raise BlockingIOError(11, os.strerror(11))\n"
@@ -93,10 +93,10 @@ def test_start_that_is_impossible_says_why(tmp_path, spoil, words):
     )
 
 
-def test_too_few_descriptors_are_an_error_and_no_hang():
+def test_too_few_descriptors_raise_without_a_hang():
     out = run("faults/chaos/few_descriptors")
     assert out == ""
 
 
-def test_too_little_address_space_is_an_error_and_no_hang():
+def test_too_little_address_space_raises_without_a_hang():
     run("faults/chaos/little_address_space")

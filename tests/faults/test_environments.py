@@ -1,4 +1,4 @@
-"""Where Python code comes from, and what else its process does, is no matter."""
+"""Workers run for every origin of the code and despite other work in the process."""
 
 import subprocess
 import sys
@@ -11,12 +11,12 @@ from faults.scripts import PROGRAMS, environment, run
 
 pytestmark = pytest.mark.multiprocess
 
-# No guard around what starts processes, and nothing that pickle alone can send.
+# It has no main guard, and its functions cannot be pickled by pickle itself.
 PROGRAM = PROGRAMS / "faults" / "environments" / "without_main_guard.py"
 
 
 def outcome(*arguments, text=None):
-    """What Python prints with these arguments, and with this text as its input."""
+    """Return the output and errors of Python with these arguments and this input."""
     done = subprocess.run(
         [sys.executable, *arguments],
         input=text, env=environment(), capture_output=True, text=True, timeout=60,
@@ -28,7 +28,7 @@ def test_python_c():
     assert outcome("-c", PROGRAM.read_text()) == ("equal\n", "")
 
 
-@pytest.mark.claim("scripts with workers need a __main__ guard")
+@pytest.mark.claim("Scripts with workers need a __main__ guard")
 def test_script_without_a_main_guard():
     text = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
     assert outcome("-c", text, PROGRAM) == ("equal\n", "")
@@ -79,15 +79,15 @@ def test_pytest_xdist(tmp_path):
 @pytest.mark.parametrize(
     "starts", [12, pytest.param(200, marks=pytest.mark.soak)], ids=str
 )
-def test_jax_and_8_busy_threads_in_the_parent_over_many_starts(starts):
+def test_many_starts_among_jax_and_busy_threads(starts):
     run("faults/environments/starts_among_busy_threads", starts, deadline_s=280)
 
 
-def test_program_that_cannot_be_loaded_says_why():
+def test_unloadable_program_names_the_reason():
     run("faults/environments/program_that_cannot_be_loaded")
 
 
-def test_directory_that_is_gone_and_closed_streams(tmp_path):
+def test_deleted_directory_and_closed_streams(tmp_path):
     run(
         "faults/environments/directory_that_is_gone",
         (tmp_path / "gone").mkdir() or tmp_path / "gone",

@@ -1,4 +1,4 @@
-"""Workers die among bad records: each is counted and logged once all the same."""
+"""Workers die among bad records; each bad record is still counted and logged once."""
 
 import pytest
 

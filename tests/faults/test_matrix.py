@@ -1,4 +1,4 @@
-"""One fault each: it is survived, or named, or ends the run cleanly, within 3 s."""
+"""One fault per test is survived, named, or ends the run cleanly, within 3 s."""
 
 import pytest
 
@@ -6,22 +6,19 @@ from faults.scripts import run
 
 pytestmark = pytest.mark.multiprocess
 
-# A pipeline of each kind: units that anybody computes, and streams with owners.
+# One pipeline per kind: units that any worker can compute, and owned streams.
 KINDS = ["batches", "filtered", "single"]
 
 
-@pytest.mark.claim("a worker that exits with code 0 hangs the parent")
+@pytest.mark.claim("The parent hangs if a worker exits with code 0")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("death", ["SIGKILL", "SIGSEGV", "exit-0", "exit-3"])
-def test_work_of_a_dead_worker_is_done_by_another(tmp_path, death, kind):
+def test_dead_workers_work_is_done_by_another(tmp_path, death, kind):
     run("faults/matrix/death_of_a_worker", kind, death, tmp_path / "done")
 
 
-@pytest.mark.claim("a worker that exits with code 0 hangs the parent")
-@pytest.mark.claim(
-    "One that dies again on the same batch raises WorkerDied, which names the signal, "
-    "the record and what to do."
-)
+@pytest.mark.claim("The parent hangs if a worker exits with code 0")
+@pytest.mark.claim("Killed workers")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("death", "cause"),
@@ -32,22 +29,21 @@ def test_work_of_a_dead_worker_is_done_by_another(tmp_path, death, kind):
         ("exit-3", "exited with exit code 3"),
     ],
 )
-def test_record_that_always_kills_is_named_after_all_before_it(death, cause, kind):
+def test_record_that_always_kills_fails_after_earlier_ones(death, cause, kind):
     run("faults/matrix/record_that_always_kills", kind, death, cause)
 
 
-@pytest.mark.claim("max_restarts=")
-def test_max_restarts_counts_the_tries(tmp_path):
+def test_max_restarts_limits_the_tries(tmp_path):
     run("faults/matrix/max_restarts", tmp_path / "tries")
 
 
 @pytest.mark.parametrize("batch", [0, 4])
-def test_element_that_cannot_be_pickled_is_an_error_and_the_rest_goes_on(batch):
+def test_unpicklable_element_fails_alone(batch):
     run("faults/matrix/element_that_cannot_be_pickled", batch)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_exception_in_the_consumer_leaves_the_iterator_exact(workers):
+def test_exception_in_consumer_keeps_the_iterator_exact(workers):
     run("faults/matrix/exception_in_the_consumer", workers)
 
 
@@ -61,18 +57,18 @@ def test_keyboard_interrupt_while_waiting_loses_nothing(tmp_path, kind):
     run("faults/matrix/keyboard_interrupt", kind, tmp_path / "hangs")
 
 
-@pytest.mark.claim("messages at interpreter exit")
+@pytest.mark.claim("The interpreter prints messages when it exits")
 @pytest.mark.parametrize("how", ["run out", "exit", "exception", "in a thread"])
-def test_interpreter_exit_with_workers_running_is_quiet_and_quick(how):
+def test_interpreter_exit_with_workers_is_quiet_and_quick(how):
     run("faults/matrix/interpreter_exit", how)
 
 
 @pytest.mark.parametrize("kind", ["batches", "filtered"])
-def test_fork_of_the_users_process_while_iterating(kind):
+def test_user_forks_while_iterating(kind):
     run("faults/matrix/fork_of_the_user", kind)
 
 
-def test_iterator_of_a_thread_that_ends():
+def test_iterator_outlives_the_thread_that_made_it():
     run("faults/matrix/thread_that_ends")
 
 

@@ -1,4 +1,4 @@
-"""Little shared memory, few descriptors, kept batches, and nothing that grows."""
+"""Memory limits, few descriptors, kept batches, and no growth over many starts."""
 
 import pytest
 
@@ -7,28 +7,27 @@ from faults.scripts import can_mount, run, with_shm_of_its_own
 pytestmark = pytest.mark.multiprocess
 
 
-@pytest.mark.claim("/dev/shm is not needed.")
+@pytest.mark.claim("Memory")
 @pytest.mark.skipif(not can_mount(), reason="unshare -m is not permitted")
 @pytest.mark.parametrize("options", ["size=64m", "ro"])
 def test_dev_shm_is_not_needed(options):
     run("faults/memory/without_dev_shm", within=with_shm_of_its_own(options))
 
 
-@pytest.mark.claim("What you hold is never overwritten.")
+@pytest.mark.claim("Memory")
 @pytest.mark.parametrize("every", [1, 7])
 def test_5000_batches_are_kept_with_128_descriptors(every):
     run("faults/memory/kept_batches", every)
 
 
-@pytest.mark.claim("What you hold is never overwritten.")
-def test_arrays_outlive_everything_and_are_the_users_to_change():
+@pytest.mark.claim("Memory")
+def test_arrays_outlive_everything_and_are_writable():
     run("faults/memory/arrays_outlive_everything")
 
 
-@pytest.mark.claim("memory_limit=")
-@pytest.mark.claim("Past memory_limit, ArenaFull says how much you keep.")
+@pytest.mark.claim("Memory")
 @pytest.mark.parametrize("kind", ["batches", "filtered"])
-def test_memory_limit_says_what_is_needed_and_had(kind):
+def test_memory_limit_error_names_needed_and_kept_bytes(kind):
     run("faults/memory/memory_limit", kind)
 
 

@@ -1,4 +1,4 @@
-"""A worker has no workers: modules that iterate a loader are not imported for ever."""
+"""A worker starts no workers, so importing a module that iterates ends."""
 
 import importlib
 import os
@@ -20,7 +20,7 @@ REFUSAL = "iterates a loader with workers"
 
 
 def imported(way, imports, then="pass"):
-    """Import the module in a process of its own; returns that, and the imports."""
+    """Import the module in a new process; return the process and the import count."""
     paths = os.pathsep.join([str(FOLDER), environment()["PYTHONPATH"]])
     done = subprocess.run(
         [sys.executable, "-c", f"import train; {then}"],
@@ -33,37 +33,37 @@ def imported(way, imports, then="pass"):
 @pytest.mark.parametrize(
     "way", ["DataLoader", "load", "mp_prefetch", "spawn", "forkserver", "launcher"]
 )
-def test_a_module_that_iterates_when_imported_is_refused(tmp_path, way):
+def test_module_iterating_on_import_is_refused(tmp_path, way):
     done, imports = imported(way, tmp_path / "imports")
-    # Once by the program, and once by what its first worker is to be.
+    # Once by the program, and once by the process of its first worker.
     assert (done.returncode, imports) == (1, 2), done.stderr
     line = LINES.index("    print(list(loader()))") + 1
     assert f"train ({FOLDER}/train.py, line {line}) {REFUSAL} when it is" in done.stderr
-    assert 'behind `if __name__ == "__main__":`' in done.stderr
+    assert 'under `if __name__ == "__main__":`' in done.stderr
 
 
-def test_a_module_that_iterates_when_imported_runs_with_forks(tmp_path):
+def test_module_iterating_on_import_runs_with_forks(tmp_path):
     done, imports = imported("fork", tmp_path / "imports")
     assert (done.stdout, imports) == ("[0, 1, 2, 3]\n", 1), done.stderr
 
 
-def test_a_process_that_an_import_in_a_worker_starts_is_refused(tmp_path):
+def test_process_started_by_an_import_is_refused(tmp_path):
     done, imports = imported("subprocess", tmp_path / "imports")
-    # The program, a script and its import, and the same again for the first worker.
+    # The program, its script and the script's import; then the same in a worker.
     assert (done.returncode, imports) == (1, 6), done.stderr
     line = next(i for i, text in enumerate(LINES, 1) if "train.Numbers()" in text)
     assert f"__main__ ({FOLDER}/train.py, line {line}) {REFUSAL}" in done.stderr
 
 
-def test_a_thread_that_an_import_in_a_worker_starts_is_refused(tmp_path):
+def test_thread_started_by_an_import_is_refused(tmp_path):
     done, imports = imported("thread", tmp_path / "imports", "train.thread.join()")
     assert done.stdout == "[0, 1, 2, 3]\n", done.stderr
-    # By the program, by the zygote, and by the worker, since the zygote has a thread.
+    # By the program, the zygote, and the worker, because the zygote has a thread.
     assert imports <= 3
 
 
 class Nested:
-    """Each item is what a loader with a worker gives in the process that is asked."""
+    """Each item is the output of a loader with a worker, made by `__getitem__`."""
 
     def __init__(self, iterate):
         self.iterate = iterate
@@ -82,7 +82,7 @@ def iterate_load():
 def iterate_torch():
     from gristmill.torch import DataLoader
 
-    # Other tests may have initialised JAX in this process.
+    # Other tests may have initialized JAX in this process.
     how = {"multiprocessing_context": "launcher"}
     return list(DataLoader(range(2), None, num_workers=1, **how))
 
@@ -101,10 +101,10 @@ def import_iterates():
 
 
 @pytest.mark.claim(
-    "a loader with workers that a step iterates in a worker fails with AssertionError"
+    "A step that iterates a loader with workers inside a worker gets AssertionError"
 )
 @pytest.mark.parametrize("iterate", [iterate_load, iterate_torch])
-def test_a_loader_that_a_step_iterates_has_no_workers(iterate):
+def test_loader_inside_a_step_has_no_workers(iterate):
     assert [*g.load(Nested(iterate), num_epochs=1)] == [[0, 1]]
     with pytest.raises(RuntimeError, match=rf"^{__name__} \(\S+, line \d+\) {REFUSAL}"):
         list(g.load(Nested(iterate), num_epochs=1, worker_count=1))
@@ -112,7 +112,7 @@ def test_a_loader_that_a_step_iterates_has_no_workers(iterate):
 
 @pytest.mark.parametrize("context", ["fork", "launcher"])
 @pytest.mark.parametrize("iterate", [iterate_load, iterate_torch])
-def test_a_loader_that_a_dataset_of_torch_iterates_has_no_workers(iterate, context):
+def test_loader_inside_a_torch_dataset_has_no_workers(iterate, context):
     from gristmill.torch import DataLoader
 
     loader = DataLoader(
@@ -122,13 +122,13 @@ def test_a_loader_that_a_dataset_of_torch_iterates_has_no_workers(iterate, conte
         list(loader)
 
 
-def test_a_module_that_a_step_imports_is_named():
+def test_module_imported_by_a_step_is_named():
     where = rf"^{re.escape(MODULE)} \(\S+iterates\.py, line 4\) {REFUSAL} when it is"
     with pytest.raises(RuntimeError, match=where):
         list(g.load(Nested(import_iterates), num_epochs=1, worker_count=1))
 
 
-def test_a_program_that_a_step_starts_may_have_workers():
+def test_program_started_by_a_step_may_have_workers():
     assert [*g.load(Nested(iterate_in_subprocess), num_epochs=1, worker_count=1)] == [
         [0, 1]
     ]

@@ -19,33 +19,31 @@ def kill_at_random(number: signal.Signals, rounds: int, seed: int) -> None:
     )
 
 
-@pytest.mark.claim("a killed parent leaves workers and shared memory behind")
-@pytest.mark.claim(
-    "When your process dies, the workers and all shared memory go with it."
-)
+@pytest.mark.claim("A killed parent leaves its workers and shared memory behind")
+@pytest.mark.claim("Killed workers")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_of_a_killed_parent_and_a_second_start_works(number):
+def test_killed_parent_leaves_nothing_behind(number):
     kill_at_random(number, rounds=3, seed=0)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_of_many_killed_parents(number):
+def test_many_killed_parents_leave_nothing_behind(number):
     kill_at_random(number, rounds=40, seed=1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_to_the_group_leaves_the_workers_to_the_parent(number):
+def test_signal_to_the_group_is_handled_by_the_parent(number):
     run("faults/parent/signal_to_the_group", int(number))
 
 
-def test_default_signal_of_the_group_can_be_survived_for_a_checkpoint():
+def test_default_signal_can_be_survived_for_a_checkpoint():
     run("faults/parent/interrupt_of_the_group")
 
 
-def test_signal_handlers_are_nobodys_but_the_users():
+def test_signal_handlers_of_the_user_stay():
     run("faults/parent/signal_handlers")
 
 
-def test_programs_that_a_worker_runs_can_be_interrupted():
+def test_programs_run_by_a_worker_can_be_interrupted():
     run("faults/parent/programs_of_a_worker")

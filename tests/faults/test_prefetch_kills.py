@@ -1,4 +1,4 @@
-"""Workers of mp_prefetch are killed at random; the output is as if they were not."""
+"""Workers of mp_prefetch are killed at random, and the output does not change."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_output_and_states_are_identical_after_many_kills(chain):
 
 
 @pytest.mark.parametrize("kind", ["A", "C"])
-def test_what_kills_its_workers_is_raised_in_its_place(kind, tmp_path):
+def test_deadly_element_is_raised_in_its_place(kind, tmp_path):
     run("faults/prefetch_kills/deadly_element", kind, tmp_path / "marks")
 
 

@@ -1,4 +1,4 @@
-"""A worker that is stopped or loops for ever is reported, and can be replaced."""
+"""A worker that is stopped or loops forever is reported, and can be replaced."""
 
 import pytest
 
@@ -9,53 +9,47 @@ pytestmark = pytest.mark.multiprocess
 KINDS = ["batches", "filtered"]
 
 
-@pytest.mark.claim("stall_timeout=, stall_action=")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stall", ["stopped", "loop"])
 def test_restart_recovers(tmp_path, stall, kind):
     run("faults/stall/restart", kind, stall, tmp_path / "once")
 
 
-@pytest.mark.claim("stall_timeout=, stall_action=")
-@pytest.mark.claim(
-    "How many processes compute never shows in the data where streams= is given, and "
-    "how fast each one is never does."
-)
+@pytest.mark.claim("Order")
 @pytest.mark.parametrize("kind", KINDS)
-def test_warning_shows_the_python_stack_and_the_worker_may_go_on(tmp_path, kind):
+def test_warning_shows_the_stack_and_spares_the_worker(tmp_path, kind):
     run("faults/stall/warning_with_stack", kind, tmp_path / "go")
 
 
-def test_stopped_worker_is_reported_as_silent_and_goes_on_when_continued(tmp_path):
+def test_stopped_worker_is_reported_and_can_continue(tmp_path):
     run("faults/stall/stopped_and_continued", tmp_path / "once")
 
 
-def test_every_try_that_stalls_counts_as_a_death():
+def test_every_stalled_try_counts_as_a_death():
     run("faults/stall/every_try_stalls")
 
 
-def test_start_that_takes_long_is_no_workers_fault_and_kills_none():
+def test_slow_start_kills_no_worker():
     run("faults/stall/start_that_takes_long")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_idle_workers_that_are_stopped_are_replaced(kind):
+def test_stopped_idle_workers_are_replaced(kind):
     run("faults/stall/idle_and_stopped", kind)
 
 
-def test_worker_that_is_stopped_in_its_start_is_replaced(tmp_path):
+def test_worker_stopped_during_its_start_is_replaced(tmp_path):
     run("faults/stall/stopped_in_its_start", tmp_path / "once")
 
 
-def test_worker_that_never_comes_back_from_a_withdrawn_unit_is_replaced(tmp_path):
+def test_worker_stuck_in_a_withdrawn_unit_is_replaced(tmp_path):
     run("faults/stall/withdrawn_unit", tmp_path / "in_it")
 
 
-def test_timeout_none_says_nothing():
+def test_timeout_none_reports_nothing():
     run("faults/stall/no_timeout")
 
 
-@pytest.mark.claim("stall_timeout=, stall_action=")
 @pytest.mark.parametrize("face", ["loader", "chain"])
 def test_unit_much_slower_than_others_is_reported_once(tmp_path, face):
     run("faults/stall/slow_unit", face, tmp_path / "gate")

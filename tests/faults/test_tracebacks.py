@@ -1,4 +1,4 @@
-"""An error in a worker shows the user's own lines, once, however the code was run."""
+"""An error in a worker shows the user's lines once, in scripts and in notebooks."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from faults.scripts import DEADLINE_S, PROGRAMS, environment
 pytestmark = pytest.mark.multiprocess
 
 PROGRAM = PROGRAMS / "faults" / "tracebacks" / "failing.py"
-# As IPython runs a cell: `linecache` has its lines, and no file does.
+# Like a cell of IPython, it has lines in `linecache` but no file.
 CELL = """
 import linecache
 text = {text!r}
@@ -26,7 +26,7 @@ FORMS = {
     "text": ["-c", TEXT],
 }
 FILES = {"script": str(PROGRAM), "cell": "<cell 1>", "text": "<string>"}
-# The last frames of each error, by the comments on their lines.
+# The last frames of each error, named by the comments on their lines.
 SHOWN = {
     "transform": ["in Decode", "in fail"],
     "filter": ["in Keep", "in fail"],
@@ -38,7 +38,7 @@ SHOWN = {
     "torch fork": ["in Source", "in fail"],
     "torch launcher": ["in Source", "in fail"],
 }
-# A cause is another one; torch puts the worker's into the text of the error.
+# A cause has its own; torch copies the worker's traceback into the error's text.
 TRACEBACKS = {"cause": 2, "torch fork": 2, "torch launcher": 2}
 LINES = TEXT.splitlines()
 
@@ -67,45 +67,42 @@ def line_of(mark):
     return number
 
 
-@pytest.mark.claim("Its traceback shows your own lines, also those of notebooks.")
-def test_an_error_in_a_worker_shows_the_users_lines(form, texts):
+@pytest.mark.claim("Errors")
+def test_worker_error_shows_the_users_lines(form, texts):
     for name, text in texts.items():
         frames = re.findall(r'File "(.*)", line (\d+), in .*\n(?: {4}(.*))?', text)
         marks = SHOWN[name]
         for (file, line, shown), mark in zip(frames[-len(marks) :], marks, strict=True):
             assert (file, int(line)) == (FILES[form], line_of(mark)), name
-            if form != "text":  # Python 3.13 shows its lines, too.
+            if form != "text":  # Python 3.13 shows the lines of `python -c`, too.
                 assert shown == LINES[line_of(mark) - 1].strip(), name
 
 
-@pytest.mark.claim("Its traceback shows your own lines, also those of notebooks.")
-def test_an_error_in_a_worker_has_one_traceback(texts):
+@pytest.mark.claim("Errors")
+def test_worker_error_has_one_traceback(texts):
     for name, text in texts.items():
         tracebacks = text.count("Traceback (most recent call last)")
         assert tracebacks == TRACEBACKS.get(name, 1), name
         assert "During handling" not in text, name
 
 
-@pytest.mark.claim(
-    "Gristmill's own frames are cut from tracebacks, also from the text of a worker's."
-)
-def test_an_error_in_a_worker_shows_no_frame_of_ours(texts):
+def test_worker_error_shows_no_frame_of_gristmill(texts):
     for name, text in texts.items():
         assert re.findall(r'File ".*gristmill/_.*"', text) == [], name
 
 
-def test_the_marks_below_a_line_show_what_failed(form, texts):
+def test_traceback_marks_the_failing_expression(form, texts):
     if form != "text":
         marks = re.findall(r"return (.*)  # in Decode\n( *\^+)\n", texts["transform"])
         assert marks == [("fail(x)", " " * 11 + "^" * 7)]
 
 
-def test_a_cause_in_a_worker_is_shown_once(form, texts):
+def test_cause_of_a_worker_error_is_shown_once(form, texts):
     if form != "text":
         for part in ("the direct cause", "a note on the cause", "LookupError: bad 5"):
             assert texts["cause"].count(part) == 1
 
 
-def test_an_error_that_cannot_be_pickled_keeps_its_text(form, texts):
+def test_unpicklable_error_keeps_its_text(form, texts):
     if form != "text":
         assert "Unpicklable: kept words" in texts["unpicklable"]

@@ -1,4 +1,4 @@
-"""What the programs of the fault tests share: pipelines, faults and processes."""
+"""Pipelines, faults and process helpers of the fault tests' programs."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ import numpy as np
 
 import gristmill as g
 
-# Longest time from a fault to its outcome, and longest wait for anything else.
+# Longest time from a fault to its outcome, and longest wait for other events.
 OUTCOME_S = 15.0
 PATIENCE_S = 20.0
 RECORDS = 96
@@ -26,14 +26,14 @@ class Add(g.MapTransform):
 
 
 class Some(g.FilterTransform):
-    """Keeps two in three, of either stream."""
+    """Keep two of three elements of each stream."""
 
     def filter(self, x):
         return x % 3 != 1
 
 
 class At(g.MapTransform):
-    """Calls `fault` on one record; what it returns, if anything, is the element."""
+    """Call `fault` on one record; its result, unless None, replaces the element."""
 
     def __init__(self, record: int, fault: Callable[[], Any]) -> None:
         self.record = record
@@ -47,7 +47,7 @@ class At(g.MapTransform):
 
 
 class Once:
-    """Calls `fault` in the first process that gets here; `path` remembers."""
+    """Call `fault` in the first process that gets here, which creates `path`."""
 
     def __init__(self, path: str, fault: Callable[[], Any]) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class Once:
 
 
 def loader(operations, *, records=RECORDS, workers=2, batch=BATCH, **options):
-    """A loader of 0, 1, ... in 2 streams, whatever the number of workers."""
+    """Return a loader of 0, 1, ... in 2 streams for any number of workers."""
     if batch:
         operations = [*operations, g.Batch(batch)]
     options.setdefault("streams", 2)
@@ -74,28 +74,28 @@ def loader(operations, *, records=RECORDS, workers=2, batch=BATCH, **options):
 
 
 def filtered(*operations):
-    """Operations that keep some of the records: their streams have owners."""
+    """Return operations that drop some records, so that streams have owners."""
     return [Some(), *operations]
 
 
 def of_kind(kind, *operations):
-    """Operations, `filtered` where that is the kind."""
+    """Return the operations, `filtered` if the kind is "filtered"."""
     return filtered(*operations) if kind == "filtered" else [*operations]
 
 
 def digest(elements) -> list[tuple[str, tuple[int, ...], bytes]]:
-    """Dtype, shape and bytes of arrays."""
+    """Return dtype, shape and bytes of arrays."""
     arrays = [np.asarray(element) for element in elements]
     return [(str(a.dtype), a.shape, a.tobytes()) for a in arrays]
 
 
 def undisturbed(operations, **options):
-    """What a loader gives in this process."""
+    """Return the output of a loader in this process."""
     return digest(loader(operations, workers=0, **options))
 
 
 def expect(kind, call, deadline_s=OUTCOME_S) -> Any:
-    """The exception of exactly this type that `call` must raise in time."""
+    """Return the exception of exactly this type, which `call` must raise in time."""
     began = time.monotonic()
     try:
         found = call()
@@ -131,7 +131,7 @@ def children(pid: int) -> list[int]:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or only its exit status is left."""
+    """Return whether a process is gone, or a zombie."""
     try:
         return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -139,7 +139,7 @@ def has_ended(pid: int) -> bool:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below one, the nearest first."""
+    """Return all descendants of a process, the nearest first."""
     found = children(pid)
     for child in found:
         found.extend(children(child))
@@ -147,7 +147,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def engine_processes(workers: int, pid: int | None = None) -> dict[str, list[int]]:
-    """The engine's processes below one, once there is a number of workers."""
+    """Wait until a process has `workers` workers; return the engine's processes."""
     owner = pid or os.getpid()
     for _ in wait_until(f"{workers} workers of {owner}"):
         launchers = children(owner)
@@ -159,12 +159,12 @@ def engine_processes(workers: int, pid: int | None = None) -> dict[str, list[int
 
 
 def await_asleep(pid: int) -> None:
-    """Wait until another process has nothing to do."""
+    """Wait until another process is idle."""
     _await_no_switches(Path(f"/proc/{pid}/status"))
 
 
 def await_parked(thread: int) -> None:
-    """Wait until a thread of this process sleeps, and not only for the GIL."""
+    """Wait until a thread of this process sleeps, not only for the GIL."""
     _await_no_switches(Path(f"/proc/self/task/{thread}/status"))
 
 
@@ -181,7 +181,7 @@ def _await_no_switches(status: Path) -> None:
 
 
 def wait_until(what: str, patience_s: float = PATIENCE_S) -> Iterator[None]:
-    """Yield until the caller has seen what it waits for."""
+    """Yield until the caller leaves the loop."""
     deadline = time.monotonic() + patience_s
     never = threading.Event()
     while time.monotonic() < deadline:
@@ -191,7 +191,7 @@ def wait_until(what: str, patience_s: float = PATIENCE_S) -> Iterator[None]:
 
 
 def watched(pids) -> list[int]:
-    """A pidfd of each process that is still there."""
+    """Return a pidfd for each process that still runs."""
     found = []
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):

@@ -12,7 +12,7 @@ namespace gristmill {
 namespace {
 
 // Callers bound the pixels; a file of few bytes may have 4 G of them.
-constexpr std::int64_t kMostPixels = 1 << 14;
+constexpr std::int64_t kMaxPixels = 1 << 14;
 
 void render(const Picture& picture, const Box& crop, int orientation,
             bool draft) {
@@ -38,7 +38,7 @@ void read(std::span<const std::byte> file) {
   const auto read = read_jpeg_header(file);
   if (!read.ok()) return;
   const auto header = Result(read).take();
-  if (!header || std::int64_t{header->height} * header->width > kMostPixels) {
+  if (!header || std::int64_t{header->height} * header->width > kMaxPixels) {
     return;
   }
   if (header->orientation < 1 || header->orientation > 8) abort();

@@ -1,4 +1,4 @@
-"""Writes the seeds of the fuzz targets, record files by the array-record wheel.
+"""Writes the seeds of the fuzz targets, with record files by the array-record wheel.
 
 PYTHONPATH=tests python tests/fuzz/make_corpus.py
 """
@@ -32,7 +32,7 @@ BLOCK = 65536
 
 
 def packed(file, flags):
-    """Leave out the zeros before and in the last block, as record_file.cpp says."""
+    """Strip zeros before and in the last block, in the format of record_file.cpp."""
     front, back = file[:-BLOCK].rstrip(b"\0"), file[-BLOCK:].rstrip(b"\0")
     return struct.pack("<BBI", flags, 0, len(front)) + front + back
 
@@ -58,7 +58,7 @@ def framed(data):
 
 
 def with_index(flags, records, indexed):
-    """Put an index and a TFRecord file together, as tf_record.cpp says."""
+    """Join an index and a TFRecord file, in the format of tf_record.cpp."""
     frames = [framed(record) for record in records]
     file = b"".join(frames)
     index = b""

@@ -1,4 +1,4 @@
-"""All that is shown of measurements is made from one file, which keeps the rest."""
+"""All pages and plots of measurements are made from one file of results."""
 
 import importlib
 import json
@@ -15,7 +15,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def benchmark(monkeypatch):
-    """Imports a module of `benchmarks`."""
+    """Return a function that imports a module of `benchmarks`."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     return importlib.import_module
 
@@ -40,7 +40,7 @@ def test_every_question_was_measured(benchmark, outcomes):
         }
 
 
-def test_every_page_says_what_was_measured_last(benchmark, outcomes):
+def test_every_page_shows_the_latest_results(benchmark, outcomes):
     pages = benchmark("pages").written(outcomes)
     assert ROOT / "README.md" in pages
     assert ROOT / "docs" / "peers" / "torch.md" in pages
@@ -49,14 +49,14 @@ def test_every_page_says_what_was_measured_last(benchmark, outcomes):
 
 
 @pytest.mark.parametrize("name", ["peers", "over-time", "first-batch", "record-sizes"])
-def test_every_plot_shows_what_was_measured_last(benchmark, outcomes, name):
+def test_every_plot_shows_the_latest_results(benchmark, outcomes, name):
     plots = benchmark("plots")
     assert name in plots.PLOTS
     kept = (plots.FOLDER / f"{name}.svg").read_text()
     assert plots.digest(name, outcomes) in kept
 
 
-def test_a_plot_is_a_picture_with_other_colors_in_the_dark(benchmark, outcomes):
+def test_plot_has_other_colors_in_dark_mode(benchmark, outcomes):
     plots = benchmark("plots")
     text = plots.svg("first-batch", outcomes)
     root = ElementTree.fromstring(text)
@@ -67,7 +67,7 @@ def test_a_plot_is_a_picture_with_other_colors_in_the_dark(benchmark, outcomes):
     rest = text.partition("</style>")[2]
     used = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", rest))
     assert plots.OURS in used
-    # Matplotlib's own black is that of markers' edges and ticks, never drawn alone.
+    # Matplotlib draws edges of markers and ticks in black, but never black alone.
     assert used - {"#000000"} <= set(plots.IN_THE_DARK)
 
 
@@ -79,7 +79,7 @@ def outcome_of(benchmark, name, **runs):
     return harness.Outcome(question, runs, about=about)
 
 
-def test_measuring_a_question_again_leaves_the_others_as_they_are(benchmark, tmp_path):
+def test_measuring_one_question_keeps_other_results(benchmark, tmp_path):
     store, path = benchmark("store"), tmp_path / "results.json"
     store.merge([outcome_of(benchmark, "map", gristmill=[1.0, 2.0])], path)
     store.merge([outcome_of(benchmark, "array", gristmill=[3.00000001])], path)
@@ -91,7 +91,7 @@ def test_measuring_a_question_again_leaves_the_others_as_they_are(benchmark, tmp
     assert [file.name for file in tmp_path.iterdir()] == ["results.json"]
 
 
-def test_the_last_line_names_questions_that_miss_a_target(benchmark):
+def test_last_line_names_questions_with_missed_targets(benchmark):
     run = benchmark("run")
     met = outcome_of(benchmark, "array", gristmill=[1.0], torch=[50.0])
     assert run.last_line([met]) == "1 targets, 0 missed"
@@ -104,7 +104,7 @@ def test_the_last_line_names_questions_that_miss_a_target(benchmark):
     assert run.last_line([nothing]) == "1 targets, 1 missed: array"
 
 
-def test_a_peer_that_fails_is_told_and_fails_nothing_else(benchmark):
+def test_failing_peer_is_reported_and_fails_only_strict(benchmark):
     run = benchmark("run")
     outcome = outcome_of(benchmark, "array", gristmill=[1.0], torch=[])
     outcome.failures = {"torch": "exit code 1: no CUDA"}
@@ -112,7 +112,7 @@ def test_a_peer_that_fails_is_told_and_fails_nothing_else(benchmark):
     assert [run.status([outcome], strict) for strict in (False, True)] == [0, 1]
 
 
-def test_gristmills_own_failure_and_answers_that_differ_fail_the_run(benchmark):
+def test_gristmill_failure_or_disagreement_fails_the_run(benchmark):
     run = benchmark("run")
     ours = outcome_of(benchmark, "array", torch=[50.0])
     ours.failures = {"gristmill": "no result within 600 s"}
@@ -122,12 +122,12 @@ def test_gristmills_own_failure_and_answers_that_differ_fail_the_run(benchmark):
     assert run.status([differ], strict=False) == 1
 
 
-def test_a_bound_has_its_unit(benchmark):
+def test_bound_has_its_unit(benchmark):
     outcome = outcome_of(benchmark, "import", gristmill=[149.0, 151.0, 90.0])
     assert outcome.verdicts() == [("gristmill <= 150 ms", "149", "pass")]
 
 
-def test_a_group_says_how_each_question_was_measured(benchmark):
+def test_group_page_states_how_questions_were_measured(benchmark):
     outcome = outcome_of(benchmark, "array", gristmill=[1.0], torch=[60.0])
     text = benchmark("pages").group_table("Loaders", {"array": outcome})
     assert text.splitlines()[2:] == [

@@ -1,10 +1,9 @@
-"""Each claim of the documents is named by a test: `@pytest.mark.claim(text)`.
+"""Each claim of the documents is named by a test, in `@pytest.mark.claim(text)`.
 
-A claim is a sentence of README's "Guarantees", an item of its "Limits" or of "What
-differs" in docs/torch.md, or a row of a table in docs/differences-from-grain.md or in
-"What is exact" of docs/scale.md. The text of the marker is that sentence, the item's
-first sentence, or the row's first cell, on one line, without backticks and links'
-addresses. The tests of one text fail where the whole sentence, item or row is not true.
+A claim is an item of README's "Guarantees", named by its bold words; an item of its
+"Limits", named by its first sentence; or a row of the tables of differences in
+docs/differences-from-grain.md, named by its first cell. The text of the marker is on
+one line, without backticks and without the addresses of links.
 """
 
 import ast
@@ -26,15 +25,15 @@ def section(document: str, title: str) -> str:
     return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", document, re.M | re.S)[1]
 
 
-def items(text: str) -> list[str]:
-    """Return the items of the list in a text, without the names they may begin with."""
-    found = re.findall(r"^- (?:\*\*.*?\*\*)?(.*(?:\n .*)*)", text, re.M)
-    return [plain(item) for item in found]
+def item_names(text: str) -> list[str]:
+    """Return the bold words with which the items of a list begin."""
+    return re.findall(r"^- \*\*(.*?)\.\*\*", text, re.M)
 
 
-def sentences(text: str) -> list[str]:
-    """Return the sentences of a plain text."""
-    return re.split(r"(?<=\.) ", text)
+def first_sentences(text: str) -> list[str]:
+    """Return the first sentence of each item of a list."""
+    found = re.findall(r"^- (.*(?:\n .*)*)", text, re.M)
+    return [re.split(r"(?<=\.) ", plain(item))[0] for item in found]
 
 
 def first_cells(text: str) -> list[str]:
@@ -47,19 +46,16 @@ def first_cells(text: str) -> list[str]:
 def all_claims(root: pathlib.Path) -> list[str]:
     """Return the claims of the documents below root."""
     readme = (root / "README.md").read_text()
-    promised = items(section(readme, "Guarantees"))
-    limits = items(section(readme, "Limits"))
-    torch = items(section((root / "docs/torch.md").read_text(), "What differs"))
+    differences = (root / "docs/differences-from-grain.md").read_text()
     return [
-        *(sentence for item in promised for sentence in sentences(item)),
-        *(sentences(item)[0] for item in limits + torch),
-        *first_cells((root / "docs/differences-from-grain.md").read_text()),
-        *first_cells(section((root / "docs/scale.md").read_text(), "What is exact")),
+        *item_names(section(readme, "Guarantees")),
+        *first_sentences(section(readme, "Limits")),
+        *first_cells(differences.partition("## Settings in workers")[0]),
     ]
 
 
 def named_claims(root: pathlib.Path) -> Iterator[str]:
-    """Yield the texts of all markers below root: of functions, classes and modules."""
+    """Yield the texts of all markers below root, in functions, classes and modules."""
     for file in root.glob("tests/**/*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == (
@@ -70,17 +66,17 @@ def named_claims(root: pathlib.Path) -> Iterator[str]:
 
 
 def faults(root: pathlib.Path) -> tuple[list[str], list[str]]:
-    """Return the claims that no test names, and the texts that are no claim's."""
+    """Return the claims without a test, and the marker texts without a claim."""
     claims, named = all_claims(root), set(named_claims(root))
     unnamed = [claim for claim in claims if claim not in named]
     return unnamed, sorted(named.difference(claims))
 
 
-def test_each_claim_is_named_by_a_test_and_each_name_is_a_claims():
+def test_each_claim_has_a_test_and_each_marker_a_claim():
     assert faults(ROOT) == ([], [])
 
 
-def test_claims_are_told_apart_by_their_texts():
+def test_claims_have_different_texts():
     claims = all_claims(ROOT)
     assert sorted(set(claims)) == sorted(claims)
 
@@ -89,13 +85,15 @@ README = """
 ## Guarantees
 
 - **Order.** It is `kept`. Nothing
-  is [lost](docs/x.md); ever.
+  is [lost](docs/x.md).
+- **Files.** Not a word is wrong.
 
 These are not claims.
 
 ## Limits
 
-- One at a time. Always.
+- One at a
+  `time`. Always.
 """
 DIFFERENCES = """
 | Grain | Gristmill |
@@ -103,45 +101,37 @@ DIFFERENCES = """
 | a `None` fails | it passes |
 | two notes | one |
 
-| addition | what it does |
+## Settings in workers
+
+| library | settings |
 | --- | --- |
-| `streams=` | an order |
+| JAX | all |
 """
 TESTS = """
 import pytest
 
-pytestmark = pytest.mark.claim("Nothing is lost; ever.")
+pytestmark = pytest.mark.claim("Order")
 
 
 @pytest.mark.claim("two notes")
-@pytest.mark.claim("what nobody " "says")
+@pytest.mark.claim("an unknown " "claim")
 class TestNotes:
     @pytest.mark.parametrize(
-        "x", [pytest.param(1, marks=pytest.mark.claim("streams="))]
+        "x", [pytest.param(1, marks=pytest.mark.claim("JAX"))]
     )
     def test_one(self, x):
         pass
 
     @pytest.mark.claim("One at a time.")
-    @pytest.mark.claim("Batches view it.")
     def test_two(self):
         pass
 """
 
 
-def test_a_claim_without_a_test_and_a_text_without_a_claim_are_told(tmp_path):
+def test_untested_claims_and_unknown_texts_are_found(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "tests" / "below").mkdir(parents=True)
     (tmp_path / "README.md").write_text(README)
     (tmp_path / "docs/differences-from-grain.md").write_text(DIFFERENCES)
-    (tmp_path / "docs/torch.md").write_text(
-        "## What differs\n\n- Batches view it. Keep\n  them.\n- `fork` works.\n"
-    )
-    (tmp_path / "docs/scale.md").write_text(
-        "## What is exact\n\n| at 9 | how |\n| --- | --- |\n| an order | as it is |\n"
-    )
     (tmp_path / "tests/below/test_x.py").write_text(TESTS)
-    assert faults(tmp_path) == (
-        ["It is kept.", "fork works.", "a None fails", "an order"],
-        ["what nobody says"],
-    )
+    assert faults(tmp_path) == (["Files", "a None fails"], ["JAX", "an unknown claim"])

@@ -1,4 +1,4 @@
-"""Comparing two commits: pairs of runs in turn, and what counts as slower."""
+"""Comparing two commits by pairs of runs, and the rule for a slowdown."""
 
 import importlib
 
@@ -18,7 +18,7 @@ def compare(monkeypatch):
     [
         ([1.2] * 7, True),
         ([1.11, 1.3, 1.2, 0.9, 1.4, 1.12, 1.5], True),  # One of seven disagrees.
-        ([1.11, 1.3, 1.2, 0.9, 1.4, 0.8, 1.5], False),  # Two do.
+        ([1.11, 1.3, 1.2, 0.9, 1.4, 0.8, 1.5], False),  # Two disagree.
         ([1.09] * 7, False),
         ([1.0, 1.0, 1.0, 1.2, 1.2, 1.0, 1.0], False),
         ([0.5] * 7, False),
@@ -26,14 +26,12 @@ def compare(monkeypatch):
         ([], False),
     ],
 )
-def test_slower_is_a_tenth_in_the_median_where_the_pairs_agree(
-    compare, ratios, is_loss
-):
+def test_loss_is_a_tenth_in_the_median_if_pairs_agree(compare, ratios, is_loss):
     pairs = tuple((10.0, 10.0 * ratio) for ratio in ratios)
     assert compare.Comparison("map: gristmill", pairs).is_loss is is_loss
 
 
-def test_every_other_pair_is_measured_the_other_way_round(compare, monkeypatch):
+def test_every_other_pair_is_measured_in_reverse(compare, monkeypatch):
     question = importlib.import_module("bench_array").QUESTION
     asked = []
 
@@ -51,7 +49,7 @@ def test_every_other_pair_is_measured_the_other_way_round(compare, monkeypatch):
 
 @pytest.fixture
 def measured(compare, monkeypatch):
-    """What compare builds; `values` are found of each, in turn."""
+    """Replace build and measure; return the builds and the `values` to measure."""
     built, values = [], {"before": 1.0, "now": 1.0}
 
     def measure(question, contestant, settings, package):
@@ -68,7 +66,7 @@ def measured(compare, monkeypatch):
     return built, values
 
 
-def test_a_commit_is_compared_with_the_checkout_as_it_is_now(compare, measured, capsys):
+def test_commit_is_compared_with_the_current_checkout(compare, measured, capsys):
     built, _ = measured
     assert compare.main() == 0
     assert [(commit, tree.name) for commit, tree in built] == [
@@ -79,14 +77,14 @@ def test_a_commit_is_compared_with_the_checkout_as_it_is_now(compare, measured, 
     assert "| array: gristmill | 1 | 1 | 1.00 (1.00 to 1.00) | ok |" in said
 
 
-def test_a_loss_above_a_tenth_ends_with_1(compare, measured, capsys):
+def test_loss_above_a_tenth_exits_with_1(compare, measured, capsys):
     measured[1]["now"] = 1.2
     assert compare.main() == 1
     said = capsys.readouterr().out
     assert "| array: gristmill | 1 | 1.2 | 1.20 (1.20 to 1.20) | SLOWER |" in said
 
 
-def test_what_the_commit_cannot_do_is_told_and_is_no_loss(compare, measured, capsys):
+def test_question_unknown_to_the_commit_is_not_a_loss(compare, measured, capsys):
     measured[1]["before"] = None
     assert compare.main() == 0
     said = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Budgets of instructions: what exceeds one, and what may raise it."""
+"""Budgets of instructions: which costs exceed one, and who may raise it."""
 
 import importlib
 import json
@@ -22,15 +22,15 @@ def costs(monkeypatch):
         (500, []),
     ],
 )
-def test_three_percent_above_a_budget_is_an_excess(costs, count, expected):
+def test_cost_three_percent_above_budget_is_an_excess(costs, count, expected):
     assert costs.excess({"a": count}, {"a": costs.Budget(1000)}) == expected
 
 
-def test_a_path_without_a_budget_is_an_excess(costs):
+def test_path_without_a_budget_is_an_excess(costs):
     assert costs.excess({"a": 1}, {}) == ["a has no budget: run with --update a"]
 
 
-def test_a_budget_is_raised_only_with_a_text(costs):
+def test_budget_is_raised_only_with_a_reason(costs):
     budgets = {"a": costs.Budget(1000, ("900 to 1,000: names",)), "b": costs.Budget(7)}
     with pytest.raises(ValueError, match="--bought"):
         costs.updated({"a": 1200}, budgets, None)
@@ -39,19 +39,19 @@ def test_a_budget_is_raised_only_with_a_text(costs):
     assert found == {"a": costs.Budget(1200, bought), "b": costs.Budget(7)}
 
 
-def test_a_budget_is_lowered_without_a_text(costs):
+def test_budget_is_lowered_without_a_reason(costs):
     found = costs.updated({"a": 900}, {"a": costs.Budget(1000)}, None)
     assert found == {"a": costs.Budget(900)}
 
 
-def test_budgets_are_read_as_they_were_written(costs, tmp_path):
+def test_budgets_are_read_as_written(costs, tmp_path):
     budgets = {"a": costs.Budget(1), "b": costs.Budget(2, ("1 to 2: order",))}
     costs.write(budgets, tmp_path / "costs.json")
     assert costs.read(tmp_path / "costs.json") == budgets
 
 
 def test_each_path_has_a_budget(costs):
-    # The file of paths fixes the clocks of its process, so it is not imported.
+    # The module is not imported, because it fixes the clocks of its process.
     text = (ROOT / "benchmarks" / "cost_paths.py").read_text()
     names = [
         line.split("(")[0].removeprefix("def ")

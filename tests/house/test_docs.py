@@ -1,8 +1,8 @@
-"""Every block of code in the README and the documents runs as it stands.
+"""Every block of code in the README and the documents runs unchanged.
 
-A block is fenced and says what it is: ``python`` and ``sh`` run, ``text`` is a picture
-or what a program prints.  A ``sh`` block that installs or builds begins with a comment
-that says that it is not run.
+A block is fenced and names its language: ``python`` and ``sh`` blocks run, and a
+``text`` or ``diff`` block is only shown. An HTML comment before a ``sh`` block that
+installs or builds gives the reason why the tests do not run it.
 """
 
 import os
@@ -22,28 +22,35 @@ PAGES = [
     *sorted(ROOT.glob("docs/**/*.md")),
 ]
 TEXTS = [path.relative_to(ROOT).as_posix() for path in PAGES]
-FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NOT_RUN = "# Not run by the tests: "
-# What only such a block may hold.
+INSTALL = "docs/install.md"
+NOT_RUN = "<!-- Not run by the tests: "
+FENCE = re.compile(
+    rf"^({re.escape(NOT_RUN)}[^\n]* -->\n)?```([^\n]*)\n(.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+# Blocks that show output, a drawing, or a change of a user's program.
+SHOWN = {"text", "diff"}
+# Commands that only blocks that are not run may use.
 BUILDS = {
     *(".", "gdb", "make", "pip", "python3", "sudo"),
     *(f".venv-dev/bin/{name}" for name in ("cmake", "py-spy", "python")),
     "build/dev/tests/core/test_permute",
 }
-# What the others may use.
+# Commands that blocks that are run may use.
 COMMANDS = {"gristmill", "printf"}
 
 
 class Block(NamedTuple):
+    note: str
     language: str
     code: str
 
     @property
     def runs(self):
-        return self.language != "text" and not self.code.startswith(NOT_RUN)
+        return self.language not in SHOWN and not self.note
 
     def commands(self):
-        """The words of each command of a shell block."""
+        """Return the words of each command of a shell block."""
         whole = self.code.replace("\\\n", "")
         lines = whole.replace(" && ", "\n").splitlines()
         return [words for line in lines if (words := shlex.split(line, comments=True))]
@@ -54,7 +61,7 @@ def blocks_of(text):
 
 
 def as_program(blocks):
-    """One program of all blocks in their order: later ones go on from earlier ones."""
+    """Join the blocks into one program, so that later ones use earlier ones."""
     parts = ["import subprocess as _subprocess"]
     for block in blocks:
         if block.language == "python":
@@ -67,7 +74,7 @@ def as_program(blocks):
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """A folder of its own to work in, with `gristmill` among the commands."""
+    """Return an empty working folder, with `gristmill` on the PATH."""
     commands = tmp_path / "bin"
     commands.mkdir()
     command = commands / "gristmill"
@@ -86,7 +93,7 @@ def elsewhere(tmp_path, monkeypatch):
 )
 def test_every_block_runs_in_a_fresh_folder(elsewhere, text):
     blocks = [block for block in blocks_of(text) if block.runs]
-    # The program lies outside of the folder, which is as empty as the reader's.
+    # The program is outside the folder, which is as empty as the reader's.
     program = elsewhere.parent / "program.py"
     program.write_text(as_program(blocks))
     done = subprocess.run(
@@ -100,47 +107,51 @@ def test_every_block_runs_in_a_fresh_folder(elsewhere, text):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_every_block_says_what_it_is(text):
+def test_every_block_names_its_language(text):
     blocks = blocks_of(text)
-    assert {block.language for block in blocks} <= {"python", "sh", "text"}
+    assert {block.language for block in blocks} <= {"python", "sh", *SHOWN}
     outside = FENCE.sub("", (ROOT / text).read_text())
     assert "```" not in outside
-    # Indented blocks have no language; in a list, indented text is no block.
+    # Indented blocks have no language; in a list, indented text is not a block.
     assert re.findall(r"\n\n {4,}[^\n]+", outside) == []
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_only_what_installs_or_builds_is_not_run(text):
+def test_only_installing_or_building_blocks_are_not_run(text):
     for block in blocks_of(text):
         if block.language == "text":
             first = block.code.split(maxsplit=1)[0]
             assert first not in {*COMMANDS, *BUILDS, "import", "from"}
         if block.language != "sh":
-            assert NOT_RUN not in block.code
+            assert not block.note
             continue
         commands = {words[0] for words in block.commands()}
         assert commands and commands <= (COMMANDS if block.runs else BUILDS)
 
 
 def installs():
-    """Return README's blocks that install a release and a clone."""
-    found = [block for block in blocks_of("README.md") if "pip install" in block.code]
+    """Return the blocks of docs/install.md that install a release and a clone."""
+    found = [block for block in blocks_of(INSTALL) if "pip install" in block.code]
     assert len(found) == 2
     return found
 
 
-def test_the_readme_says_what_building_needs():
-    _, clone = installs()
+@pytest.mark.parametrize("text", ["README.md", INSTALL])
+def test_page_lists_packages_needed_to_build(text):
     (packages,) = (
-        words[3:] for words in clone.commands() if words[:2] == ["sudo", "apt-get"]
+        words[3:]
+        for block in blocks_of(text)
+        if block.language == "sh"
+        for words in block.commands()
+        if words[:2] == ["sudo", "apt-get"]
     )
     known = (ROOT / ".ci" / "system-packages").read_text()
     named = re.findall(r"(?:packages |h:)(g\+\+|lib\w+-dev|python3-\w+)", known)
     assert sorted(packages) == sorted({*named})
 
 
-def test_the_readme_says_what_each_extra_is_for():
-    table = (ROOT / "README.md").read_text().partition("| extra | for |")[2]
+def test_install_page_lists_every_extra():
+    table = (ROOT / INSTALL).read_text().partition("| extra | for |")[2]
     rows = re.findall(r"^\| (`.*?) \|", table.partition("\n\n")[0], re.MULTILINE)
     named = re.findall(r"`(\w+)`", " ".join(rows))
     of_developers = {"bench", "demo", "dev", "docs", "lint", "test", "wheel"}

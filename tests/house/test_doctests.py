@@ -1,4 +1,4 @@
-"""The examples in docstrings do what they say."""
+"""The examples in docstrings work."""
 
 import contextlib
 import doctest
@@ -25,7 +25,7 @@ MODULES = [
 
 @contextlib.contextmanager
 def as_without_grain():
-    """Let examples put Gristmill in Grain's place, and undo it."""
+    """Undo the effect of examples that put Gristmill in Grain's place."""
 
     def of_grain():
         return [name for name in sys.modules if name.partition(".")[0] == "grain"]
@@ -51,7 +51,7 @@ def as_without_grain():
 
 @contextlib.contextmanager
 def as_without_metrics():
-    """Let examples begin to record metrics, and end it."""
+    """Undo the effect of examples that start to record metrics."""
     try:
         yield
     finally:
@@ -68,7 +68,7 @@ APART = {
 
 class Finder(doctest.DocTestFinder):
     def _from_module(self, module, object):
-        # A decorated function counts as its own module's.
+        # A decorated function belongs to the module that defines it.
         return super()._from_module(module, inspect.unwrap(object))
 
 
@@ -76,7 +76,7 @@ class Finder(doctest.DocTestFinder):
 def test_examples_run(name):
     module = importlib.import_module(name)
     for listed in dir(module):
-        getattr(module, listed, None)  # Some names are there once they are asked for.
+        getattr(module, listed, None)  # Some names exist only after the first access.
     names = {**vars(module), "np": np, "grain": gristmill, "gristmill": gristmill}
     try:
         with APART.get(name, contextlib.nullcontext)():

@@ -1,4 +1,4 @@
-"""The example of the README trains, stops and goes on, and `make demo` shows it."""
+"""The README's example trains, stops and resumes, and `make demo` runs it."""
 
 import importlib.util
 import re
@@ -14,7 +14,7 @@ EXAMPLE = ROOT / "examples/train_digits.py"
 
 
 @pytest.mark.multiprocess
-def test_train_digits_reaches_its_goal_resumes_and_draws_its_mistakes(tmp_path):
+def test_train_digits_learns_resumes_and_draws_mistakes(tmp_path):
     picture = tmp_path / "pictures" / "digits.png"
     command = [sys.executable, str(EXAMPLE), "--data", str(tmp_path)]
     command += ["--picture", str(picture)]
@@ -31,7 +31,9 @@ def test_train_digits_reaches_its_goal_resumes_and_draws_its_mistakes(tmp_path):
     assert mistakes < 18  # 5 % of 360.
     with PIL.Image.open(picture) as image:
         assert image.format == "PNG"
-        assert len(image.convert("L").getcolors()) > 10  # Gray pixels of digits.
+        assert (
+            len(image.convert("L").getcolors()) > 10
+        )  # Digits have many shades of gray.
 
 
 PIP_SAYS = """\
@@ -53,7 +55,7 @@ Successfully installed gristmill-0.1.0 jax-0.10.2
 """
 
 
-def test_installing_says_how_far_it_is():
+def test_installer_reports_progress():
     spec = importlib.util.spec_from_file_location("install", ROOT / ".ci/install.py")
     install = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(install)
@@ -73,7 +75,7 @@ def test_installing_says_how_far_it_is():
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
-def test_make_installs_where_the_progress_is_seen(target):
+def test_make_installs_with_progress(target):
     command = ["make", "--dry-run", "--always-make", target]
     command += ["VENV=/nowhere", "BUILD_DIR=build"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

@@ -15,8 +15,8 @@ from support import extras
 from support.places import ROOT
 
 EXAMPLES = ROOT / "examples"
-# What JAX compiles for a few steps runs for less time than optimising it takes; threads
-# of torch wait busily for work, on cores that other tests have.
+# Compilation by JAX takes longer than the few steps save. Threads of torch wait busily,
+# on cores that other tests need.
 FASTER = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "OMP_NUM_THREADS": "1"}
 
 
@@ -32,7 +32,7 @@ def run(name, *arguments):
 
 
 @pytest.mark.multiprocess
-def test_text_pipeline_says_how_fast_it_is_and_how_long_training_waits():
+def test_text_pipeline_prints_rates_and_waiting_times():
     printed = run(
         "text_pipeline.py",
         *("--documents", 1200, "--batch-size", 4, "--batches", 5),
@@ -48,7 +48,7 @@ def test_text_pipeline_says_how_fast_it_is_and_how_long_training_waits():
     rates = re.findall(r"([\d,]+) rows/s, ([\d,]+) tokens/s", printed)
     assert len(rates) == 3
     for rows, tokens in rates:
-        # Rows are nearly full: up to 128 tokens each.
+        # Rows of up to 128 tokens are nearly full.
         per_row = int(tokens.replace(",", "")) / int(rows.replace(",", ""))
         assert 100 < per_row <= 129
     waits = re.findall(r"waits +([\d.]+)% of the time: (.*)", printed)
@@ -62,7 +62,7 @@ def test_text_pipeline_says_how_fast_it_is_and_how_long_training_waits():
 
 @pytest.fixture
 def example(monkeypatch):
-    """Imports an example as a module."""
+    """Return a function that imports an example as a module."""
     monkeypatch.syspath_prepend(EXAMPLES)
     return importlib.import_module
 
@@ -77,7 +77,7 @@ def assert_same_batches(ours, theirs, count):
             np.testing.assert_array_equal(our[key], their[key])
 
 
-def test_text_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
+def test_text_pipeline_batches_equal_grains(tmp_path, example):
     module = example("text_pipeline")
     text = module.write_text(tmp_path, 400)
     ours, theirs = (
@@ -87,7 +87,7 @@ def test_text_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
     assert_same_batches(ours, theirs, 20)
 
 
-def test_text_pipeline_runs_with_grain_too():
+def test_text_pipeline_also_runs_with_grain():
     extras.need("grain", "tokenizers")
     command = [sys.executable, str(EXAMPLES / "text_pipeline.py")]
     command += ["--library", "grain", "--workers", "--documents", "300"]
@@ -99,7 +99,7 @@ def test_text_pipeline_runs_with_grain_too():
 
 
 @pytest.mark.multiprocess
-def test_maxtext_pipeline_goes_on_with_the_same_hosts_and_with_others():
+def test_maxtext_pipeline_resumes_with_same_and_other_hosts():
     printed = run("maxtext_pipeline.py", "--steps", 3).splitlines()
     assert len(printed) == 3
     for host, line in enumerate(printed[:2]):
@@ -111,7 +111,7 @@ def test_maxtext_pipeline_goes_on_with_the_same_hosts_and_with_others():
 
 
 @pytest.mark.multiprocess
-def test_flax_training_goes_on_from_orbax_as_if_never_stopped():
+def test_flax_training_resumes_exactly_from_orbax():
     printed = run("flax_nnx_orbax.py").splitlines()
     assert [line for line in printed if not line.startswith(" ")] == [
         "Without a stop:",
@@ -119,12 +119,12 @@ def test_flax_training_goes_on_from_orbax_as_if_never_stopped():
         "Restored:",
         "Weights, optimizer and generators are the same, bit for bit.",
     ]
-    # The last losses, of the run without a stop and of the one restored.
+    # The last losses of the uninterrupted and of the restored run.
     assert printed[1].split()[-1] == printed[-2].split()[-1]
 
 
 @pytest.mark.multiprocess
-def test_torch_loop_ends_with_the_weights_that_torchs_loader_gives():
+def test_torch_loop_weights_equal_torchs_loader():
     printed = run("torch_loop.py", "--epochs", 2).splitlines()
     line = (
         r"(torch|gristmill) +first batch after [0-9.]+ s, then 23 batches in [0-9.]+ s,"
@@ -136,7 +136,7 @@ def test_torch_loop_ends_with_the_weights_that_torchs_loader_gives():
 
 
 @pytest.mark.multiprocess
-def test_torch_lightning_goes_on_in_mid_epoch_as_if_never_stopped():
+def test_torch_lightning_resumes_exactly_in_mid_epoch():
     printed = run("torch_lightning.py").splitlines()
     assert printed[0].startswith("Without a stop: 92 steps, 5748 images, test accuracy")
     # 50 steps are two epochs of 1437 images and four batches of 64.
@@ -147,7 +147,7 @@ def test_torch_lightning_goes_on_in_mid_epoch_as_if_never_stopped():
 
 
 @pytest.mark.multiprocess
-def test_torch_accelerate_builds_our_loader_and_goes_on_in_mid_epoch():
+def test_torch_accelerate_uses_our_loader_and_resumes():
     printed = run("torch_accelerate.py").splitlines()
     assert printed[0] == "Accelerate has built a loader of gristmill.torch"
     assert printed[1].startswith("Without a stop: 69 batches, test accuracy")
@@ -158,7 +158,7 @@ def test_torch_accelerate_builds_our_loader_and_goes_on_in_mid_epoch():
 
 
 @pytest.mark.multiprocess
-def test_torch_transformers_logs_the_losses_that_torchs_loader_gives():
+def test_torch_transformers_losses_equal_torchs():
     printed = run("torch_transformers.py", "--steps", 8).splitlines()
     source = "The Trainer takes its batches from"
     assert [line for line in printed if line.startswith(source)] == [
@@ -170,16 +170,16 @@ def test_torch_transformers_logs_the_losses_that_torchs_loader_gives():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("name", ["train_photographs.py", "torch_photographs.py"])
-def test_photographs_are_told_from_parts_that_were_never_seen(name):
+def test_photograph_models_recognize_unseen_tiles(name):
     printed = run(name, "--epochs", 2).splitlines()
     assert printed[0] == "1440 pictures of 12 classes, 360 to test"
     told = re.fullmatch(
         r"4[45] batches in [\d.]+ s; of the unseen tiles (\d+)% are told\.", printed[-1]
     )
-    assert int(told[1]) > 30  # One in twelve would be chance.
+    assert int(told[1]) > 30  # Guessing would give one in twelve.
 
 
-def test_maxtext_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
+def test_maxtext_pipeline_batches_equal_grains(tmp_path, example):
     module = example("maxtext_pipeline")
     paths, tokenize = module.write_corpora(tmp_path)
     ours, theirs = (
@@ -191,7 +191,7 @@ def test_maxtext_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
     assert_same_batches(ours, theirs, 8)
 
 
-def test_maxtext_pipeline_predicts_the_next_token_of_the_same_document(example):
+def test_maxtext_pipeline_targets_stay_within_a_document(example):
     shift = example("maxtext_pipeline").shift
     tokens = np.array([5, 6, 7, 8, 9, 0])
     segments = np.array([1, 1, 1, 2, 2, 0], np.int32)

@@ -1,4 +1,4 @@
-"""What `import gristmill` gives, and what it does not load."""
+"""Names that `import gristmill` provides, and modules that it does not load."""
 
 import fnmatch
 import importlib
@@ -16,7 +16,7 @@ import types
 import pytest
 
 import gristmill
-from gristmill._base import listing
+from gristmill._base import lazy_names
 from support import extras
 from support.places import ROOT
 
@@ -48,7 +48,7 @@ PUBLIC = [
         if not found.name.startswith("_")
     ),
 ]
-# What is listed beside __all__, because a package for it is installed.
+# Names listed in addition to __all__ if the package that they need is installed.
 OPTIONAL = {
     "gristmill": """
         PyGrainCheckpointRestore PyGrainCheckpointSave beam jax torch
@@ -56,7 +56,7 @@ OPTIONAL = {
     "gristmill.python": ["PyGrainCheckpointRestore", "PyGrainCheckpointSave"],
     "gristmill.checkpoint": ["CheckpointRestore", "CheckpointSave"],
 }
-# Grain's names, less those of its Dataset API.
+# Grain's names, without those of its Dataset API.
 TOP_LEVEL = """
     DataLoader DataLoaderIterator MultiprocessingOptions ReadOptions Record
     RecordMetadata checkpoint config constants experimental load multiprocessing
@@ -73,7 +73,7 @@ OF_PYTHON = """
 """.split()
 
 
-def test_all_is_sorted_and_without_repeats():
+def test_all_is_sorted_and_unique():
     assert list(gristmill.__all__) == sorted(set(gristmill.__all__))
 
 
@@ -83,7 +83,9 @@ def test_all_is_the_public_names():
         for name, value in vars(gristmill).items()
         if not name.startswith("_") and not isinstance(value, types.ModuleType)
     }
-    defined |= listing.places_of(gristmill._HOMES).keys()  # Found when first used.
+    defined |= lazy_names.locate_names(
+        gristmill._HOMES
+    ).keys()  # Resolved at first use.
     of_typing = {"Any", "TYPE_CHECKING", "annotations"}
     of_orbax = {"PyGrainCheckpointRestore", "PyGrainCheckpointSave"}
     assert defined - of_typing - of_orbax <= set(gristmill.__all__)
@@ -97,7 +99,7 @@ def test_all_of_a_submodule_exists(name):
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_dir_lists_the_public_names_and_nothing_else(name):
+def test_dir_lists_only_the_public_names(name):
     extras.need("apache_beam", "jax", "orbax", "torch")
     module = importlib.import_module(name)
     assert dir(module) == sorted({*module.__all__, *OPTIONAL.get(name, ())})
@@ -112,7 +114,7 @@ def test_dir_lists_the_public_names_and_nothing_else(name):
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_the_site_finds_the_public_names_in_the_sources(name, monkeypatch):
+def test_site_finds_public_names_in_the_sources(name, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / ".ci"))
     extras.need("apache_beam", "jax", "orbax", "torch")
     module = importlib.import_module(name)
@@ -125,7 +127,7 @@ def test_the_site_finds_the_public_names_in_the_sources(name, monkeypatch):
 def test_public_classes_and_functions_have_an_example(name):
     extras.need("apache_beam", "jax", "orbax", "torch")
     module = importlib.import_module(name)
-    # Of a class its own text: one that it inherits is about another class.
+    # An inherited docstring is about another class, so it does not count.
     bare = [
         listed
         for listed in dir(module)
@@ -140,7 +142,7 @@ def _is_defined_here(value):
     return kinds and (value.__module__ or "").split(".")[0] == "gristmill"
 
 
-def test_dir_leaves_out_what_needs_a_package_that_is_missing(monkeypatch):
+def test_dir_omits_names_whose_package_is_missing(monkeypatch):
     for package in ("apache_beam", "jax", "orbax", "torch"):
         monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "orbax.checkpoint", raising=False)
@@ -149,7 +151,7 @@ def test_dir_leaves_out_what_needs_a_package_that_is_missing(monkeypatch):
         assert dir(module) == sorted(module.__all__)
 
 
-def test_completion_gives_names_that_were_not_used_yet():
+def test_completion_includes_unused_names():
     extras.need("orbax")
     completer = rlcompleter.Completer({"grain": gristmill})
 
@@ -198,18 +200,18 @@ def test_import_loads_no_framework(module):
     assert json.loads(done.stdout) == []
 
 
-def test_the_version_is_the_packages():
+def test_version_equals_the_installed_package():
     assert gristmill.__version__ == importlib.metadata.version("gristmill")
 
 
 @pytest.mark.claim(
-    "Free-threaded builds of CPython run Gristmill with the GIL, which importing it "
-    "turns on, and no wheels are published for them."
+    "Free-threaded builds of CPython run Gristmill with the GIL enabled, and "
+    "there are no wheels for them."
 )
-def test_free_threaded_interpreters_are_tried_with_the_gil_and_have_no_wheel():
+def test_free_threaded_python_is_tested_and_has_no_wheel():
     workflow = (ROOT / ".github/workflows/wheels.yml").read_text()
     assert 'python-version: ["3.11", "3.14", "3.14t"]' in workflow
-    # What declares to need no GIL leaves it off.
+    # A module that declares not to need the GIL would leave it off.
     sources = [*ROOT.glob("csrc/bindings/*.cpp"), *ROOT.glob("pkg/gristmill/**/*.pyx")]
     declared = re.compile("mod_gil_not_used|freethreading_compatible")
     assert not [path for path in sources if declared.search(path.read_text())]

@@ -1,4 +1,4 @@
-"""The test extra has what each platform that the README names can install."""
+"""The test extra is installable on each platform that the README names."""
 
 import re
 
@@ -11,7 +11,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
 
 
-def test_the_readme_names_these_platforms():
+def test_readme_names_these_platforms():
     text = (extras.ROOT / "README.md").read_text()
     assert "CPython 3.11 to 3.14, Linux 5.4 or newer, x86-64 and aarch64." in text
     prefix = "Programming Language :: Python :: "
@@ -22,7 +22,7 @@ def test_the_readme_names_these_platforms():
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("python", PYTHONS)
-def test_tensorflow_and_bagz_are_the_packages_that_differ(python, machine):
+def test_tensorflow_and_bagz_depend_on_the_platform(python, machine):
     here = extras.packages("test", python_version=python, platform_machine=machine)
     least = extras.packages("test", python_version="3.14", platform_machine="aarch64")
     found = {"bagz"} if machine == "x86_64" else set()
@@ -32,7 +32,7 @@ def test_tensorflow_and_bagz_are_the_packages_that_differ(python, machine):
     assert least <= here
 
 
-def test_tensorflow_is_skipped_where_the_extra_has_none_and_nowhere_else(monkeypatch):
+def test_tensorflow_is_skipped_only_if_the_extra_lacks_it(monkeypatch):
     monkeypatch.setattr(extras, "packages", lambda extra: {"numpy"})
     with pytest.raises(pytest.skip.Exception, match="no wheel for this Python"):
         extras.tensorflow()
@@ -41,11 +41,11 @@ def test_tensorflow_is_skipped_where_the_extra_has_none_and_nowhere_else(monkeyp
         extras.tensorflow("tensorflow.no_such_module")
 
 
-def test_no_test_imports_tensorflow_by_another_way():
+def test_no_test_imports_tensorflow_directly():
     imports = re.compile(
         r"^\s*(?:from|import) tensorflow|importorskip\(.tensorflow", re.MULTILINE
     )
-    # These are programs that tests start once TensorFlow is known to be there.
+    # Programs that tests start after checking for TensorFlow.
     programs = {"as_it_is.py", "tf_record_oracle.py", "tfds_builder.py"}
     found = {
         path.name
@@ -55,7 +55,7 @@ def test_no_test_imports_tensorflow_by_another_way():
     assert found == programs
 
 
-# What code uses, as a pattern, of which extra.
+# Patterns of code that needs an extra.
 USES = {
     "convert": r"\barray_record\.python\b|\bgristmill convert\b",
     "parquet": r"\bimport pyarrow\b|\bParquetDataSource\(|\bParquetIterDataset\(",
@@ -70,7 +70,12 @@ USES = {
 }
 BLOCK = re.compile(r"^```(?:python|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PAGES = ["README.md", "docs/images.md", "docs/record-files.md", "docs/torch.md"]
-PAGES += ["docs/convert.md", "docs/checkpointing.md", "docs/quickstart.md"]
+PAGES += [
+    "docs/recipes.md",
+    "docs/convert.md",
+    "docs/checkpointing.md",
+    "docs/quickstart.md",
+]
 EXAMPLES = sorted(path.name for path in (extras.ROOT / "examples").glob("*.py"))
 
 
@@ -79,7 +84,7 @@ def used(code):
 
 
 def named(text):
-    """The extras in each ``pip install`` of Gristmill in a text."""
+    """Return the extras in each ``pip install`` of Gristmill in a text."""
     found = re.findall(r"pip install '(?:gristmill|\.)\[([a-z,]+)\]'", text)
     return [{*extras.split(",")} for extras in found]
 
@@ -89,27 +94,30 @@ def test_every_extra_of_users_has_a_pattern():
     assert {*USES} == {*extras.PROJECT["optional-dependencies"]} - of_developers
 
 
-def test_install_lines_of_the_readme_have_what_its_code_uses():
-    text = (extras.ROOT / "README.md").read_text()
-    code = "\n".join(BLOCK.findall(text))
+def test_install_lines_cover_code_of_readme_and_recipes():
+    pages = [extras.ROOT / page for page in ("README.md", "docs/recipes.md")]
+    code = "\n".join(
+        block for page in pages for block in BLOCK.findall(page.read_text())
+    )
+    text = (extras.ROOT / "docs/install.md").read_text()
     lines = [names for names in named(text) if len(names) > 1]
     assert len(lines) == 2
-    # A record that the README shows how to read may be a picture or a row.
+    # A record in an example may be a picture or a row.
     needed = used(code) | {"image", "parquet"}
     assert all(names == needed for names in lines)
 
 
 @pytest.mark.parametrize("page", PAGES[1:])
-def test_a_page_names_the_extras_that_its_code_uses(page):
+def test_page_names_the_extras_of_its_code(page):
     text = (extras.ROOT / page).read_text()
     names = set(",".join(re.findall(r"(?:gristmill|`)\[([a-z,]+)\]", text)).split(","))
     assert used("\n".join(BLOCK.findall(text))) - names == set()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_names_the_extras_that_it_uses(name):
+def test_example_names_the_extras_of_its_code(name):
     text = (extras.ROOT / "examples" / name).read_text()
     needed = used(text.partition('"""\n\n')[2])
     (line, *_) = named(text) or [set()]
-    # That of the demo has packages that others bring.
+    # The extra `demo` has packages that depend on the others.
     assert needed - line == set() or line == {"demo"}

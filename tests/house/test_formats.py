@@ -1,4 +1,4 @@
-"""The bytes in docs/formats are those that the code writes."""
+"""The bytes in docs/formats equal those that the code writes."""
 
 import os
 import re
@@ -23,7 +23,7 @@ STRUCTURES = {
 
 
 def example(page):
-    """The bytes of a page's example, by where they lie."""
+    """Return the bytes of a page's example, keyed by offset."""
     rows = re.findall(
         r"^\| (\d+) \| `([0-9a-f ]+)` \|", (FORMATS / page).read_text(), re.M
     )
@@ -32,13 +32,13 @@ def example(page):
 
 
 def numbered(page, heading):
-    """The numbers and words of the first two columns of a page's table."""
+    """Return the numbers and words of the first two columns of a page's table."""
     text = (FORMATS / page).read_text()
     table = text.partition(heading)[2].partition("\n\n")[0]
     return re.findall(r"^\| (\d+) \| (\w+)", table, re.M)
 
 
-def test_a_slot_is_written_as_described():
+def test_slot_is_written_as_described():
     raw = np.full(4096 + 64, 0xA5, np.uint8)
     start = -int(raw.ctypes.data) % 64
     writer = slot_writer.SlotWriter(int(raw.ctypes.data) + start, 4096)
@@ -50,13 +50,13 @@ def test_a_slot_is_written_as_described():
     described = example("slot.md")
     for at, given in described.items():
         assert slot[at : at + len(given)] == given, at
-    # What is not described is the header's end and what aligns the next thing.
+    # Only the end of the header and the alignment padding are not described.
     ends = {at + len(given) for at, given in described.items()}
     assert max(ends) == used
     assert ends - {*described} == {24, 70, 228, used}
 
 
-def test_an_index_is_written_as_described(tmp_path):
+def test_index_is_written_as_described(tmp_path):
     from support import tf_record_files
 
     file = tf_record_files.write(tmp_path / "two.tfrecord", [b"abc", bytes(200)])
@@ -68,7 +68,7 @@ def test_an_index_is_written_as_described(tmp_path):
     assert found == b"".join(described[at] for at in sorted(described))
 
 
-def test_footers_are_kept_as_described(tmp_path, monkeypatch):
+def test_footers_are_stored_as_described(tmp_path, monkeypatch):
     page = (FORMATS / "footers.md").read_text()
     (described,) = re.findall(r"```text\n(.*)\n```", page, re.S)
     monkeypatch.setattr(_parquet_footers, "_writer", lambda: "25.0.0")
@@ -83,7 +83,7 @@ def test_footers_are_kept_as_described(tmp_path, monkeypatch):
         assert file.read() == described
 
 
-def test_the_states_of_a_unit_are_those_of_the_core():
+def test_unit_states_equal_the_core():
     text = UNIT_WORD.read_text()
     body = re.search(r"enum class UnitState .*?\{(.*?)\};", text, re.S)[1]
     names = [name.lower() for name in re.findall(r"\bk(\w+),", body)]
@@ -93,7 +93,7 @@ def test_the_states_of_a_unit_are_those_of_the_core():
     assert described == list(enumerate(names))
 
 
-def test_the_word_of_a_unit_has_its_parts_where_the_core_has_them():
+def test_unit_word_has_the_layout_of_the_core():
     text = UNIT_WORD.read_text()
     widths = re.search(
         r"id (\d+) \| attempt (\d+) \| state (\d+) \| holder (\d+)", text
@@ -108,11 +108,11 @@ def test_the_word_of_a_unit_has_its_parts_where_the_core_has_them():
     assert "0x0301_2002" in page
 
 
-def test_readers_of_shared_words_find_them_where_the_core_has_them():
+def test_shared_word_offsets_equal_the_core():
     text = (MEMORY / "control.cpp").read_text()
     found = re.findall(r"offsetof\((\w+), (\w+)\) == (\d+)", text)
     said = {(struct, field): int(at) for struct, field, at in found}
-    # Structures in others: where they begin there.
+    # Offsets of structures that are inside other structures.
     inside = {
         "Task": ("Task", said.pop(("Unit", "task"))),
         "Counts": ("Cell", said.pop(("Cell", "counts"))),

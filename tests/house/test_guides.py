@@ -1,4 +1,4 @@
-"""What the pages for developers name is there: files, names in them, rooms, words."""
+"""Files, names, rooms and words in the pages for developers exist."""
 
 import ast
 import re
@@ -16,14 +16,14 @@ GUIDES = {
     if path.name in ("CONTRIBUTING.md", "SECURITY.md", "architecture.md", "glossary.md")
     or path.parent.name in ("decisions", "formats")
 }
-# What is made, not kept, and so not found in a clone.
+# Build products, which a fresh clone does not have.
 MADE = {"build/dev", ".venv-dev"}
 ROW = re.compile(r"^\| (.+\?) \| `(\S+)` \| `(\S+)` \|$", re.MULTILINE)
 QUESTIONS = ROW.findall(GUIDES["CONTRIBUTING.md"])
 
 
 def place(name):
-    """The file or folder of a name in the pages, if there is one."""
+    """Return the file or folder that a page names, or None."""
     for root in (ROOT, PACKAGE, CSRC):
         if (root / name).exists():
             return root / name
@@ -31,7 +31,7 @@ def place(name):
 
 
 def defined(path, name):
-    """Whether a file defines a name: a method as `Class.method`."""
+    """Return whether a file defines a name; methods are written `Class.method`."""
     if path.suffix != ".py":
         return re.search(rf"\b{re.escape(name)}\b", path.read_text()) is not None
     body = ast.parse(path.read_text()).body
@@ -45,7 +45,7 @@ def defined(path, name):
 
 
 @pytest.mark.parametrize("page", GUIDES)
-def test_files_that_a_page_names_are_there(page):
+def test_files_named_by_a_page_exist(page):
     text = re.sub(r"^```.*?^```$", "", GUIDES[page], flags=re.DOTALL | re.MULTILINE)
     named = re.findall(
         r"`([\w./-]+(?:/[\w.-]+|\.(?:py|pyx|hpp|cpp|md|toml|yml)))`", text
@@ -54,7 +54,7 @@ def test_files_that_a_page_names_are_there(page):
     assert missing == []
 
 
-def test_names_that_a_page_gives_with_their_file_are_there():
+def test_names_given_with_their_file_exist():
     given = re.compile(r"`([\w.]+)`(?: there)?\s+(?:of|in)\s+`([\w./]+\.\w+)`")
     pairs = [pair for text in GUIDES.values() for pair in given.findall(text)]
     assert len(pairs) > 5
@@ -66,17 +66,17 @@ def test_names_that_a_page_gives_with_their_file_are_there():
     assert wrong == []
 
 
-def test_ten_questions_are_answered_by_a_file_and_a_name():
+def test_ten_questions_have_a_file_and_a_name():
     assert len(QUESTIONS) == 10
 
 
 @pytest.mark.parametrize(("file", "name"), [row[1:] for row in QUESTIONS])
-def test_the_answer_to_a_question_is_there(file, name):
+def test_answer_to_a_question_exists(file, name):
     assert place(file) is not None, file
     assert defined(place(file), name), f"{file} has no {name}"
 
 
-def test_the_five_words_are_defined_once_and_linked_from_the_architecture():
+def test_five_words_are_defined_once_and_linked():
     glossary = GUIDES["docs/glossary.md"]
     five = re.findall(r"^### (\w+)$", glossary, re.MULTILINE)
     assert five == ["Unit", "Stream", "Slot", "Lease", "Launcher"]
@@ -89,7 +89,7 @@ def test_the_five_words_are_defined_once_and_linked_from_the_architecture():
         assert link in GUIDES["docs/architecture.md"]
 
 
-def test_the_architecture_has_all_rooms():
+def test_architecture_lists_all_rooms():
     text = GUIDES["docs/architecture.md"]
     folders = [path for path in PACKAGE.iterdir() if (path / "__init__.py").exists()]
     rooms = {path.name for path in folders} | {
@@ -104,7 +104,7 @@ def test_the_architecture_has_all_rooms():
     assert listed == order
 
 
-def test_decisions_are_numbered_listed_and_of_one_form():
+def test_decisions_are_numbered_listed_and_uniform():
     index = GUIDES["docs/decisions/README.md"]
     pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     assert re.findall(r"^\| \[(\d+)\]", index, re.MULTILINE) == [

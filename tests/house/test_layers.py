@@ -1,4 +1,4 @@
-"""Imports point down, from room to room, and no file imports itself by a detour."""
+"""Rooms import only from rooms below, and no files import each other in a circle."""
 
 import ast
 import graphlib
@@ -14,7 +14,7 @@ from support.places import ROOT
 PACKAGE = ROOT / "pkg" / "gristmill"
 CSRC = ROOT / "csrc"
 
-# A room imports from those before it: folders of pkg/gristmill, and public modules.
+# Folders of pkg/gristmill and public modules. Each imports only from those before it.
 ROOMS = """
     _base _core constants config errors options sharding transforms images sources
     records _hot batching bad_records checkpoint monitoring multiprocessing
@@ -34,12 +34,12 @@ CPP_ROOMS = """
     bindings/example bindings/images
     bindings/schedule bindings/processes module
 """.split()
-# Files that import modules whose names they compute, and why.
+# Files that import modules by computed names, and why.
 COMPUTED_NAMES = {
     "gristmill._base.grain_names": "Grain's names of our modules",
     "gristmill._base.imports": "functions to call when a module is imported",
-    "gristmill._base.listing": "the public names of a package",
-    "gristmill._convert.problem": "packages that a format needs",
+    "gristmill._base.lazy_names": "the public names of a package",
+    "gristmill._convert.errors": "packages that a format needs",
     "gristmill._workers.launcher": "modules that the program has imported",
     "gristmill._workers.zygote": "the entry point of the program",
     "gristmill.drop_in": "modules that stand for Grain's",
@@ -64,7 +64,7 @@ COMPILED = {"gristmill._core"}
 
 
 def room_of(module: str) -> str:
-    """The first two parts of a place in a folder that has rooms, else the first."""
+    """Return the first two parts if the first folder has rooms, else the first."""
     parts = module.split(".")[1:]
     if parts[0] in ("_dataset", "_torch"):
         return "/".join(parts[:2])
@@ -72,10 +72,10 @@ def room_of(module: str) -> str:
 
 
 def imported_modules(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-    """Yield (line, module of gristmill) for every import in a file, wherever it is.
+    """Yield (line, module of gristmill) for every import anywhere in a file.
 
-    Imports for type checkers count, and texts that are the name of a module, also if
-    they are made of the file's own name.
+    Imports for type checkers count. So do strings that name a module, including those
+    made from the file's own name.
     """
     if path.suffix != ".py":
         yield from _cython_imports(path)
@@ -114,11 +114,11 @@ def _target(line: int, module: str, name: str = "") -> Iterator[tuple[int, str]]
 IMPORTS = {
     module: list(imported_modules(path))
     for module, path in FILES.items()
-    if module != "gristmill"  # The public face has all names.
+    if module != "gristmill"  # The public module imports everything.
 }
 
 
-def test_rooms_import_from_those_below():
+def test_rooms_import_only_from_lower_rooms():
     rank = {room: number for number, room in enumerate(ROOMS)}
     wrong = []
     for module, imports in IMPORTS.items():
@@ -147,7 +147,7 @@ def test_few_files_import_by_computed_names():
     assert found == {*COMPUTED_NAMES}
 
 
-def test_files_do_not_import_in_a_circle():
+def test_files_do_not_import_in_circles():
     graph = {
         module: {target for _, target in imports} - {module}
         for module, imports in IMPORTS.items()
@@ -158,19 +158,19 @@ def test_files_do_not_import_in_a_circle():
         pytest.fail(" -> ".join(error.args[1]))
 
 
-def test_the_root_of_the_package_has_public_modules_and_folders():
+def test_package_root_has_only_public_modules():
     private = [path.name for path in PACKAGE.glob("_*.py")]
     assert sorted(private) == ["__init__.py", "__main__.py"]
 
 
-def test_every_folder_says_what_lives_there():
+def test_every_folder_describes_its_content():
     for folder in {path.parent for path in FILES.values()} - {PACKAGE}:
         text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
         assert text is not None and len(text) > 60, folder
 
 
 def private_names_of_torch(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield (line, name) for what a file imports or reads that is private to torch."""
+    """Yield (line, name) for each name of torch that a file imports or reads."""
     known = {"torch": "torch"}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
@@ -188,7 +188,7 @@ def private_names_of_torch(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{known[root]}.{rest}"
 
 
-def test_one_file_names_what_is_private_to_torch():
+def test_only_one_file_uses_private_names_of_torch():
     private = re.compile(r"torch\..*\b_[a-z]|torch\.utils\.data\.dataloader")
     found = {
         f"{path.relative_to(PACKAGE)}:{line}: {name}"
@@ -205,7 +205,7 @@ def cpp_room_of(path: str) -> str:
     return "module" if path == "bindings/module.cpp" else folder
 
 
-def test_cpp_rooms_include_from_those_below():
+def test_cpp_rooms_include_only_from_lower_rooms():
     rank = {room: number for number, room in enumerate(CPP_ROOMS)}
     wrong = []
     for path in sorted(itertools.chain(CSRC.rglob("*.hpp"), CSRC.rglob("*.cpp"))):

@@ -1,4 +1,4 @@
-"""A test whose package is missing is skipped; in CI, where none may be, it fails."""
+"""A test whose package is missing is skipped, but fails in CI."""
 
 import os
 import re
@@ -34,7 +34,7 @@ ERRORS = {
 
 
 def counts(folder, environ):
-    """How many of the tests are skipped, and how many fail, by our conftest."""
+    """Return how many of the tests are skipped and how many fail, with our conftest."""
     (folder / "conftest.py").write_text(CONFTEST.read_text())
     (folder / "helper.py").touch()
     (folder / "helpers").mkdir(exist_ok=True)
@@ -56,10 +56,10 @@ def counts(folder, environ):
 
 
 @pytest.mark.multiprocess
-def test_what_is_missing_skips_and_what_is_ours_is_an_error(tmp_path):
+def test_missing_package_skips_and_missing_own_module_fails(tmp_path):
     assert counts(tmp_path, {}) == (len(NEEDS), len(ERRORS))
 
 
 @pytest.mark.multiprocess
-def test_in_ci_nothing_may_be_missing(tmp_path):
+def test_missing_package_fails_in_ci(tmp_path):
     assert counts(tmp_path, {"CI": "true"}) == (0, len(NEEDS) + len(ERRORS))

@@ -1,4 +1,4 @@
-"""Each page about another loader is listed, and has what was measured of both."""
+"""Each page about another loader is listed and has measurements of both loaders."""
 
 import importlib
 import re
@@ -22,7 +22,7 @@ def outcome_of(name, **runs):
     return {name: harness.Outcome(questions.question_of(name), runs)}
 
 
-def test_every_page_is_listed_and_has_its_loaders_names(peer_pages):
+def test_every_page_is_listed_and_names_its_loaders(peer_pages):
     listed = re.findall(
         r"\| \[(\S+)\.md\]\(\1\.md\) \|", (PAGES / "README.md").read_text()
     )
@@ -40,7 +40,7 @@ def test_every_page_compares_something(peer_pages):
         assert peer_pages.compared_with(page, outcomes)
 
 
-def test_a_target_becomes_a_row_of_each_loader_that_it_names(peer_pages):
+def test_target_is_a_row_of_each_loader_it_names(peer_pages):
     outcomes = outcome_of(
         "getitem", gristmill=2.0, grain_default=900.0, torch=20.0, spdl=14.0
     )
@@ -55,7 +55,7 @@ def test_a_target_becomes_a_row_of_each_loader_that_it_names(peer_pages):
     assert peer_pages.compared_with("dali", outcomes) == []
 
 
-def test_a_target_that_names_several_loaders_says_on_a_page_what_its_own_took(
+def test_target_of_several_loaders_compares_the_pages_own(
     peer_pages,
 ):
     outcomes = outcome_of("jpeg_normalized", gristmill=2.0, dali=3.0, torch=4.0)
@@ -65,35 +65,35 @@ def test_a_target_that_names_several_loaders_says_on_a_page_what_its_own_took(
     ]
 
 
-def test_a_loader_without_a_target_is_compared_all_the_same(peer_pages):
+def test_loader_without_a_target_is_compared(peer_pages):
     outcomes = outcome_of("over_time", gristmill=2.0, grain_default=9.0, spdl=1.5)
     assert peer_pages.compared_with("spdl", outcomes) == [
         (outcomes["over_time"].question.text, "gristmill", "spdl", "0.75")
     ]
 
 
-def test_what_was_not_measured_is_no_row(peer_pages):
+def test_unmeasured_question_has_no_row(peer_pages):
     outcomes = outcome_of("jpeg", gristmill=2.0)
     assert peer_pages.compared_with("torch", outcomes) == []
 
 
-def test_shares_of_ours_are_no_comparison(peer_pages):
+def test_shares_are_not_compared(peer_pages):
     outcomes = outcome_of("watching", gristmill=0.5, torch=0.1)
     assert peer_pages.compared_with("torch", outcomes) == []
 
 
-def test_a_row_of_the_readme_has_the_best_of_each_loader(peer_pages):
+def test_row_has_the_best_of_each_loader(peer_pages):
     outcomes = outcome_of("getitem", gristmill=2.0, grain_default=900.0, torch=1.0)
     outcomes["getitem"].runs["grain (0, 0)"] = [292.3]
     assert peer_pages.front_table(outcomes).splitlines()[2:] == [
-        "| objects in memory | 2 ns/record | Grain 146, torch 0.5 |"
+        "| objects in memory | 2 ns/record | Grain 146x, torch 0.5x |"
     ]
 
 
-def test_a_row_of_so_many_workers_compares_as_many(peer_pages):
+def test_row_compares_equal_worker_counts(peer_pages):
     outcomes = outcome_of(
         "first_batch", gristmill_1w=9.0, gristmill_16w=2.0, torch_1w=1.0, torch_16w=3.0
     )
     assert peer_pages.front_table(outcomes).splitlines()[2:] == [
-        "| first batch, 16 workers | 2 s | torch 1.5 |"
+        "| first batch, 16 workers | 2 s | torch 1.5x |"
     ]

@@ -1,4 +1,4 @@
-"""A release has one version, its section of the changelog, and links that work."""
+"""A release has one version, a section in the changelog, and links that work."""
 
 import importlib
 import re
@@ -10,7 +10,7 @@ import gristmill
 from support.places import ROOT
 
 INIT = "pkg/gristmill/__init__.py"
-# What a release is made of; elsewhere a version is that of what was measured, or kept.
+# Files of a release; others name the versions that were measured or archived.
 MAKE = ["pyproject.toml", "CMakeLists.txt", "Makefile", "README.md", "CONTRIBUTING.md"]
 FOLDERS = ["pkg", "csrc", "docs", ".ci", ".github"]
 TEXTS = {".cpp", ".hpp", ".md", ".py", ".pyi", ".pyx", ".pxd", ".txt", ".yml"}
@@ -40,7 +40,7 @@ def release(monkeypatch):
 
 @pytest.fixture
 def index_page(monkeypatch, tmp_path):
-    """The module, in a checkout on nobody's GitHub."""
+    """Return the module, in a checkout that is not on GitHub."""
     monkeypatch.syspath_prepend(str(ROOT / ".ci"))
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     module = importlib.import_module("index_page")
@@ -51,14 +51,14 @@ def index_page(monkeypatch, tmp_path):
 
 @pytest.fixture
 def project(tmp_path):
-    """A folder with a changelog and a version."""
+    """Return a folder with a changelog and a version."""
     (tmp_path / INIT).parent.mkdir(parents=True)
     (tmp_path / INIT).write_text('import x\n\n__version__ = "0.9.0"\n')
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
     return tmp_path
 
 
-def test_one_file_names_the_version():
+def test_only_one_file_contains_the_version():
     files = [ROOT / name for name in MAKE]
     for folder in FOLDERS:
         files += [path for path in (ROOT / folder).rglob("*") if path.suffix in TEXTS]
@@ -69,13 +69,13 @@ def test_one_file_names_the_version():
     assert [path.as_posix() for path in found] == [INIT]
 
 
-def test_the_version_is_also_three_numbers():
+def test_version_is_also_three_numbers():
     numbers = tuple(map(int, gristmill.__version__.split(".")))  # noqa: RUF048
     assert gristmill.__version_info__ == numbers
     assert len(numbers) == 3
 
 
-def test_the_changelog_begins_with_what_is_unreleased_and_goes_back(release):
+def test_changelog_goes_back_from_unreleased(release):
     text = (ROOT / "CHANGELOG.md").read_text()
     first, *released = [name for name, _ in release.SECTION.findall(text)]
     assert first == "Unreleased"
@@ -83,9 +83,7 @@ def test_the_changelog_begins_with_what_is_unreleased_and_goes_back(release):
     assert release.numbers(released[0]) <= gristmill.__version_info__
 
 
-def test_cutting_gives_changes_their_number_and_the_sources_their_version(
-    release, project
-):
+def test_cut_sets_the_version_and_dates_the_section(release, project):
     release.cut("0.10.0", project)
     assert (project / INIT).read_text() == 'import x\n\n__version__ = "0.10.0"\n'
     text = (project / "CHANGELOG.md").read_text()
@@ -97,7 +95,7 @@ def test_cutting_gives_changes_their_number_and_the_sources_their_version(
     assert release.notes("v0.10.0", project) == "### Added\n\n- One thing."
 
 
-def test_what_the_sources_say_already_can_be_cut(release, project):
+def test_version_already_in_the_sources_can_be_cut(release, project):
     release.cut("0.9.1", project)
     (project / "CHANGELOG.md").write_text(CHANGELOG)
     release.cut("0.9.1", project)
@@ -117,7 +115,7 @@ def test_what_the_sources_say_already_can_be_cut(release, project):
         ),
     ],
 )
-def test_what_is_no_release_changes_nothing(release, project, version, text, said):
+def test_invalid_release_changes_nothing(release, project, version, text, said):
     (project / "CHANGELOG.md").write_text(text)
     with pytest.raises(SystemExit, match=re.escape(said)):
         release.cut(version, project)
@@ -125,7 +123,7 @@ def test_what_is_no_release_changes_nothing(release, project, version, text, sai
     assert '"0.9.0"' in (project / INIT).read_text()
 
 
-def test_a_tag_must_be_the_version_and_have_a_section(release, project):
+def test_tag_must_equal_the_version_and_have_a_section(release, project):
     assert release.notes("v0.9.0", project) == "- The first."
     with pytest.raises(SystemExit, match=r"The tag v0\.9\.1 is not v0\.9\.0"):
         release.notes("v0.9.1", project)
@@ -134,7 +132,7 @@ def test_a_tag_must_be_the_version_and_have_a_section(release, project):
         release.notes("v0.9.1", project)
 
 
-def test_the_workflow_publishes_nothing_before_the_tag_is_checked():
+def test_workflow_checks_the_tag_before_publishing():
     text = (ROOT / ".github/workflows/wheels.yml").read_text()
     publish = text.partition("\n  publish:\n")[2]
     steps = re.findall(r"^      - (?:uses|run|name): (.*)$", publish, re.MULTILINE)
@@ -147,7 +145,7 @@ def test_the_workflow_publishes_nothing_before_the_tag_is_checked():
     ]
 
 
-def test_each_link_of_the_readme_works_on_an_index_page(index_page):
+def test_readme_links_work_on_an_index_page(index_page):
     text = (ROOT / "README.md").read_text()
     shown = index_page.readme_of(text, HOME, "1.2.3")
     targets = re.findall(r"\]\(([^)]+)\)", shown)
@@ -155,7 +153,7 @@ def test_each_link_of_the_readme_works_on_an_index_page(index_page):
     prefix = f"{HOME}/blob/v1.2.3/"
     files = [target.removeprefix(prefix) for target in targets if prefix in target]
     assert "docs/quickstart.md" in files
-    # The page of a picture is none.
+    # An image needs the address of the raw file.
     raw = f"{HOME}/raw/v1.2.3/"
     pictures = [target.removeprefix(raw) for target in targets if raw in target]
     assert pictures == ["docs/plots/peers.svg"]
@@ -163,14 +161,14 @@ def test_each_link_of_the_readme_works_on_an_index_page(index_page):
     assert shown.replace(prefix, "").replace(raw, "") == text
 
 
-def test_without_a_home_the_readme_is_as_it_is(index_page):
+def test_readme_is_unchanged_without_a_home(index_page):
     assert index_page.dynamic_metadata({}, {"version": "1.2.3"}) == {
         "readme": {"content-type": "text/markdown", "text": "[there](docs/x.md)"},
         "urls": {},
     }
 
 
-def test_github_says_where_the_project_is(index_page, monkeypatch):
+def test_github_variables_set_the_project_address(index_page, monkeypatch):
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://example.org")
     monkeypatch.setenv("GITHUB_REPOSITORY", "someone/gristmill")
     found = index_page.dynamic_metadata({}, {"version": "1.2.3"})
@@ -184,7 +182,7 @@ def test_github_says_where_the_project_is(index_page, monkeypatch):
     assert index_page.dynamic_wheel({}).keys() == found.keys()
 
 
-def test_builds_ask_for_both_and_are_told_where_the_project_is(index_page):
+def test_build_settings_use_the_index_page(index_page):
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     made = index_page.dynamic_metadata({}, {"version": "1.2.3"})
     assert {*settings["project"]["dynamic"]} == {"version", *made}

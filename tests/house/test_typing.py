@@ -1,8 +1,8 @@
-"""What type checkers know of a program that imports the installed package.
+"""The types of the installed package, used by programs of users.
 
-``tests/typing`` holds users' programs.  They say by ``assert_type`` what types are, and
-where they misuse something, on the line, which error a checker finds there.  Checkers
-read them in ``make check-programs``; they take longer than most tests.
+``tests/typing`` contains users' programs. They state types by ``assert_type`` and, on
+each line with a mistake, the error that a checker reports. Checkers run in ``make
+check-programs``, because they take longer than most tests.
 """
 
 import pathlib
@@ -21,17 +21,16 @@ PACKAGE = pathlib.Path(grain.__file__).parent
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.glob("use_*.py")))
-def test_the_programs_run(name):
+def test_programs_run(name):
     extras.need("orbax")
     runpy.run_path(str(SCRIPTS / name))
 
 
-@pytest.mark.claim("py.typed")
-def test_the_package_says_that_it_is_typed():
+def test_package_is_marked_as_typed():
     assert (PACKAGE / "py.typed").is_file()
 
 
-def test_every_compiled_module_has_its_stub():
+def test_every_compiled_module_has_a_stub():
     modules = [
         *PACKAGE.glob("_core.*.so"),
         *PACKAGE.glob("_hot/*.so"),
@@ -53,7 +52,7 @@ GENERIC = [
 
 
 @pytest.mark.parametrize("cls", GENERIC, ids=lambda cls: cls.__name__)
-def test_elements_may_be_named_when_a_program_runs(cls):
+def test_generic_classes_can_be_subscripted_at_run_time(cls):
     assert typing.get_origin(cls[int]) is cls
     assert typing.get_args(cls[int]) == (int,)
 
@@ -74,7 +73,7 @@ class Rows(grain.RandomAccessDataSource[bytes]):
         return bytes([index])
 
 
-def test_a_class_of_named_elements_is_a_base():
+def test_subscripted_class_is_a_base():
     assert list(pickle.loads(pickle.dumps(Squares()))) == [0, 1, 4, 9]
     assert list(grain.load(Rows(), num_epochs=1)) == [b"\0", b"\1", b"\2", b"\3"]
     assert isinstance(Rows(), grain.RandomAccessDataSource)
@@ -82,7 +81,7 @@ def test_a_class_of_named_elements_is_a_base():
     assert not isinstance(3, grain.RandomAccessDataSource)
 
 
-def test_annotations_can_be_read_when_a_program_runs():
+def test_annotations_can_be_read_at_run_time():
     for function in (
         grain.load,
         grain.DataLoader.__init__,

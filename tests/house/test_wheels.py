@@ -1,4 +1,4 @@
-"""`make wheel` puts libraries and licences inside; CI makes one for each platform."""
+"""Wheels contain their libraries and licenses, and CI makes one per platform."""
 
 import importlib
 import re
@@ -18,7 +18,7 @@ WORKFLOW = (ROOT / ".github/workflows/wheels.yml").read_text()
 
 @pytest.fixture
 def make_wheel(monkeypatch, tmp_path):
-    """The module, on a system that has what lies in `share`."""
+    """Return the module, with `share` as the system's folder of licenses."""
     monkeypatch.syspath_prepend(str(ROOT / ".ci"))
     module = importlib.import_module("make_wheel")
     monkeypatch.setattr(module, "SHARE", tmp_path / "share")
@@ -27,7 +27,7 @@ def make_wheel(monkeypatch, tmp_path):
 
 @pytest.fixture
 def unpacked(tmp_path):
-    """A wheel's content as auditwheel leaves it."""
+    """Return the content of a wheel as auditwheel leaves it."""
     info = tmp_path / "wheel" / "gristmill-1.dist-info"
     (info / "licenses").mkdir(parents=True)
     (info / "licenses" / "LICENSE").write_text("ours")
@@ -44,8 +44,8 @@ def write(path, text):
     path.write_text(text)
 
 
-def test_licences_of_the_libraries_lie_beside_ours(make_wheel, unpacked):
-    # As Debian and as RPMs have them.
+def test_licenses_of_libraries_are_added_to_the_wheel(make_wheel, unpacked):
+    # The layouts of Debian and of RPM distributions.
     write(make_wheel.SHARE / "doc/libzstd1/copyright", "that of zstd")
     write(make_wheel.SHARE / "licenses/libjpeg-turbo/LICENSE.md", "that of turbo")
     (make_wheel.SHARE / "licenses/libjpeg-turbo/README.ijg").write_text("IJG's")
@@ -63,18 +63,18 @@ def test_licences_of_the_libraries_lie_beside_ours(make_wheel, unpacked):
     )
 
 
-def test_a_library_without_a_licence_is_refused(make_wheel, unpacked):
+def test_library_without_a_license_is_refused(make_wheel, unpacked):
     write(make_wheel.SHARE / "licenses/libjpeg-turbo/LICENSE.md", "that of turbo")
     with pytest.raises(SystemExit, match="libzstd has no licence in"):
         make_wheel.add_licences(unpacked)
 
 
-def test_a_library_that_nobody_expects_is_refused(make_wheel):
+def test_unexpected_library_is_refused(make_wheel):
     with pytest.raises(SystemExit, match="Whose licence is that of libgomp"):
         make_wheel.licences_of("libgomp")
 
 
-def test_the_libraries_that_are_linked_have_licences_and_are_looked_for(make_wheel):
+def test_linked_libraries_have_licenses_and_are_checked(make_wheel):
     linked = re.findall(
         r"gristmill_add_codec\((\w+) \w", (ROOT / "csrc/CMakeLists.txt").read_text()
     )
@@ -87,8 +87,8 @@ def test_the_libraries_that_are_linked_have_licences_and_are_looked_for(make_whe
 
 
 @pytest.mark.multiprocess
-def test_the_systems_libraries_are_told_from_the_wheels():
-    # What the tests import is built for this machine, and has none of its own.
+def test_smoke_test_rejects_the_systems_libraries():
+    # The module under test is built for this machine and bundles no libraries.
     done = subprocess.run(
         [sys.executable, str(ROOT / ".ci/smoke.py")], capture_output=True, text=True
     )
@@ -96,7 +96,7 @@ def test_the_systems_libraries_are_told_from_the_wheels():
     assert re.search(r"lib\w+\.so\S* is not the wheel's$", done.stderr.strip())
 
 
-def test_there_is_a_wheel_for_each_python_and_machine_of_the_readme():
+def test_every_supported_python_and_machine_has_a_wheel():
     prefix = "Programming Language :: Python :: "
     pythons = [c for c in extras.PROJECT["classifiers"] if c.startswith(prefix)]
     names = ["cp" + c.removeprefix(prefix).replace(".", "") + "-*" for c in pythons]
@@ -107,7 +107,7 @@ def test_there_is_a_wheel_for_each_python_and_machine_of_the_readme():
     assert "runner: [ubuntu-24.04, ubuntu-24.04-arm]" in wheels
 
 
-def test_each_wheel_is_repaired_and_tried_as_make_wheel_does():
+def test_each_wheel_is_repaired_and_tried_like_make_wheel():
     command = ["make", "--dry-run", "--always-make", "wheel", "VENV=/v", "BUILD_DIR=/b"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     local = re.findall(r"\.ci/make_wheel\.py (\w+)", done.stdout)
@@ -119,5 +119,5 @@ def test_each_wheel_is_repaired_and_tried_as_make_wheel_does():
     ]
 
 
-def test_nothing_is_published_that_was_not_tried():
+def test_publishing_needs_tried_wheels():
     assert "\n    needs: [sdist, wheels, alone]\n" in WORKFLOW

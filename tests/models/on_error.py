@@ -1,7 +1,7 @@
-"""What a loader gives that passes over bad records, in plain Python.
+"""A model in plain Python of a loader that skips or substitutes bad records.
 
-A pipeline is described by a `Case`; `loader` builds it, and `turns` says what comes
-out of it, record by record, without anything of the engine.
+A `Case` describes a pipeline; `loader` builds it, and `turns` computes its output
+record by record, without the engine.
 """
 
 import copy
@@ -17,7 +17,7 @@ import gristmill as g
 
 
 class Rows:
-    """Record i is {"key": i, "value": 0}; some cannot be read."""
+    """A source of records {"key": i, "value": 0} that raises for some keys."""
 
     def __init__(self, count: int, bad: frozenset[int] = frozenset()) -> None:
         self.count = count
@@ -37,14 +37,14 @@ class Rows:
 
 
 class RowsTogether(Rows):
-    """As `Rows`, with reads of many at once, which fail as a whole."""
+    """Like `Rows`, but reads many records at once and fails as a whole."""
 
     def __getitems__(self, keys: list[int]) -> list[dict[str, int]]:
         return [self[key] for key in keys]
 
 
 class Own:
-    """A sampler of a user's own, which reads one position at a time."""
+    """A user's sampler, which reads one position at a time."""
 
     def __init__(self, sampler: Any, names: bool) -> None:
         self.sampler = sampler
@@ -75,7 +75,7 @@ class Double(g.MapTransform):
 
 @dataclasses.dataclass(frozen=True)
 class Triple(g.BlockMap):
-    """Works on several rows, and changes those before a bad one."""
+    """Changes several rows at once, including those before a bad one."""
 
     bad: frozenset[int] = frozenset()
     block_size = 5
@@ -94,7 +94,7 @@ class Draw(g.RandomMapTransform):
 
     def random_map(self, row, rng):
         drawn = int(rng.integers(1000))
-        # After the draw: one that takes its place must not see it.
+        # Fail after the draw: a substitute must not be affected by it.
         if row["key"] in self.bad:
             raise ArithmeticError(row["key"])
         return {**row, "value": row["value"] + drawn}
@@ -122,7 +122,7 @@ class Some(g.FilterTransform):
 
 @dataclasses.dataclass(frozen=True)
 class Parts(g.FlatMapTransform):
-    """Makes key % 4 rows of one, whose keys are 100 * part + key."""
+    """Yields key % 4 rows, with the keys 100 * part + key."""
 
     bad: frozenset[int] = frozenset()
     max_fan_out = 4
@@ -139,7 +139,7 @@ STEPS = (Double, Triple, Draw, Number, Some, Parts)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A pipeline."""
+    """The description of a pipeline."""
 
     on_error: str
     records: int = 20
@@ -151,7 +151,7 @@ class Case:
     shuffle: bool = False
     epochs: int = 1
     together: bool = False
-    keys: str = "blocks"  # or "single", or "names"
+    keys: str = "blocks"  # or "single" or "names"
 
     @property
     def sampler(self) -> Any:
@@ -179,7 +179,7 @@ def loader(case: Case, workers: int = 0, **options: Any) -> Any:
 
 
 class Bad(Exception):
-    """An element failed: the entry of the log."""
+    """Marks a failed element and contains its log entry."""
 
     def __init__(self, key, index, operation, error):
         super().__init__()
@@ -195,14 +195,14 @@ class Bad(Exception):
 
 @dataclasses.dataclass
 class Turn:
-    """What a stream gives in one turn: an output or none, after bad records."""
+    """The result of one turn of a stream: an output or None, and the log before it."""
 
     output: Any
     log: list[dict[str, Any]]
 
 
 def turns(case: Case) -> list[Turn]:
-    """All turns of all streams, in order."""
+    """Return all turns of all streams, in order."""
     streams = [list(_stream(case, stream)) for stream in range(case.streams)]
     interleaved = itertools.zip_longest(*streams)
     return [turn for row in interleaved for turn in row if turn is not None]
@@ -226,7 +226,7 @@ def _stream(case: Case, stream: int) -> Iterator[Turn]:
 
 
 def _elements(case: Case, stream: int) -> Iterator[Any]:
-    """Elements, and a `Bad` in the place of each failure."""
+    """Yield the stream's elements, with a `Bad` in place of each failure."""
     places = range(stream, case.records * case.epochs, case.streams)
     for position in range(len(places)):
         made = list(_made_of(case, places[position], places[position]))
@@ -255,7 +255,7 @@ def others(position: int, length: int) -> list[int]:
 
 
 def _made_of(case: Case, place: int, read_at: int) -> Iterator[Any]:
-    """What the record read at one place becomes at another, failures included."""
+    """Yield the results, failures included, of one place's record at another place."""
     metadata = case.sampler[place]
     key = case.sampler[read_at].record_key
     try:
@@ -305,5 +305,5 @@ def stacked(rows: list[Any]) -> dict[str, Any]:
 
 
 def plain(output: Any) -> Any:
-    """An output in a form that compares."""
+    """Return an output in a form that compares."""
     return {name: np.asarray(value).tolist() for name, value in output.items()}

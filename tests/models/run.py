@@ -1,4 +1,4 @@
-"""What gristmill._hot.run.run_block does, in plain Python."""
+"""A model of gristmill._hot.run.run_block in plain Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._hot.place import Place
+from gristmill._hot.error_location import ErrorLocation
 from gristmill._hot.run import reads_together
 from gristmill._hot.steps import FILTER, MAP, RANDOM_MAP
 
@@ -26,7 +26,7 @@ def run_block(
     at: int,
     elements: list[Any] | None = None,
 ) -> tuple[list[Any], list[int] | None, int, Exception | None]:
-    """Return ``(elements, kept, consumed, error)``, as the compiled function."""
+    """Return ``(elements, kept, consumed, error)``, like the compiled function."""
     told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
     out: list[Any] = []
     kept: list[int] = []
@@ -40,7 +40,7 @@ def run_block(
             element = source[key] if records is None else records[i]
             element = apply(element, index, steps, draws, doing)
         except Exception as error:
-            error.add_note(Place(doing[0], key, index))
+            error.add_note(ErrorLocation(doing[0], key, index))
             return out, None if len(kept) == i else kept, i + 1, error
         if element is not DROPPED:
             out.append(element)
@@ -51,7 +51,7 @@ def run_block(
 def apply(
     element: Any, index: int, steps: Steps, draws: Any, doing: list[str | None]
 ) -> Any:
-    """Return what the steps make of a record; say in `doing` which one is at work."""
+    """Apply the steps to a record; store the name of the current step in `doing`."""
     generator = None
     for opcode, call, name in steps:
         doing[0] = name

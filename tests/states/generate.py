@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python -m states.generate
 
-A released state is never written again: every later release has to read it.
+Released states are never rewritten, because every later release must read them.
 """
 
 import itertools
@@ -13,12 +13,12 @@ import gristmill
 from states.pipelines import PIPELINES, as_json, build, literal
 
 FOLDER = pathlib.Path(__file__).parent
-POINTS = (0, 1, 3, 1_000)  # Elements taken before a state; 1,000 is the end of most.
+POINTS = (0, 1, 3, 1_000)  # Elements before a state; 1,000 exceeds most pipelines.
 FOLLOWING = 3
 
 
 def point_of(text, taken):
-    """Return the state after `taken` elements of a pipeline, and the next ones."""
+    """Return the state after `taken` elements of a pipeline, and the next elements."""
     iterator = iter(build(text))
     taken = len(list(itertools.islice(iterator, taken)))
     state = as_json(iterator.get_state())
@@ -31,7 +31,7 @@ def write_states(release, folder=FOLDER):
     """Write one file for each pipeline to a new folder of the release.
 
     Raises:
-        FileExistsError: There are states of this release.
+        FileExistsError: If there are states of this release.
     """
     to = folder / release
     to.mkdir()

@@ -1,7 +1,7 @@
-"""Pipelines whose states are kept for ever, and the names that they are made of.
+"""Pipelines whose states are archived, and the classes that they use.
 
-A kept file holds the text of its pipeline, so what a name here means must never
-change; add another one instead.
+A stored file contains the text of its pipeline, so the meaning of a name here must
+never change. Add a new name instead.
 """
 
 import json
@@ -60,7 +60,7 @@ class Lengthen(gristmill.MapTransform):
 
 
 class AddToPrevious:
-    """A legacy operation that holds one record back and gives sums of two."""
+    """A legacy operation that holds one record back and yields pairs of neighbors."""
 
     def __call__(self, records):
         held = next(records, None)
@@ -70,7 +70,7 @@ class AddToPrevious:
 
 
 class Backwards:
-    """A sampler that goes through the data from its end and draws with PCG64."""
+    """A sampler that goes backwards through the data and draws with PCG64."""
 
     def __init__(self, count):
         self.count = count
@@ -156,30 +156,30 @@ PIPELINES = {
 
 
 def as_json(state):
-    """Return what is kept of a state: those of a `DataLoader` are JSON's bytes."""
+    """Return a state as stored; the state of a `DataLoader` is JSON as bytes."""
     return json.loads(state if isinstance(state, bytes) else json.dumps(state))
 
 
 def as_given(kept, iterator):
-    """Return a kept state as the iterator gives its own."""
+    """Return a stored state in the form that the iterator returns."""
     if isinstance(iterator.get_state(), bytes):
         return json.dumps(kept, indent=4).encode()
     return kept
 
 
 def build(text):
-    """Return the loader, or the chain, that a text of `PIPELINES` describes."""
+    """Build the loader or chain that a text of `PIPELINES` describes."""
     names = {name: getattr(python, name) for name in python.__all__}
     return eval(text, {**names, **globals()})
 
 
 def literal(element):
-    """Return an element as JSON can hold it, dtypes included."""
+    """Return an element in a form that JSON supports, including dtypes."""
     if isinstance(element, tuple):
         return [literal(part) for part in element]
     if isinstance(element, dict):
         return {key: literal(value) for key, value in element.items()}
     if isinstance(element, np.ndarray):
-        # Long arrays by their beginning, which tells orders apart.
+        # The first items of a long array are enough to detect a changed order.
         return [str(element.dtype), list(element.shape), element.flat[:12].tolist()]
     return element

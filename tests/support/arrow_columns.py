@@ -1,4 +1,4 @@
-"""Arrow columns of every type, at random, and the Python values of ours."""
+"""Random Arrow columns of every type, and their Python values in Gristmill."""
 
 import datetime
 import decimal
@@ -20,7 +20,7 @@ TEXTS = ("", "a", "b\0", "é" * 20)
 BYTES = (b"", b"a", b"\0\xff", b"b" * 20)
 UNITS = ("s", "ms", "us", "ns")
 
-# Types that hold no other ones, and some of their values.
+# Types without nested values, and some of their values.
 LEAVES = {
     pa.int8(): SMALL,
     pa.int16(): SMALL,
@@ -52,7 +52,7 @@ LEAVES = {
     pa.binary(16): (bytes(16), bytes(range(16))),
     pa.null(): (None,),
 }
-# This one is in no Parquet file.
+# Parquet files do not support this type.
 INTERVAL = pa.month_day_nano_interval()
 EXTENSIONS = [
     pa.uuid(),
@@ -68,7 +68,7 @@ ENCODED = [
 
 
 def kinds(parquet):
-    """Types, nested to any depth, all or those that Parquet files have."""
+    """Draw types, nested to any depth: all types, or those that Parquet files have."""
     leaves = [st.sampled_from([*LEAVES, *EXTENSIONS]), dictionaries()]
     if not parquet:
         leaves += [
@@ -110,14 +110,14 @@ def _nested(inner):
 
 
 def is_flat(kind):
-    """Whether values of a type hold no other ones."""
+    """Return whether values of a type contain no other values."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     return pa.types.is_run_end_encoded(kind) or not pa.types.is_nested(kind)
 
 
 class Maker:
-    """Makes arrays of given types at random.
+    """Makes random arrays of given types.
 
     Attributes:
         parquet: Whether the arrays are written to Parquet files, which have no missing
@@ -128,7 +128,7 @@ class Maker:
         self._random, self.parquet = random.Random(seed), parquet
 
     def column(self, kind):
-        """Make 1 to 3 chunks of up to 4 rows, each a slice of an array, at least 1."""
+        """Make at least one chunk of at most 4 rows, each a slice of a longer array."""
         chunks = []
         for _ in range(self._random.randint(1, 3)):
             nulls = self._random.random() < 0.5
@@ -137,7 +137,7 @@ class Maker:
         return pa.chunked_array(chunks, kind)
 
     def array(self, kind, count, nulls):
-        """Make an array of some length."""
+        """Make an array of `count` values."""
         types = pa.types
         if isinstance(kind, pa.BaseExtensionType):
             storage = self.array(kind.storage_type, count, nulls)
@@ -214,7 +214,7 @@ class Maker:
             return pa.MapArray.from_arrays(offsets, keys, items, kind, mask=mask)
         inner = self._slice(kind.value_type, total, nulls)
         if name.endswith("list_view"):
-            # In any order, and several over the same values.
+            # In any order; several may refer to the same values.
             starts = [self._random.randint(0, total - size) for size in sizes]
             places = pa.array(starts, width), pa.array(sizes, width)
             cls = {"list_view": pa.ListViewArray}.get(name, pa.LargeListViewArray)
@@ -224,7 +224,7 @@ class Maker:
 
 
 def as_python(value):
-    """Return a value that compares equal if it means the same, in ours or pyarrow's."""
+    """Return a value that is equal for equal content, from ours or from pyarrow."""
     if isinstance(value, np.ndarray):
         return [as_python(item) for item in value]
     if isinstance(value, (np.datetime64, np.timedelta64)):
@@ -254,7 +254,7 @@ def as_python(value):
 
 
 def spoil(value):
-    """Change a value in place wherever that is possible."""
+    """Change a value in place if possible."""
     if isinstance(value, np.ndarray):
         for place, item in enumerate(value):
             spoil(item)

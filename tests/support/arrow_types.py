@@ -1,4 +1,4 @@
-"""Columns of all kinds that Arrow has, and what it means that two values are equal."""
+"""Columns of all kinds that Arrow supports, and a comparison of two values."""
 
 import datetime
 import decimal
@@ -35,7 +35,7 @@ TYPES = {
 
 
 def same(ours, theirs):
-    """Whether two values are equal in type, dtype and content."""
+    """Return whether two values have equal types, dtypes and content."""
     assert type(ours) is type(theirs)
     if isinstance(ours, dict):
         assert list(ours) == list(theirs)

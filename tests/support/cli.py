@@ -1,4 +1,4 @@
-"""Runs the command line as users do, and writes the files that it reads."""
+"""Runs the command line like users do, and writes files for it to read."""
 
 import contextlib
 import gzip
@@ -35,7 +35,7 @@ def run(*arguments):
 
 
 def start(*arguments, **options):
-    """Start a command in a process of its own."""
+    """Start a command in its own process."""
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -64,7 +64,7 @@ def write_array_record(path, records, options="group_size:1"):
 
 
 def read_array_record(*paths):
-    """Return the records of files, by the array-record package."""
+    """Return the records of files, read by the array-record package."""
     found = []
     for path in paths:
         reader = ArrayRecordReader(str(path))
@@ -90,5 +90,5 @@ def shards(folder, stem, count):
 
 
 def names(folder):
-    """Return the names in a folder, hidden ones too."""
+    """Return the names in a folder, including hidden ones."""
     return sorted(os.listdir(folder))

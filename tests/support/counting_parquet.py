@@ -1,4 +1,4 @@
-"""A Parquet source that counts what is decoded; imported by workers, so it is light."""
+"""A Parquet source that counts decoded row groups, with few imports for workers."""
 
 import pathlib
 
@@ -6,7 +6,7 @@ from gristmill import sources
 
 
 class Counting(sources.ParquetDataSource):
-    """Writes down which row groups are decoded, in any process."""
+    """Logs in a file which row groups any process decodes."""
 
     def __init__(self, paths, log, **arguments):
         self.log = log
@@ -21,5 +21,5 @@ class Counting(sources.ParquetDataSource):
         return super()._decode(group)
 
     def decoded(self):
-        """Return the numbers of the row groups that were decoded, in order."""
+        """Return the numbers of the decoded row groups, in order."""
         return [int(line) for line in pathlib.Path(self.log).read_text().split()]

@@ -1,10 +1,10 @@
-"""What ranks have of an order, dealt out slowly."""
+"""A slow model of the batches that ranks get from an order of elements."""
 
 import itertools
 
 
 def dealt(order, ranks, batch_size, how):
-    """For each rank its batches of (element, whether it is data) in one epoch.
+    """Return the batches of each rank in one epoch, as lists of (element, is_data).
 
     `how` is the value of a `sharding.Remainder`.
     """

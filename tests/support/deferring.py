@@ -1,4 +1,4 @@
-"""Transforms that leave their work to the batch, as those of images do."""
+"""Transforms that defer their work to the batch, like those of images."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gristmill._base.deferred import Deferred
 from gristmill.errors import CorruptRecord
 from gristmill.transforms import Map, RandomMap
 
-# Of each batch that was made here: the thread, and how many it might use.
+# For each batch made in this process: the thread, and the number of threads allowed.
 made_by: list[tuple[str, int]] = []
 BAD = b"bad"
-# Computed as one of a batch it kills the process.
+# Kills the process when it is computed in a batch.
 DEADLY = b"deadly"
 
 
 class Task(Deferred):
-    """Bytes to be decoded, and what is added to them."""
+    """Bytes to decode, and a number to add."""
 
     __slots__ = ("added", "data")
 
@@ -49,7 +49,7 @@ class Task(Deferred):
 
 
 def at(key: Any, element: Any, function: Any) -> Any:
-    """The element with what a function makes of its leaf at a key."""
+    """Return the element with `function` applied to its leaf at `key`."""
     if key is None:
         return function(element)
     if isinstance(element, tuple):
@@ -60,7 +60,7 @@ def at(key: Any, element: Any, function: Any) -> Any:
 
 
 class Decode(Map):
-    """Bytes to an array; those that begin with `BAD` are corrupt."""
+    """Decodes bytes to an array; those that begin with `BAD` are corrupt."""
 
     def __init__(self, key: Any = None) -> None:
         self.key = key
@@ -73,7 +73,7 @@ class Decode(Map):
 
 
 class AddRandom(RandomMap):
-    """An array plus a random number."""
+    """Adds a random number to an array."""
 
     def __init__(self, key: Any = None) -> None:
         self.key = key
@@ -88,28 +88,28 @@ class AddRandom(RandomMap):
 
 
 class EagerDecode(Decode):
-    """The same, one by one: what a subclass changes is not deferred."""
+    """Decodes one element at a time, because overriding `map` disables deferral."""
 
     def map(self, element: Any) -> Any:
         return super().map(element)
 
 
 class EagerAddRandom(AddRandom):
-    """The same, one by one."""
+    """Adds random numbers one element at a time."""
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
         return super().random_map(element, rng)
 
 
 class Pass(Map):
-    """Somebody's own step."""
+    """A user's step that changes nothing."""
 
     def map(self, element: Any) -> Any:
         return element
 
 
 def records(count: int, bad: tuple[int, ...] = ()) -> list[bytes]:
-    """Bytes of 8, of which some are corrupt."""
+    """Return `count` records of 8 bytes; those in `bad` are corrupt."""
     made = [bytes((3 * i + k) % 256 for k in range(8)) for i in range(count)]
     for number in bad:
         made[number] = BAD + bytes([number]) + b"...."
@@ -117,7 +117,7 @@ def records(count: int, bad: tuple[int, ...] = ()) -> list[bytes]:
 
 
 def in_form(form: str, record: bytes, label: int) -> tuple[Any, Any]:
-    """An element of a form, and the key of its bytes."""
+    """Return an element in a form, and the key of its bytes."""
     if form == "dict":
         return {"label": label, "image": record}, "image"
     if form == "tuple":
@@ -126,19 +126,19 @@ def in_form(form: str, record: bytes, label: int) -> tuple[Any, Any]:
 
 
 def steps(eager: bool, key: Any) -> tuple[Map, RandomMap]:
-    """The two steps; `eager` ones do the same one by one."""
+    """Return the two steps; `eager` ones do not defer."""
     if eager:
         return EagerDecode(key), EagerAddRandom(key)
     return Decode(key), AddRandom(key)
 
 
 def told(value: Any) -> str:
-    """The text of something, with the names of the steps that defer."""
+    """Return the text of a value, with equal names for eager and deferring steps."""
     return str(value).replace("EagerDecode", "Decode").replace("EagerAdd", "Add")
 
 
 def text_of(output: Any) -> str:
-    """The text of a batch; of its large arrays dtype, shape and a digest."""
+    """Return the text of a batch, with digests in place of large arrays."""
     if isinstance(output, dict):
         return str({key: text_of(value) for key, value in output.items()})
     if isinstance(output, np.ndarray) and output.size > 100:
@@ -148,7 +148,7 @@ def text_of(output: Any) -> str:
 
 
 def given(iterator: Any, most: int = 100) -> list[tuple[str, str]]:
-    """What an iterator gives or raises, as text, and its state behind each."""
+    """Return outputs and errors of an iterator as text, and the state after each."""
     found = []
     while len(found) < most:
         try:

@@ -6,9 +6,9 @@ import numpy as np
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Whether two have equal types, dtypes, shapes, values and orders of keys.
+    """Return whether types, dtypes, shapes, values and orders of keys are equal.
 
-    Arrays are also equally writable.
+    Arrays must also be equally writable.
     """
     if type(ours) is not type(theirs):
         return False

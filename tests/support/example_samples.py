@@ -1,4 +1,4 @@
-"""Examples as tf.train.Example writes them, encoded by hand."""
+"""Messages of tf.train.Example, encoded by hand."""
 
 import struct
 
@@ -8,7 +8,7 @@ BYTES, FLOAT, INT64 = 1, 2, 3
 
 
 def varint(value):
-    """Encode an int64; negative ones take ten bytes."""
+    """Encode an int64 as a varint; negative ones take ten bytes."""
     return protobuf_samples.varint(int(value) % 2**64)
 
 
@@ -33,5 +33,5 @@ def entry(name, feature):
 
 
 def example(*features):
-    """Encode pairs of a name and what a list function returned."""
+    """Encode features, each a pair of a name and the result of a list function."""
     return field(1, b"".join(entry(name, feature) for name, feature in features))

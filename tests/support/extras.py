@@ -1,4 +1,4 @@
-"""What the test extra brings here, and what it cannot bring."""
+"""Packages of the test extra, which depend on the platform."""
 
 import importlib
 import importlib.util
@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def packages(extra, **platform):
-    """Return the names in an extra on this platform, or on one of other markers."""
+    """Return the packages of an extra, on this platform or with other markers."""
     environment = {**default_environment(), **platform}
     return {
         requirement.name
@@ -24,26 +24,26 @@ def packages(extra, **platform):
 
 
 def need(*packages):
-    """Raise what importing packages would, if they are not there."""
+    """Raise ModuleNotFoundError if one of the packages is missing."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise ModuleNotFoundError(f"no package {package}", name=package)
 
 
 def need_tensorflow():
-    """Skip the test, or the module, where the extra names no TensorFlow."""
+    """Skip the test or module if the extra does not list TensorFlow here."""
     if not {"tensorflow", "tensorflow-cpu"} & packages("test"):
         pytest.skip("TensorFlow has no wheel for this Python", allow_module_level=True)
 
 
 def bagz():
-    """Import bagz; skip the module where the extra names none."""
+    """Import bagz; skip the module if the extra does not list it here."""
     if "bagz" not in packages("test"):
         pytest.skip("bagz has no wheel for this machine", allow_module_level=True)
     return importlib.import_module("bagz")
 
 
 def tensorflow(module="tensorflow"):
-    """Import TensorFlow, or a module of it; fail where it is named and missing."""
+    """Import TensorFlow or a submodule; skip if the extra does not list it here."""
     need_tensorflow()
     return importlib.import_module(module)

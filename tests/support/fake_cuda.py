@@ -1,8 +1,8 @@
-"""A CUDA device that does everything as late, and in as odd an order, as CUDA may.
+"""A fake CUDA device that runs work as late, and in as odd an order, as CUDA may.
 
-It stands in for `gristmill._torch.device.cuda.Cuda`.  What is put on a stream is done
-only when the device takes a step, so a copy reads host memory at some later time:
-memory that was used again too early shows as a wrong value.
+It replaces `gristmill._torch.device.cuda.Cuda`. Tasks on a stream run only when the
+device takes a step, so a copy reads host memory late: memory that is reused too early
+shows as a wrong value.
 """
 
 import collections
@@ -14,7 +14,7 @@ import torch
 
 
 class Event:
-    """Done once the stream that recorded it got there."""
+    """Done when the stream that recorded it reaches it."""
 
     def __init__(self, device):
         self._device = device
@@ -29,14 +29,14 @@ class Event:
 
 
 class Stream:
-    """Things to do in turn; what waits holds up what comes after it."""
+    """A queue of tasks; a waiting task delays all later ones."""
 
     def __init__(self, device):
         self._device = device
         self.tasks = collections.deque()
 
     def enqueue(self, task):
-        """Add a function; it returns False while it cannot be done yet."""
+        """Add a function, which returns False if it cannot be done yet."""
         self.tasks.append(task)
 
     def record_event(self):
@@ -51,7 +51,7 @@ class Stream:
         self.wait_event(stream.record_event())
 
     def step(self):
-        """Do the first task, if it can be done."""
+        """Do the first task if possible."""
         if not self.tasks or self.tasks[0]() is False:
             return False
         self.tasks.popleft()
@@ -59,12 +59,12 @@ class Stream:
 
 
 class FakeCuda:
-    """One device.
+    """A fake CUDA device.
 
     Args:
-        seed: Of the order in which streams get on.
-        refuse: Whether memory cannot be registered.
-        pinned: Whether all memory is pinned, by whoever made it.
+        seed: Seed of the order in which streams advance.
+        refuse: Whether registering memory fails.
+        pinned: Whether all memory counts as pinned, also memory allocated elsewhere.
     """
 
     device = torch.device("cpu")
@@ -76,13 +76,13 @@ class FakeCuda:
         self.frozen = False
         self.streams = []
         self.current = self.new_stream()
-        self.registered = {}  # Address to bytes.
-        self.reading = []  # Host addresses of the copies that are not done.
-        self._blocks = []  # All there ever were: addresses stay good.
+        self.registered = {}  # Address to size in bytes.
+        self.reading = []  # Host addresses of unfinished copies.
+        self._blocks = []  # Never freed, so that addresses stay valid.
         self._pools = collections.defaultdict(list)
         self.counts = collections.Counter()
 
-    # How it gets on.
+    # Progress of the device.
 
     def run_some(self):
         for _ in range(0 if self.frozen else self._random.randrange(6)):
@@ -98,11 +98,11 @@ class FakeCuda:
         self.run_until(lambda: not any(stream.tasks for stream in self.streams))
 
     def memory_at(self, address):
-        """The memory of the device that begins at an address."""
+        """Return the device memory that begins at an address."""
         [block] = [b for b in self._blocks if b.data_ptr() == address]
         return block
 
-    # What Cuda has.
+    # The interface of Cuda.
 
     def new_stream(self):
         self.streams.append(Stream(self))
@@ -111,8 +111,8 @@ class FakeCuda:
     def current_stream(self):
         return self.current
 
-    def room_for(self, host):
-        """Memory of the current stream: once dropped, free for it at once."""
+    def new_like(self, host):
+        """Return memory of the current stream, which is free for reuse once dropped."""
         stream = self.current
         pool = self._pools[stream, host.nbytes]
         if not pool:
@@ -123,7 +123,7 @@ class FakeCuda:
         room = block.view(host.dtype).view(host.shape)
 
         def free():
-            # Whatever takes the memory next writes to it, in the stream's turn.
+            # The next user of the memory writes to it, in the order of the stream.
             stream.enqueue(lambda: block.fill_(0xEE) is block)
             pool.append(block)
 
@@ -142,14 +142,14 @@ class FakeCuda:
         self.reading.append(source)
         stream.enqueue(read)
 
-    def used_on(self, room, stream):
+    def keep_until_done(self, room, stream):
         self.counts["used on another stream"] += 1
 
     def is_pinned(self, host):
         assert self._range_of(host.data_ptr()) is None
         return self._pinned
 
-    def staged(self, host):
+    def copy_to_pinned(self, host):
         self.counts["staged"] += 1
         return host.clone()
 

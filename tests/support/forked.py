@@ -1,8 +1,8 @@
-"""Workers of torch's loaders in tests of a process in which others may use JAX."""
+"""Workers of torch's loaders in tests whose process may have initialized JAX."""
 
 
 def of_workers(number):
-    """Options of a loader: forks, as torch's are, whatever was initialised before."""
+    """Return options of a loader that forks its workers, like torch, despite JAX."""
     return {
         "num_workers": number,
         "multiprocessing_context": "fork" if number else None,

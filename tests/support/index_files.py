@@ -1,4 +1,4 @@
-"""Writes indices of data files, true or not, as docs/formats/index.md says."""
+"""Writes indices of data files, valid or not, as described in docs/formats/index.md."""
 
 import struct
 
@@ -8,7 +8,7 @@ GROUP = 64
 
 
 def of_tf_record(nbytes, version, begins, end):
-    """Return the index of a TFRecord file: where records begin, and the last ends."""
+    """Return a TFRecord file's index, from the offsets of its records and its end."""
     groups, packed = b"", b""
     for first in range(0, len(begins), GROUP):
         group = begins[first : first + GROUP]

@@ -1,4 +1,4 @@
-"""What workers of test_keras.py need; importing Keras there would take seconds."""
+"""Code for workers of test_keras.py, apart because importing Keras takes seconds."""
 
 import types
 

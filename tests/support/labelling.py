@@ -1,4 +1,4 @@
-"""Steps of loaders whose workers need no torch, and so start sooner."""
+"""Steps of loaders, in a module without torch so that workers start fast."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Elements to pack, and how packed rows are compared."""
+"""Elements to pack, and a comparison of packed rows with Grain."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def features(draw: Any, most: int, scalars: bool = True) -> dict[str, Any]:
 
 
 def element(draw: Any, made: dict[str, Any], longest: Callable[[int], int]) -> Any:
-    """Draw an element; `longest` tells how long a feature may be from its length."""
+    """Draw an element; `longest` maps a feature's length to its maximum."""
     out = {}
     for name, feature in made.items():
         if feature["kind"] == "scalar":
@@ -80,7 +80,7 @@ def element(draw: Any, made: dict[str, Any], longest: Callable[[int], int]) -> A
 
 
 def plain(grain: Any, elements: list[Any]) -> Any:
-    """Return a dataset of the elements as they are."""
+    """Return a dataset of the elements, unchanged."""
     source = grain.MapDataset.source(elements)
     return source.to_iter_dataset(grain.ReadOptions(0, 0))
 
@@ -88,9 +88,9 @@ def plain(grain: Any, elements: list[Any]) -> Any:
 def iterate(
     grain: Any, elements: list[Any], name: str, options: Any, parent: Any = plain
 ) -> Any:
-    """Return an iterator over elements packed by the dataset class of that name.
+    """Return an iterator over elements packed by the dataset class of a name.
 
-    The name of a way to handle BOS stands for Grain's, or ours.
+    Names of BOS handling are converted to the library's constants.
     """
     if "bos_handling" in options:
         handling = grain.experimental.BOSHandling[options["bos_handling"]]
@@ -100,7 +100,7 @@ def iterate(
 
 
 def run(iterator: Any) -> tuple[list[Any], list[Any]]:
-    """Return all rows, and the states before each and at the end."""
+    """Return all rows, and the states before each and after the last."""
     rows, states = [], [copy.deepcopy(iterator.get_state())]
     for row in iterator:
         rows.append(row)
@@ -116,15 +116,15 @@ def assert_equal_to_grain(
     restored: Any,
     parent: Any = plain,
 ) -> None:
-    """Compare rows and states, and restore each other's at some of them.
+    """Compare rows and states, and restore some states in the other library.
 
     Args:
-        grain: The real one.
-        elements: What is packed.
-        name: The dataset's class.
-        options: Its arguments.
-        restored: Takes how many states there are; returns which to restore.
-        parent: Makes a dataset of the elements.
+        grain: The real Grain.
+        elements: The elements to pack.
+        name: The name of the dataset class.
+        options: Arguments of the dataset class.
+        restored: Maps the number of states to the positions of states to restore.
+        parent: Function that makes a dataset of the elements.
     """
     rows, states = run(iterate(gristmill, elements, name, options, parent))
     their_rows, their_states = run(iterate(grain, elements, name, options, parent))

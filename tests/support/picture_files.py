@@ -1,4 +1,4 @@
-"""Files of small pictures, of any kind that Pillow writes."""
+"""Files of small pictures, in any format that Pillow writes."""
 
 import io
 
@@ -9,16 +9,16 @@ import PIL.Image
 def file_of(
     height, width, mode="RGB", orientation=1, format="JPEG", keep_rgb=False, **options
 ):
-    """A smooth picture of random colors, the same for a size, as the bytes of a file.
+    """Return the bytes of a smooth picture; its colors depend only on the size.
 
     Args:
-        height: Rows.
-        width: Columns.
-        mode: Pillow's.
-        orientation: What EXIF says, in range or not.
-        format: Of the file.
-        keep_rgb: Whether a JPEG file of mode RGB stores that.
-        options: For Pillow.
+        height: Number of rows.
+        width: Number of columns.
+        mode: Pillow's image mode.
+        orientation: EXIF orientation, valid or not.
+        format: File format.
+        keep_rgb: Whether a JPEG file of mode RGB stores RGB.
+        options: Further options of Pillow.
     """
     rng = np.random.default_rng([height, width])
     small = PIL.Image.fromarray(rng.integers(0, 256, (5, 5, 3), np.uint8))

@@ -1,4 +1,4 @@
-"""Pictures resized as the newest Pillow does it, with any version of Pillow."""
+"""Resizes pictures like the newest Pillow, with any version of Pillow."""
 
 import PIL
 import PIL.Image
@@ -9,8 +9,8 @@ VERSION = int(PIL.__version__.partition(".")[0])
 def resized(image, size, resampling):
     """Return a picture resized to (columns, rows).
 
-    From version 13 on Pillow resizes the rows before the columns if the height shrinks
-    by more than twice as much as the width.  Before, it resized the columns first.
+    From version 13 on, Pillow resizes rows before columns if the height shrinks by more
+    than twice as much as the width. Older versions resize columns first.
     """
     if VERSION >= 13:
         return image.resize(size, resampling)

@@ -1,4 +1,4 @@
-"""Random protocol buffers, encoded by hand: what transposed chunks are made for."""
+"""Random protocol buffers, encoded by hand, for tests of transposed chunks."""
 
 import struct
 
@@ -13,7 +13,7 @@ def varint(value):
 
 
 def message(rng, depth=2):
-    """Return one message with fields of every wire type, some of them repeated."""
+    """Return a message with fields of every wire type, some of them repeated."""
     out = b""
     for _ in range(int(rng.integers(0, 8))):
         field, kind = int(rng.integers(1, 40)), int(rng.integers(0, 7))

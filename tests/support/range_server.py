@@ -1,4 +1,4 @@
-"""A web server on this machine that serves ranges, and fails as it is told."""
+"""A local web server that serves ranges, and fails on request."""
 
 import collections
 import contextlib
@@ -9,9 +9,9 @@ import threading
 class RangeServer:
     """Serves `files` by name.
 
-    Each GET takes the next of `faults`, while there are any: a status, such as 503,
-    that it answers with; "reset", for a connection that ends; "cut", for a body that
-    ends too early; or None, for no fault. `headers` go with statuses.
+    Each GET takes the next of `faults`, if any: a status such as 503; "reset", which
+    closes the connection; "cut", which sends an incomplete body; or None for no fault.
+    `headers` are sent with error statuses.
     """
 
     def __init__(self):
@@ -21,11 +21,11 @@ class RangeServer:
         self.headers = {}
         self.serves_ranges = True
         self.serves_sizes = True
-        self.barrier = None  # Where GETs meet, if it is a threading.Barrier.
-        self.gate = None  # For what GETs wait, if it is a threading.Event.
-        self.gets = []  # (name, first byte, last byte) of each GET, None for all.
+        self.barrier = None  # A threading.Barrier at which GETs meet, or None.
+        self.gate = None  # A threading.Event that GETs wait for, or None.
+        self.gets = []  # (name, first byte, last byte) of each GET; None for all bytes.
         self.heads = []
-        self.authorizations = []  # Of GETs, None where they had none.
+        self.authorizations = []  # Authorization header of each GET, or None.
         self._http = Server(("127.0.0.1", 0), Handler)
         self._http.owner = self
 
@@ -45,7 +45,7 @@ class Server(http.server.ThreadingHTTPServer):
     owner = None
 
     def handle_error(self, request, client_address):
-        """Say nothing of clients that go away."""
+        """Ignore clients that disconnect."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Arrays that cannot be written to, and what they may lie in."""
+"""Read-only arrays, and containers of arrays."""
 
 import collections
 import dataclasses
@@ -14,7 +14,7 @@ Pair = collections.namedtuple("Pair", ["x", "y"])
 
 @dataclasses.dataclass
 class Record:
-    """An element of a class of its own."""
+    """An element of a user's class."""
 
     x: Any
     y: Any = None
@@ -27,7 +27,7 @@ def locked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def mapped() -> np.ndarray[Any, Any]:
-    """An array that views a file."""
+    """Return an array that views a file."""
     with tempfile.TemporaryFile() as file:
         np.arange(2000.0).tofile(file)
         return np.memmap(file, mode="r")
@@ -77,7 +77,7 @@ def all_elements() -> dict[str, Any]:
 
 
 def writability(thing: Any) -> Any:
-    """Describe which arrays of an element can be written to."""
+    """Describe which arrays of an element are writable."""
     if isinstance(thing, np.ndarray):
         parts = [*map(writability, thing.ravel())] if thing.dtype == object else []
         return thing.flags.writeable, parts

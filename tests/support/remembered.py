@@ -1,8 +1,8 @@
-"""What the tests of both adapters look at batches through."""
+"""An iterator that records the addresses of batches, for tests of both adapters."""
 
 
 class Remembered:
-    """Passes batches on and keeps where each lies in memory."""
+    """Passes batches on and records the memory address of each."""
 
     def __init__(self, batches):
         self.batches = iter(batches)

@@ -1,4 +1,4 @@
-"""TFRecord files for tests, by hand and by TensorFlow."""
+"""TFRecord files for tests, written by hand and by TensorFlow."""
 
 import dataclasses
 import fcntl
@@ -32,10 +32,10 @@ def write(path, records):
 
 @dataclasses.dataclass
 class Oracle:
-    """Files that TensorFlow wrote: `name`.tfrecord, .gz and .zlib.
+    """Files written by TensorFlow: `name`.tfrecord, .gz and .zlib.
 
-    `contents` are their records by name; `damaged` are the records that TensorFlow
-    read of damaged files, by file name, before it gave up.
+    `contents` maps names to records; `damaged` maps names of damaged files to the
+    records that TensorFlow read before it gave up.
     """
 
     folder: pathlib.Path
@@ -44,11 +44,11 @@ class Oracle:
 
 
 def by_tensorflow(tmp_path_factory):
-    """Return the oracle of this run of tests; TensorFlow is imported for it once."""
+    """Return the oracle of this test run, importing TensorFlow at most once."""
     extras.need_tensorflow()
     root = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        root = root.parent  # Which the processes of a run have in common.
+        root = root.parent  # The folder that all processes of a run share.
     with open(root / "tensorflow.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         folder = root / "tensorflow"

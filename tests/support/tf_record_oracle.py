@@ -1,8 +1,8 @@
-"""What TensorFlow writes and reads, from a process of its own: it is slow to import.
+"""Writes and reads files by TensorFlow, in its own process because importing is slow.
 
     python tests/support/tf_record_oracle.py FOLDER
 
-Writes TFRecord files to the folder, damages some, and pickles what they should hold.
+Writes TFRecord files to the folder, damages some, and pickles their content.
 """
 
 import pathlib

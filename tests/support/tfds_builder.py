@@ -1,7 +1,7 @@
-"""Builds a small TFDS dataset of most kinds of features, with TFDS's own builder.
+"""Builds a small TFDS dataset with most kinds of features, by TFDS's own builder.
 
-Run as a script with a folder, it prepares the dataset there and writes what
-``tfds.data_source`` gives, so that a test need not import TensorFlow.
+Run as a script with a folder, it prepares the dataset there and stores the output of
+``tfds.data_source``, so that tests need not import TensorFlow.
 """
 
 import io
@@ -19,7 +19,7 @@ from tensorflow_datasets.core.features import audio_feature
 
 F = tfds.features
 COUNT = 11
-# In place of pydub, which needs ffmpeg: an audio file is its samples.
+# Replaces pydub, which needs ffmpeg: an audio file contains its samples.
 audio_feature._pydub_load_audio = lambda file, *_: np.frombuffer(file.read(), np.int16)
 
 
@@ -86,7 +86,7 @@ class Everything(tfds.core.GeneratorBasedBuilder):
 
 
 def element(i):
-    """Return what the builder is given for element i."""
+    """Return element i as given to the builder."""
     rng = np.random.default_rng(i)
     few = i % 3
     return {
@@ -237,7 +237,7 @@ class FixedSteps(tfds.core.GeneratorBasedBuilder):
 
 
 class Refused(tfds.core.GeneratorBasedBuilder):
-    """Has features that Gristmill does not decode, beside one that it does."""
+    """Has features that Gristmill does not decode, and one that it does."""
 
     VERSION = tfds.core.Version("1.0.0")
 
@@ -269,14 +269,14 @@ class Refused(tfds.core.GeneratorBasedBuilder):
 
 
 def listed(element):
-    """Return an element in which datasets are lists, which need not be decoded."""
+    """Return an element with datasets as lists, which need no decoding."""
     if isinstance(element, dict):
         return {name: listed(value) for name, value in element.items()}
     return [*element] if isinstance(element, PythonDataSource) else element
 
 
 def prepare(folder):
-    """Prepare the datasets in a folder, with the elements of two beside them."""
+    """Prepare the datasets in a folder, and store the elements of two next to them."""
     elements = {}
     for builder in (Everything, Episodes, FixedSteps, Refused):
         made = builder(data_dir=folder, file_format="array_record")

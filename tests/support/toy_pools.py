@@ -11,7 +11,7 @@ from gristmill._workers import parent
 
 DEADLINE_S = 20
 
-# Of the module that the workers run, gristmill_toy.
+# The folder of gristmill_toy, the module that the workers run.
 FOLDER = PROGRAMS / "launcher"
 
 
@@ -21,7 +21,7 @@ class ToyPool:
         self.blob = os.memfd_create("blob")
         os.write(self.blob, program.encode())
         self.arena = os.memfd_create("arena")
-        # Several processes append; a position that they share loses lines.
+        # Several processes append; with a shared file position lines would get lost.
         self.appending = os.open(f"/proc/self/fd/{self.arena}", os.O_RDWR | os.O_APPEND)
         self.seen = []
         setup = parent.setup(entry)
@@ -33,7 +33,7 @@ class ToyPool:
             os.close(fd)
 
     def await_events(self, what, count):
-        """Wait until `count` events of a kind came in all; return them."""
+        """Wait until `count` events of a kind have arrived; return them."""
         deadline = time.monotonic() + DEADLINE_S
         while len(found := [e for e in self.seen if e[0] == what]) < count:
             left = deadline - time.monotonic()
@@ -43,7 +43,7 @@ class ToyPool:
         return found
 
     def findings(self, count):
-        """Wait until `count` lines were written; return them."""
+        """Wait until `count` lines have been written; return them."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             lines = os.pread(self.arena, 1 << 20, 0).decode().splitlines()
@@ -59,7 +59,7 @@ def start_workers(pool, workers, generation=1):
 
 
 def watched(*pids):
-    """Open pidfds: unlike numbers, they never come to mean another process."""
+    """Open pidfds, which unlike process ids are never reused."""
     return [os.pidfd_open(pid) for pid in pids]
 
 
@@ -80,7 +80,7 @@ def children_of(pid):
 
 
 def launchers():
-    """This process has other children, which are nobody's to kill."""
+    """Return the launchers among this process's children, which tests may kill."""
     found = []
     for pid in children_of(os.getpid()):
         with open(f"/proc/{pid}/cmdline") as file:

@@ -1,4 +1,4 @@
-"""Runs one dataset in Gristmill and in Grain, and compares all that can be seen."""
+"""Runs one dataset in Gristmill and in Grain, and compares everything visible."""
 
 import contextlib
 import functools
@@ -14,7 +14,7 @@ MOST = 200
 
 @functools.cache
 def grain() -> Any:
-    """Grain, whose options are absl flags that must count as parsed."""
+    """Import Grain, whose absl flags must count as parsed."""
     from absl import flags
 
     flags.FLAGS.mark_as_parsed()
@@ -28,7 +28,7 @@ def by_json(state: Any) -> Any:
 
 
 def run(iterator: Any, most: int = MOST) -> tuple[list[Any], list[Any], Any]:
-    """Elements, the state before each and at the end, and what ended them."""
+    """Return the elements, the states around them, and what ended the run."""
     with contextlib.closing(iterator):
         return _run(iterator, most)
 
@@ -56,14 +56,14 @@ def assert_twins(
     theirs_resume: bool = True,
     resumed: int = MOST,
 ) -> list[Any]:
-    """Check that two datasets agree, also restored at each state of the other's.
+    """Check that two datasets agree, also after restoring each other's states.
 
     Args:
-        make: Makes the dataset of a library that it is given.
-        most: How many elements are looked at.
+        make: Makes the dataset with the given library.
+        most: Maximum number of elements.
         states: Whether states must be equal.
-        theirs_resume: Whether Grain must go on from our states.
-        resumed: At about how many of the states they are restored.
+        theirs_resume: Whether Grain must resume from Gristmill's states.
+        resumed: Approximate number of states to restore.
 
     Returns:
         The elements.
@@ -89,16 +89,17 @@ def assert_twins(
 def assert_resumes(
     dataset: Any, state: Any, rest: list[Any], most: int, keeps_state: bool = True
 ) -> None:
-    """Check that a dataset that is set to a state goes on with the rest.
+    """Check that a dataset resumes from a state with the expected rest.
 
-    ``keeps_state`` says whether it must also have the state that it was set to; one of
-    Grain's does not always.
+    ``keeps_state`` requires that get_state() returns the restored state; one of Grain's
+    datasets does not always do so.
     """
     iterator = iter(dataset)
     iterator.set_state(json.loads(json.dumps(state)))
     assert not keeps_state or by_json(iterator.get_state()) == state
     found: list[Any] = []
-    # Grain's cannot be collected by a thread of their own.
+    # Close explicitly, because Grain's iterators cannot be collected by their own
+    # thread.
     with contextlib.closing(iterator), contextlib.suppress(StopIteration, ValueError):
         for _ in range(min(most, len(rest) + 1)):
             found.append(next(iterator))
@@ -106,7 +107,7 @@ def assert_resumes(
 
 
 def same_spec(ours: Any, theirs: Any) -> bool:
-    """Whether both know, or neither knows, what elements look like."""
+    """Return whether both element specs are equal, or both are unavailable."""
     found = [spec_of(lib, ds) for lib, ds in ((gristmill, ours), (grain(), theirs))]
     return str(found[0]) == str(found[1])
 

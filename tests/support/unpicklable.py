@@ -1,4 +1,4 @@
-"""Things that one process pickles and another one cannot unpickle."""
+"""Objects that one process can pickle and another one cannot unpickle."""
 
 import sys
 import types
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class TwoArguments(Exception):
-    """An exception that pickles call with one argument."""
+    """An exception that pickle recreates with one argument, which is too few."""
 
     def __init__(self, text: str, number: int) -> None:
         super().__init__(text)
@@ -15,7 +15,7 @@ class TwoArguments(Exception):
 
 
 class RefusesState:
-    """Raises when its state is set."""
+    """Raises an error when its state is set."""
 
     def __getstate__(self) -> dict[str, int]:
         return {"version": 1}
@@ -25,14 +25,14 @@ class RefusesState:
 
 
 class Divides:
-    """Becomes a call that fails."""
+    """Pickles as a call that fails."""
 
     def __reduce__(self) -> Any:
         return divmod, (1, 0)
 
 
 def of_missing_module() -> Any:
-    """Return an object of a class whose module only this process has."""
+    """Return an object of a class whose module exists only in this process."""
     module = types.ModuleType("made_in_a_worker")
     sys.modules[module.__name__] = module
     cls = type("Made", (), {"__module__": module.__name__})

@@ -6,12 +6,12 @@ import time
 import traceback
 
 DEADLINE_S = 30.0
-# Looks before the deadline counts: a machine that stands still must not fail a test.
+# Checks before the deadline counts, so that a stalled machine does not fail a test.
 LOOKS = 3000
 
 
 def wait_for(condition, found=lambda: ""):
-    """Return when the condition holds. Fail after 30 s, with the text of `found`."""
+    """Wait until the condition is true; fail after 30 s with the text of `found`."""
     deadline = time.monotonic() + DEADLINE_S
     never = threading.Event()
     looks = 0
@@ -23,10 +23,10 @@ def wait_for(condition, found=lambda: ""):
 
 
 def started_since(before):
-    """The threads that run and were not in the set `before`.
+    """Return the running threads that are not in the set `before`.
 
-    Without those of C++ code: Python lists one from when it first asks for its thread
-    object, which the garbage collector may do at any time, until the process ends.
+    C++ threads are excluded, because Python lists such a thread as soon as it asks for
+    its thread object. The garbage collector may do that at any time.
     """
     return {
         thread
@@ -36,9 +36,9 @@ def started_since(before):
 
 
 def wait_until_ended(threads):
-    """Return when none of these threads runs. Fail after 30 s.
+    """Wait until none of these threads runs; fail after 30 s.
 
-    `Thread.join` raises for a thread that starts, and `threading.enumerate()` lists it.
+    Unlike `Thread.join`, this accepts a thread that is just starting.
     """
     threads = set(threads)
     wait_for(
@@ -47,7 +47,7 @@ def wait_until_ended(threads):
 
 
 def _stacks(threads):
-    """What those of the threads that run are doing."""
+    """Return the stacks of those threads that run."""
     frames = sys._current_frames()
     return "\n".join(
         f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}"

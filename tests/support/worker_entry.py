@@ -1,6 +1,6 @@
-"""What the launcher imports for all workers of tests, see conftest.py.
+"""Modules that the launcher imports once for all workers of tests, see conftest.py.
 
-Tests are found in modules that import these; every pool would import them again.
+Test modules import these, so each pool would import them otherwise.
 """
 
 import hypothesis.strategies  # noqa: F401

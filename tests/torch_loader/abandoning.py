@@ -1,4 +1,4 @@
-"""A stream whose iterations say when they begin and end, and ways to abandon one."""
+"""A stream that logs when its iterations begin and end, and ways to abandon one."""
 
 import gc
 
@@ -19,7 +19,7 @@ def note(log, word):
 
 
 class Iterator:
-    """The same without a generator."""
+    """The same as `iterate`, without a generator."""
 
     def __init__(self, log):
         self.log = log
@@ -46,7 +46,7 @@ class Stream(IterableDataset):
 
 
 def has_ended(log):
-    """Whether all iterations that have begun have ended."""
+    """Return whether all iterations that began have ended."""
     words = log.read_text().split()
     return 0 < words.count("begun") == words.count("ended")
 

@@ -1,4 +1,4 @@
-"""What a user's sampler may give for a batch: not only lists."""
+"""Kinds of batches that a user's sampler may give, besides lists."""
 
 import array
 import collections
@@ -11,7 +11,7 @@ import torch
 
 
 class Once:
-    """A generator, but for its name, which has no address in it."""
+    """A generator whose repr contains no address."""
 
     def __init__(self, indices: list[int]) -> None:
         self._indices = (index for index in indices)
@@ -24,7 +24,7 @@ class Once:
 
 
 def _range(indices: list[int]) -> range:
-    """A range, forwards or backwards, that begins and ends as the indices do."""
+    """Return a range, in either direction, with the first and last of the indices."""
     first, last = (indices[0], indices[-1]) if indices else (0, 0)
     step = -2 if last < first else 2
     return range(first, last + step // 2, step)
@@ -35,7 +35,7 @@ def _mask(indices: list[int]) -> list[bool]:
 
 
 def _views(indices: list[int]) -> torch.Tensor:
-    """A part of a larger tensor, as `torch.Tensor.split` gives it."""
+    """Return a part of a larger tensor, from `torch.Tensor.split`."""
     return torch.tensor([*indices, *range(1000)]).split(len(indices) or 1)[0]
 
 
@@ -71,7 +71,7 @@ KINDS: dict[str, Callable[[list[int]], Any]] = {
     "int": len,
     "slice": lambda indices: slice(0, len(indices)),
     "none": lambda indices: None,
-    # These cannot be pickled: torch's loader with workers hangs.
+    # These cannot be pickled, so torch's loader with workers hangs.
     "generator": Once,
     "dict keys": lambda indices: dict.fromkeys(indices).keys(),
 }
@@ -80,7 +80,7 @@ UNPICKLABLE = ("generator", "dict keys")
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """Makes a sampler, as `datasets_zoo.SAMPLERS` do, of pairs of kind and indices."""
+    """Makes a sampler from (kind, indices) pairs, like `datasets_zoo.SAMPLERS`."""
 
     pairs: tuple[tuple[str, tuple[int, ...]], ...]
 

@@ -1,4 +1,4 @@
-"""A slot to send batches through, and what it takes for two batches to be the same."""
+"""A slot to send batches through, and functions that compare batches."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ class Pair(NamedTuple):
 
 @dataclasses.dataclass
 class Record:
-    """A batch of a class of its own."""
+    """A batch of a user-defined class."""
 
     data: Any
     label: str = "none"
 
 
 class OwnDict(dict):  # type: ignore[type-arg]
-    """A mapping that has more than its items."""
+    """A mapping with an attribute besides its items."""
 
     note = "none"
 
 
 class OwnTensor(torch.Tensor):
-    """A tensor type that must survive the way."""
+    """A tensor type that must be preserved."""
 
 
 class Slot:
-    """A dirty slot, and how many views of it there are."""
+    """A slot filled with nonzero bytes, and the number of its views."""
 
     def __init__(self, nbytes: int = 1 << 20) -> None:
         self._raw = np.full(nbytes + 64, 0xA5, np.uint8)
@@ -55,23 +55,23 @@ class Slot:
 
     @property
     def views(self) -> int:
-        """How many outputs are viewed."""
+        """The number of outputs with views."""
         return int(self._core.views)
 
     def empty(self, shape: Any, dtype: Any) -> Any:
-        """An array in the slot; in private memory if it is full, as in a worker."""
+        """Return an array in the slot, or in private memory if the slot is full."""
         return self.writer.empty(shape, dtype)
 
     def send(self, batch: Any) -> Any:
-        """What the parent gets for a worker's batch."""
-        element = encoding.encoded(batch)
+        """Return what the parent receives for a worker's batch."""
+        element = encoding.encode(batch)
         used = slot_writer.encode(self.writer, [(element, NO_KEYS, (1,))], None)
         del element
         got, _, _ = slot_reader.decode(self.address, used, 0, self._view, COPIED_BYTES)
-        return encoding.decoded(got)[0]
+        return encoding.decode(got)[0]
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor's memory lies in the slot."""
+        """Return whether a tensor's memory lies in the slot."""
         return 0 <= tensor.data_ptr() - self.address < self.writer.capacity
 
     def _view(self) -> views.SlotView:
@@ -80,13 +80,13 @@ class Slot:
 
 
 def through_torch(batch: Any) -> Any:
-    """What the queue of torch's loader makes of a batch."""
-    # By Python's own protocol up to 3.13, which leaves no array read-only.
+    """Return a batch after it was sent through the queue of torch's loader."""
+    # The default protocol of Python up to 3.13, which makes all arrays writable.
     return pickle.loads(bytes(ForkingPickler.dumps(batch, 4)))
 
 
 def assert_same(got: Any, want: Any) -> None:
-    """Check types, values and how tensors lie in memory."""
+    """Check types, values and the memory layout of tensors."""
     assert type(got) is type(want)
     if isinstance(want, torch.Tensor):
         assert_same_tensor(got, want)
@@ -111,12 +111,12 @@ def assert_same(got: Any, want: Any) -> None:
 
 
 def attributes(thing: Any) -> Any:
-    """What an object has beside its items."""
+    """Return the attributes of an object, or 0 if it has no __dict__."""
     return vars(thing) if hasattr(thing, "__dict__") else 0
 
 
 def assert_same_tensor(got: torch.Tensor, want: torch.Tensor) -> None:
-    """Check everything that a program can ask of a tensor but where it is."""
+    """Check all properties of a tensor except its address."""
     assert (got.dtype, got.shape, got.layout) == (want.dtype, want.shape, want.layout)
     assert (got.requires_grad, got.is_leaf) == (want.requires_grad, want.is_leaf)
     assert (got.is_conj(), got.is_neg()) == (want.is_conj(), want.is_neg())
@@ -128,7 +128,7 @@ def assert_same_tensor(got: torch.Tensor, want: torch.Tensor) -> None:
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    """The elements of a tensor, for any dtype."""
+    """Return the bytes of a tensor's elements, for any dtype."""
     plain = tensor.detach().resolve_conj().resolve_neg()
     rows = torch.empty(0, dtype=plain.dtype).set_(
         plain.untyped_storage(), plain.storage_offset(), plain.shape, plain.stride()
@@ -146,7 +146,7 @@ def bytes_of(tensor: torch.Tensor) -> bytes:
 
 
 def tensors_of(tree: Any) -> list[torch.Tensor]:
-    """All tensors of a batch, as often as they are in it."""
+    """Return all tensors of a batch, with repetitions."""
     if isinstance(tree, torch.Tensor):
         return [tree]
     if isinstance(tree, collections.abc.Mapping):

@@ -1,13 +1,13 @@
-"""Settings of the tests of torch's loader."""
+"""Settings for the tests of torch's loader."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _warned_of_accelerate():
-    """Other tests of the same process import accelerate, of which a loader warns once.
+    """Suppress the warning about accelerate, which loaders give once per process.
 
-    Here warnings are compared.
+    Other tests in this process may import accelerate, and tests here compare warnings.
     """
     from gristmill._torch import loader
 
@@ -16,9 +16,9 @@ def _warned_of_accelerate():
 
 @pytest.fixture(autouse=True, scope="session")
 def _jax_has_not_begun():
-    """Other tests of the same process use JAX, and loaders would use the launcher.
+    """Start workers as if no test in this process had used JAX.
 
-    Tests of that have processes of their own.
+    Loaders would use the launcher otherwise. Tests of that run in subprocesses.
     """
     from gristmill._torch.workers import start_method
 

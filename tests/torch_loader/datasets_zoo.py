@@ -1,7 +1,7 @@
 """Datasets, samplers and collate functions that loaders are compared on.
 
-Every dataset is made anew from its length alone, so that two loaders get equal ones.
-All are importable: workers may be started by any method.
+Each dataset is made from its length alone, so that two loaders get equal ones.
+All are importable, so that workers can be started by any method.
 """
 
 import collections
@@ -30,7 +30,7 @@ Pair = collections.namedtuple("Pair", ["x", "y"])
 
 
 class Made(Dataset):
-    """A user's dataset: sample i is ``make(i)``."""
+    """A user-defined dataset. Sample i is ``make(i)``."""
 
     def __init__(self, size: int, make: Callable[[int], Any]) -> None:
         self.size = size
@@ -44,7 +44,7 @@ class Made(Dataset):
 
 
 class Together(Made):
-    """Gives the samples of a batch at once."""
+    """Returns all samples of a batch in one call."""
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         assert type(indices) is list
@@ -52,20 +52,20 @@ class Together(Made):
 
 
 class TellsTogether(Made):
-    """Says what it was asked for."""
+    """Returns a description of the indices as its only sample."""
 
     def __getitems__(self, indices: Any) -> list[Any]:
         return [_told(indices)]
 
 
 class NotTogether(Made):
-    """Switches ``__getitems__`` off."""
+    """Disables ``__getitems__``."""
 
     __getitems__ = None
 
 
 class Triples(TensorDataset):
-    """A subclass that gives other rows than its base."""
+    """A subclass whose rows differ from those of its base."""
 
     def __getitem__(self, index: int) -> Any:
         return tuple(3 * part for part in super().__getitem__(index))
@@ -85,7 +85,7 @@ class Stream(IterableDataset):
 
 
 class LongStream(Stream):
-    """Gives more than it says."""
+    """Has more samples than its length."""
 
     def __len__(self) -> int:
         return max(self.size - 3, 1)
@@ -102,7 +102,7 @@ class FailingStream(Stream):
 
 
 class Custom(torch.utils.data.Sampler):
-    """A user's sampler."""
+    """A user-defined sampler."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -115,7 +115,7 @@ class Custom(torch.utils.data.Sampler):
 
 
 class Eager(Custom):
-    """A user's sampler that draws when it is iterated over, and counts that."""
+    """A user-defined sampler that draws in `__iter__` and counts the calls."""
 
     times = 0
 
@@ -125,7 +125,7 @@ class Eager(Custom):
 
 
 class BackwardsSequential(SequentialSampler):
-    """A subclass of a sampler that is drawn natively."""
+    """A subclass of a sampler with a native implementation."""
 
     def __iter__(self) -> Any:
         return reversed(list(super().__iter__()))
@@ -200,7 +200,7 @@ def _rows(size: int, form: str | None) -> hugging_face.Dataset:
 
 
 DATASETS: dict[str, Callable[[int], Any]] = {
-    # Gathered natively.
+    # Datasets that are gathered natively.
     "tensors": _pairs,
     "tensor": lambda n: _floats(n, 2, 3),
     "vector": lambda n: torch.arange(n),
@@ -237,7 +237,7 @@ DATASETS: dict[str, Callable[[int], Any]] = {
     "stack named": lambda n: StackDataset(x=_floats(n, 2), y=_pairs(n)),
     "stack of lists": lambda n: StackDataset(list(range(n)), _floats(n, 2)),
     "stack of subsets": lambda n: StackDataset(a=Subset(_pairs(n), range(n))),
-    # Read row by row.
+    # Datasets that are read row by row.
     "leaf": lambda n: TensorDataset(_floats(n, 5).requires_grad_()),
     "sparse": lambda n: TensorDataset(_floats(n, 5).to_sparse()),
     "parameter": lambda n: torch.nn.Parameter(_floats(n, 2)),

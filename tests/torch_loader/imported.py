@@ -1,11 +1,11 @@
-"""A dataset that says what a worker has imported; it imports nothing itself."""
+"""A dataset that reports which modules a worker has imported. It imports none."""
 
 import gc
 import sys
 
 
 class Imported:
-    """One sample: how much of Gristmill there is, and what the collector leaves."""
+    """Its only sample: the imported modules of Gristmill, and gc's freeze count."""
 
     def __len__(self):
         return 1

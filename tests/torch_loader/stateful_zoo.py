@@ -32,7 +32,7 @@ class Items(Dataset):
 
 
 class Counting(Items):
-    """Counts in each worker what was read, and gives the count with the sample."""
+    """Counts reads in each worker, and adds the count to the sample."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -49,14 +49,14 @@ class Counting(Items):
 
 
 class Numbers(IterableDataset):
-    """Counts up; each worker's numbers end elsewhere."""
+    """Counts up. Each worker starts and ends at different numbers."""
 
     def __iter__(self) -> Iterator[int]:
         yield from range(100 * _worker(), 100 * _worker() + SIZE - 3 * _worker())
 
 
 class Failing(IterableDataset):
-    """Every fourth read fails, and the next one goes on."""
+    """Raises an error at every fourth read, and continues after it."""
 
     def __init__(self) -> None:
         self.at = 0
@@ -74,7 +74,7 @@ class Failing(IterableDataset):
 
 
 class StatefulNumbers(Numbers):
-    """Its generator keeps the place in the dataset."""
+    """Its generator stores the position in the dataset."""
 
     def __init__(self) -> None:
         self.given = 0
@@ -152,7 +152,7 @@ class WithIterator(Numbers):
 
 
 class Both(WithIterator):
-    """The dataset has a state too, from which its iterators begin."""
+    """The dataset also has a state, from which its iterators begin."""
 
     def __init__(self) -> None:
         self.epochs = 0
@@ -170,7 +170,7 @@ class Both(WithIterator):
 
 
 class StatefulSampler(torch.utils.data.Sampler):
-    """Backwards; keeps its place itself."""
+    """Samples backwards, and stores the position in the sampler."""
 
     def __init__(self) -> None:
         self.given = 0
@@ -225,7 +225,7 @@ DATASETS: dict[str, Callable[[], Any]] = {
 }
 STREAMS = [name for name in DATASETS if name not in ("items", "counting")]
 
-# None of them draws at random, so that torchdata's loader draws the same.
+# No sampler draws random numbers, so torchdata's loader gives the same order.
 SAMPLERS: dict[str, Callable[[], dict[str, Any]]] = {
     "none": lambda: {"batch_size": 2},
     "none, full": lambda: {"batch_size": 3, "drop_last": True},

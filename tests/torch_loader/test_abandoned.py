@@ -1,4 +1,4 @@
-"""What iterates in workers ends when an epoch is abandoned, as in torch's workers."""
+"""Tests that iterators in workers end when an epoch is abandoned, as in torch."""
 
 import pytest
 import torch
@@ -25,31 +25,28 @@ def assert_ends(loader_class, log, way, *, iterate=iterate, context="fork", **op
     wait_for(lambda: has_ended(log))
 
 
-@pytest.mark.claim(
-    "Workers that have nothing to do leave at once, and what iterates there is closed."
-)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("way", WAYS)
-def test_an_abandoned_generator_ends_in_its_worker(way, options, tmp_path):
+def test_abandoned_generator_ends_in_its_worker(way, options, tmp_path):
     for loader_class in LOADERS:
         log = tmp_path / f"{loader_class.__module__}.{loader_class.__name__}"
         assert_ends(loader_class, log, way, **OPTIONS[options])
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_abandoned_iterator_is_freed_in_its_worker(way, tmp_path):
+def test_abandoned_iterator_is_freed_in_its_worker(way, tmp_path):
     for loader_class in LOADERS:
         log = tmp_path / f"{loader_class.__module__}.{loader_class.__name__}"
         assert_ends(loader_class, log, way, iterate=Iterator, batch_size=4)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_abandoned_generator_of_the_launcher_ends(way, tmp_path):
+def test_abandoned_generator_in_launcher_worker_ends(way, tmp_path):
     log = tmp_path / "log"
     assert_ends(DataLoader, log, way, context="launcher", batch_size=4)
 
 
-def test_a_second_epoch_ends_the_generator_of_the_first(tmp_path):
+def test_second_epoch_ends_generator_of_first(tmp_path):
     log = tmp_path / "log"
     loader = DataLoader(
         Stream(iterate, log), batch_size=4, num_workers=1, persistent_workers=True
@@ -60,7 +57,7 @@ def test_a_second_epoch_ends_the_generator_of_the_first(tmp_path):
 
 
 @pytest.mark.parametrize("context", ["fork", "launcher"])
-def test_a_program_that_breaks_and_exits_ends_generators(context, tmp_path):
+def test_exit_after_break_ends_generators(context, tmp_path):
     log = tmp_path / "log"
     run("torch_loader/abandoned/break_and_exit", context, str(log))
     assert has_ended(log)

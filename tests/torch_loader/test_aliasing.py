@@ -1,4 +1,4 @@
-"""Parts of a batch share memory after the way exactly as in a batch of torch's."""
+"""Tests that parts of a received batch share memory exactly as with torch's loader."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 
 
 def as_array(x: Any) -> Any:
-    # torch frees the memory of an array beside the tensor that it is made of.
+    # torch frees the memory of an array that views a tensor in the same batch.
     return np.arange(5.0) if isinstance(x, torch.Tensor) else x
 
 
@@ -81,7 +81,7 @@ CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "long dict": lambda parts: dict(enumerate([*map(float, range(20)), *parts])),
     "set": lambda parts: {*range(20)},
 }
-# What nodes are made of, which come in a row, and each may have those before it.
+# Recipes are lists of leaves and nodes. A node may contain any parts before it.
 LEAVES = st.tuples(
     st.sampled_from([*SOURCES]), st.sampled_from([*VIEWS]), st.sampled_from([*KINDS])
 )
@@ -92,7 +92,7 @@ RECIPES = st.lists(LEAVES | NODES, min_size=1, max_size=8)
 
 
 def batch_of(recipe: list[Any]) -> list[Any]:
-    """A list of parts; some have some of those before them."""
+    """Return a list of parts. Containers among them may hold earlier parts."""
     sources = {name: make() for name, make in SOURCES.items()}
     parts: list[Any] = []
     for name, *rest in recipe:
@@ -106,7 +106,7 @@ def batch_of(recipe: list[Any]) -> list[Any]:
 
 
 def walk(part: Any) -> Iterator[Any]:
-    """A part and all that it has, containers before what is in them."""
+    """Yield a part and all parts inside it, containers before their contents."""
     yield part
     if isinstance(part, dict):
         part = [*part.values()]
@@ -135,15 +135,15 @@ def write(leaf: Any, value: float) -> None:
 
 
 def sharing_of(batch: Any) -> tuple[list[Any], list[Any], list[Any]]:
-    """What a program can find out about what the parts of a batch have in common.
+    """Return everything that a program can observe about sharing in a batch.
 
     Returns:
-        For each part the first one that is the same object; the values of each leaf;
-        and of each leaf the values of all after it was written to.
+        For each part, the index of the first part that is the same object; the values
+        of each leaf; and, for each leaf, the values of all leaves after a write to it.
     """
     parts = [*walk(batch)]
     first: dict[int, int] = {}
-    # Atoms are the same objects or not as Python likes.
+    # Python decides which equal atoms are the same object.
     objects = [part for part in parts if is_leaf(part) or hasattr(part, "__iter__")]
     same = [first.setdefault(id(part), i) for i, part in enumerate(objects)]
     leaves = [part for part in parts if is_leaf(part)]
@@ -204,8 +204,8 @@ EXAMPLES: dict[str, list[Any]] = {
 
 @hypothesis.given(RECIPES)
 @hypothesis.settings(max_examples=150, deadline=None)
-def test_any_batch_shares_memory_as_through_torchs_queue(recipe):
-    slot = Slot()  # It outlives the views.
+def test_sharing_in_any_batch_matches_torch_queue(recipe):
+    slot = Slot()  # Keeps the slot alive longer than its views.
     got = sharing_of(slot.send(batch_of(recipe)))
     assert got == sharing_of(through_torch(batch_of(recipe)))
 
@@ -226,9 +226,9 @@ def test_shared_container_of_tensors_is_walked_once(monkeypatch):
 
 
 @pytest.mark.parametrize("with_tensor", [False, True], ids=["plain", "with tensors"])
-def test_containers_shared_at_each_level_are_walked_once(with_tensor):
+def test_nested_shared_containers_are_walked_once(with_tensor):
     shared: Any = {"a": 1}
-    for _ in range(30):  # With 2 to this power ways to the innermost.
+    for _ in range(30):  # There are 2**30 paths to the innermost container.
         shared = [shared, shared]
     got = Slot().send([torch.arange(3.0) if with_tensor else 1, shared])[1]
     for _ in range(30):
@@ -237,7 +237,7 @@ def test_containers_shared_at_each_level_are_walked_once(with_tensor):
     assert got == {"a": 1}
 
 
-def test_a_tensor_and_its_own_array_arrive_apart():
+def test_tensor_and_its_array_arrive_separately():
     sent = torch.arange(5000.0)
     slot = Slot()
     tensor, array, view = slot.send([sent, sent.numpy(), sent[2:]])
@@ -247,7 +247,7 @@ def test_a_tensor_and_its_own_array_arrive_apart():
 
 
 class Kept:
-    """Gives out the tensor that it keeps and changes."""
+    """Returns a tensor that it keeps and modifies."""
 
     def __init__(self) -> None:
         self.tensor = torch.zeros(2)
@@ -261,7 +261,6 @@ class Kept:
 
 
 @pytest.mark.multiprocess
-@pytest.mark.claim("A batch shares no memory with its worker.")
 def test_batches_share_no_memory_with_their_worker():
     def found(loader_class: Any) -> Any:
         options = {"num_workers": 1, "multiprocessing_context": "fork"}
@@ -276,15 +275,14 @@ def test_batches_share_no_memory_with_their_worker():
 
 
 class Made:
-    """A collate function that makes the batch of an example."""
+    """A collate function that returns the batch of an example."""
 
     def __call__(self, samples: list[str]) -> list[Any]:
         return batch_of(EXAMPLES[samples[0]])
 
 
 @pytest.mark.multiprocess
-@pytest.mark.claim("A batch shares no memory with its worker.")
-def test_batches_of_workers_share_memory_as_torchs_do():
+def test_sharing_in_batches_of_workers_matches_torch():
     def found(loader_class: Any, **options: Any) -> dict[str, Any]:
         loader = loader_class(
             [*EXAMPLES], num_workers=1, multiprocessing_context="fork", **options
@@ -296,7 +294,7 @@ def test_batches_of_workers_share_memory_as_torchs_do():
 
 
 class Several:
-    """A sample of which a rule of the program makes more than one tensor."""
+    """A sample that a user-defined collation rule turns into several tensors."""
 
     def __init__(self, data: torch.Tensor) -> None:
         self.data = data
@@ -310,7 +308,7 @@ def collate_several(samples: Any, *, collate_fn_map: Any = None) -> list[Any]:
 
 
 @pytest.mark.multiprocess
-def test_views_that_a_collation_rule_makes_share_as_torchs(monkeypatch):
+def test_sharing_of_collation_rule_views_matches_torch(monkeypatch):
     monkeypatch.setitem(default_collate_fn_map, Several, collate_several)
     samples = [Several(torch.arange(5000.0) + i) for i in range(4)]
 

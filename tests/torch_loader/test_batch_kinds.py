@@ -1,11 +1,11 @@
-"""Whatever a sampler gives for a batch, datasets are asked for it as by torch's."""
+"""Tests that datasets get batches of every kind in the same form as from torch."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill._torch.indices.requests import packed, unpacked
+from gristmill._torch.indices.requests import pack, unpack
 from gristmill.torch import DataLoader, StatefulDataLoader
 from torch_loader.batch_kinds import KINDS, UNPICKLABLE, Batches
 from torch_loader.datasets_zoo import COLLATIONS
@@ -31,7 +31,7 @@ def assert_like_torchs(case):
 
 
 def cases(kinds, workers):
-    """Loaders with a batch sampler, or with a sampler, which make batches or not."""
+    """Return a strategy for loaders with a batch sampler or a sampler."""
     indices = st.lists(st.integers(-2, 9), max_size=5).map(tuple)
     batches = st.lists(
         st.tuples(st.sampled_from(kinds), indices | st.sampled_from(INDICES)),
@@ -61,19 +61,19 @@ def built(how, batches, workers, **parts):
 
 @given(cases(list(KINDS), st.just(0)))
 @settings(max_examples=200)
-def test_any_kind_without_workers(case):
+def test_random_kinds_without_workers_match_torch(case):
     assert_like_torchs(case)
 
 
 @pytest.mark.parametrize("dataset", ASKED)
 @pytest.mark.parametrize("how", ["batch_sampler", "samples"])
-def test_every_kind_without_workers(dataset, how):
+def test_every_kind_without_workers_matches_torch(dataset, how):
     assert_like_torchs(with_all(KINDS, how, 0, dataset))
 
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("dataset", ASKED)
-def test_every_kind_with_workers(dataset):
+def test_every_kind_with_workers_matches_torch(dataset):
     kinds = [kind for kind in KINDS if kind not in UNPICKLABLE]
     assert_like_torchs(with_all(kinds, "batch_sampler", 1, dataset))
 
@@ -89,20 +89,20 @@ def with_all(kinds, how, workers, dataset):
     cases([kind for kind in KINDS if kind not in UNPICKLABLE], st.integers(1, 2)),
 )
 @settings(max_examples=10)
-def test_any_kind_with_workers(case):
+def test_random_kinds_with_workers_match_torch(case):
     assert_like_torchs(case)
 
 
 @pytest.mark.parametrize("loader_class", LOADERS)
-def test_a_split_permutation_gives_each_row_once(loader_class):
+def test_split_permutation_gives_each_row_once(loader_class):
     rows = torch.utils.data.TensorDataset(torch.arange(10))
     batches = torch.randperm(10).split(4)
     found = list(loader_class(rows, batch_sampler=batches))
     assert [row.tolist() for [row] in found] == [batch.tolist() for batch in batches]
 
 
-def test_a_part_of_a_tensor_is_sent_without_the_rest():
+def test_part_of_tensor_is_sent_without_the_rest():
     part = torch.arange(1 << 16).split(4)[5]
-    words = packed(part)
+    words = pack(part)
     assert len(words) < 100
-    assert torch.equal(unpacked(words), torch.tensor([20, 21, 22, 23]))
+    assert torch.equal(unpack(words), torch.tensor([20, 21, 22, 23]))

@@ -1,4 +1,4 @@
-"""Without workers a dataset that changes in the middle of an epoch gives new rows."""
+"""Tests of datasets that change in the middle of an epoch, without workers."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def leaves():
 
 
 def branches(children):
-    """Functions that make a dataset of others."""
+    """Return a strategy for functions that make a dataset from other datasets."""
     indices = st.lists(st.integers(0, ROWS - 1), min_size=ROWS, max_size=ROWS)
     subsets = st.builds(
         lambda make, chosen: lambda: Subset(make(), list(chosen)), children, indices
@@ -60,7 +60,7 @@ TREES = st.recursive(leaves(), branches, max_leaves=4)
 
 
 def nodes_of(dataset):
-    """A dataset and all that it is made of."""
+    """Return a dataset and all datasets inside it."""
     parts = getattr(dataset, "datasets", ())
     parts = list(parts.values() if isinstance(parts, dict) else parts)
     if isinstance(dataset, Subset):
@@ -169,7 +169,7 @@ CHANGES = {
 
 
 def seen(loader_class, make, changes, **options):
-    """What an epoch gives whose dataset changes before some batches."""
+    """Return an epoch whose dataset changes before some batches."""
     torch.manual_seed(4)
     dataset = make()
     batches = iter(loader_class(dataset, **options))
@@ -198,7 +198,7 @@ def seen(loader_class, make, changes, **options):
     st.sampled_from([1, 3, 5]),
 )
 @settings(max_examples=120)
-def test_changes_in_an_epoch_are_those_of_torch(make, changes, shuffle, batch_size):
+def test_changes_in_an_epoch_match_torch(make, changes, shuffle, batch_size):
     options = {"batch_size": batch_size, "shuffle": shuffle}
     expected = seen(torch.utils.data.DataLoader, make, changes, **options)
     for loader_class in LOADERS:
@@ -219,7 +219,7 @@ MAKES = {
     ("kind", "how"),
     [(kind, how) for kind, changes in CHANGES.items() for how in range(len(changes))],
 )
-def test_change_of_each_kind_gives_torchs_rows(kind, how):
+def test_rows_after_each_kind_of_change_match_torch(kind, how):
     options = {"batch_size": 2, "sampler": [4, 9, 2, 7, 1, 3, 9, 5, 0, 8, 12, 23, 30]}
     make, changes = MAKES[kind], {2: [(0, how)]}
     expected = seen(torch.utils.data.DataLoader, make, changes, **options)
@@ -233,7 +233,7 @@ def refuse(batch):
 
 
 @pytest.mark.parametrize("kind", [TensorDataset, Subset, StackDataset, ConcatDataset])
-def test_dataset_changed_is_still_gathered_at_once(kind):
+def test_changed_dataset_is_still_gathered_natively(kind):
     dataset = MAKES[kind]()
     fetch = native_fetch(dataset, refuse)
     fetch([0, 1])
@@ -244,7 +244,7 @@ def test_dataset_changed_is_still_gathered_at_once(kind):
 
 
 @pytest.mark.parametrize("name", ["indices", "dataset"])
-def test_subset_of_deferred_steps_changed_gives_torchs_rows(name):
+def test_changed_subset_of_deferred_steps_matches_torch(name):
     def chain(eager, seed):
         pairs = [in_form("dict", each, i) for i, each in enumerate(records(ROWS))]
         decode, add = steps(eager, pairs[0][1])

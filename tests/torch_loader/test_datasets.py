@@ -1,4 +1,4 @@
-"""Gristmill's sources, datasets and loaders in torch loops."""
+"""Tests of Gristmill's sources, datasets and loaders in torch loops."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def gristmill_loader():
      .to_iter_dataset()],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", [DataLoader, torch.utils.data.DataLoader])
-def test_batches_are_given_as_tensors_in_each_epoch(make, kind):
+def test_batches_are_tensors_in_each_epoch(make, kind):
     loader = kind(AsIterable(make()), batch_size=None)
     for _ in range(2):
         batches = list(loader)
@@ -35,15 +35,15 @@ def test_batches_are_given_as_tensors_in_each_epoch(make, kind):
 
 
 @pytest.mark.multiprocess
-def test_workers_of_another_loader_are_refused():
+def test_loader_inside_loader_with_workers_is_refused():
     loader = DataLoader(AsIterable(gristmill_loader()), None, num_workers=1)
-    with pytest.raises(RuntimeError, match="Let num_workers be 0"):
+    with pytest.raises(RuntimeError, match="needs a loader with num_workers=0"):
         next(iter(loader))
 
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
-def test_map_datasets_are_datasets_as_they_are(workers):
+def test_map_dataset_works_in_torch_loader(workers):
     numbers = g.MapDataset.range(10).block_map(lambda some: [x + 1 for x in some])
     dataset = numbers.map(lambda x: {"x": np.float32(x), "n": x})
     ours = DataLoader(dataset, 4, num_workers=workers)

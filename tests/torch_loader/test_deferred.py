@@ -1,4 +1,4 @@
-"""Steps that leave their work to the batch: torch's batches are those one by one."""
+"""Tests that steps deferred to the batch give the same batches as torch's loader."""
 
 import numpy as np
 import pytest
@@ -36,14 +36,14 @@ def batches(loader_class, data, **options):
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("form", ["dict", "tuple", "bare"])
-def test_batches_are_those_of_torch(form, workers):
+def test_batches_match_torch(form, workers):
     expected = batches(torch.utils.data.DataLoader, dataset(True, form))
     assert len(expected) == 8
     assert batches(DataLoader, dataset(False, form), num_workers=workers) == expected
     assert len(made_by) == (0 if workers else 8)
 
 
-def test_batches_of_subsets_are_those_of_torch():
+def test_batches_of_subsets_match_torch():
     def halves(eager):
         subset = torch.utils.data.Subset(dataset(eager), range(0, COUNT, 2))
         return torch.utils.data.Subset(subset, [9, 3, 5, 1, 2, 8])
@@ -54,7 +54,7 @@ def test_batches_of_subsets_are_those_of_torch():
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_bad_record_is_an_error_of_its_batch_alone(workers):
+def test_bad_record_fails_only_its_batch(workers):
     options = {"num_workers": workers}
     expected = batches(DataLoader, dataset(True, bad=(5, 17)), **options)
     assert len(expected) == 8
@@ -62,7 +62,7 @@ def test_a_bad_record_is_an_error_of_its_batch_alone(workers):
     assert batches(DataLoader, dataset(False, bad=(5, 17)), **options) == expected
 
 
-def test_a_batch_that_the_dataset_keeps_is_no_part_of_the_next():
+def test_kept_batches_are_not_overwritten():
     loader = DataLoader(dataset(False, "bare"), 4, num_workers=1)
     kept = list(loader)
     together = torch.cat(kept)
@@ -72,7 +72,7 @@ def test_a_batch_that_the_dataset_keeps_is_no_part_of_the_next():
     assert together.shape == (COUNT, 8)
 
 
-def test_a_collate_fn_gets_the_samples():
+def test_user_collate_fn_gets_the_samples():
     made_by.clear()
     loader = DataLoader(dataset(False), 4, collate_fn=len)
     assert list(loader) == [4] * 7 + [2]

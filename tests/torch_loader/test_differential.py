@@ -1,4 +1,4 @@
-"""Without workers everything one sees of our loader is what one sees of torch's."""
+"""Tests that our loader without workers behaves exactly like torch's."""
 
 import pytest
 import torch.utils.data
@@ -19,7 +19,7 @@ def assert_equal(case):
 
 @st.composite
 def cases(draw):
-    """Mostly loaders that work, and some that contradict themselves."""
+    """Return a strategy for loaders, including some with invalid arguments."""
     how = draw(st.sampled_from(["shuffle", "sampler", "batch_sampler", "plain"]))
     options = {}
     if how == "shuffle":
@@ -48,14 +48,14 @@ def cases(draw):
 
 @given(cases())
 @settings(max_examples=200)
-def test_any_loader(case):
+def test_random_loaders_match_torch(case):
     assert_equal(case)
 
 
 @pytest.mark.parametrize("dataset", MAPS)
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("batch_size", [4, None])
-def test_every_dataset(dataset, shuffle, batch_size):
+def test_every_dataset_matches_torch(dataset, shuffle, batch_size):
     options = (("shuffle", shuffle), ("batch_size", batch_size))
     assert_equal(Case(dataset, options=options, seed=7))
 
@@ -64,7 +64,7 @@ def test_every_dataset(dataset, shuffle, batch_size):
 @pytest.mark.parametrize("argument", ["sampler", "batch_sampler"])
 @pytest.mark.parametrize("dataset", ["tensors", "ints"])
 @pytest.mark.parametrize("generator", [False, True])
-def test_every_sampler(sampler, argument, dataset, generator):
+def test_every_sampler_matches_torch(sampler, argument, dataset, generator):
     options = (("batch_size", 3),) if argument == "sampler" else ()
     case = Case(dataset, generator=generator, options=options, **{argument: sampler})
     assert_equal(case)
@@ -74,7 +74,7 @@ def test_every_sampler(sampler, argument, dataset, generator):
 @pytest.mark.parametrize("batch_size", [None, 1, 3, 20])
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("asks_length", [False, True])
-def test_every_stream(dataset, batch_size, drop_last, asks_length):
+def test_every_stream_matches_torch(dataset, batch_size, drop_last, asks_length):
     options = (("batch_size", batch_size), ("drop_last", drop_last))
     assert_equal(Case(dataset, options=options, asks_length=asks_length))
 
@@ -100,10 +100,10 @@ def test_every_stream(dataset, batch_size, drop_last, asks_length):
     ids=str,
 )
 @pytest.mark.parametrize("dataset", ["ints", "stream"])
-def test_wrong_arguments(options, dataset):
+def test_wrong_arguments_match_torch(options, dataset):
     assert_equal(Case(dataset, options=tuple(options.items())))
 
 
-def test_an_empty_dataset_cannot_be_shuffled():
+def test_empty_dataset_matches_torch():
     assert_equal(Case("ints", size=0, options=(("shuffle", True),)))
     assert_equal(Case("ints", size=0))

@@ -1,4 +1,4 @@
-"""With workers everything one sees of our loader is what one sees of torch's."""
+"""Tests that our loader with workers behaves exactly like torch's."""
 
 import pytest
 import torch.utils.data
@@ -16,9 +16,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
 ]
 
-# Torch's loader waits for ever for a batch that cannot be pickled.
+# torch's loader waits forever for a batch that cannot be pickled.
 HANGS = {"leaf", "parameter"}
-# Torch's has no shared memory for them.
+# torch's loader cannot move these to shared memory.
 FAILS = {"conjugate"}
 STREAMS = [name for name in DATASETS if "stream" in name]
 MAPS = [name for name in DATASETS if name not in STREAMS and name not in HANGS | FAILS]
@@ -63,12 +63,12 @@ def cases(draw):
 
 @given(cases())
 @settings(max_examples=8)
-def test_any_loader(case):
+def test_random_loaders_match_torch(case):
     assert_equal(case)
 
 
 @pytest.mark.parametrize("dataset", MAPS)
-def test_every_dataset(dataset):
+def test_every_dataset_matches_torch(dataset):
     options = with_workers(2, shuffle=True, batch_size=4)
     assert_equal(Case(dataset, options=options, stops=(None,), seed=7))
 
@@ -76,20 +76,20 @@ def test_every_dataset(dataset):
 @pytest.mark.parametrize("dataset", STREAMS)
 @pytest.mark.parametrize("batch_size", [None, 3])
 @pytest.mark.parametrize("persistent", [False, True])
-def test_every_stream(dataset, batch_size, persistent):
+def test_every_stream_matches_torch(dataset, batch_size, persistent):
     options = with_workers(2, batch_size=batch_size, persistent_workers=persistent)
     assert_equal(Case(dataset, options=options, asks_length=True))
 
 
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("sampler", ["eager", "batched eager"])
-def test_sampler_that_draws_at_once_draws_as_torchs(sampler, persistent):
+def test_sampler_that_draws_in_iter_matches_torch(sampler, persistent):
     options = with_workers(2, batch_size=None, persistent_workers=persistent)
     assert_equal(Case("ints", sampler=sampler, options=options))
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_shuffles_of_a_datapipe_are_drawn_as_torchs():
+def test_datapipe_shuffles_match_torch():
     def given(loader_class):
         generator = torch.Generator().manual_seed(5)
         pipe = IterableWrapper(range(12)).shuffle()
@@ -102,7 +102,7 @@ def test_shuffles_of_a_datapipe_are_drawn_as_torchs():
 
 
 class ReadOnly(torch.utils.data.Dataset):
-    """Samples of arrays that cannot be written to."""
+    """Samples with read-only arrays."""
 
     def __len__(self):
         return 3
@@ -113,7 +113,7 @@ class ReadOnly(torch.utils.data.Dataset):
 
 @pytest.mark.parametrize("batch_size", [2, None])
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_arrays_are_writable_where_torchs_are(workers, batch_size):
+def test_writability_of_arrays_matches_torch(workers, batch_size):
     def given(loader_class):
         options = dict(with_workers(workers)) if workers else {}
         loader = loader_class(
@@ -126,17 +126,17 @@ def test_arrays_are_writable_where_torchs_are(workers, batch_size):
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 @pytest.mark.parametrize("workers", [0, 1])
-def test_collated_read_only_arrays_are_torchs(workers):
+def test_collated_read_only_arrays_match_torch(workers):
     options = with_workers(workers) if workers else ()
     assert_equal(Case("read only", options=options))
 
 
-# Torch's iterator, which is not whole, complains when it is deleted.
+# torch's incomplete iterator raises when it is deleted.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_prefetch_factor_of_0_fails_when_it_is_used():
+def test_prefetch_factor_0_fails_at_iteration():
     case = Case("ints", options=with_workers(2, prefetch_factor=0))
     text = "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter"
-    # Torch 2.6 gives no reason.
+    # torch 2.6 gives no reason.
     expected = [
         ("error", "AssertionError", text) if event[-1] == "" else event
         for event in seen(torch.utils.data.DataLoader, case)

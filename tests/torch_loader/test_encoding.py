@@ -1,4 +1,4 @@
-"""Batches arrive as torch's own queue gives them, in memory of the slot."""
+"""Tests that batches sent through a slot match those of torch's queue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from torch_loader.batches import (
     through_torch,
 )
 
-# Torch's own, each at the first use of something in a process.
+# Warnings of torch at the first use of a feature in a process.
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{begin}")
     for begin in (
@@ -46,7 +46,7 @@ DTYPES = sorted(
         for dtype in vars(torch).values()
         if isinstance(dtype, torch.dtype)
         and "quint" not in str(dtype)
-        # Of these torch makes no tensor without a quantizer.
+        # torch makes no tensors of these dtypes without a quantizer.
         and "qint" not in str(dtype)
     ),
     key=str,
@@ -61,7 +61,7 @@ def own_dict(**items: Any) -> OwnDict:
 
 
 def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A tensor with other bytes in every element."""
+    """Return a tensor with different bytes in every element."""
     count = int(np.prod(shape)) * dtype.itemsize
     raw = torch.arange(count, dtype=torch.int64).remainder(251).to(torch.uint8)
     made = torch.empty(0, dtype=dtype)
@@ -122,14 +122,14 @@ def slot() -> Slot:
 
 
 @pytest.mark.parametrize("make", BATCHES.values(), ids=BATCHES.keys())
-def test_arrives_as_through_torchs_queue(slot, make):
+def test_batch_matches_torch_queue(slot, make):
     batch = make()
     assert_same(slot.send(batch), through_torch(batch))
 
 
 @pytest.mark.parametrize("container", read_only.CONTAINERS)
 @pytest.mark.parametrize("name", read_only.ARRAYS)
-def test_read_only_arrays_arrive_as_through_torchs_queue(slot, name, container):
+def test_read_only_arrays_match_torch_queue(slot, name, container):
     batch = read_only.CONTAINERS[container](read_only.ARRAYS[name]())
     got, expected = slot.send(batch), through_torch(batch)
     assert repr(got) == repr(expected)
@@ -152,7 +152,7 @@ def test_nested_tensors_arrive(slot, own):
         assert_same(row, want)
 
 
-def test_keeps_the_quantizer_that_torch_loses(slot):
+def test_quantizer_is_kept(slot):
     with warnings.catch_warnings():
         # From torch 2.10 on.
         warnings.filterwarnings("ignore", ".*deprecated", UserWarning)
@@ -162,7 +162,7 @@ def test_keeps_the_quantizer_that_torch_loses(slot):
     assert got.dequantize().tolist() == [1, 1, 1]
 
 
-def test_keeps_conjugate_and_negative_bits_that_torch_loses(slot):
+def test_conjugate_and_negative_bits_are_kept(slot):
     values = torch.tensor([[1 + 2j, 3 - 4j], [5j, 6]])
     for sent in (values.conj(), values.conj().imag, values.t().conj()):
         got = slot.send({"x": sent})["x"]
@@ -170,11 +170,7 @@ def test_keeps_conjugate_and_negative_bits_that_torch_loses(slot):
         assert got.tolist() == sent.tolist()
 
 
-@pytest.mark.claim(
-    "Batches from workers view Gristmill's shared memory, which uses no /dev/shm and "
-    "one descriptor, however many you keep."
-)
-def test_arrives_writable_and_not_shared(slot):
+def test_tensors_arrive_writable_and_not_shared(slot):
     batch = {"small": numbers(3), "large": numbers(100_000), "bent": numbers(3, 3).t()}
     got = slot.send(batch)
     for tensor in tensors_of(got):
@@ -185,7 +181,7 @@ def test_arrives_writable_and_not_shared(slot):
 
 
 @pytest.mark.parametrize("wrap", [dict, collections.OrderedDict], ids=["plain", "own"])
-def test_large_tensors_view_the_slot_as_long_as_they_live(slot, wrap):
+def test_large_tensors_view_the_slot_until_freed(slot, wrap):
     got = slot.send(wrap(small=numbers(3), large=numbers(10_000)))
     assert not slot.holds(got["small"])
     assert slot.holds(got["large"])
@@ -199,13 +195,13 @@ def test_large_tensors_view_the_slot_as_long_as_they_live(slot, wrap):
 
 
 @pytest.mark.parametrize("wrap", [list, Record], ids=["plain", "own"])
-def test_a_tensor_made_in_the_slot_is_not_copied(slot, wrap):
+def test_tensor_made_in_slot_is_not_copied(slot, wrap):
     made = torch.from_numpy(slot.empty((100, 100), np.float64)).fill_(3)
     got = slot.send(wrap([made]))
     assert tensors_of(got)[0].data_ptr() == made.data_ptr()
 
 
-def test_sends_only_the_bytes_of_a_part(slot):
+def test_part_of_tensor_sends_only_its_bytes(slot):
     table = numbers(1 << 20)
     for part in (table[40:50], table[40:50].requires_grad_(), table[40:60:2]):
         before = slot.writer.used
@@ -213,7 +209,7 @@ def test_sends_only_the_bytes_of_a_part(slot):
         assert slot.writer.used - before < 2000
 
 
-def test_tensors_with_memory_in_common_have_it_in_common_again(slot):
+def test_tensors_that_share_memory_share_it_again(slot):
     table = numbers(6, 10)
     whole, row, column, apart = slot.send([table, table[2], table[:, 1], numbers(3)])
     row.fill_(-1)
@@ -226,7 +222,7 @@ def test_tensors_with_memory_in_common_have_it_in_common_again(slot):
     assert row[1] == -2
 
 
-def test_the_same_tensor_is_the_same_again(slot):
+def test_repeated_tensor_stays_one_object(slot):
     shared, array = numbers(3), np.arange(4)
     batch = [shared, {"again": shared}, array, array]
     for send in (slot.send, through_torch):
@@ -235,18 +231,14 @@ def test_the_same_tensor_is_the_same_again(slot):
         assert one is other
 
 
-def test_what_holds_itself_arrives(slot):
+def test_recursive_list_arrives(slot):
     batch: list[Any] = [numbers(3)]
     batch.append(batch)
     got = slot.send(batch)
     assert got[1] is got
 
 
-@pytest.mark.claim(
-    "Batches from workers view Gristmill's shared memory, which uses no /dev/shm and "
-    "one descriptor, however many you keep."
-)
-def test_sending_on_to_another_process_copies(slot):
+def test_sending_to_another_process_copies(slot):
     got = slot.send([numbers(100_000)])[0]
     want = got.tolist()
     there = through_torch(got)
@@ -255,7 +247,7 @@ def test_sending_on_to_another_process_copies(slot):
     assert not slot.holds(there)
 
 
-def test_refuses_a_tensor_with_a_history_in_torchs_words(slot):
+def test_tensor_with_grad_history_raises_torch_error(slot):
     bad = numbers(3).requires_grad_() * 2
     with pytest.raises(RuntimeError) as expected:
         through_torch(bad)
@@ -265,25 +257,25 @@ def test_refuses_a_tensor_with_a_history_in_torchs_words(slot):
         assert str(caught.value) == str(expected.value)
 
 
-def test_refuses_what_no_pickle_can_hold(slot):
+def test_unpicklable_batch_is_refused(slot):
     for batch in (threading.Lock(), {"x": numbers(2), "lock": threading.Lock()}):
         with pytest.raises(TypeError, match=r"cannot pickle '_thread\.lock' object"):
             slot.send(batch)
 
 
-def test_sends_lambdas_which_torch_cannot(slot):
+def test_lambdas_are_sent(slot):
     got = slot.send({"x": numbers(2), "f": lambda x: x + 1})
     assert got["f"](1) == 2
 
 
-def test_warns_of_hooks_as_torch_does(slot):
+def test_backward_hook_gives_warning_like_torch(slot):
     leaf = numbers(3).requires_grad_()
     leaf.register_hook(lambda grad: grad)
     with pytest.warns(UserWarning, match="backward hook"):
         slot.send(leaf)
 
 
-def test_the_default_device_does_not_matter(slot):
+def test_default_device_has_no_effect(slot):
     sent = [numbers(3), numbers(3, 2).t(), torch.empty(0, 2)]
     want = slot.send(sent)
     with torch.device("meta"):
@@ -308,7 +300,7 @@ CONTAINERS = {
     "pair": lambda parts: Pair(parts[:1], parts[1:]),
     "record": Record,
 }
-# What a tensor is made of, and the atom that takes its place, if any.
+# Descriptions of tensors, parameters, arrays and atoms, for `leaf_of`.
 POOLS = st.lists(
     st.one_of(
         st.tuples(
@@ -334,7 +326,7 @@ RECIPES = st.recursive(
 
 
 def leaf_of(sort: Any) -> Any:
-    """A member of a pool: a tensor, a parameter, an array or an atom."""
+    """Return a member of a pool: a tensor, a parameter, an array or an atom."""
     if isinstance(sort, torch.dtype):
         return torch.nn.Parameter(torch.ones(3, dtype=sort))
     if type(sort) is int:
@@ -346,7 +338,7 @@ def leaf_of(sort: Any) -> Any:
 
 
 def batch_of(recipe: Any, pool: list[Any]) -> Any:
-    """A tree in which members of the pool, and parts of them, come up repeatedly."""
+    """Return a tree in which members of the pool, and parts of them, are repeated."""
     if type(recipe[0]) is str:
         return CONTAINERS[recipe[0]]([batch_of(part, pool) for part in recipe[1]])
     leaf = pool[recipe[0] % len(pool)]
@@ -355,9 +347,9 @@ def batch_of(recipe: Any, pool: list[Any]) -> Any:
 
 @hypothesis.given(POOLS, RECIPES)
 @hypothesis.settings(max_examples=150, deadline=None)
-def test_any_tree_arrives_as_through_torchs_queue(pool, recipe):
+def test_random_trees_match_torch_queue(pool, recipe):
     batch = batch_of(recipe, [leaf_of(sort) for sort in pool])
-    slot = Slot()  # It outlives the views.
+    slot = Slot()  # Keeps the slot alive longer than its views.
     got, want = slot.send(batch), through_torch(batch)
     assert_same(got, want)
     pairs = zip(tensors_of(got), tensors_of(want), strict=True)
@@ -367,7 +359,7 @@ def test_any_tree_arrives_as_through_torchs_queue(pool, recipe):
 
 
 def _in_common(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether the memory between the first and last element of two tensors meets."""
+    """Return whether the memory ranges of two tensors overlap."""
     (begin, end), (other_begin, other_end) = map(_span, (one, other))
     return begin < other_end and other_begin < end
 

@@ -1,4 +1,4 @@
-"""Random steps of Gristmill's datasets draw anew in each epoch of a torch loader."""
+"""Tests that random steps of Gristmill's datasets differ in each epoch of a loader."""
 
 import logging
 import os
@@ -34,7 +34,7 @@ def chain(length=SIZE):
 
 
 def crops():
-    """Samples of which the batch computes the crops that were drawn."""
+    """Return a dataset whose random crops are computed by the batch."""
     pictures = np.arange(SIZE * 48, dtype=np.uint8).reshape(SIZE, 4, 4, 3)
     crop = images.RandomResizedCrop((2, 2))
     return g.MapDataset.source(pictures).random_map(crop, seed=3)
@@ -60,7 +60,7 @@ class Iterated(torch.utils.data.IterableDataset):
 
 
 def drawn(loader):
-    """What is drawn for each element in one epoch."""
+    """Return the random number of each element in one epoch."""
     found = {}
     for xs, numbers in loader:
         found.update(
@@ -111,13 +111,13 @@ ALL_WORKERS = [
 ]
 
 
-def test_epochs_differ_and_the_first_is_what_indices_give():
+def test_epochs_differ_and_first_matches_indexing():
     assert len({str(epoch) for epoch in EXPECTED}) == EPOCHS
     assert EXPECTED[0] == dict(chain())
 
 
 @pytest.mark.parametrize("name", ALL_WORKERS)
-def test_draws_are_the_same_with_any_workers(name):
+def test_draws_do_not_depend_on_workers(name):
     loader = DataLoader(chain(), 4, shuffle=True, **WORKERS[name])
     assert [drawn(loader) for _ in range(EPOCHS)] == EXPECTED
 
@@ -126,13 +126,13 @@ def test_draws_are_the_same_with_any_workers(name):
 @pytest.mark.parametrize(
     "workers", [0, pytest.param(1, marks=pytest.mark.multiprocess)]
 )
-def test_draws_are_the_same_wherever_the_chain_is(name, workers):
+def test_draws_do_not_depend_on_wrapping_datasets(name, workers):
     loader = DataLoader(DATASETS[name](chain()), 3, num_workers=workers)
     assert [drawn(loader) for _ in range(2)] == EXPECTED[:2]
 
 
 @pytest.mark.multiprocess
-def test_draws_are_the_same_where_epochs_overlap():
+def test_draws_do_not_depend_on_overlapping_epochs():
     loader = DataLoader(
         chain(),
         2,
@@ -146,7 +146,7 @@ def test_draws_are_the_same_where_epochs_overlap():
 
 
 @pytest.mark.multiprocess
-def test_an_epoch_that_was_not_foreseen_is_drawn_again():
+def test_epoch_other_than_previewed_is_drawn_again():
     loader = DataLoader(
         chain(), 2, num_workers=1, persistent_workers=True, overlap_epochs=True
     )
@@ -157,7 +157,7 @@ def test_an_epoch_that_was_not_foreseen_is_drawn_again():
 
 
 @pytest.mark.multiprocess
-def test_workers_that_were_added_draw_in_the_epoch():
+def test_added_workers_draw_in_current_epoch():
     loader = DataLoader(chain(), 1, num_workers=1, persistent_workers=True)
     drawn(loader)
     batches = iter(loader)
@@ -166,7 +166,7 @@ def test_workers_that_were_added_draw_in_the_epoch():
 
 
 class Dying(Wrapped):
-    """Ends its first worker in the second epoch."""
+    """Kills its first worker in the second epoch."""
 
     def __init__(self, dataset, path):
         super().__init__(dataset)
@@ -181,7 +181,7 @@ class Dying(Wrapped):
 
 
 @pytest.mark.multiprocess
-def test_the_successor_of_a_dead_worker_draws_in_the_epoch(tmp_path):
+def test_restarted_worker_draws_in_current_epoch(tmp_path):
     dataset = Dying(chain(), tmp_path / "died")
     how = {"num_workers": 1, "persistent_workers": True, "max_restarts": 1}
     loader = DataLoader(dataset, 2, **how)
@@ -190,12 +190,12 @@ def test_the_successor_of_a_dead_worker_draws_in_the_epoch(tmp_path):
 
 
 @pytest.mark.parametrize("collate_fn", [None, list])
-def test_samples_of_one_batch_and_single_ones_are_drawn_anew(collate_fn):
+def test_unbatched_samples_differ_in_each_epoch(collate_fn):
     loader = DataLoader(chain(), None, collate_fn=collate_fn)
     assert [drawn(loader) for _ in range(EPOCHS)] == EXPECTED
 
 
-def test_batches_that_compute_what_was_drawn_differ():
+def test_deferred_random_batches_differ_in_each_epoch():
     loader = DataLoader(crops(), SIZE)
     first, second = (next(iter(loader)) for _ in range(2))
     assert not torch.equal(first, second)
@@ -203,7 +203,7 @@ def test_batches_that_compute_what_was_drawn_differ():
     assert torch.equal(first, next(iter(plain)))
 
 
-def test_torchs_own_loaders_draw_anew_once_installed():
+def test_installed_torch_loader_differs_in_each_epoch():
     gristmill.torch.install(everywhere=True)
     try:
         loader = torch.utils.data.DataLoader(chain(), 4, shuffle=True)
@@ -215,17 +215,17 @@ def test_torchs_own_loaders_draw_anew_once_installed():
     assert not hasattr(loader, "set_epoch")
 
 
-# Which epoch it is.
+# Choosing the epoch
 
 
-def test_a_chosen_epoch_is_followed_by_the_next_one():
+def test_chosen_epoch_is_followed_by_next_one():
     loader = DataLoader(chain(), 4)
     loader.set_epoch(1)
     assert [drawn(loader) for _ in range(2)] == EXPECTED[1:3]
 
 
 @pytest.mark.parametrize("batched", [False, True])
-def test_the_epoch_of_a_sampler_is_the_loaders(batched):
+def test_epoch_of_sampler_sets_epoch_of_loader(batched):
     sampler = gristmill.torch.DistributedSampler(chain(), 1, 0)
     how = {"sampler": sampler, "batch_size": 4}
     if batched:
@@ -237,11 +237,11 @@ def test_the_epoch_of_a_sampler_is_the_loaders(batched):
     sampler.set_epoch(2)
     assert drawn(loader) == EXPECTED[2]
     sampler.set_epoch(0)
-    # Nobody says another one: they are counted.
+    # Without another set_epoch, the loader counts epochs.
     assert [drawn(loader) for _ in range(EPOCHS)] == EXPECTED
 
 
-def test_samplers_and_datasets_are_told_the_epoch_of_a_loader():
+def test_set_epoch_reaches_sampler_and_dataset():
     class Told(Wrapped):
         epoch = None
 
@@ -260,12 +260,12 @@ def test_samplers_and_datasets_are_told_the_epoch_of_a_loader():
     ("epoch", "error", "text"),
     [(-1, ValueError, "at least 0, got -1"), (1.0, TypeError, "an int, got float")],
 )
-def test_a_wrong_epoch_is_refused(epoch, error, text):
+def test_wrong_epoch_is_refused(epoch, error, text):
     with pytest.raises(error, match=text):
         DataLoader(chain()).set_epoch(epoch)
 
 
-def test_reports_are_no_epochs():
+def test_reports_do_not_count_as_epochs():
     loader = DataLoader(chain(), 4)
     loader.report(seconds=0.01)
     iterator = iter(loader)
@@ -274,7 +274,7 @@ def test_reports_are_no_epochs():
     assert drawn(loader) == EXPECTED[1]
 
 
-def test_other_threads_and_chains_are_left_in_their_epoch():
+def test_epoch_does_not_affect_other_chains():
     loader = DataLoader(chain(), 4)
     drawn(loader)
     batches = iter(loader)
@@ -282,13 +282,13 @@ def test_other_threads_and_chains_are_left_in_their_epoch():
     assert dict(chain()) == {i: chain()[i][1] for i in range(SIZE)} == EXPECTED[0]
 
 
-# States.
+# States
 
 
 @pytest.mark.parametrize("name", SOME_WORKERS)
 @pytest.mark.parametrize("epoch", [0, 1])
 @pytest.mark.parametrize("given", [1, 4, None])
-def test_a_state_goes_on_in_its_epoch(name, epoch, given):
+def test_state_resumes_in_its_epoch(name, epoch, given):
     how = WORKERS[name]
     loader = StatefulDataLoader(chain(), 2, shuffle=True, **how)
     for _ in range(epoch):
@@ -308,7 +308,7 @@ def test_a_state_goes_on_in_its_epoch(name, epoch, given):
         assert (found[:1] if given is None else found) == expected[given is None :]
 
 
-def test_states_of_the_first_epoch_do_not_name_it():
+def test_state_of_first_epoch_has_no_epoch():
     loader = StatefulDataLoader(chain(), 4)
     next(iter(loader))
     assert "_epoch" not in loader.state_dict()
@@ -316,7 +316,7 @@ def test_states_of_the_first_epoch_do_not_name_it():
     assert loader.state_dict()["_epoch"] == 1
 
 
-def test_a_state_that_names_no_epoch_is_of_the_first():
+def test_state_without_epoch_resumes_first_epoch():
     loader = StatefulDataLoader(chain(), 4)
     list(loader)
     batches = iter(loader)
@@ -328,7 +328,7 @@ def test_a_state_that_names_no_epoch_is_of_the_first():
     assert drawn(loader) == EXPECTED[1]
 
 
-def test_an_epoch_chosen_after_one_that_had_ended_is_next():
+def test_epoch_chosen_after_finished_state_is_next():
     loader = StatefulDataLoader(chain(), 4)
     list(loader)
     state = loader.state_dict()
@@ -337,12 +337,12 @@ def test_an_epoch_chosen_after_one_that_had_ended_is_next():
     assert drawn(loader) == EXPECTED[2]
 
 
-# Datasets that are iterated over.
+# Iterable datasets
 
 
 @pytest.mark.parametrize("name", SOME_WORKERS)
-def test_chains_that_are_iterated_over_draw_anew(name):
-    # Each of several workers gives all elements.
+def test_iterable_chains_differ_in_each_epoch(name):
+    # Each worker gives all elements.
     loader = DataLoader(Iterated(chain()), 3, **WORKERS[name])
     assert [drawn(loader) for _ in range(EPOCHS)] == EXPECTED
 
@@ -368,7 +368,7 @@ ITERATED = {
 
 
 @pytest.mark.parametrize("name", ITERATED)
-def test_every_part_of_an_iterated_chain_draws_anew(name):
+def test_all_nodes_of_iterable_chain_follow_epoch(name):
     loader = DataLoader(AsIterable(ITERATED[name](chain())), None)
     epochs = [drawn(loader) for _ in range(EPOCHS)]
     assert len({str(epoch) for epoch in epochs}) == EPOCHS
@@ -377,13 +377,13 @@ def test_every_part_of_an_iterated_chain_draws_anew(name):
 
 
 @pytest.mark.multiprocess
-def test_workers_of_a_chain_draw_anew():
+def test_workers_of_a_chain_follow_epoch():
     ds = chain().to_iter_dataset().mp_prefetch(g.MultiprocessingOptions(num_workers=1))
     loader = DataLoader(AsIterable(ds), None)
     assert [drawn(loader) for _ in range(2)] == EXPECTED[:2]
 
 
-def test_an_iterable_goes_on_in_its_epoch():
+def test_iterable_resumes_in_its_epoch():
     loader = StatefulDataLoader(AsIterable(chain()), None)
     list(loader)
     batches = iter(loader)
@@ -407,7 +407,7 @@ def order(loader):
 
 
 @pytest.mark.parametrize("name", SHUFFLED)
-def test_a_chosen_epoch_has_its_own_order(name):
+def test_chosen_epoch_has_its_own_order(name):
     loader = DataLoader(AsIterable(SHUFFLED[name]()), None)
     epochs = []
     for epoch in range(EPOCHS):
@@ -426,7 +426,7 @@ def warned(caplog, text):
 
 
 @pytest.mark.parametrize("name", SHUFFLED)
-def test_an_order_that_is_repeated_is_logged_once(name, caplog):
+def test_repeated_order_is_logged_once(name, caplog):
     loader = DataLoader(AsIterable(SHUFFLED[name]()), None)
     assert order(loader) and warned(caplog, "loader.set_epoch(epoch)") == 0
     assert order(loader) and warned(caplog, "loader.set_epoch(epoch)") == 1
@@ -442,7 +442,7 @@ def test_draws_in_one_order_are_not_logged(caplog):
 
 @pytest.fixture
 def log_file(tmp_path):
-    """Where this process and its forks log to."""
+    """Return the file to which this process and its forks log."""
     handler = logging.FileHandler(tmp_path / "log")
     logging.getLogger("gristmill").addHandler(handler)
     yield tmp_path / "log"
@@ -470,7 +470,7 @@ def test_one_worker_logs_a_repeated_order(persistent, log_file):
         (lambda ds: DataLoader(ds, 4), 0),
     ],
 )
-def test_a_shuffle_behind_a_sampler_in_order_is_logged(make, count, caplog):
+def test_shuffled_chain_with_sequential_sampler_is_logged(make, count, caplog):
     loader = make(chain())
     for _ in range(EPOCHS):
         list(loader)

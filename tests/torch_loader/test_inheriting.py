@@ -1,4 +1,4 @@
-"""Workers of the launcher share what those that spawn starts share."""
+"""Tests that workers of the launcher share the same objects as spawned ones."""
 
 import multiprocessing
 import socket
@@ -19,7 +19,7 @@ SIZE = 4
 
 
 class Add:
-    """Adds the index to what it has."""
+    """Adds the index to an object."""
 
     def __init__(self, thing):
         self.thing = thing
@@ -100,11 +100,7 @@ def launched(dataset, loader_class=DataLoader, **options):
     return loader_class(dataset, multiprocessing_context="launcher", **options)
 
 
-@pytest.mark.claim(
-    "Workers of the launcher share locks, queues, pipes, proxies of managers and "
-    "shared memory with your program, as those of spawn do."
-)
-def test_what_spawn_shares_is_shared_with_the_launchers_workers():
+def test_launcher_workers_share_same_objects_as_spawn():
     value, array = SPAWN.Value("i", 0), SPAWN.Array("i", SIZE)
     queue, simple = SPAWN.Queue(), SPAWN.SimpleQueue()
     near, far = SPAWN.Pipe()
@@ -144,25 +140,25 @@ def test_what_spawn_shares_is_shared_with_the_launchers_workers():
         assert module.weight[0, 1:].tolist() == numbers[1:]
         assert semaphore.get_value() == sum(numbers)
         assert event.is_set()
-    # A tracker of the workers' own would have removed it.
+    # A resource tracker of the workers would have removed it.
     shared_memory.SharedMemory(memory.name).close()
     memory.close()
     memory.unlink()
 
 
-def test_more_tensors_are_shared_than_a_message_has_descriptors():
+def test_more_tensors_than_descriptors_in_message_share():
     tensors = [torch.zeros(SIZE).share_memory_() for _ in range(300)]
     list(launched(Adding([ToArray(tensor) for tensor in tensors]), num_workers=1))
     for tensor in tensors:
         assert tensor.tolist() == [*range(SIZE)]
 
 
-def test_workers_that_take_the_place_of_others_share_too():
+def test_restarted_workers_share_objects():
     run("torch_loader/inheriting/killed_workers")
 
 
 class Epochs(IterableDataset):
-    """Gives its epoch, which the program sets."""
+    """Gives its epoch, which the program sets in shared memory."""
 
     def __init__(self):
         self.epoch = torch.zeros(1).share_memory_()
@@ -172,7 +168,7 @@ class Epochs(IterableDataset):
 
 
 @pytest.mark.parametrize("loader_class", [DataLoader, StatefulDataLoader])
-def test_persistent_workers_see_what_the_program_sets(loader_class):
+def test_persistent_workers_see_changes_of_program(loader_class):
     dataset = Epochs()
     loader = launched(dataset, loader_class, num_workers=1, persistent_workers=True)
     for epoch in range(3):
@@ -186,7 +182,7 @@ def rows(shards):
             yield {"x": 10 * shard + number}
 
 
-def test_an_iterable_dataset_of_hugging_face_is_read():
+def test_hugging_face_iterable_dataset_is_read():
     import datasets
 
     made = datasets.IterableDataset.from_generator(rows, gen_kwargs={"shards": [0, 1]})

@@ -1,4 +1,4 @@
-"""Our loader is torch's where scripts and trainers take hold of it."""
+"""Tests that our loader has the interfaces of torch's that scripts and trainers use."""
 
 import copy
 import inspect
@@ -36,14 +36,14 @@ class Numbers(torch.utils.data.Dataset):
 
 
 class Named(DataLoader[int]):
-    """A user's subclass, parametrized and under another name."""
+    """A user-defined subclass with a type parameter and another name."""
 
 
 def numbers(batches):
     return [batch.tolist() for batch in batches]
 
 
-def test_the_signature_is_torchs_and_four_keywords_more():
+def test_signature_is_torchs_with_four_more_keywords():
     theirs = inspect.signature(TorchLoader.__init__).parameters
     ours = inspect.signature(DataLoader.__init__).parameters
     assert list(ours) == [*theirs, *OURS]
@@ -53,7 +53,7 @@ def test_the_signature_is_torchs_and_four_keywords_more():
     assert all(ours[name].kind is inspect.Parameter.KEYWORD_ONLY for name in OURS)
 
 
-def test_every_argument_is_an_attribute_of_its_name():
+def test_every_argument_is_an_attribute():
     loader = DataLoader(Numbers(), 2, num_workers=1, max_restarts=2, reorder_window=9)
     settings = {**vars(loader), "multiprocessing_context": None}
     names = set(inspect.signature(DataLoader.__init__).parameters)
@@ -62,7 +62,7 @@ def test_every_argument_is_an_attribute_of_its_name():
     assert set(vars(loader)) - set(vars(TorchLoader(Numbers()))) == set(OURS)
 
 
-def test_positional_arguments_are_where_torch_has_them():
+def test_positional_arguments_match_torch():
     generator = torch.Generator()
     given = (3, None, [1, 2], None, 0, list, False, True, 0, None, None, generator)
     ours, theirs = DataLoader(Numbers(), *given), TorchLoader(Numbers(), *given)
@@ -70,7 +70,7 @@ def test_positional_arguments_are_where_torch_has_them():
     assert ours.generator is generator
 
 
-def test_samplers_are_torchs_own():
+def test_samplers_are_torch_classes():
     shuffled, plain = DataLoader(Numbers(), shuffle=True), DataLoader(Numbers())
     assert type(shuffled.batch_sampler) is type(plain.batch_sampler) is BatchSampler
     assert type(shuffled.sampler) is RandomSampler
@@ -79,7 +79,7 @@ def test_samplers_are_torchs_own():
 
 @pytest.mark.parametrize("name", FROZEN)
 @pytest.mark.parametrize("kind", [DataLoader, Named])
-def test_what_torch_freezes_is_frozen(name, kind):
+def test_attributes_frozen_by_torch_are_frozen(name, kind):
     loader = kind(Numbers())
     expected = f"{name} attribute should not be set after {kind.__name__} is initial"
     with pytest.raises(ValueError, match=expected):
@@ -87,7 +87,7 @@ def test_what_torch_freezes_is_frozen(name, kind):
 
 
 @pytest.mark.parametrize("kind", [DataLoader, Named])
-def test_the_known_ways_round_the_freeze_work(kind):
+def test_known_workarounds_for_frozen_attributes_work(kind):
     first = kind(Numbers(), batch_size=5)
     first._DataLoader__initialized = False
     first.batch_sampler = BatchSampler([4, 3, 2], 2, False)
@@ -100,7 +100,7 @@ def test_the_known_ways_round_the_freeze_work(kind):
     assert second.anything == 3
 
 
-def test_the_class_is_generic():
+def test_class_is_generic():
     assert DataLoader[int](Numbers(), 10).batch_size == 10
     assert issubclass(Named, TorchLoader)
     assert numbers(Named(Numbers(), 5)) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
@@ -113,7 +113,7 @@ def test_loaders_can_be_pickled_and_copied():
         assert numbers(other) == numbers(loader) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-def test_iterators_are_torchs_and_cannot_be_pickled():
+def test_iterators_are_torch_iterators_and_not_picklable():
     batches = iter(DataLoader(Numbers()))
     assert isinstance(batches, _SingleProcessDataLoaderIter)
     assert len(batches) == 10
@@ -121,7 +121,7 @@ def test_iterators_are_torchs_and_cannot_be_pickled():
         pickle.dumps(batches)
 
 
-def test_samplers_are_live():
+def test_changes_of_samplers_take_effect():
     loader = DataLoader(Numbers(), 5)
     loader.batch_sampler.sampler = [9, 8]
     assert numbers(loader) == [[9, 8]]
@@ -131,7 +131,7 @@ def test_samplers_are_live():
     assert list(loader) == [3]
 
 
-def test_the_batch_size_may_change_within_an_epoch():
+def test_batch_size_changed_in_epoch_matches_torch():
     found = []
     for kind in (DataLoader, TorchLoader):
         loader = kind(Numbers(), 2)
@@ -142,7 +142,7 @@ def test_the_batch_size_may_change_within_an_epoch():
     assert found[0] == found[1] == [[2, 3, 4], [5, 6, 7], [8, 9]]
 
 
-def test_a_dataset_may_grow_between_epochs():
+def test_dataset_may_grow_between_epochs():
     dataset = [0, 1]
     loader = DataLoader(dataset, 2)
     assert numbers(loader) == [[0, 1]]
@@ -151,7 +151,7 @@ def test_a_dataset_may_grow_between_epochs():
 
 
 @pytest.mark.parametrize("replacement", [False, True])
-def test_dataset_grown_in_an_epoch_is_drawn_as_torch_does(replacement):
+def test_dataset_grown_in_epoch_matches_torch(replacement):
     found = []
     for kind in (DataLoader, StatefulDataLoader, TorchLoader):
         torch.manual_seed(2)
@@ -169,7 +169,7 @@ def test_dataset_grown_in_an_epoch_is_drawn_as_torch_does(replacement):
     ("loader_class", "how"),
     [(DataLoader, "fork"), (DataLoader, "launcher"), (StatefulDataLoader, "fork")],
 )
-def test_workers_kept_do_not_keep_the_dataset(loader_class, how):
+def test_referenced_workers_do_not_keep_dataset_alive(loader_class, how):
     dataset = Numbers()
     kept = weakref.ref(dataset)
     loader = loader_class(dataset, num_workers=1, multiprocessing_context=how)
@@ -184,16 +184,13 @@ def test_workers_kept_do_not_keep_the_dataset(loader_class, how):
     assert worker.exitcode == 0
 
 
-def test_two_iterators_do_not_know_each_other():
+def test_two_iterators_are_independent():
     loader = DataLoader(Numbers(), 6)
     assert numbers(sum(zip(loader, loader, strict=True), ())) == 2 * [
         [0, 1, 2, 3, 4, 5]
     ] + 2 * [[6, 7, 8, 9]]
 
 
-@pytest.mark.claim(
-    "The profiler's range around each batch is opened only while a profiler runs."
-)
 @pytest.mark.parametrize("iterable", [False, True])
 def test_profiles_show_the_loader(iterable):
     loader = DataLoader(torch.utils.data.ChainDataset([]) if iterable else Numbers())
@@ -203,10 +200,7 @@ def test_profiles_show_the_loader(iterable):
     assert "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" in names
 
 
-@pytest.mark.claim(
-    "The profiler's range around each batch is opened only while a profiler runs."
-)
-def test_no_range_is_opened_where_no_profiler_runs(monkeypatch):
+def test_profiler_range_is_opened_only_with_profiler(monkeypatch):
     opened = []
     original = torch.autograd.profiler.record_function.__enter__
 
@@ -221,7 +215,7 @@ def test_no_range_is_opened_where_no_profiler_runs(monkeypatch):
     assert len(opened) == len(Numbers()) + 1
 
 
-def test_collation_follows_an_extended_map(monkeypatch):
+def test_collation_uses_extended_map(monkeypatch):
     collations = torch.utils.data._utils.collate.default_collate_fn_map
     monkeypatch.setitem(collations, torch.Tensor, lambda batch, **_: len(batch))
     rows = torch.utils.data.TensorDataset(torch.arange(5))
@@ -249,12 +243,12 @@ def test_our_arguments_are_checked(options, error, text):
 
 
 @pytest.mark.parametrize("name", OURS[:3])
-def test_our_arguments_need_workers(name):
+def test_our_arguments_require_workers(name):
     with pytest.raises(ValueError, match=f"{name} option needs num_workers > 0"):
         DataLoader(Numbers(), **{name: 5})
 
 
-def test_accelerate_without_install_is_warned_of_once(monkeypatch):
+def test_accelerate_without_install_warns_once(monkeypatch):
     accelerate = types.ModuleType("accelerate.data_loader")
     accelerate.DataLoader = TorchLoader
     monkeypatch.setitem(sys.modules, "accelerate.data_loader", accelerate)

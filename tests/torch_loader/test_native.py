@@ -1,12 +1,16 @@
-"""Which datasets are gathered natively, and that what they give is the batch's own."""
+"""Tests which datasets are gathered natively, and that batches own their memory."""
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import TensorDataset, default_collate
 
-from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
-from gristmill._torch.indices.draws import Drawn
+from gristmill._torch.batches.native import (
+    is_torch_collate,
+    native_fetch,
+    samples_fetch,
+)
+from gristmill._torch.indices.draws import IndexBatch
 from gristmill.torch import DataLoader
 from torch_loader.datasets_zoo import DATASETS
 
@@ -24,13 +28,13 @@ def refuse(batch):
 
 
 @pytest.mark.parametrize("name", NATIVE)
-def test_rows_are_not_read(name):
+def test_native_datasets_are_not_read_by_rows(name):
     fetch = native_fetch(DATASETS[name](10), refuse)
     expected = list(torch.utils.data.DataLoader(DATASETS[name](10), 4))
     batches = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     for index, batch in zip(batches, expected, strict=True):
         blocks = (np.array(index), range(index[0], index[-1] + 1))
-        for form in (index, *map(Drawn, blocks)):
+        for form in (index, *map(IndexBatch, blocks)):
             assert repr(fetch(form)) == repr(batch)
 
 
@@ -39,20 +43,20 @@ def test_rows_are_not_read(name):
     ["leaf", "sparse", "parameter", "subclass", "conjugate", "read only", "array >i4",
      "array O", "array S3", "concat of kinds", "subset of list", "ints", "together"],
 )  # fmt: skip
-def test_rows_are_read_where_a_stack_of_them_may_be_something_else(name):
+def test_other_datasets_are_read_by_rows(name):
     assert native_fetch(DATASETS[name](10), refuse) is None
 
 
-def test_other_collations_get_the_samples():
+def test_other_collate_fn_gets_the_samples():
     dataset = TensorDataset(torch.arange(4))
-    assert not is_torchs(list)
-    assert is_torchs(default_collate)
+    assert not is_torch_collate(list)
+    assert is_torch_collate(default_collate)
     assert list(DataLoader(dataset, 4, collate_fn=len)) == [4]
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("name", NATIVE)
-def test_batches_do_not_share_the_datasets_memory(name, shuffle):
+def test_batches_do_not_share_memory_of_dataset(name, shuffle):
     dataset = DATASETS[name](8)
     before = repr(list(torch.utils.data.DataLoader(dataset, 8)))
     for batch in DataLoader(dataset, 4, shuffle=shuffle):
@@ -68,7 +72,7 @@ def leaves(batch):
     return [leaf for part in parts for leaf in leaves(part)]
 
 
-def test_batches_are_where_torch_makes_them():
+def test_batches_are_made_on_default_device():
     with torch.device("meta"):
         assert native_fetch(np.arange(40), refuse) is None
         batch = samples_fetch(list(range(40)), refuse)(list(range(40)))
@@ -76,7 +80,7 @@ def test_batches_are_where_torch_makes_them():
     assert native_fetch(np.arange(40), refuse) is not None
 
 
-def test_rows_that_change_are_seen():
+def test_changed_rows_appear_in_later_batches():
     rows = torch.zeros(4)
     batches = iter(DataLoader(TensorDataset(rows), 2))
     next(batches)
@@ -85,7 +89,7 @@ def test_rows_that_change_are_seen():
 
 
 @pytest.mark.parametrize("indices", [[1, 2, 99], ["a", "b"], [2**70]])
-def test_rows_that_are_not_there_raise_torchs_error_alone(indices):
+def test_missing_rows_raise_only_the_torch_error(indices):
     loader = DataLoader(TensorDataset(torch.arange(8)), sampler=indices, batch_size=3)
     with pytest.raises((IndexError, TypeError, ValueError)) as caught:
         next(iter(loader))
@@ -94,8 +98,8 @@ def test_rows_that_are_not_there_raise_torchs_error_alone(indices):
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("value", [7, -(1 << 63), (1 << 63) - 1, 1 << 63, 1 << 64])
-def test_batches_of_few_ints_are_torchs(value, size):
-    """One int is made by another function than several."""
+def test_batches_of_few_ints_match_torch(value, size):
+    """Check one int and several, which use different functions."""
 
     def outcome(loader):
         try:

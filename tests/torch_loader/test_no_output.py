@@ -1,4 +1,4 @@
-"""A torch loader that drops its only batch warns at the user's line."""
+"""Tests that a torch loader that drops its only batch warns at the user's line."""
 
 import warnings
 
@@ -25,13 +25,9 @@ class OwnSampler(torch.utils.data.Sampler):
 
 
 class Growing(list):
-    """Has no samples yet when its loader is made."""
+    """A dataset that grows after its loader was made."""
 
 
-@pytest.mark.claim(
-    "A loader with drop_last=True and fewer samples than a batch warns when it is "
-    "iterated; torch gives nothing, silently."
-)
 @pytest.mark.parametrize("loader_class", [DataLoader, StatefulDataLoader])
 @pytest.mark.parametrize(
     "arguments",
@@ -42,7 +38,7 @@ class Growing(list):
         pytest.param({"num_workers": 1}, marks=pytest.mark.multiprocess),
     ],
 )
-def test_a_loader_that_drops_its_only_batch_warns(loader_class, arguments):
+def test_loader_that_drops_its_only_batch_warns(loader_class, arguments):
     loader = loader_class(SAMPLES, batch_size=8, drop_last=True, **arguments)
     message = r"gives no batch\. It has \d samples, batch_size=8 and drop_last=True"
     with pytest.warns(UserWarning, match=message) as caught:
@@ -62,14 +58,14 @@ def test_a_loader_that_drops_its_only_batch_warns(loader_class, arguments):
         (Endless(), {"batch_size": 3, "drop_last": True}),
     ],
 )
-def test_a_loader_that_may_be_meant_does_not_warn(dataset, arguments):
+def test_loader_with_possible_output_does_not_warn(dataset, arguments):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         list(DataLoader(dataset, **arguments))
     assert caught == []
 
 
-def test_a_dataset_that_has_grown_does_not_warn():
+def test_grown_dataset_does_not_warn():
     dataset = Growing([1])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

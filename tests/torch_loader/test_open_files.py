@@ -1,4 +1,4 @@
-"""Open files in datasets: each worker reads them from its own place."""
+"""Tests of open files in datasets, which each worker reads at its own position."""
 
 import os
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.multiprocess
 
 
 class Next(torch.utils.data.Dataset):
-    """Gives the next bytes of a file, whatever the key."""
+    """Returns the next byte of a file, for any key."""
 
     def __init__(self, path, **options):
         self.path = path
@@ -27,7 +27,7 @@ class Next(torch.utils.data.Dataset):
 
 
 class OpenedThere(Next):
-    """Opens its file where it is unpickled."""
+    """Opens its file when it is unpickled."""
 
     def __getstate__(self):
         return {**vars(self), "file": None}
@@ -39,7 +39,7 @@ class OpenedThere(Next):
 
 
 class FileItself(Next):
-    """Gives the open file."""
+    """Returns the open file."""
 
     def __getitem__(self, index):
         return self.file
@@ -58,7 +58,7 @@ KINDS = [Next, OpenedThere]
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["text", "buffered", "raw"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_workers_of_the_launcher_share_no_position(path, kind, options):
+def test_launcher_workers_do_not_share_position(path, kind, options):
     dataset = kind(path, **options)
     with dataset.file:
         loader = DataLoader(
@@ -71,7 +71,7 @@ def test_workers_of_the_launcher_share_no_position(path, kind, options):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_workers_by_fork_share_them_as_torchs_do(path, kind):
+def test_forked_workers_share_position_like_torch(path, kind):
     dataset = kind(path, mode="rb", buffering=0)
     with dataset.file:
         found = []
@@ -85,15 +85,17 @@ def test_workers_by_fork_share_them_as_torchs_do(path, kind):
 
 @pytest.mark.filterwarnings("ignore:Got pickle error:UserWarning")
 @pytest.mark.parametrize("loader", [torch.utils.data.DataLoader, DataLoader])
-def test_spawned_workers_get_none_as_torchs_do(path, loader):
+def test_open_file_is_refused_by_spawn_like_torch(path, loader):
     dataset = Next(path)
-    text = r"cannot pickle '(_io\.)?TextIO"  # Without the module from Python 3.13 on.
+    text = (
+        r"cannot pickle '(_io\.)?TextIO"  # Without the module name from Python 3.13 on.
+    )
     with dataset.file, pytest.raises(TypeError, match=text):
         list(loader(dataset, num_workers=1, multiprocessing_context="spawn"))
 
 
 @pytest.mark.filterwarnings("ignore:Got pickle error:UserWarning")
-def test_the_launcher_refuses_what_it_cannot_open_again(path):
+def test_launcher_refuses_deleted_open_file(path):
     dataset = Next(path)
     path.unlink()
     loader = DataLoader(
@@ -104,7 +106,7 @@ def test_the_launcher_refuses_what_it_cannot_open_again(path):
 
 
 @pytest.mark.parametrize("context", ["fork", "launcher"])
-def test_batches_may_be_files_that_are_read(path, context):
+def test_batch_may_be_an_open_file(path, context):
     dataset = FileItself(path)
     with dataset.file:
         loader = DataLoader(

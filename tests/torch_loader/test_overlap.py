@@ -1,4 +1,4 @@
-"""Epochs that overlap: the next one's batches are asked for before it begins."""
+"""Tests of overlapping epochs, which request the next epoch's batches early."""
 
 import warnings
 
@@ -27,7 +27,7 @@ TorchLoader = torch.utils.data.DataLoader
 
 
 class Drawing(torch.utils.data.Dataset):
-    """Sample i is i, the worker that was asked and what it draws."""
+    """Sample i is i, the worker's id and a random number."""
 
     def __init__(self, size):
         self.size = size
@@ -40,7 +40,7 @@ class Drawing(torch.utils.data.Dataset):
 
 
 class Counting(Drawing):
-    """Says how often each sample was read."""
+    """Counts the reads of each sample."""
 
     def __init__(self, size):
         super().__init__(size)
@@ -52,7 +52,7 @@ class Counting(Drawing):
 
 
 class FailsOnce(Counting):
-    """Sample 1 cannot be read for the second time."""
+    """The second read of sample 1 fails."""
 
     def __getitem__(self, index):
         if index == 1 and self.reads[1] == 1:
@@ -77,7 +77,7 @@ def end(loader):
 
 @st.composite
 def samplers(draw, size):
-    """Of samples: a function of a generator and the dataset."""
+    """Return a strategy for functions of a dataset and generator that make samplers."""
     count = draw(st.integers(1, 2 * size))
     kind = draw(
         st.sampled_from(["sequential", "random", "replaced", "weighted", "ddp"])
@@ -112,7 +112,7 @@ def configurations(draw):
 
 
 def epochs_of(kind, configuration, **options):
-    """Batches of 4 epochs, with main's generator after each; one may be broken off."""
+    """Return 4 epochs, one maybe cut short, and the default generator after each."""
     torch.manual_seed(1)
     configuration = dict(configuration)
     dataset = Drawing(configuration.pop("size"))
@@ -144,13 +144,13 @@ def epochs_of(kind, configuration, **options):
 
 @settings(max_examples=12, deadline=None)
 @given(configurations())
-def test_batches_workers_and_draws_are_torchs(configuration):
+def test_batches_workers_and_draws_match_torch(configuration):
     if configuration["stops_at"] is None:
         expected = epochs_of(TorchLoader, configuration)
         found = epochs_of(DataLoader, configuration, overlap_epochs=True)
         assert found == expected
         return
-    # What workers drew for batches that nobody took differs.
+    # Random numbers of samples differ, because workers drew some for unused batches.
     expected = epochs_of(TorchLoader, configuration)
     found = epochs_of(DataLoader, configuration, overlap_epochs=True)
     for (ours, our_state), (theirs, their_state) in zip(found, expected, strict=True):
@@ -158,7 +158,7 @@ def test_batches_workers_and_draws_are_torchs(configuration):
         assert our_state == their_state
 
 
-def test_the_next_epoch_is_read_before_it_begins():
+def test_next_epoch_is_read_before_it_begins():
     dataset = Counting(5)
     loader = overlapping(dataset)
     assert [batch.item() for batch in loader] == list(range(5))
@@ -170,7 +170,7 @@ def test_the_next_epoch_is_read_before_it_begins():
     end(loader)
 
 
-def test_without_the_option_nothing_is_asked_ahead():
+def test_without_option_no_batch_is_requested_early():
     loader = DataLoader(range(5), num_workers=2, persistent_workers=True)
     assert [batch.item() for batch in loader] == list(range(5))
     assert loader._iterator._pool.next() is None
@@ -184,7 +184,7 @@ def test_epochs_shorter_than_the_window_overlap():
     end(loader)
 
 
-def test_other_draws_than_foreseen_are_right_and_warned_of():
+def test_draws_other_than_previewed_are_used_with_warning():
     dataset = Counting(6)
     sampler = DistributedSampler(dataset, 1, 0, shuffle=True)
     loader = overlapping(dataset, sampler=sampler)
@@ -200,7 +200,7 @@ def test_other_draws_than_foreseen_are_right_and_warned_of():
     end(loader)
 
 
-def test_the_main_generator_may_be_used_in_between():
+def test_default_generator_may_be_used_between_epochs():
     found = []
     for kind, options in ((TorchLoader, {}), (DataLoader, {"overlap_epochs": True})):
         torch.manual_seed(2)
@@ -216,7 +216,7 @@ def test_the_main_generator_may_be_used_in_between():
     assert [x for _, x in found[:3]] == [x for _, x in found[3:]]
 
 
-def test_an_error_of_the_next_epoch_is_raised_there():
+def test_error_of_next_epoch_is_raised_in_it():
     loader = overlapping(FailsOnce(4))
     assert [batch.item() for batch in loader] == [0, 1, 2, 3]
     batches = iter(loader)
@@ -227,8 +227,8 @@ def test_an_error_of_the_next_epoch_is_raised_there():
     end(loader)
 
 
-def test_a_long_epoch_is_not_drawn_twice(monkeypatch):
-    monkeypatch.setattr(draws, "MOST_FORESEEN", 4)
+def test_long_epoch_is_not_previewed(monkeypatch):
+    monkeypatch.setattr(draws, "MAX_PREVIEW", 4)
     loader = overlapping(range(5), shuffle=True)
     for _ in range(2):
         assert sorted(batch.item() for batch in loader) == list(range(5))
@@ -236,7 +236,7 @@ def test_a_long_epoch_is_not_drawn_twice(monkeypatch):
     end(loader)
 
 
-def test_what_cannot_be_drawn_for_the_next_epoch_is_raised_there_if_anywhere():
+def test_preview_error_is_raised_at_next_epoch():
     sampler = WeightedRandomSampler(range(1, 6), 5, False)
     loader = overlapping(range(5), sampler=sampler)
     batches = iter(loader)
@@ -249,7 +249,7 @@ def test_what_cannot_be_drawn_for_the_next_epoch_is_raised_there_if_anywhere():
     end(loader)
 
 
-def test_a_sampler_that_is_exchanged_in_an_epoch_draws_the_next_one():
+def test_replaced_sampler_draws_the_next_epoch():
     batch_sampler = BatchSampler(SequentialSampler(range(6)), 1, False)
     loader = overlapping(range(6), batch_sampler=batch_sampler)
     batches = iter(loader)
@@ -259,7 +259,7 @@ def test_a_sampler_that_is_exchanged_in_an_epoch_draws_the_next_one():
     end(loader)
 
 
-def test_a_warning_that_is_an_error_leaves_the_loader_usable():
+def test_loader_works_after_warning_raised_as_error():
     generator = torch.Generator()
     loader = overlapping(range(9), shuffle=True, generator=generator)
     assert sorted(batch.item() for batch in loader) == list(range(9))
@@ -271,10 +271,10 @@ def test_a_warning_that_is_an_error_leaves_the_loader_usable():
 
 
 class Mine(BatchSampler):
-    """A user's class, which may draw as it likes."""
+    """A user-defined class, whose draws cannot be previewed."""
 
 
-def test_a_sampler_that_cannot_be_foreseen_is_warned_of():
+def test_sampler_without_preview_gives_warning():
     mine = Mine(SequentialSampler(range(4)), 2, False)
     loader = overlapping(range(4), batch_sampler=mine)
     with pytest.warns(UserWarning, match="Mine over a SequentialSampler") as warned:
@@ -297,6 +297,6 @@ class Stream(IterableDataset):
         (range(3), {"in_order": False}, "overlap_epochs needs in_order=True"),
     ],
 )
-def test_what_it_needs_is_checked(dataset, options, text):
+def test_missing_requirements_are_refused(dataset, options, text):
     with pytest.raises(ValueError, match=text):
         overlapping(dataset, **options)

@@ -1,4 +1,4 @@
-"""Batches that a thread pins, where pinning is only noted."""
+"""Tests of the thread that pins batches, with a replacement that records calls."""
 
 import multiprocessing
 import threading
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.multiprocess
 
 @pytest.fixture(autouse=True)
 def pinned(monkeypatch):
-    """Batches that were pinned, by the names of the threads that did it."""
+    """Return the name of the pinning thread for each pinned batch."""
     noted = []
 
     def note(batch, device):
-        assert device in ("cuda", None)  # Torch 2.6 names none.
+        assert device in ("cuda", None)  # torch 2.6 passes None.
         if torch.is_tensor(batch) and batch.flatten()[0] == 3:
             raise ValueError("cannot be pinned")
         noted.append(threading.current_thread().name)
@@ -29,7 +29,7 @@ def pinned(monkeypatch):
     monkeypatch.setattr(pinning, "pin_memory", note)
     accelerator = torch.device("cuda", 0)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # Torch 2.6 asks it.
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # torch 2.6 calls it.
     monkeypatch.setattr(
         torch.accelerator, "current_accelerator", lambda *_: accelerator
     )
@@ -70,14 +70,14 @@ def values(batches):
     return [int(batch[0]) for batch in batches]
 
 
-def test_all_batches_are_pinned_by_the_thread(pinned):
+def test_all_batches_are_pinned_by_thread(pinned):
     loader = make(Numbers(range(10, 30)))
     assert values(loader) == list(range(10, 30))
     assert pinned == ["pt_data_pin"] * 20
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_epochs_that_are_broken_off_begin_again(pinned, overlap):
+def test_epochs_restart_after_break(pinned, overlap):
     loader = make(
         Numbers(range(10, 18)), persistent_workers=True, overlap_epochs=overlap
     )
@@ -88,7 +88,7 @@ def test_epochs_that_are_broken_off_begin_again(pinned, overlap):
     loader._iterator._shutdown_workers()
 
 
-def test_a_batch_that_cannot_be_pinned_is_an_error_at_its_turn():
+def test_batch_that_cannot_be_pinned_fails_alone():
     batches = iter(make(Numbers([1, 2, 3, 4])))
     assert values([next(batches), next(batches)]) == [1, 2]
     with pytest.raises(ValueError, match="Caught ValueError in pin memory thread for"):
@@ -96,7 +96,7 @@ def test_a_batch_that_cannot_be_pinned_is_an_error_at_its_turn():
     assert values(batches) == [4]
 
 
-def test_a_dead_worker_is_an_error_each_time():
+def test_dead_worker_raises_each_time():
     may_die = multiprocessing.get_context("fork").Event()
     batches = iter(make(Numbers([5, 6, 7, 8], dies_at=2, may_die=may_die)))
     assert values([next(batches), next(batches)]) == [5, 6]
@@ -106,7 +106,7 @@ def test_a_dead_worker_is_an_error_each_time():
             next(batches)
 
 
-def test_kept_batches_that_leave_no_room_can_be_given_back():
+def test_arena_full_ends_when_kept_batches_are_freed():
     numbers = list(range(10, 42))
     batches = iter(make(Numbers(numbers, size=1 << 20), memory_limit=12 << 20))
     kept, seen = [], []
@@ -124,7 +124,7 @@ def test_kept_batches_that_leave_no_room_can_be_given_back():
     assert next(batches, None) is None
 
 
-def test_the_thread_may_be_who_collects_the_iterator(monkeypatch):
+def test_pinning_thread_may_collect_the_iterator(monkeypatch):
     batches = iter(make(Numbers(range(10, 20))))
     ended = threading.Event()
 
@@ -136,17 +136,17 @@ def test_the_thread_may_be_who_collects_the_iterator(monkeypatch):
     monkeypatch.setattr(pinning, "pin_memory", collected)
     next(batches)
     assert ended.wait(30)
-    batches._pins._thread.join(30)
-    assert not batches._pins._thread.is_alive()
+    batches._pin_thread._thread.join(30)
+    assert not batches._pin_thread._thread.is_alive()
 
 
-def test_batches_are_pinned_in_order_while_the_number_of_workers_changes(pinned):
+def test_batches_are_pinned_in_order_after_set_workers(pinned):
     batches = iter(make(Numbers(range(10, 90))))
     given = [next(batches).item()]
     for count in (1, 4):
         batches.set_workers(count)
         pool = batches._pool
-        while not pool._has_begun(pool.successor):
+        while not pool._has_started(pool.successor):
             pass
         given += [next(batches).item() for _ in range(12)]
         assert len(batches._workers) == count
@@ -155,7 +155,7 @@ def test_batches_are_pinned_in_order_while_the_number_of_workers_changes(pinned)
     assert pinned == ["pt_data_pin"] * 80
 
 
-def test_closing_waits_for_no_batch_that_is_being_pinned(monkeypatch):
+def test_close_does_not_wait_for_pinning(monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
 
     def slow(value, device):
@@ -166,7 +166,7 @@ def test_closing_waits_for_no_batch_that_is_being_pinned(monkeypatch):
     monkeypatch.setattr(pinning, "pin_memory", slow)
     batches = iter(make(Numbers(range(10, 20))))
     assert begun.wait(30)
-    thread = batches._pins._thread
+    thread = batches._pin_thread._thread
     del batches
     assert thread.is_alive()
     go_on.set()

@@ -1,4 +1,4 @@
-"""Torch's private parts are looked at, and not used where they have changed."""
+"""Tests that torch's private parts are checked, and not used if they have changed."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ WORKER = torch.utils.data._utils.worker
 SAMPLES = [torch.tensor([float(n)]) for n in range(7)]
 
 
-def test_this_torch_is_known():
+def test_installed_torch_is_known():
     assert private.UNKNOWN is None
 
 
@@ -38,11 +38,11 @@ def test_this_torch_is_known():
         (torch.autograd.profiler, "_is_profiler_enabled"),
     ],
 )
-def test_a_part_that_is_not_there_is_found(monkeypatch, owner, name):
+def test_missing_part_is_found(monkeypatch, owner, name):
     monkeypatch.delattr(owner, name)
     found = private.unknown()
     assert found is not None
-    assert re.fullmatch(rf"torch\..*\.?{name}(\.\w+)? is not there", found)
+    assert re.fullmatch(rf"torch\..*\.?{name}(\.\w+)? does not exist", found)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_a_part_that_is_not_there_is_found(monkeypatch, owner, name):
         (torch._utils, "ExceptionWrapper", lambda exc_info, origin: None),
     ],
 )
-def test_a_part_that_takes_other_arguments_is_found(monkeypatch, owner, name, changed):
+def test_part_with_other_arguments_is_found(monkeypatch, owner, name, changed):
     monkeypatch.setattr(owner, name, changed)
     found = private.unknown()
     assert found is not None
     assert name in found
 
 
-def test_an_iterator_that_fails_is_found(monkeypatch):
+def test_failing_iterator_is_found(monkeypatch):
     def failing(iterator, loader):
         raise NotImplementedError("threads")
 
@@ -73,7 +73,7 @@ def test_an_iterator_that_fails_is_found(monkeypatch):
 
 
 @pytest.mark.parametrize("name", private._OF_ITERATORS)
-def test_an_attribute_that_an_iterator_lacks_is_found(monkeypatch, name):
+def test_missing_iterator_attribute_is_found(monkeypatch, name):
     kept = dataloader._SingleProcessDataLoaderIter.__init__
 
     def without(iterator, loader):
@@ -87,7 +87,7 @@ def test_an_attribute_that_an_iterator_lacks_is_found(monkeypatch, name):
     assert name in found
 
 
-def test_to_look_draws_no_random_numbers_and_needs_no_device():
+def test_check_draws_no_random_numbers_and_uses_no_device():
     torch.manual_seed(3)
     expected = torch.default_generator.get_state()
     with torch.device("meta"):
@@ -95,7 +95,7 @@ def test_to_look_draws_no_random_numbers_and_needs_no_device():
     assert torch.equal(torch.default_generator.get_state(), expected)
 
 
-def test_each_attribute_of_torchs_iterators_that_is_used_is_looked_at():
+def test_all_used_iterator_attributes_are_checked():
     iterator = iter(torch.utils.data.DataLoader([0]))
     used = set()
     for path in FOLDER.rglob("*.py"):
@@ -108,26 +108,27 @@ def test_each_attribute_of_torchs_iterators_that_is_used_is_looked_at():
 
 @pytest.fixture
 def unknown(monkeypatch):
-    """A torch that lacks something."""
-    monkeypatch.setattr(private, "UNKNOWN", "torch._thing is not there")
+    """Pretend that this torch lacks a private part."""
+    monkeypatch.setattr(private, "UNKNOWN", "torch._thing does not exist")
     private.warn_of_unknown.cache_clear()
 
 
 @pytest.mark.multiprocess
 @pytest.mark.usefixtures("unknown")
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_unknown_torch_gives_torchs_batches_after_one_warning(workers):
+def test_unknown_torch_warns_once_and_gives_torch_batches(workers):
     options = {"batch_size": 3, "num_workers": workers}
-    with pytest.warns(UserWarning, match="is not there") as warned:
+    with pytest.warns(UserWarning, match="does not exist") as warned:
         loader = DataLoader(SAMPLES, **options)
         DataLoader(SAMPLES, **options)
     assert len(warned) == 1
     assert warned[0].filename == __file__
     assert str(warned[0].message) == (
-        f"Gristmill knows torch 2.6 to 2.15, and in torch {torch.__version__} "
-        "torch._thing is not there. Loaders compute as torch's own do, and"
-        " max_restarts, reorder_window, memory_limit and overlap_epochs have no effect."
-        " Random steps of Gristmill's datasets draw the same in each epoch."
+        f"Gristmill supports torch 2.6 to 2.15, but in torch {torch.__version__} "
+        "torch._thing does not exist. Loaders use torch's own iterators: max_restarts,"
+        " reorder_window, memory_limit and overlap_epochs have no effect, and random"
+        " steps of Gristmill's datasets draw the same numbers in each epoch. Install a"
+        " supported version of torch."
     )
     iterator = iter(loader)
     theirs = iter(torch.utils.data.DataLoader(SAMPLES, **options))
@@ -138,15 +139,15 @@ def test_an_unknown_torch_gives_torchs_batches_after_one_warning(workers):
 
 
 @pytest.mark.usefixtures("unknown")
-def test_an_unknown_torch_has_no_stateful_loader():
-    with pytest.raises(RuntimeError, match=r"_thing is not there\. Only torch's own"):
+def test_unknown_torch_refuses_stateful_loader():
+    with pytest.raises(RuntimeError, match=r"_thing does not exist\..*torchdata"):
         StatefulDataLoader(SAMPLES)
 
 
 @pytest.mark.usefixtures("unknown")
-def test_nothing_is_installed_into_an_unknown_torch():
+def test_install_changes_nothing_in_unknown_torch():
     kept = torch.utils.data.DataLoader._get_iterator
-    with pytest.warns(UserWarning, match="is not there"):
+    with pytest.warns(UserWarning, match="does not exist"):
         install(everywhere=True)
     assert torch.utils.data.DataLoader._get_iterator is kept
     uninstall()
@@ -154,7 +155,7 @@ def test_nothing_is_installed_into_an_unknown_torch():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("lacking", ["some", "all"])
-def test_a_torch_without_private_parts_can_be_used(lacking):
+def test_torch_without_private_parts_works(lacking):
     done = subprocess.run(
         command("torch_loader/private/lacking_parts", lacking),
         env=environment(), capture_output=True, text=True,

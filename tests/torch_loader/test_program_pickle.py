@@ -1,4 +1,4 @@
-"""Datasets reach the workers with their tensors mapped, or shared."""
+"""Tests that datasets are sent to workers with tensors mapped or shared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch_loader.batches import assert_same
 
 
 class Program:
-    """What workers run."""
+    """A program that workers run."""
 
     def __init__(self, part: Any) -> None:
         self.part = part
@@ -29,7 +29,7 @@ class Program:
 
 
 class Dataset:
-    """A dataset of this module, with all sorts of members."""
+    """A dataset with many kinds of members."""
 
     def __init__(self, table: torch.Tensor) -> None:
         self.table = table
@@ -46,12 +46,12 @@ def table() -> torch.Tensor:
 
 
 def carried(thing: Any) -> Any:
-    """What two workers get, each from the same file, and the bytes of that."""
+    """Return what two workers load from one file, and the size of the file."""
     program = ProgramPickle(Program(thing))
     fd = packing.pack(program)
 
     def load() -> Any:
-        inheriting.received[:] = map(os.dup, program.inherited)
+        inheriting.received_fds[:] = map(os.dup, program.inherited)
         loaded: Any = packing.unpack(fd)
         return loaded.part
 
@@ -61,7 +61,7 @@ def carried(thing: Any) -> Any:
         os.close(fd)
 
 
-def test_a_dataset_arrives_as_it_was(table):
+def test_dataset_arrives_unchanged(table):
     sent = Dataset(table)
     (got, _), _ = carried(sent)
     for name in ("table", "part", "array", "half"):
@@ -71,19 +71,19 @@ def test_a_dataset_arrives_as_it_was(table):
     assert got.transform(1) == 2
 
 
-def test_its_memory_is_in_the_file_once(table):
+def test_shared_memory_of_dataset_is_stored_once(table):
     _, nbytes = carried([table, table[5:], table, Dataset(table)])
     assert table.nbytes < nbytes < table.nbytes + 150_000
 
 
-def test_what_a_worker_writes_is_its_own(table):
+def test_writes_of_a_worker_are_private(table):
     (one, other), _ = carried(Dataset(table))
     one.table[0, 2] = -1
     assert one.part[0, 0] == -1
     assert other.table[0, 2] == 2
 
 
-def test_tensors_of_one_storage_have_one_in_a_worker():
+def test_tensors_of_one_storage_share_one_in_worker():
     table = torch.arange(24.0)
     windows = np.arange(24.0)
     sent = [table[4:], table[:9], table[6:].view(torch.int64)]
@@ -95,12 +95,12 @@ def test_tensors_of_one_storage_have_one_in_a_worker():
 
 
 @pytest.mark.filterwarnings("ignore:Sparse", "ignore:TypedStorage")
-def test_a_sparse_tensor_arrives_as_it_was():
+def test_sparse_tensor_arrives_unchanged():
     (got, _), _ = carried(torch.eye(3).to_sparse())
     assert_same(got, torch.eye(3).to_sparse())
 
 
-def test_shared_memory_is_what_this_process_and_workers_have():
+def test_shared_tensors_are_shared_with_workers():
     table = torch.zeros(4, 3).share_memory_()
     module = torch.nn.Linear(2, 2).share_memory()
     sent = [table, table[1:], table.untyped_storage(), module]
@@ -114,7 +114,7 @@ def test_shared_memory_is_what_this_process_and_workers_have():
     assert table[1, 0] == other[0][1, 0] == 6
 
 
-def test_locks_of_a_fork_are_refused_as_spawn_refuses_them():
+def test_fork_context_locks_are_refused_like_spawn():
     for name in ("Lock", "Event", "Queue", "Condition", "Semaphore"):
         thing = getattr(multiprocessing.get_context("fork"), name)()
         with pytest.raises(RuntimeError, match="created in a fork context") as caught:
@@ -122,12 +122,12 @@ def test_locks_of_a_fork_are_refused_as_spawn_refuses_them():
         assert caught.value.__notes__ == ["a note"], name
 
 
-def test_children_inherit_nothing_when_none_is_started():
+def test_locks_are_refused_when_no_child_starts():
     carried(torch.ones(3).share_memory_())
     with pytest.raises(RuntimeError, match=r"only be shared .* through inheritance"):
         pickle.dumps(multiprocessing.get_context("spawn").Lock())
 
 
-def test_other_errors_stay_what_they_are():
+def test_other_pickle_errors_are_unchanged():
     with pytest.raises(TypeError, match=r"cannot pickle '_thread\.lock'"):
         carried(threading.Lock())

@@ -1,4 +1,4 @@
-"""Libraries that put functions of their own into torch's classes have them called."""
+"""Tests that functions which libraries replace in torch's classes are called."""
 
 import functools
 import itertools
@@ -31,7 +31,7 @@ def rows(offset=0):
 
 
 def given(loader_class, make, epochs=2, **options):
-    """Return the batches of some epochs, and what is drawn after them."""
+    """Return the batches of some epochs, and a random number drawn after them."""
     torch.manual_seed(9)
     loader = loader_class(make(), 3, shuffle=True, **options)
     loader.skipped = 2
@@ -48,7 +48,7 @@ def given_everywhere(make, **options):
 
 
 def assert_as_torch(make=rows, **options):
-    """Check all loaders, and return what they give."""
+    """Compare all loaders with torch's, and return the result."""
     expected = given(TorchLoader, make, **options)
     assert given_everywhere(make, **options) == expected
     assert given(DataLoader, make, **options) == expected
@@ -58,7 +58,7 @@ def assert_as_torch(make=rows, **options):
 
 
 def skip_in_init(monkeypatch):
-    """Move a new iterator on, as SpeechBrain does to go on in an epoch."""
+    """Advance new iterators, like SpeechBrain when it resumes in mid-epoch."""
     own = BASE.__init__
 
     def init(self, loader):
@@ -67,7 +67,7 @@ def skip_in_init(monkeypatch):
         self._num_yielded = len(skipped)
         loader.skipped = 0
 
-    # It gives its function the name and the module of torch's.
+    # SpeechBrain gives its function the name and module of torch's.
     functools.update_wrapper(init, own)
     monkeypatch.setattr(BASE, "__init__", init)
 
@@ -117,29 +117,29 @@ OF_THE_BASE = [skip_in_init, skip_in_reset, skip_in_both, draw_twice, wrap_batch
 
 
 @pytest.mark.parametrize("replace", OF_THE_BASE)
-def test_function_of_the_base_iterator_replaced_is_called(monkeypatch, replace):
+def test_replaced_base_iterator_function_is_called(monkeypatch, replace):
     before = given(TorchLoader, rows)
     replace(monkeypatch)
-    if replace is not skip_in_reset:  # Torch resets no iterator without workers.
+    if replace is not skip_in_reset:  # torch never resets an iterator without workers.
         assert given(TorchLoader, rows) != before
     assert_as_torch()
 
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("replace", [skip_in_init, skip_in_both, draw_twice])
-def test_function_replaced_is_called_with_workers(monkeypatch, replace):
+def test_replaced_function_is_called_with_workers(monkeypatch, replace):
     replace(monkeypatch)
     assert_as_torch(epochs=1, **WORKERS)
 
 
 @pytest.mark.multiprocess
-def test_reset_replaced_is_called_in_each_epoch(monkeypatch):
+def test_replaced_reset_is_called_in_each_epoch(monkeypatch):
     skip_in_reset(monkeypatch)
     assert_as_torch(persistent_workers=True, **WORKERS)
 
 
 @pytest.mark.parametrize("kind", [BatchSampler, RandomSampler, SequentialSampler])
-def test_sampler_with_another_iter_is_iterated_over(monkeypatch, kind):
+def test_replaced_sampler_iter_is_used(monkeypatch, kind):
     own = kind.__iter__
     monkeypatch.setattr(kind, "__iter__", lambda self: iter([*own(self)][::-1]))
     for loader_class in (DataLoader, StatefulDataLoader):
@@ -148,8 +148,8 @@ def test_sampler_with_another_iter_is_iterated_over(monkeypatch, kind):
     assert_as_torch()
 
 
-def test_sampler_class_that_lightning_has_left_resumes(monkeypatch):
-    # Lightning leaves this one behind, which has nothing to do with drawing.
+def test_sampler_class_patched_by_lightning_resumes(monkeypatch):
+    # Lightning leaves this attribute, which does not affect drawing.
     monkeypatch.setattr(BatchSampler, "__setattr__", object.__setattr__, raising=False)
     loader = StatefulDataLoader(range(12), 3, shuffle=True)
     batches = iter(loader)
@@ -178,15 +178,13 @@ def give_ones(self, indices):
         (ConcatDataset, "__getitem__", give_zeros, lambda: ConcatDataset([rows()] * 2)),
     ],
 )
-def test_dataset_class_with_another_function_gives_its_rows(
-    monkeypatch, kind, name, function, make
-):
+def test_replaced_dataset_function_is_used(monkeypatch, kind, name, function, make):
     before = given(TorchLoader, make)
     monkeypatch.setattr(kind, name, function, raising=False)
     assert assert_as_torch(make) != before
 
 
-def test_fetcher_with_another_function_fetches(monkeypatch):
+def test_replaced_fetcher_function_is_used(monkeypatch):
     def fetch_sum(self, indices):
         return sum(indices)
 
@@ -194,7 +192,7 @@ def test_fetcher_with_another_function_fetches(monkeypatch):
     assert_as_torch()
 
 
-def test_collation_rule_replaced_under_its_name_collates(monkeypatch):
+def test_replaced_collation_rule_is_used(monkeypatch):
     own = collate.collate_tensor_fn
 
     @functools.wraps(own)
@@ -211,9 +209,7 @@ def test_collation_rule_replaced_under_its_name_collates(monkeypatch):
     ("kind", "name", "options"),
     [(SINGLE, "_next_data", {}), (SEVERAL, "_process_data", WORKERS)],
 )
-def test_torchs_iterator_with_another_function_iterates(
-    monkeypatch, kind, name, options
-):
+def test_replaced_torch_iterator_function_is_called(monkeypatch, kind, name, options):
     called, own = [], getattr(kind, name)
 
     def noted(self, *arguments):

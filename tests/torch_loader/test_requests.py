@@ -1,12 +1,12 @@
-"""Requests to torch workers arrive as they were sent."""
+"""Tests that requests to torch workers arrive unchanged."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill._torch.indices.draws import Drawn
-from gristmill._torch.indices.requests import Next, WithState, packed, unpacked
+from gristmill._torch.indices.draws import IndexBatch
+from gristmill._torch.indices.requests import Next, WithState, pack, unpack
 
 counts = st.integers(0, 2**63 - 1)
 nexts = st.builds(
@@ -27,24 +27,24 @@ keys = (
 
 
 @given(keys | nexts | st.builds(WithState, keys | nexts))
-def test_a_request_arrives_with_its_value_and_type(request):
-    arrived = unpacked(packed(request))
+def test_request_arrives_with_its_value_and_type(request):
+    arrived = unpack(pack(request))
     assert arrived == request
     assert type(arrived) is type(request)
 
 
 @pytest.mark.parametrize("key", [2**63 - 1, -(2**63) + 1, 2**63, -(2**63), np.int64(5)])
-def test_a_key_at_the_limits_of_int64_arrives(key):
-    arrived = unpacked(packed(key))
+def test_key_at_limits_of_int64_arrives(key):
+    arrived = unpack(pack(key))
     assert (arrived, type(arrived)) == (key, type(key))
 
 
 @pytest.mark.parametrize("block", [range(3, 7), np.array([4, 2, 4])])
-def test_drawn_keys_arrive_as_a_list_with_and_without_a_state(block):
-    assert unpacked(packed(Drawn(block))) == [*block]
-    assert unpacked(packed(WithState(Drawn(block)))) == WithState([*block])
+def test_drawn_keys_arrive_as_a_list(block):
+    assert unpack(pack(IndexBatch(block))) == [*block]
+    assert unpack(pack(WithState(IndexBatch(block)))) == WithState([*block])
 
 
 @given(counts.filter(lambda key: key < 2**40))
-def test_an_integer_key_takes_two_words(key):
-    assert len(packed(key)) == 2
+def test_integer_key_takes_two_words(key):
+    assert len(pack(key)) == 2

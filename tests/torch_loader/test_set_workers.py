@@ -1,4 +1,4 @@
-"""The number of a loader's workers changes while it runs; what it gives does not."""
+"""Tests that set_workers() on a running loader does not change its batches."""
 
 import contextlib
 
@@ -49,7 +49,7 @@ def change(iterator, count):
     """Let `count` workers take over before the next batch."""
     iterator.set_workers(count)
     pool = iterator._pool
-    while pool.successor and not pool._has_begun(pool.successor):
+    while pool.successor and not pool._has_started(pool.successor):
         pass
 
 
@@ -61,10 +61,10 @@ def kill(iterator, number):
 
 @pytest.mark.parametrize("context", [None, "fork"])
 @pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
-def test_batches_and_states_stay_the_same_from_1_to_4_to_2_under_kills(kind, context):
+def test_batches_and_states_do_not_change_under_kills(kind, context):
     options = {"max_restarts": 9, "multiprocessing_context": context}
     found_loader, loader = make(kind, **options), make(kind)
-    torch.manual_seed(1)  # States have the seed of the workers, too.
+    torch.manual_seed(1)  # States contain the seed of the workers.
     expected = iter(loader)
     torch.manual_seed(1)
     found = iter(found_loader)
@@ -81,18 +81,18 @@ def test_batches_and_states_stay_the_same_from_1_to_4_to_2_under_kills(kind, con
     assert number == BATCHES - 1
 
 
-def test_workers_are_told_how_many_they_are():
+def test_worker_info_has_current_number_of_workers():
     iterator = iter(make(dataset=Whose()))
     next(iterator)
     change(iterator, 3)
     told = [batch[0].item() for batch in iterator]
-    # What the first one was asked for is not computed again.
+    # Batches requested from the first worker are not computed again.
     assert told == [1] * told.count(1) + [3] * (BATCHES - 1 - told.count(1))
     assert 1 <= told.count(1) <= 2
 
 
 @pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
-def test_persistent_workers_keep_their_number_in_the_next_epoch(kind):
+def test_number_of_persistent_workers_is_kept(kind):
     expected = make(kind, persistent_workers=True)
     found = make(kind, persistent_workers=True, worker_init_fn=id)
     change(iter(found), 3)
@@ -104,7 +104,7 @@ def test_persistent_workers_keep_their_number_in_the_next_epoch(kind):
         assert len(found._iterator._workers) == 3
 
 
-def test_overlapping_epochs_go_on_with_other_numbers():
+def test_overlapping_epochs_continue_after_change():
     options = {"persistent_workers": True, "overlap_epochs": True, "num_workers": 2}
     expected, found = make(**options), make(**options)
     for count in (4, 1, 4):
@@ -115,7 +115,7 @@ def test_overlapping_epochs_go_on_with_other_numbers():
                 change(found._iterator, count)
 
 
-def test_workers_that_go_are_ended_as_are_those_that_come():
+def test_old_and_new_workers_end():
     iterator = iter(make(num_workers=2))
     next(iterator)
     before = [psutil.Process(process.pid) for process in iterator._workers]
@@ -136,7 +136,7 @@ def refuse(worker):
         raise ValueError("not two")
 
 
-def test_workers_that_cannot_begin_are_an_error_and_the_others_go_on():
+def test_failed_start_raises_and_old_workers_continue():
     iterator = iter(make(worker_init_fn=refuse))
     next(iterator)
     with pytest.raises(ValueError, match="not two"):
@@ -147,7 +147,7 @@ def test_workers_that_cannot_begin_are_an_error_and_the_others_go_on():
 @pytest.mark.parametrize(
     ("count", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError)]
 )
-def test_a_number_that_cannot_be_is_refused(count, error):
+def test_invalid_count_is_refused(count, error):
     with pytest.raises(error, match=r"count|worker"):
         iter(make(num_workers=0)).set_workers(count)
 
@@ -157,16 +157,16 @@ def test_a_number_that_cannot_be_is_refused(count, error):
     [
         (lambda: DataLoader(Endless(), num_workers=1), "IterableDataset"),
         (lambda: make(in_order=False), "in_order=False"),
-        (lambda: make(StatefulDataLoader, Counting()), "state of its own"),
+        (lambda: make(StatefulDataLoader, Counting()), "own state"),
         (lambda: make(num_workers=0), "num_workers=0"),
     ],
 )
-def test_where_the_number_says_what_is_given_it_cannot_change(loader, reason):
+def test_change_is_refused_if_output_depends_on_workers(loader, reason):
     with pytest.raises(ValueError, match=reason):
         iter(loader()).set_workers(2)
 
 
-def test_when_the_workers_have_ended_their_number_cannot_change():
+def test_change_after_workers_ended_is_refused():
     iterator = iter(make())
     assert len([*iterator]) == BATCHES
     with pytest.raises(RuntimeError, match="have ended"):

@@ -1,4 +1,4 @@
-"""What a loader with workers promises beyond the batches that it gives."""
+"""Tests of loaders with workers: assignment, seeds, lifetime and errors."""
 
 import gc
 import os
@@ -25,7 +25,7 @@ TorchLoader = torch.utils.data.DataLoader
 
 
 class Who(torch.utils.data.Dataset):
-    """Sample i is i, the worker that was asked and its process."""
+    """Sample i is i, the worker's id and its process id."""
 
     def __init__(self, size=12):
         self.size = size
@@ -38,7 +38,7 @@ class Who(torch.utils.data.Dataset):
 
 
 class Seeds(Who):
-    """What a worker's generators give first."""
+    """The seeds and the first random numbers of a worker."""
 
     def __getitem__(self, index):
         info = get_worker_info()
@@ -48,7 +48,7 @@ class Seeds(Who):
 
 
 class Held(Who):
-    """Worker 0 goes on when the file is there."""
+    """Worker 0 waits until the file exists."""
 
     def __init__(self, path, size):
         super().__init__(size)
@@ -68,7 +68,7 @@ class Rows(Who):
 
 
 class Wrapper(torch.utils.data.Dataset):
-    """Has what another dataset has, and is unpickled without it."""
+    """Delegates attributes to another dataset, which makes unpickling fail."""
 
     def __init__(self, dataset):
         self.dataset = dataset
@@ -92,7 +92,7 @@ class Endless(IterableDataset):
 
 
 def columns(batches):
-    """The columns of all batches, each as one list."""
+    """Return each column of all batches as one list."""
     return [torch.cat(parts).tolist() for parts in zip(*batches, strict=True)]
 
 
@@ -102,7 +102,7 @@ def fork(dataset, **options):
 
 
 @pytest.mark.parametrize("context", ["launcher", "fork", "spawn", "forkserver"])
-def test_batch_k_is_worker_k_mod_ns_however_they_start(context):
+def test_batch_k_comes_from_worker_k_mod_n(context):
     loader = fork(Who(), batch_size=3, multiprocessing_context=context)
     numbers, workers, pids = columns(loader)
     assert numbers == list(range(12))
@@ -110,7 +110,7 @@ def test_batch_k_is_worker_k_mod_ns_however_they_start(context):
     assert len(set(pids)) == 2 and os.getpid() not in pids
 
 
-def test_workers_are_seeded_as_torchs():
+def test_seeds_of_workers_match_torch():
     found = []
     for kind in (DataLoader, TorchLoader):
         torch.manual_seed(5)
@@ -132,7 +132,7 @@ def test_persistent_workers_serve_one_iterator():
     first._shutdown_workers()
 
 
-def test_each_iterator_has_workers_of_its_own():
+def test_each_iterator_has_its_own_workers():
     loader = fork(Who(), batch_size=3)
     one, two = iter(loader), iter(loader)
     pids = [set(next(batches)[2].tolist()) for batches in (one, two, one, two)]
@@ -141,7 +141,7 @@ def test_each_iterator_has_workers_of_its_own():
         assert [batch[0].tolist() for batch in batches] == [[6, 7, 8], [9, 10, 11]]
 
 
-def test_trainers_can_end_the_workers():
+def test_shutdown_workers_ends_workers():
     batches = iter(fork(Who(), batch_size=3))
     assert isinstance(batches, _MultiProcessingDataLoaderIter)
     next(batches)
@@ -170,7 +170,7 @@ def test_workers_end_with_their_iterator(how):
     wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
 
 
-def test_out_of_order_a_slow_worker_holds_nobody_up(tmp_path):
+def test_slow_worker_out_of_order_does_not_block_others(tmp_path):
     path = tmp_path / "go"
     batches = iter(fork(Held(str(path), 12), batch_size=1, in_order=False))
     first = [next(batches).item() for _ in range(10)]
@@ -180,30 +180,30 @@ def test_out_of_order_a_slow_worker_holds_nobody_up(tmp_path):
     assert rest[0] == 0 or set(rest) == {0, 2}
 
 
-def test_a_reorder_window_lets_others_go_on(tmp_path):
+def test_reorder_window_lets_other_workers_continue(tmp_path):
     class Marked(Held):
         def __getitem__(self, index):
             if get_worker_info().id == 1 and index == 15:
                 open(self.path, "w").close()
             return super().__getitem__(index)
 
-    # Worker 1 gets to its 8th sample while worker 0 waits in its first.
+    # Worker 1 reaches its 8th sample while worker 0 waits in its first.
     dataset = Marked(str(tmp_path / "go"), 16)
     loader = fork(dataset, batch_size=1, reorder_window=16)
     assert [batch.item() for batch in loader] == list(range(16))
 
 
-def test_out_of_order_no_key_is_lost_whatever_the_window():
+def test_out_of_order_with_window_loses_no_key():
     loader = fork(Who(40), batch_size=1, in_order=False, reorder_window=7)
     assert sorted(columns(loader)[0]) == list(range(40))
 
 
-def test_batches_may_be_as_large_as_they_like():
+def test_very_large_batches_arrive():
     batches = list(DataLoader(range(150_000), 70_000, num_workers=2))
     assert torch.cat(batches).tolist() == list(range(150_000))
 
 
-def test_keys_may_be_as_long_as_they_like():
+def test_very_long_keys_arrive():
     keys = ["a" * 600_000, "b"]
     loader = fork(dict(zip(keys, "xy", strict=True)), sampler=keys, batch_size=None)
     before = len(os.listdir("/proc/self/fd"))
@@ -211,7 +211,7 @@ def test_keys_may_be_as_long_as_they_like():
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_new_tensors_have_the_users_default_dtype():
+def test_new_tensors_have_default_dtype_of_program():
     torch.set_default_dtype(torch.float64)
     try:
         loader = DataLoader(Rows(), batch_size=None, num_workers=1)
@@ -220,12 +220,12 @@ def test_new_tensors_have_the_users_default_dtype():
         torch.set_default_dtype(torch.float32)
 
 
-def test_classes_of_the_main_module_stay_what_they_are():
+def test_classes_of_main_module_keep_their_identity():
     script = PROGRAMS / "torch_loader" / "several" / "classes_of_the_main_module.py"
     subprocess.run([sys.executable, script], check=True, timeout=60)
 
 
-def test_no_more_batches_are_asked_for_than_torch_asks_for():
+def test_requested_batches_do_not_exceed_torch():
     drawn = []
 
     class Counted(torch.utils.data.Sampler):
@@ -242,14 +242,14 @@ def test_no_more_batches_are_asked_for_than_torch_asks_for():
     assert counts == [6, 7, 8, 9]
 
 
-def test_a_batch_that_is_late_is_an_error(tmp_path):
+def test_late_batch_raises_timeout_error(tmp_path):
     batches = iter(fork(Held(str(tmp_path / "go"), 12), timeout=0.2))
     with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0\.2 seconds"):
         next(batches)
     batches._shutdown_workers()
 
 
-def test_a_failing_worker_init_fn_says_so():
+def test_failing_worker_init_fn_raises_its_error():
     def refuse(worker):
         raise ValueError(f"worker {worker} refuses")
 
@@ -258,7 +258,7 @@ def test_a_failing_worker_init_fn_says_so():
         next(batches)
 
 
-def test_batches_are_the_consumers_own():
+def test_batches_can_be_kept_and_changed():
     with_rows = torch.utils.data.TensorDataset(torch.arange(400_000).reshape(40, -1))
     kept = []
     for [batch] in fork(with_rows, batch_size=4):
@@ -270,7 +270,7 @@ def test_batches_are_the_consumers_own():
     assert torch.equal(torch.cat(kept).flatten(), torch.arange(400_000) + 1)
 
 
-def test_what_cannot_be_pickled_is_forked():
+def test_unpicklable_dataset_is_forked():
     lock = threading.Lock()
 
     class Locked(Who):
@@ -283,13 +283,13 @@ def test_what_cannot_be_pickled_is_forked():
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_what_cannot_be_unpickled_is_forked(in_order):
+def test_dataset_that_fails_to_unpickle_is_forked(in_order):
     loader = DataLoader(Wrapper(Who(7)), num_workers=2, in_order=in_order)
     for _ in range(2):
         assert sorted(columns(loader)[0]) == list(range(7))
 
 
-def test_what_cannot_be_pickled_cannot_be_spawned():
+def test_unpicklable_collate_fn_cannot_be_spawned():
     with (
         pytest.raises((TypeError, AttributeError, pickle.PicklingError)),
         pytest.warns(UserWarning, match="Got pickle error when attempting to start"),
@@ -299,7 +299,7 @@ def test_what_cannot_be_pickled_cannot_be_spawned():
         )
 
 
-def test_an_endless_dataset_is_left():
+def test_endless_dataset_can_be_abandoned():
     batches = iter(fork(Endless(), batch_size=2, persistent_workers=True))
     found = [next(batches).tolist() for _ in range(5)]
     assert found == [[0, 1], [0, 1], [2, 3], [2, 3], [4, 5]]
@@ -327,7 +327,7 @@ def test_forked_processes_cannot_use_an_iterator():
     assert len(list(batches)) == 11
 
 
-def test_batches_that_are_made_in_a_slot_stay_there(monkeypatch):
+def test_batches_made_in_slot_stay_there(monkeypatch):
     def move(storage):
         raise AssertionError("moved a batch out of its slot")
 

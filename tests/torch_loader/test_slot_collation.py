@@ -1,4 +1,4 @@
-"""default_collate in a worker: torch's results, made in the slot and in no file."""
+"""Tests that default_collate in a worker makes torch's results in the slot."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def slot() -> Slot:
 
 
 class Outcome:
-    """What a call came to: a result, or an error."""
+    """The result or the error of a call."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.result: Any = None
@@ -70,19 +70,19 @@ class Outcome:
 
 
 def check(samples: list[Any]) -> Any:
-    """Compare what a worker of ours and one of torch's makes of samples."""
+    """Collate samples like a worker of ours and like torch's, and compare."""
     rules = slot_collation.rules()
     want = Outcome(lambda: default_collate(samples))
     kept = torch.UntypedStorage._new_shared
     slot_collation.install(rules)
     slot = Slot(4 << 20)
     try:
-        with slot_collation.into(slot.empty):
+        with slot_collation.allocate_with(slot.empty):
             got = Outcome(lambda: default_collate(samples))
         got.assert_same(want)
         assert_same(slot.send(got.result), through_torch(want.result))
     finally:
-        slot_collation.move_kept()
+        slot_collation.move_live_batches()
         torch.UntypedStorage._new_shared = kept
         collate.default_collate_fn_map.clear()
         collate.default_collate_fn_map.update(rules)
@@ -148,11 +148,11 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("samples", SAMPLES.values(), ids=SAMPLES.keys())
-def test_collates_as_a_worker_of_torch(samples):
+def test_collated_samples_match_torch(samples):
     check(samples)
 
 
-def test_refuses_nested_and_sparse_tensors_as_a_worker_of_torch():
+def test_nested_and_sparse_tensors_match_torch():
     for layout in (torch.strided, torch.jagged):
         check([torch.nested.nested_tensor([rows(2), rows(3)], layout=layout)] * 2)
     check([torch.eye(2).to_sparse()] * 2)
@@ -195,41 +195,41 @@ ITEMS = st.recursive(
     st.sampled_from([1, 10]),
 )
 @hypothesis.settings(max_examples=150, deadline=None)
-def test_collates_any_samples_as_a_worker_of_torch(samples, times):
+def test_random_samples_match_torch(samples, times):
     check(samples * times)
 
 
-def test_collates_conjugates_at_which_a_worker_of_torch_fails(slot):
+def test_conjugates_are_collated(slot):
     samples = [torch.tensor([1 + 2j, 3j]).conj()] * 2
     with pytest.raises(RuntimeError):
         default_collate(samples)
     slot_collation.install(slot_collation.rules())
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         assert default_collate(samples).tolist() == [[1 - 2j, -3j]] * 2
 
 
-def test_batches_lie_in_the_slot(slot):
+def test_batches_are_made_in_slot(slot):
     slot_collation.install(slot_collation.rules())
     samples = [{"x": rows(3), "b": rows(2, dtype=torch.bfloat16), "n": 1, "f": 0.5}]
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         batch = default_collate(samples * 30)
     assert all(slot.holds(tensor) for tensor in batch.values())
     assert not any(tensor.is_shared() for tensor in batch.values())
 
 
 def files_of_torch():
-    """Those of this process in /dev/shm."""
+    """Return the files of this process in /dev/shm."""
     return {n for n in os.listdir("/dev/shm") if n.startswith(f"torch_{os.getpid()}_")}
 
 
-def test_no_file_is_made(slot, monkeypatch):
+def test_no_file_is_made_in_dev_shm(slot, monkeypatch):
     made = []
     monkeypatch.setattr(
         torch.UntypedStorage, "_new_using_fd_cpu", lambda *_: made.append("file")
     )
     slot_collation.install(slot_collation.rules())
     before = files_of_torch()
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         batch = default_collate([(rows(3), rows(3, dtype=torch.bfloat16), 1)] * 30)
     default_collate([rows(3)] * 2)
     assert len(batch) == 3
@@ -237,8 +237,8 @@ def test_no_file_is_made(slot, monkeypatch):
     assert files_of_torch() == before
 
 
-def test_collate_functions_of_others_get_memory_of_the_slot_too(slot):
-    """Many copy these lines of torch's."""
+def test_new_shared_storage_uses_slot(slot):
+    """Test code that many libraries copied from torch."""
 
     def stacked(samples: list[torch.Tensor]) -> torch.Tensor:
         size = len(samples) * samples[0].untyped_storage().nbytes()
@@ -247,21 +247,21 @@ def test_collate_functions_of_others_get_memory_of_the_slot_too(slot):
         return torch.stack(samples, 0, out=out)
 
     slot_collation.install(slot_collation.rules())
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         batch = stacked([rows(3), rows(3)])
     assert slot.holds(batch)
     assert batch.tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
-def test_what_a_dataset_keeps_is_moved_out_of_the_slot(slot):
+def test_kept_tensors_are_moved_out_of_slot(slot):
     slot_collation.install(slot_collation.rules())
     samples = [(rows(3), rows(3, dtype=torch.bfloat16), 7)] * 30
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         kept, sent = default_collate(samples), default_collate(samples)
     view = kept[0][2:]
     assert slot.holds(kept[0])
     sent.clear()
-    slot_collation.move_kept()
+    slot_collation.move_live_batches()
     for tensor in (*kept, view):
         assert not slot.holds(tensor)
     torch.from_numpy(slot.empty((100,), np.uint8))
@@ -270,19 +270,19 @@ def test_what_a_dataset_keeps_is_moved_out_of_the_slot(slot):
     assert kept[0][2].tolist() == [9, 9, 9]
 
 
-def test_what_does_not_fit_is_made_beside_the_slot():
+def test_batch_larger_than_slot_is_made_elsewhere():
     slot = Slot(4096)
     slot_collation.install(slot_collation.rules())
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         batch = default_collate([rows(3000)] * 2)
     assert not slot.holds(batch)
     assert batch[1].tolist() == list(range(3000))
 
 
-def test_other_threads_make_their_batches_elsewhere(slot):
+def test_batches_of_other_threads_are_made_elsewhere(slot):
     slot_collation.install(slot_collation.rules())
     batches = []
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         thread = threading.Thread(
             target=lambda: batches.append(default_collate([rows(3)]))
         )
@@ -292,14 +292,14 @@ def test_other_threads_make_their_batches_elsewhere(slot):
     assert batches[0].tolist() == [[0, 1, 2]]
 
 
-def test_after_a_fetch_batches_are_made_elsewhere(slot):
+def test_batches_after_fetch_are_made_elsewhere(slot):
     slot_collation.install(slot_collation.rules())
-    with pytest.raises(ZeroDivisionError), slot_collation.into(slot.empty):
+    with pytest.raises(ZeroDivisionError), slot_collation.allocate_with(slot.empty):
         raise ZeroDivisionError
     assert not slot.holds(default_collate([rows(3)]))
 
 
-def test_rules_of_the_user_are_honoured(slot):
+def test_user_collation_rules_are_used(slot):
     def joined(batch: Any, *, collate_fn_map: Any = None) -> Any:
         return torch.cat(list(batch))
 
@@ -312,7 +312,7 @@ def test_rules_of_the_user_are_honoured(slot):
     del changed[str]
     slot_collation.install(list(changed.items()))
     collate.default_collate_fn_map[int] = total
-    with slot_collation.into(slot.empty):
+    with slot_collation.allocate_with(slot.empty):
         assert default_collate([rows(2), rows(3)]).tolist() == [0, 1, 0, 1, 2]
         assert default_collate([{1}, {2}]) == [{1}, {2}]
         assert default_collate([1, 2]) == 3

@@ -1,4 +1,4 @@
-"""Workers start as torch's do, and see what torch's would see."""
+"""Tests that workers start like torch's and see the same state."""
 
 import json
 import multiprocessing
@@ -21,7 +21,7 @@ TorchLoader = torch.utils.data.DataLoader
 
 
 class Method(torch.utils.data.Dataset):
-    """The start method that a worker finds."""
+    """Samples are the start method in the worker."""
 
     def __len__(self):
         return 2
@@ -40,14 +40,14 @@ class Unpicklable(Method):
 
 @pytest.fixture
 def start_method_is():
-    """Sets the program's start method until the end of the test."""
+    """Return a function that sets the start method until the end of the test."""
     before = multiprocessing.get_start_method(allow_none=True)
     yield lambda name: multiprocessing.set_start_method(name, force=True)
     multiprocessing.set_start_method(before, force=True)
 
 
 def same_in_both(program, *arguments):
-    """What a program prints as JSON, with torch's loader and with ours, if equal."""
+    """Run a program with torch's loader and ours; return its JSON if both are equal."""
     texts = [
         run(program, module, *arguments)
         for module in ("torch.utils.data", "gristmill.torch")
@@ -57,7 +57,7 @@ def same_in_both(program, *arguments):
     return ours
 
 
-def test_what_the_program_has_set_reaches_its_workers(tmp_path):
+def test_settings_of_program_in_workers_match_torch(tmp_path):
     found = same_in_both("torch_loader/start_method/settings", tmp_path / "lines")
     assert found["truncated"] and found["safe"] and found["deterministic"]
     assert (found["module"], found["umask"], found["nice"]) == (7, 0o027, 3)
@@ -74,7 +74,7 @@ ONE_PROCESS = {
 }
 
 
-def test_a_worker_is_a_process_of_multiprocessing():
+def test_worker_process_attributes_match_torch():
     seen = same_in_both("torch_loader/start_method/processes", "{}")
     assert [one.pop("name") for one in seen["found"]] == ["Process-1", "Process-2"]
     assert seen["names"] == ["Process-3", "Process-4"]
@@ -82,7 +82,7 @@ def test_a_worker_is_a_process_of_multiprocessing():
         assert one == ONE_PROCESS
 
 
-def test_a_worker_of_the_launcher_looks_like_one():
+def test_launcher_worker_has_process_attributes():
     options = json.dumps({"multiprocessing_context": "launcher"})
     text = run("torch_loader/start_method/processes", "gristmill.torch", options)
     for number, one in enumerate(json.loads(text)["found"]):
@@ -93,24 +93,24 @@ def test_a_worker_of_the_launcher_looks_like_one():
 
 
 @pytest.mark.parametrize("context", [None, "launcher"])
-def test_an_exit_of_a_worker_has_its_code_and_no_traceback(context):
+def test_exit_of_worker_keeps_code_without_traceback(context):
     text = run("torch_loader/start_method/exit_of_a_worker", context or "")
     assert "Traceback" not in text
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_start_as_the_program_says(method, start_method_is):
+def test_workers_use_start_method_of_program(method, start_method_is):
     start_method_is(method)
     for kind in (TorchLoader, DataLoader):
         assert list(kind(Method(), None, num_workers=1)) == [method, method]
 
 
-def test_a_fork_pickles_nothing(start_method_is):
+def test_fork_pickles_nothing(start_method_is):
     start_method_is("fork")
     assert list(DataLoader(Unpicklable(), None, num_workers=2)) == [0, 1]
 
 
-def test_the_launcher_pickles_and_says_what_cannot_be():
+def test_launcher_raises_pickling_error():
     loader = DataLoader(
         Unpicklable(), None, num_workers=1, multiprocessing_context="launcher"
     )
@@ -118,32 +118,26 @@ def test_the_launcher_pickles_and_says_what_cannot_be():
         iter(loader)
 
 
-@pytest.mark.claim(
-    'multiprocessing_context="launcher" is one more way to start workers: forks of a '
-    "process that has imported torch and run the top level of your script again, as "
-    "spawn does."
-)
-@pytest.mark.claim("torch")
-def test_workers_of_the_launcher_see_what_is_sent_and_settings():
+def test_launcher_workers_see_program_and_settings():
     run("torch_loader/start_method/launcher_sees_what_is_sent")
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_a_worker_that_is_spawned_imports_what_it_runs(method):
+def test_spawned_worker_imports_only_what_it_runs(method):
     [(imported, frozen)] = DataLoader(
         Imported(), None, num_workers=1, multiprocessing_context=method
     )
     assert "gristmill._engine.worker" in imported
     assert not {"gristmill.loader", "gristmill.samplers"} & {*imported}
-    # Torch's objects, which a full collection would go through.
+    # Objects of torch, which a full collection would have to traverse.
     assert frozen > 10_000
 
 
-def test_the_launchers_context_is_one_for_every_loader():
+def test_launcher_context_works_in_other_loaders():
     ours = DataLoader(Method(), None, num_workers=1, multiprocessing_context="launcher")
     context = ours.multiprocessing_context
     assert context.get_start_method() == "launcher"
-    # Trainers make loaders anew with what they find, of torch's class, too.
+    # Trainers rebuild loaders, also of torch's class, with the found attributes.
     again = DataLoader(Method(), None, num_workers=1, multiprocessing_context=context)
     theirs = TorchLoader(Method(), None, num_workers=1, multiprocessing_context=context)
     assert list(again) == ["fork"] * 2 if sys.version_info < (3, 14) else list(again)
@@ -154,7 +148,7 @@ def test_the_launchers_context_is_one_for_every_loader():
 
 
 @pytest.mark.parametrize("context", [None, "launcher"])
-def test_workers_outlive_the_thread_that_made_their_loader(context):
+def test_workers_outlive_thread_that_started_them(context):
     loader = DataLoader(range(100), num_workers=2, multiprocessing_context=context)
     made = []
     thread = threading.Thread(target=lambda: made.append(iter(loader)))
@@ -163,35 +157,23 @@ def test_workers_outlive_the_thread_that_made_their_loader(context):
     assert [batch.item() for batch in made[0]] == list(range(100))
 
 
-def test_an_import_starts_no_process_and_no_thread():
+def test_import_starts_no_process_or_thread():
     scripts.run("torch_loader/start_method/import_starts_nothing")
 
 
-@pytest.mark.claim(
-    "A program that has initialised JAX gets the launcher where torch would fork, and "
-    "one warning: such forks may wait for ever."
-)
-def test_a_program_that_has_initialised_jax_gets_the_launcher_and_one_warning():
+def test_program_with_jax_uses_launcher_and_warns_once():
     run("torch_loader/start_method/launcher_after_jax")
 
 
-@pytest.mark.claim(
-    "A program that has initialised JAX gets the launcher where torch would fork, and "
-    "one warning: such forks may wait for ever."
-)
-def test_a_fork_of_a_program_with_jax_can_be_asked_for():
+def test_fork_context_with_jax_forks():
     run("torch_loader/start_method/fork_after_jax")
 
 
-@pytest.mark.claim(
-    "A program that has initialised JAX gets the launcher where torch would fork, and "
-    "one warning: such forks may wait for ever."
-)
-def test_a_program_with_jax_that_cannot_be_pickled_is_forked():
+def test_unpicklable_program_with_jax_is_forked():
     run("torch_loader/start_method/unpicklable_after_jax")
 
 
-def test_workers_start_after_all_descriptors_were_closed():
+def test_workers_start_after_descriptors_were_closed():
     run("torch_loader/start_method/closed_descriptors")
 
 

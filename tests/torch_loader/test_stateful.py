@@ -1,4 +1,4 @@
-"""A loader's state is torchdata's, and either loader goes on from the other's."""
+"""Tests that states match torchdata's, and that each loader loads the other's."""
 
 import copy
 import itertools
@@ -37,7 +37,7 @@ def taken(batches, count=MOST):
 
 
 def saved(loader_class, case, count):
-    """A state after `count` batches, and what comes after it in two epochs."""
+    """Return a state after `count` batches, and the rest of its epoch and the next."""
     torch.manual_seed(5)
     loader = built(loader_class, case)
     batches = iter(loader)
@@ -49,7 +49,7 @@ def saved(loader_class, case, count):
 
 
 def resumed(loader_class, case, state):
-    """The two epochs that follow when a new loader goes on from a state."""
+    """Return the two epochs of a new loader that loaded a state."""
     loader = built(loader_class, case)
     loader.load_state_dict(state)
     return [taken(loader), taken(loader)]
@@ -77,7 +77,7 @@ def assert_like_torchdata(case, count):
     assert ours[1] == theirs[1]
     expected = resumed(THEIRS, case, theirs[0])
     assert resumed(THEIRS, case, ours[0]) == expected
-    # Torchdata's loader loses an epoch where a sampler restores itself at its end.
+    # torchdata's loader loses an epoch if a sampler is restored at its end.
     right = (expected, theirs[1])
     assert resumed(OURS, case, ours[0]) in right
     assert resumed(OURS, case, theirs[0]) in right
@@ -86,19 +86,19 @@ def assert_like_torchdata(case, count):
 @pytest.mark.parametrize("count", range(13))
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize("sampler", [name for name in SAMPLERS if "none" in name])
-def test_every_dataset_at_every_point(dataset, sampler, count):
+def test_every_dataset_at_every_point_matches_torchdata(dataset, sampler, count):
     assert_like_torchdata((dataset, sampler, ()), count)
 
 
 @pytest.mark.parametrize("count", range(13))
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_every_sampler_at_every_point(sampler, count):
+def test_every_sampler_at_every_point_matches_torchdata(sampler, count):
     assert_like_torchdata(("items", sampler, ()), count)
 
 
 @given(cases(workers=3), st.integers(0, 12))
 @settings(max_examples=8)
-def test_any_loader_with_workers(case, count):
+def test_random_loaders_with_workers_match_torchdata(case, count):
     assert_like_torchdata(case, count)
 
 
@@ -119,7 +119,7 @@ def test_any_loader_with_workers(case, count):
         ("both", "none"),
     ],
 )
-def test_the_layout_is_torchdatas(dataset, sampler, workers):
+def test_state_layout_matches_torchdata(dataset, sampler, workers):
     options = {"num_workers": workers}
     if workers:
         options["snapshot_every_n_steps"] = 2
@@ -137,7 +137,7 @@ def test_the_layout_is_torchdatas(dataset, sampler, workers):
 
 
 def without_addition(state):
-    """A state less what torchdata does not give."""
+    """Remove the entries that torchdata's states do not have."""
     state.pop("_generators", None)
     main = state.get("_snapshot", {}).get("_main_snapshot", state)
     if set(main["_index_sampler_state"] or ()) == {"samples_yielded"}:

@@ -1,4 +1,4 @@
-"""A state taken at the end of an epoch leads to the epoch that would have come."""
+"""Tests that a state taken at the end of an epoch resumes with the next epoch."""
 
 import itertools
 import json
@@ -33,12 +33,12 @@ def drawn():
     return [
         torch.randint(1000, ()).item(),
         random.randrange(1000),
-        np.random.randint(1000),  # noqa: NPY002 (as users' code does)
+        np.random.randint(1000),  # noqa: NPY002 (user code draws from it)
     ]
 
 
 class Draws(list):
-    """Numbers, and what is drawn at random where they are read."""
+    """Numbers, with random numbers drawn in the worker that reads them."""
 
     def __init__(self):
         super().__init__(range(9))
@@ -50,7 +50,7 @@ class Draws(list):
 
 
 class StatefulDraws(Draws):
-    """Counts as well what each copy was asked for."""
+    """Adds a count of reads in each worker's copy."""
 
     def __init__(self):
         super().__init__()
@@ -68,7 +68,7 @@ class StatefulDraws(Draws):
 
 
 class DrawsInTurn(IterableDataset):
-    """An iterable dataset that draws."""
+    """An iterable dataset of random numbers."""
 
     def __iter__(self):
         for _ in range(5):
@@ -76,7 +76,7 @@ class DrawsInTurn(IterableDataset):
 
 
 class Shuffled:
-    """A user's sampler, which draws when it is iterated over."""
+    """A user-defined sampler that draws in `__iter__`."""
 
     def __iter__(self):
         return iter(torch.randperm(9).tolist())
@@ -105,7 +105,7 @@ ORDERS = {
 
 
 def made(dataset, order, own, workers, loader_class=StatefulDataLoader, **options):
-    """A loader, whose generator is its own or that which all use."""
+    """Return a loader with its own generator or the default one."""
     generator = torch.Generator().manual_seed(random.randrange(1 << 20))
     options.update(ORDERS[order](generator))
     if "batch_sampler" not in options:
@@ -141,7 +141,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_next_epoch_is_the_one_that_would_have_come(case):
+def test_resumed_next_epoch_matches_original(case):
     state, expected = state_and_next_epoch(*case)
     torch.manual_seed(99)
     loader = made(*case)
@@ -151,7 +151,7 @@ def test_the_next_epoch_is_the_one_that_would_have_come(case):
 
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize("in_order", [False, True])
-def test_persistent_workers_go_on_drawing(dataset, in_order):
+def test_random_state_of_persistent_workers_is_resumed(dataset, in_order):
     case = (dataset, "in order", False, 1)
     options = {"persistent_workers": True, "in_order": in_order}
     state, expected = state_and_next_epoch(*case, **options)
@@ -162,7 +162,7 @@ def test_persistent_workers_go_on_drawing(dataset, in_order):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_default_generator_is_left_alone(workers):
+def test_resume_does_not_change_default_generator(workers):
     case = ("draws", "shuffled", False, workers)
     state, _ = state_and_next_epoch(*case)
     torch.manual_seed(99)
@@ -174,7 +174,7 @@ def test_the_default_generator_is_left_alone(workers):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_with_torchs_generator_restored_all_epochs_are_those(workers):
+def test_restored_default_generator_resumes_all_epochs(workers):
     case = ("draws", "shuffled", False, workers)
     torch.manual_seed(7)
     loader = made(*case)
@@ -188,7 +188,7 @@ def test_with_torchs_generator_restored_all_epochs_are_those(workers):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_generator_of_the_loaders_own_goes_on_for_all_epochs(workers):
+def test_own_generator_resumes_all_epochs(workers):
     case = ("draws", "shuffled", True, workers)
     loader = made(*case)
     epoch(loader)
@@ -201,7 +201,7 @@ def test_a_generator_of_the_loaders_own_goes_on_for_all_epochs(workers):
 
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_state_that_was_loaded_is_given_again(workers, persistent):
+def test_loaded_state_is_returned_again(workers, persistent):
     options = {"persistent_workers": True} if persistent and workers else {}
     case = ("draws", "shuffled", False, workers)
     state, expected = state_and_next_epoch(*case, **options)
@@ -215,7 +215,7 @@ def test_a_state_that_was_loaded_is_given_again(workers, persistent):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_state_without_the_generator_leads_to_torchs_next_epoch(workers):
+def test_state_without_generator_draws_like_torch(workers):
     case = ("draws", "shuffled", False, workers)
     state, _ = state_and_next_epoch(*case)
     del state["_generators"]
@@ -228,7 +228,7 @@ def test_a_state_without_the_generator_leads_to_torchs_next_epoch(workers):
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_the_state_after_workers_were_ended_needs_none(persistent):
+def test_state_after_shutdown_needs_no_workers(persistent):
     loader = made("draws", "shuffled", False, 2, persistent_workers=persistent)
     batches = iter(loader)
     epoch(batches)
@@ -237,7 +237,7 @@ def test_the_state_after_workers_were_ended_needs_none(persistent):
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_torchdatas_loader_takes_what_is_added(persistent):
+def test_torchdata_loader_accepts_our_additions(persistent):
     case = ("draws", "in order", False, 2)
     state, _ = state_and_next_epoch(*case, persistent_workers=persistent)
     assert "_generators" in state

@@ -1,4 +1,4 @@
-"""What a state is good for: other numbers of workers, other processes, mishaps."""
+"""Tests of loading states with other workers, in other processes, and after errors."""
 
 import itertools
 import json
@@ -50,7 +50,7 @@ def state_after(count, loader):
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
 @pytest.mark.parametrize("before", [0, 1, 2, 3])
-def test_any_number_of_workers_goes_on_with_a_map_style_dataset(before, after):
+def test_map_style_state_resumes_with_any_workers(before, after):
     torch.manual_seed(2)
     options = {"shuffle": True, "snapshot_every_n_steps": 3}
     state, batches = state_after(4, loader_of(range(17), before, **options))
@@ -59,7 +59,7 @@ def test_any_number_of_workers_goes_on_with_a_map_style_dataset(before, after):
     assert taken(other) == taken(batches)
 
 
-def test_a_state_is_saved_anew_by_another_number_of_workers():
+def test_state_can_be_saved_again_with_other_workers():
     state, batches = state_after(4, loader_of(range(17), 3, snapshot_every_n_steps=3))
     middle = loader_of(range(17), 2)
     middle.load_state_dict(state)
@@ -70,16 +70,16 @@ def test_a_state_is_saved_anew_by_another_number_of_workers():
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (2, 0), (0, 2)])
-def test_states_of_datasets_need_the_same_number_of_workers(before, after):
+def test_stateful_dataset_needs_same_number_of_workers(before, after):
     state, _ = state_after(2, loader_of(Counting(), before, collate_fn=torch.tensor))
     other = loader_of(Counting(), after)
     other.load_state_dict(state)
-    text = rf"num_workers={before}, each .* num_workers={after}\. Load it with"
+    text = rf"num_workers={before}, .* got num_workers={after}"
     with pytest.raises(AssertionError, match=text):
         iter(other)
 
 
-def test_iterable_datasets_need_the_same_number_of_workers():
+def test_iterable_dataset_needs_same_number_of_workers():
     alone, _ = state_after(1, loader_of(StatefulNumbers()))
     pair, _ = state_after(1, loader_of(StatefulNumbers(), 2))
     for state, workers, text in (
@@ -94,7 +94,7 @@ def test_iterable_datasets_need_the_same_number_of_workers():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_states_may_pass_through_json(workers):
+def test_state_resumes_after_json_round_trip(workers):
     dataset = OwnIterator if workers else Both
     state, batches = state_after(3, loader_of(dataset(), workers))
     other = loader_of(dataset(), workers)
@@ -102,7 +102,7 @@ def test_states_may_pass_through_json(workers):
     assert taken(other) == taken(batches)
 
 
-def test_a_generators_state_may_be_a_list():
+def test_generator_state_may_be_a_list():
     state, batches = state_after(3, loader_of(range(9), shuffle=True))
     text = json.dumps(state, default=torch.Tensor.tolist)
     other = loader_of(range(9), shuffle=True)
@@ -111,7 +111,7 @@ def test_a_generators_state_may_be_a_list():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_another_process_goes_on(workers, tmp_path):
+def test_state_resumes_in_another_process(workers, tmp_path):
     torch.manual_seed(3)
     state, batches = state_after(2, loader_of(range(11), workers, shuffle=True))
     torch.save(state, tmp_path / "state.pt")
@@ -122,7 +122,7 @@ def test_another_process_goes_on(workers, tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_an_error_that_was_raised_is_not_raised_again(workers):
+def test_raised_error_is_not_raised_again_after_resume(workers):
     def all_of(batches):
         for _ in range(20):
             try:
@@ -136,7 +136,7 @@ def test_an_error_that_was_raised_is_not_raised_again(workers):
     whole = list(all_of(iter(loader)))
     assert whole.count("error") == 3
     for count in range(1, len(whole)):
-        with pytest.warns(UserWarning, match="computed again and passed over"):
+        with pytest.warns(UserWarning, match="batches are computed again"):
             loader = loader_of(Failing(), workers, batch_size=None)
             batches = all_of(iter(loader))
             list(itertools.islice(batches, count))
@@ -146,7 +146,7 @@ def test_an_error_that_was_raised_is_not_raised_again(workers):
 
 
 class Watched(Items):
-    """Notes what is read."""
+    """Records which samples are read."""
 
     def __init__(self):
         self.read = []
@@ -157,7 +157,7 @@ class Watched(Items):
 
 
 @pytest.mark.parametrize("sampler", [None, DistributedSampler(Items(), 2, 0)])
-def test_no_sample_is_read_to_find_the_place(sampler):
+def test_resume_reads_no_sample_before_position(sampler):
     state, _ = state_after(2, loader_of(Watched(), sampler=sampler))
     dataset = Watched()
     other = loader_of(dataset, sampler=sampler)
@@ -166,7 +166,7 @@ def test_no_sample_is_read_to_find_the_place(sampler):
     assert dataset.read == [index for batch in rest for index in batch]
 
 
-def test_a_place_far_away_is_found_at_once():
+def test_resume_at_far_position_is_fast():
     class Far:
         def __len__(self):
             return 10**15
@@ -182,7 +182,7 @@ def test_a_place_far_away_is_found_at_once():
     assert next(iter(other)).tolist() == [2 * 10**14, 2 * 10**14 + 1]
 
 
-def test_corrections_of_accelerate_are_followed():
+def test_corrections_by_accelerate_are_applied():
     state, _ = state_after(4, loader_of(range(20)))
     state["_sampler_iter_yielded"] -= 1
     state["_num_yielded"] -= 1
@@ -197,7 +197,7 @@ def test_corrections_of_accelerate_are_followed():
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("workers", [0, 2])
-def test_accelerate_goes_on_in_the_middle(workers, monkeypatch):
+def test_accelerate_resumes_in_mid_epoch(workers, monkeypatch):
     import accelerate
 
     monkeypatch.setattr(
@@ -213,7 +213,7 @@ def test_accelerate_goes_on_in_the_middle(workers, monkeypatch):
     loader = prepared()
     assert type(loader.base_dataloader) is StatefulDataLoader
     batches = iter(loader)
-    # It is one batch ahead of what it gives.
+    # Accelerate reads one batch ahead.
     assert taken(batches, 2) == [[0, 1], [2, 3]]
     other = prepared()
     other.load_state_dict(loader.state_dict())
@@ -224,7 +224,7 @@ def test_accelerate_goes_on_in_the_middle(workers, monkeypatch):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_corrections_stay_in_the_dict(workers):
+def test_changes_of_returned_state_have_no_effect(workers):
     loader = loader_of(range(9), workers)
     batches = iter(loader)
     next(batches)
@@ -239,7 +239,7 @@ def test_corrections_stay_in_the_dict(workers):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_asking_first_makes_the_iterator_that_is_given_next(workers):
+def test_state_dict_before_iter_makes_next_iterator(workers):
     torch.manual_seed(6)
     loader = loader_of(range(9), workers, shuffle=True)
     state = loader.state_dict()
@@ -252,7 +252,7 @@ def test_asking_first_makes_the_iterator_that_is_given_next(workers):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_state_is_loaded_at_the_next_iter_and_forgotten_by_an_empty_one(workers):
+def test_state_is_loaded_once_and_cleared_by_empty_one(workers):
     loader = loader_of(range(6), workers)
     state, batches = state_after(2, loader)
     loader.load_state_dict(state)
@@ -264,7 +264,7 @@ def test_a_state_is_loaded_at_the_next_iter_and_forgotten_by_an_empty_one(worker
     assert taken(loader) == [[0, 1], [2, 3], [4, 5]]
 
 
-def test_persistent_workers_begin_again_and_go_on():
+def test_persistent_workers_restart_and_resume():
     loader = loader_of(StatefulNumbers(), 2, persistent_workers=True)
     whole = taken(loader)
     batches = iter(loader)
@@ -281,7 +281,7 @@ def test_persistent_workers_begin_again_and_go_on():
 
 @pytest.mark.parametrize("interval", [0, None, 2, 100])
 @pytest.mark.parametrize("dataset", [Items, Numbers, Counting, Both])
-def test_rare_snapshots_lead_to_the_same_place(dataset, interval):
+def test_rare_snapshots_resume_at_same_position(dataset, interval):
     options = {"snapshot_every_n_steps": interval, "collate_fn": torch.tensor}
     for count in (1, 4):
         state, batches = state_after(count, loader_of(dataset(), 2, **options))
@@ -295,14 +295,14 @@ def test_rare_snapshots_lead_to_the_same_place(dataset, interval):
 
 
 class Shrunk(Numbers):
-    """Ends before the place that was saved."""
+    """Ends before the saved position."""
 
     def __iter__(self):
         return itertools.islice(super().__iter__(), 1)
 
 
 @pytest.mark.filterwarnings("ignore:Neither the dataset nor:UserWarning")
-def test_a_dataset_that_has_changed_is_noticed():
+def test_shortened_dataset_is_refused():
     state, _ = state_after(3, loader_of(Numbers(), 2))
     other = loader_of(Shrunk(), 2)
     other.load_state_dict(state)
@@ -314,7 +314,7 @@ def refuse(worker):
     raise LookupError(f"worker {worker} refuses")
 
 
-def test_what_fails_at_the_start_is_raised_by_iter():
+def test_worker_init_error_is_raised_by_iter():
     for loader_class in (
         StatefulDataLoader,
         torchdata.stateful_dataloader.StatefulDataLoader,
@@ -329,7 +329,7 @@ def test_what_fails_at_the_start_is_raised_by_iter():
 @pytest.mark.parametrize(
     ("dataset", "warned"), [(Numbers(), 1), (StatefulNumbers(), 0), (range(9), 0)]
 )
-def test_only_a_dataset_that_cannot_say_where_it_stands_is_warned_of(dataset, warned):
+def test_only_stateless_iterable_dataset_gives_warning(dataset, warned):
     loader = loader_of(dataset, 2, in_order=False)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -337,7 +337,7 @@ def test_only_a_dataset_that_cannot_say_where_it_stands_is_warned_of(dataset, wa
         loader.state_dict()
         taken(loader)
         loader.state_dict()
-    # JAX, where other tests use it, and Python from 3.12 on warn of forks.
+    # Python from 3.12 on warns about forks, and so does JAX if other tests used it.
     texts = [str(found.message) for found in told]
     ours = ["in_order=False" in text for text in texts if "fork" not in text]
     assert ours == [True] * warned
@@ -350,12 +350,12 @@ def test_only_a_dataset_that_cannot_say_where_it_stands_is_warned_of(dataset, wa
         (1.5, TypeError, "snapshot_every_n_steps"),
     ],
 )
-def test_the_interval_is_checked(steps, error, text):
+def test_snapshot_interval_is_checked(steps, error, text):
     with pytest.raises(error, match=text):
         StatefulDataLoader([1], snapshot_every_n_steps=steps)
 
 
-def test_a_dead_workers_successor_goes_on_where_the_epoch_did():
+def test_restarted_worker_resumes_from_loaded_state():
     loader = loader_of(StatefulNumbers(), 1, batch_size=None)
     state, batches = state_after(3, loader)
     expected = taken(batches)

@@ -1,4 +1,4 @@
-"""With in_order=False a state says which batches were given: each comes just once."""
+"""Tests that resuming with in_order=False neither loses nor repeats a batch."""
 
 import itertools
 import os
@@ -17,7 +17,7 @@ from support.forked import of_workers
 from support.waiting import wait_for
 
 SIZE = 20
-# Sixteen batches.
+# Samplers of sixteen batches.
 KINDS = {
     "sequential": lambda: BatchSampler(range(31), 2, False),
     "random": lambda: BatchSampler(
@@ -28,7 +28,7 @@ KINDS = {
 
 
 class Held(list):
-    """Samples for which worker 0 waits until the file is there."""
+    """Samples for which worker 0 waits until the file exists."""
 
     def __init__(self, path):
         super().__init__(range(SIZE))
@@ -42,7 +42,7 @@ class Held(list):
 
 
 class StatefulHeld(Held):
-    """Each worker's copy counts what it was asked for."""
+    """Counts reads in each worker's copy."""
 
     count = 0
 
@@ -74,7 +74,7 @@ def taken(batches, count=99):
 @pytest.mark.parametrize("count", [0, 1, 4, 16, SIZE - 2])
 @pytest.mark.parametrize("interval", [None, 1, 5])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_no_batch_is_lost_or_given_again(made, count, interval, shuffle, tmp_path):
+def test_no_batch_is_lost_or_repeated(made, count, interval, shuffle, tmp_path):
     dataset = made(tmp_path / "go")
     options = {"snapshot_every_n_steps": interval, "shuffle": shuffle}
     loader = loader_of(dataset, **options)
@@ -88,7 +88,7 @@ def test_no_batch_is_lost_or_given_again(made, count, interval, shuffle, tmp_pat
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_any_loader_goes_on_with_what_was_not_given(workers, tmp_path):
+def test_any_loader_continues_with_undelivered_batches(workers, tmp_path):
     dataset = Held(tmp_path / "go")
     loader = loader_of(dataset)
     found = taken(iter(loader), 5)
@@ -105,7 +105,7 @@ def test_any_loader_goes_on_with_what_was_not_given(workers, tmp_path):
 
 
 @pytest.mark.multiprocess
-def test_the_next_epoch_is_whole(tmp_path):
+def test_next_epoch_is_complete(tmp_path):
     dataset = Held(tmp_path / "go")
     loader = loader_of(dataset, persistent_workers=True)
     taken(iter(loader), 5)
@@ -126,8 +126,8 @@ def going_on(kind, state=None):
 
 
 @given(st.sampled_from(list(KINDS)), st.data())
-def test_any_order_of_answers(kind, data):
-    """Three runs, each left while workers have not answered all that was asked."""
+def test_any_order_of_answers_is_resumed(kind, data):
+    """Stop three runs while requests to workers are pending, and resume each."""
     left = as_lists(going_on(kind))
     state = None
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""An epoch drawn at random goes on as if there had been no break."""
+"""Tests that an epoch in random order resumes exactly."""
 
 import itertools
 
@@ -75,7 +75,7 @@ def taken(batches, count=99):
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 99])
 @pytest.mark.parametrize("own", [False, True], ids=["default", "own generator"])
 @pytest.mark.parametrize("kind", LOADERS)
-def test_later_epochs_too(kind, own, count):
+def test_rest_and_later_epochs_resume_exactly(kind, own, count):
     torch.manual_seed(4)
     loader, generator = built(OURS, kind, own)
     batches = iter(loader)
@@ -98,7 +98,7 @@ def test_later_epochs_too(kind, own, count):
 
 @pytest.mark.parametrize("own", [False, True], ids=["default", "own generator"])
 @pytest.mark.parametrize("kind", LOADERS)
-def test_batches_and_draws_are_those_of_torchs_loader(kind, own):
+def test_batches_and_draws_match_torch(kind, own):
     found = []
     for loader_class in (OURS, torch.utils.data.DataLoader):
         torch.manual_seed(4)
@@ -113,7 +113,7 @@ def test_batches_and_draws_are_those_of_torchs_loader(kind, own):
 @pytest.mark.parametrize("count", [0, 1, 3])
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", ["shuffle", "shuffle, full", "shuffle, no batches"])
-def test_either_loader_finishes_the_others_epoch(kind, workers, count):
+def test_epoch_resumes_between_our_loader_and_torchdata(kind, workers, count):
     for first, second in ((OURS, THEIRS), (THEIRS, OURS)):
         loader, _ = built(first, kind, False, workers)
         batches = iter(loader)
@@ -124,7 +124,7 @@ def test_either_loader_finishes_the_others_epoch(kind, workers, count):
         assert taken(other) == taken(batches)
 
 
-def test_torchdatas_samplers_go_on_in_our_loader():
+def test_torchdata_samplers_resume_in_our_loader():
     sampler = torchdata.stateful_dataloader.sampler.RandomSampler
 
     def ours(replacement):
@@ -140,7 +140,7 @@ def test_torchdatas_samplers_go_on_in_our_loader():
         assert taken(other) == taken(batches)
 
 
-def test_torchdatas_epoch_with_replacement_is_finished():
+def test_torchdata_state_with_replacement_resumes():
     sampler = torchdata.stateful_dataloader.sampler.RandomSampler(range(SIZE), True, 40)
     loader = THEIRS(range(SIZE), sampler=sampler, batch_size=3)
     batches = iter(loader)

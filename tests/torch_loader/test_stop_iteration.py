@@ -1,4 +1,4 @@
-"""What user code that raises StopIteration, IndexError or an exit ends, as in torch."""
+"""Tests of StopIteration, IndexError and exits from user code, compared with torch."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ BAD = 9
 
 
 class Numbers(Dataset):
-    """Numbers, of which one raises an error in one place."""
+    """Numbers that raise an error for one number in one function."""
 
     def __init__(self, place, error):
         self._bad = {place: BAD}
@@ -44,7 +44,7 @@ class Stream(IterableDataset, Numbers):
 
 
 class Counter:
-    """Counts; every number is looked at."""
+    """Counts up, and passes every number to `look`."""
 
     def __init__(self, numbers, place):
         self._numbers = numbers
@@ -80,7 +80,7 @@ def made(kind, place, error, workers, batch_size):
     options = {"sampler": Sampler(place, error)} if place == "sampler" else {}
     if place == "collate":
         options["collate_fn"] = collate
-    # A fork, so that what is local here need not be pickled.
+    # A fork, because local functions cannot be pickled.
     context = "fork" if workers else None
     return kind(
         dataset,
@@ -92,7 +92,7 @@ def made(kind, place, error, workers, batch_size):
 
 
 def outcomes(loader):
-    """What a loader gives, or the kinds of errors, and what comes after an end."""
+    """Return outputs, or error types in place of failed ones, also after the end."""
     iterator, found = iter(loader), []
     while len(found) < 2 * SIZE and found[-3:] != [StopIteration] * 3:
         try:
@@ -108,7 +108,7 @@ IN_WORKERS = ["__getitem__", "__getitems__", "__next__", "collate"]
 @pytest.mark.parametrize("batch_size", [None, 4])
 @pytest.mark.parametrize("error", [StopIteration, IndexError])
 @pytest.mark.parametrize("place", [*IN_WORKERS, "sampler"])
-def test_error_of_user_code_ends_what_it_ends_in_torch(place, error, batch_size):
+def test_error_of_user_code_matches_torch(place, error, batch_size):
     expected = outcomes(made(TorchLoader, place, error, 0, batch_size))
     assert outcomes(made(DataLoader, place, error, 0, batch_size)) == expected
 
@@ -116,7 +116,7 @@ def test_error_of_user_code_ends_what_it_ends_in_torch(place, error, batch_size)
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("error", [StopIteration, IndexError])
 @pytest.mark.parametrize("place", IN_WORKERS)
-def test_error_in_worker_ends_what_it_ends_in_torch(place, error):
+def test_error_in_worker_matches_torch(place, error):
     expected = outcomes(made(TorchLoader, place, error, 2, 4))
     assert outcomes(made(DataLoader, place, error, 2, 4)) == expected
 
@@ -132,7 +132,7 @@ def test_exit_of_user_code_reaches_the_caller(place, error, kind):
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
 @pytest.mark.parametrize("place", ["__getitem__", "__next__"])
-def test_exit_in_worker_is_not_an_end(place, error):
+def test_exit_in_worker_raises_worker_died(place, error):
     with pytest.raises(WorkerDied):
         list(made(DataLoader, place, error, 2, 4))
 

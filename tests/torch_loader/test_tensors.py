@@ -1,4 +1,4 @@
-"""Elements as torch tensors: sharing of memory, lifetime, types and state."""
+"""Tests of elements as torch tensors: shared memory, lifetime, types and state."""
 
 import collections
 import gc
@@ -72,11 +72,11 @@ def test_bfloat16_keeps_its_bits():
         np.float32(1),
     ],
 )
-def test_what_torch_has_no_type_for_is_left_alone(leaf):
+def test_leaves_without_torch_type_are_unchanged(leaf):
     assert one({"leaf": leaf})["leaf"] is leaf
 
 
-def test_containers_keep_their_kind():
+def test_containers_keep_their_type():
     array = np.zeros(2)
     ordered = collections.OrderedDict(b=array, a=array)
     grouped = collections.defaultdict(list, x=array)
@@ -90,7 +90,7 @@ def test_containers_keep_their_kind():
     assert list(found["o"]) == ["b", "a"]
     assert isinstance(found["o"]["a"], torch.Tensor)
     assert one(grouped).default_factory is list
-    # The element given stays as it was.
+    # The given element does not change.
     assert isinstance(ordered["a"], np.ndarray)
 
 
@@ -103,7 +103,7 @@ def test_containers_keep_their_kind():
     ],
     ids=["read only", "negative stride", "foreign byte order"],
 )
-def test_arrays_that_a_tensor_cannot_view_are_copied(array):
+def test_arrays_that_tensors_cannot_view_are_copied(array):
     tensor = one(array)
     assert tensor.tolist() == array.tolist()
     tensor[0] = 9
@@ -127,7 +127,7 @@ def test_batches_from_workers_are_not_copied():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("every", [1, 3])
-def test_kept_tensors_stay_while_slots_are_used_again(every):
+def test_kept_tensors_stay_valid_while_slots_are_reused(every):
     tensors = adapter.as_tensors(loader(records=6400, worker_count=2, streams=1))
     kept = [pair for pair in enumerate(tensors) if pair[0] % every == 0]
     del tensors
@@ -154,7 +154,7 @@ def test_tensors_outlive_the_loader_and_can_be_changed():
     assert found == [64 * number + 1 for number in range(50)]
 
 
-def test_state_is_the_iterators_own():
+def test_state_matches_plain_iterator():
     made = loader()
     tensors, plain = adapter.as_tensors(made), iter(made)
     next(tensors), next(plain)

@@ -1,4 +1,4 @@
-"""Trainers that build loaders by a name build ours while we are installed."""
+"""Tests that trainers build our loader after install()."""
 
 import abc
 import importlib
@@ -20,13 +20,13 @@ TorchLoader = torch.utils.data.DataLoader
 def _undo():
     yield
     uninstall()
-    # Accelerate stays imported: other tests in this process are not to be warned.
+    # Accelerate stays imported, and other tests in this process must get no warning.
     loader_module._warned_of_accelerate = True
 
 
 @pytest.fixture
 def builder(tmp_path, monkeypatch):
-    """Import a stand-in for Accelerate's module, which is not imported yet."""
+    """Return a function that imports a replacement for Accelerate's module."""
     package = tmp_path / "accelerate"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -43,7 +43,7 @@ def builder(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_a_module_that_is_imported_later_builds_ours(builder):
+def test_module_imported_after_install_builds_ours(builder):
     install()
     module = builder()
     assert module.DataLoader is DataLoader
@@ -53,7 +53,7 @@ def test_a_module_that_is_imported_later_builds_ours(builder):
     assert module.DataLoader is TorchLoader
 
 
-def test_a_module_that_is_imported_already_builds_ours(builder):
+def test_module_imported_before_install_builds_ours(builder):
     module = builder()
     install()
     assert type(module.prepare([1])) is DataLoader
@@ -61,7 +61,7 @@ def test_a_module_that_is_imported_already_builds_ours(builder):
     assert type(module.prepare([1])) is TorchLoader
 
 
-def test_nothing_is_rebound_after_undo(builder):
+def test_uninstall_before_import_leaves_module_unchanged(builder):
     install()
     uninstall()
     assert builder().DataLoader is TorchLoader
@@ -82,7 +82,7 @@ def torchdata():
     return pytest.importorskip("torchdata.stateful_dataloader")
 
 
-def test_torchdatas_name_means_ours(torchdata):
+def test_torchdata_name_refers_to_ours(torchdata):
     theirs = torchdata.StatefulDataLoader
     install()
     from torchdata.stateful_dataloader import StatefulDataLoader as Imported
@@ -92,7 +92,7 @@ def test_torchdatas_name_means_ours(torchdata):
     assert torchdata.StatefulDataLoader is theirs
 
 
-def test_torchdatas_name_means_ours_when_it_is_imported_later(torchdata, monkeypatch):
+def test_torchdata_imported_later_refers_to_ours(torchdata, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("torchdata")]:
         monkeypatch.delitem(sys.modules, name)
     install()
@@ -108,11 +108,11 @@ class _Saved(Protocol):
 
 
 class _Base(_Saved, abc.ABC):
-    """What a trainer's loaders have in common."""
+    """A base class of a trainer's loaders."""
 
 
 @pytest.mark.parametrize("options", [{}, {"max_restarts": 2}])
-def test_classes_are_derived_from_what_torchdatas_name_means(torchdata, options):
+def test_subclasses_of_torchdata_name_are_ours(torchdata, options):
     install(**options)
 
     class Ranked(torchdata.StatefulDataLoader, _Base):
@@ -131,7 +131,7 @@ def test_classes_are_derived_from_what_torchdatas_name_means(torchdata, options)
     assert torchdata.StatefulDataLoader[int]
 
 
-def test_what_is_built_with_options_goes_to_other_processes(builder):
+def test_loader_built_with_options_is_picklable(builder):
     install(max_restarts=2)
     built = builder().prepare([1, 2], num_workers=1)
     assert isinstance(built, DataLoader)
@@ -148,7 +148,7 @@ def test_what_is_built_with_options_goes_to_other_processes(builder):
         ({"memory_limit": "1"}, TypeError),
     ],
 )
-def test_options_are_checked_when_they_are_given(options, error):
+def test_invalid_install_options_are_refused(options, error):
     before = list(sys.meta_path)
     with pytest.raises(error, match=next(iter(options))):
         install(**options)
@@ -156,8 +156,8 @@ def test_options_are_checked_when_they_are_given(options, error):
 
 
 @pytest.mark.parametrize("name", ["batch_size", "max_restart"])
-def test_options_are_ours(name):
-    with pytest.raises(TypeError, match=f"install.. got '{name}'. It takes what"):
+def test_unknown_install_options_are_refused(name):
+    with pytest.raises(TypeError, match=f"install.. got .*'{name}'"):
         install(**{name: 1})
 
 
@@ -181,7 +181,7 @@ class Model(torch.nn.Module):
         return {"loss": loss}
 
 
-def test_accelerate_gets_its_batches_from_us():
+def test_accelerate_uses_our_loader():
     data_loader = pytest.importorskip("accelerate.data_loader")
     from accelerate import Accelerator
 
@@ -194,7 +194,7 @@ def test_accelerate_gets_its_batches_from_us():
     assert [len(batch["x"]) for batch in skipped] == [5, 2]
 
 
-def test_the_hugging_face_trainer_gets_its_batches_from_us(tmp_path, monkeypatch):
+def test_hugging_face_trainer_uses_our_loader(tmp_path, monkeypatch):
     transformers = pytest.importorskip("transformers")
     found = []
     get_iterator = DataLoader._get_iterator

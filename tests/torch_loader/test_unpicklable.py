@@ -1,4 +1,4 @@
-"""A batch that cannot be unpickled, or pickled, is one error at its turn."""
+"""Tests that a batch that cannot be pickled or unpickled fails alone."""
 
 import itertools
 import threading
@@ -25,7 +25,7 @@ LOADERS = {
 
 
 class Samples:
-    """Sample `BAD` is one of `UNPICKLABLE`; the others are their numbers."""
+    """Sample `BAD` is one of `UNPICKLABLE`; the others are their indices."""
 
     def __init__(self, kind):
         self.kind = kind
@@ -39,7 +39,7 @@ class Samples:
 
 
 class Positions:
-    """Gives what `Samples` does, and has a state; lock: what cannot be pickled."""
+    """Iterates over the samples of `Samples`; kind "lock" cannot be pickled."""
 
     def __init__(self, kind):
         self.kind = kind
@@ -77,7 +77,7 @@ def loader_of(loader_class, dataset, **options):
 
 
 def steps(iterator):
-    """What each call of `next` gives, or raises, in texts; 20 of them at most."""
+    """Yield results of `next`, or error texts, for at most 20 calls."""
     for _ in range(20):
         try:
             yield next(iterator)
@@ -92,12 +92,8 @@ def torchs_error(kind):
     return next(itertools.islice(steps(iterator), BAD, None))
 
 
-@pytest.mark.claim(
-    "A batch that cannot be pickled, or unpickled, is one error at its turn; torch's "
-    "loader hangs."
-)
 @pytest.mark.parametrize("kind", UNPICKLABLE)
-def test_a_batch_that_cannot_be_unpickled_is_one_error(kind):
+def test_batch_that_cannot_be_unpickled_is_one_error(kind):
     error = torchs_error(kind)
     want = [error if number == BAD else number for number in range(SIZE)]
     for name, (loader_class, options) in LOADERS.items():
@@ -109,7 +105,7 @@ def test_a_batch_that_cannot_be_unpickled_is_one_error(kind):
             assert found == want, name
 
 
-def test_the_error_says_where_a_batch_was_unpickled():
+def test_error_notes_process_of_unpickling():
     iterator = iter(loader_of(DataLoader, Samples("state"), sampler=[BAD]))
     with pytest.raises(KeyError) as caught:
         next(iterator)
@@ -120,7 +116,7 @@ def test_the_error_says_where_a_batch_was_unpickled():
 @pytest.mark.filterwarnings("ignore:Neither the dataset nor its iterator")
 @pytest.mark.parametrize("kind", ["state", "lock"])
 @pytest.mark.parametrize("iterator_class", [Positions, StatefulPositions])
-def test_a_state_after_such_a_batch_goes_on_after_it(kind, iterator_class):
+def test_state_after_unpicklable_batch_resumes(kind, iterator_class):
     loader = loader_of(StatefulDataLoader, Stream(iterator_class, kind))
     iterator = steps(iter(loader))
     passed = [next(iterator) for _ in range(BAD + 1)]

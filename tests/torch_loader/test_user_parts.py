@@ -1,4 +1,4 @@
-"""The user's dataset and collate function get what they get from torch's loader."""
+"""Tests that datasets and collate functions get the same arguments as from torch."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ SIZE = 10
 
 
 def types_of(thing):
-    """Describe the exact types of a thing and of all that is in it."""
+    """Describe the exact types of an object and everything inside it."""
     name = f"{type(thing).__module__}.{type(thing).__qualname__}"
     if isinstance(thing, (list, tuple)):
         return f"{name}({', '.join(map(types_of, thing))})"
@@ -38,7 +38,7 @@ def types_of(thing):
 
 
 class Asked(Dataset):
-    """A sample says what the dataset was asked for."""
+    """Samples describe the requested key."""
 
     def __len__(self):
         return SIZE
@@ -48,21 +48,21 @@ class Asked(Dataset):
 
 
 class AskedTogether(Asked):
-    """A batch says what the dataset was asked for."""
+    """Batches describe the requested keys."""
 
     def __getitems__(self, keys):
         return [f"{types_of(keys)} {keys}"] * len(keys)
 
 
 class Stream(IterableDataset):
-    """A dataset that is iterated over."""
+    """An iterable dataset."""
 
     def __iter__(self):
         return iter(range(SIZE))
 
 
 def described(samples):
-    """Collate samples to what they are."""
+    """Collate samples to their types and values."""
     return types_of(samples), samples
 
 
@@ -115,7 +115,7 @@ LOADERS = {
 
 
 def given(loader_class, dataset, options, epochs):
-    """Return what a loader gives, with the types of all of it."""
+    """Return the types and reprs of a loader's batches."""
     torch.manual_seed(6)
     loader = loader_class(dataset, **options)
     return [(types_of(batch), repr(batch)) for _ in range(epochs) for batch in loader]
@@ -136,13 +136,13 @@ def assert_gives_as_torch(dataset, make, epochs=2):
 @pytest.mark.parametrize("collate_fn", [None, default_collate, described])
 @pytest.mark.parametrize("how", LOADERS)
 @pytest.mark.parametrize("dataset", [Asked(), AskedTogether()])
-def test_keys_without_workers_are_of_torchs_types(dataset, how, collate_fn):
+def test_types_of_keys_without_workers_match_torch(dataset, how, collate_fn):
     assert_gives_as_torch(dataset, lambda: LOADERS[how]() | {"collate_fn": collate_fn})
 
 
 @pytest.mark.parametrize("collate_fn", [None, described])
 @pytest.mark.parametrize("batch_size", [None, 1, 3])
-def test_samples_of_a_stream_are_of_torchs_types(batch_size, collate_fn):
+def test_types_of_stream_samples_match_torch(batch_size, collate_fn):
     def make():
         return {"batch_size": batch_size, "collate_fn": collate_fn}
 
@@ -151,21 +151,21 @@ def test_samples_of_a_stream_are_of_torchs_types(batch_size, collate_fn):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("how", ["bulk shuffled", "shuffled", "buckets"])
-def test_keys_in_workers_are_of_torchs_types(how):
+def test_types_of_keys_in_workers_match_torch(how):
     workers = {"num_workers": 2, "multiprocessing_context": "fork"}
     options = {"collate_fn": described, **workers}
     assert_gives_as_torch(AskedTogether(), lambda: LOADERS[how]() | options, epochs=1)
 
 
 @pytest.mark.parametrize("loader_class", [DataLoader, StatefulDataLoader])
-def test_sampler_iterator_moved_on_passes_over_a_batch(loader_class):
+def test_advanced_sampler_iterator_skips_a_batch(loader_class):
     batches = iter(loader_class(range(SIZE), batch_size=3))
     assert next(batches._sampler_iter) == [0, 1, 2]
     assert next(batches).tolist() == [3, 4, 5]
 
 
 @pytest.mark.parametrize("loader_class", [DataLoader, StatefulDataLoader])
-def test_sampler_iterator_replaced_gives_the_batches(loader_class):
+def test_replaced_sampler_iterator_is_used(loader_class):
     batches = iter(loader_class(range(SIZE), batch_size=3, collate_fn=described))
     batches._sampler_iter = iter([[7], (8, 9)])
     assert [batch for _, batch in batches] == [[7], [8, 9]]

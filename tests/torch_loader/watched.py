@@ -1,7 +1,7 @@
-"""What one sees of a loader: its batches, warnings, errors and random draws.
+"""Records the observable behavior of a loader: batches, warnings, errors, draws.
 
-A `Case` describes a loader as data.  `seen(DataLoader, case)` builds it by a loader
-class and tells everything that a script could notice; torch's class is the oracle.
+A `Case` describes a loader as data. `seen(DataLoader, case)` builds it from a loader
+class and returns everything that a script could observe. torch's class is the oracle.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from torch_loader.datasets_zoo import COLLATIONS, DATASETS, SAMPLERS
 
-# Endless where a loader is wrong, so that a comparison ends.
+# A limit, because a wrong loader may be endless.
 MOST_BATCHES = 60
 
 Sampler: TypeAlias = str | Callable[[Any, int, Any], Any]
@@ -31,14 +31,14 @@ class Case:
     Args:
         dataset: A name in `DATASETS`.
         size: Length of the dataset.
-        sampler: A name in `SAMPLERS` for ``sampler=``, a function as they are there, or
+        sampler: A name in `SAMPLERS` for ``sampler=``, such a function, or
             None.
-        batch_sampler: Likewise for ``batch_sampler=``.
+        batch_sampler: The same for ``batch_sampler=``.
         collate_fn: A name in `COLLATIONS`, or None.
-        generator: Give the loader a generator of its own.
+        generator: Whether the loader gets its own generator.
         options: Other arguments of the loader.
-        stops: After how many batches each epoch is left; None finishes it.
-        asks_length: Take ``len(loader)`` first, as progress bars do.
+        stops: The number of batches after which each epoch stops; None finishes it.
+        asks_length: Whether to call ``len(loader)`` first, like progress bars.
         seed: Seeds torch.
     """
 
@@ -55,7 +55,7 @@ class Case:
 
 
 def seen(loader_class: Any, case: Case) -> list[Any]:
-    """Everything that happens, in order."""
+    """Return all events of a loader, in order."""
     events: list[Any] = []
     torch.manual_seed(case.seed)
     generator = torch.Generator().manual_seed(case.seed + 1) if case.generator else None
@@ -78,9 +78,9 @@ def _all_warnings() -> Iterator[list[warnings.WarningMessage]]:
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            # Of NumPy, to torch 2.6 when it collates its bools.
+            # A warning of NumPy when torch 2.6 collates its bools.
             warnings.filterwarnings("ignore", ".*'np.bool' scalars", DeprecationWarning)
-            # Ours alone: torch says nothing of a loader that gives nothing.
+            # torch does not warn about a loader without output.
             warnings.filterwarnings("ignore", "This loader gives no batch", UserWarning)
             yield warned
     finally:
@@ -111,7 +111,7 @@ def _epoch(events: list[Any], loader: Any, stop: int | None, generator: Any) -> 
 
 
 def _end(batches: Any) -> None:
-    """End workers now: a worker of torch's that forgets others' waits for them."""
+    """End workers now, because a forked worker of torch may wait for others."""
     if isinstance(batches, _MultiProcessingDataLoaderIter):
         batches._shutdown_workers()
 
@@ -139,7 +139,7 @@ def _attempt(events: list[Any], action: Callable[[], Any]) -> Any:
 
 
 def _told(error: Exception) -> tuple[str, ...]:
-    """An error without the lines of a worker's traceback, which name files."""
+    """Describe an error without a worker's traceback, which contains file names."""
     text = str(error)
     if "\nOriginal Traceback" in text:
         lines = text.splitlines()
@@ -155,7 +155,7 @@ def _draws(generator: Any) -> list[int]:
 
 
 def canonical(batch: Any) -> Any:
-    """A batch as something that compares by type and value, layout included."""
+    """Convert a batch to a value that compares by type, value and layout."""
     kind = type(batch).__name__
     if isinstance(batch, torch.Tensor):
         plain = batch.detach()

@@ -1,4 +1,4 @@
-"""Fixtures of the tests with real trainers."""
+"""Fixtures for tests with real trainers."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def watch(monkeypatch):
 
 @pytest.fixture
 def uninstalled():
-    """Ends what a test has installed."""
+    """Call uninstall() after the test."""
     from gristmill.torch import uninstall
 
     yield
@@ -21,9 +21,10 @@ def uninstalled():
 
 @pytest.fixture(autouse=True)
 def impatient_torch(monkeypatch):
-    """Torch's forked workers that know others' pipes do not end when they are told.
+    """Shorten the time after which torch kills a worker that does not exit.
 
-    Its loader then waits for five seconds before it kills one.
+    Forked workers that inherited pipes of others do not exit when asked. torch's loader
+    waits for five seconds before it kills one.
     """
     import torch.utils.data
 
@@ -32,7 +33,7 @@ def impatient_torch(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def without_jax(monkeypatch):
-    """Workers start as where no other test of this process has used JAX."""
+    """Start workers as if no other test in this process had used JAX."""
     from gristmill._torch.workers import start_method
 
     monkeypatch.setattr(start_method, "_has_jax_begun", lambda: False)

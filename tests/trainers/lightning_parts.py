@@ -1,4 +1,4 @@
-"""A task for Lightning.  Importing it takes seconds, and makes forks slower."""
+"""A task for Lightning. Importing it takes seconds, and makes forks slower."""
 
 import lightning
 import torch
@@ -9,14 +9,14 @@ from gristmill.torch import DataLoader
 from trainers.small import Plain, line
 
 seed_everything = lightning.seed_everything
-# What Lightning builds loaders again by.
+# Functions by which Lightning rebuilds loaders.
 find_arguments = _get_dataloader_init_args_and_kwargs
 replace_dunder_methods = _replace_dunder_methods
 set_sampler_epoch = _set_sampler_epoch
 
 
 class Line(lightning.LightningModule):
-    """Fits a line, and notes the loss of each step."""
+    """Fits a line, and records the loss of each step."""
 
     def __init__(self):
         super().__init__()
@@ -43,7 +43,7 @@ class Line(lightning.LightningModule):
 
 
 class Positional(DataLoader):
-    """A user's loader, of whose argument only Lightning's hook can know."""
+    """A user-defined loader whose argument only Lightning's hook can find."""
 
     def __init__(self, scale, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -51,14 +51,14 @@ class Positional(DataLoader):
 
 
 class Predicts(Line):
-    """Makes its own loader, as Lightning's hook sees."""
+    """Makes its own loader, which Lightning's hook records."""
 
     def predict_dataloader(self):
         return Positional(5, Plain(), batch_size=4, num_workers=1, max_restarts=2)
 
 
 class Recording(Line):
-    """Notes the batches and the sampler that each process gets, in a folder."""
+    """Saves the batches and the sampler of each process to a folder."""
 
     def __init__(self, folder):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Loaders as libraries derive them from torch's."""
+"""Subclasses of torch's loader like those in libraries."""
 
 import queue
 import threading
@@ -10,7 +10,7 @@ from torch.utils.data import dataloader
 
 
 class Forever:
-    """A sampler's epochs, one behind the other without end."""
+    """Repeats the epochs of a sampler forever."""
 
     def __init__(self, sampler):
         self.sampler = sampler
@@ -24,7 +24,7 @@ class Forever:
 
 
 class Unfrozen(torch.utils.data.DataLoader):
-    """As timm's: one iterator for all epochs, over a sampler that is exchanged."""
+    """Like timm's loader: replaces the sampler and uses one iterator for all epochs."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -42,7 +42,7 @@ class Unfrozen(torch.utils.data.DataLoader):
 
 
 class Endless(dataloader.DataLoader):
-    """As Ultralytics': likewise, by another way round, and it ends its workers."""
+    """Like Ultralytics' loader: the same by other means, and it ends its workers."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -68,7 +68,7 @@ class Endless(dataloader.DataLoader):
 
 
 class Transforming:
-    """An iterator of torch's whose batches are changed by the main process."""
+    """Wraps an iterator of torch, and changes its batches in the main process."""
 
     def __init__(self, iterator, change):
         assert isinstance(iterator, dataloader._BaseDataLoaderIter)
@@ -96,7 +96,7 @@ class Stacked:
 
 
 class Graphs(torch.utils.data.DataLoader):
-    """As PyG's: its own collation, and iterators in another's hands."""
+    """Like PyG's loader: has its own collate function, and wraps its iterators."""
 
     def __init__(self, dataset, batch_size=1, shuffle=False, **kwargs):
         kwargs.pop("collate_fn", None)
@@ -107,7 +107,7 @@ class Graphs(torch.utils.data.DataLoader):
 
 
 class Seeded(torch.utils.data.DataLoader):
-    """As MONAI's: draws of its own, and a worker_init_fn."""
+    """Like MONAI's loader: draws a random number, and sets a worker_init_fn."""
 
     def __init__(self, dataset, num_workers=0, **kwargs):
         torch.empty((), dtype=torch.int64).random_()
@@ -116,7 +116,7 @@ class Seeded(torch.utils.data.DataLoader):
 
 
 class Buffered(Seeded):
-    """As MONAI's: a thread draws the batches ahead of need."""
+    """Like MONAI's loader: a thread reads batches ahead."""
 
     def __iter__(self):
         batches = queue.Queue(1)
@@ -134,7 +134,7 @@ class Buffered(Seeded):
 
 
 class _ThreadProcess(threading.Thread):
-    """A thread with what torch asks of a process."""
+    """A thread with the attributes that torch needs of a process."""
 
     @property
     def pid(self):
@@ -150,7 +150,7 @@ class _ThreadQueue(queue.Queue):
 
 
 class Threads(SpawnContext):
-    """As MONAI's: starts threads where processes are asked for."""
+    """Like MONAI's context: starts threads instead of processes."""
 
     _name = "threads"
     Process = _ThreadProcess

@@ -10,7 +10,7 @@ SAMPLES = 10
 
 
 class Noisy(torch.utils.data.Dataset):
-    """Points of a line, moved at random: who reads them must seed the generators.
+    """Points of a line with random noise, so that the reader must seed the generators.
 
     Sample i is ``(x, y)`` of shapes (2,) and (1,); the first of x is i.
     """
@@ -35,6 +35,6 @@ class Plain(torch.utils.data.Dataset):
 
 
 def line():
-    """A model of two weights and a bias, the same each time."""
+    """Return a model of two weights and a bias, with the same values each time."""
     torch.manual_seed(7)
     return torch.nn.Linear(2, 1)

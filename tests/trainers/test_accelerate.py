@@ -1,4 +1,4 @@
-"""Accelerate prepares our loader as it does torch's, once it is told to build ours."""
+"""Tests that Accelerate prepares our loader like torch's after install()."""
 
 import accelerate
 import accelerate.data_loader
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("uninstalled")]
 
 
 class Stream(IterableDataset):
-    """The numbers of `Plain` in turn."""
+    """Gives the numbers of `Plain` in order."""
 
     def __iter__(self):
         return iter(torch.arange(float(SAMPLES)))
@@ -28,7 +28,7 @@ class Stream(IterableDataset):
 
 @pytest.fixture(autouse=True)
 def forgetful_accelerate():
-    """Accelerate remembers the first settings, for all that come later."""
+    """Reset Accelerate, which keeps its first settings otherwise."""
     accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
     accelerate.state.GradientState._reset_state()
 
@@ -41,7 +41,7 @@ def accelerator(**settings):
 
 
 def fitted(loader_class, **options):
-    """The losses and the weights after two epochs, the second begun in its middle."""
+    """Return losses and weights after two epochs; the second skips two batches."""
     accelerate.utils.set_seed(3)
     preparing = accelerator(use_seedable_sampler=True)
     plain = line()
@@ -68,9 +68,7 @@ def fitted(loader_class, **options):
     [({}, "SingleProcessIterator"), ({"num_workers": 2}, "MultiProcessIterator")],
     ids=["no workers", "workers"],
 )
-def test_a_loop_takes_our_batches_to_torchs_losses_and_weights(
-    watch, options, iterator
-):
+def test_training_with_our_batches_matches_torch(watch, options, iterator):
     theirs = fitted(TorchLoader, **options)
     assert not watch.batches
     install()
@@ -80,14 +78,14 @@ def test_a_loop_takes_our_batches_to_torchs_losses_and_weights(
     assert len(theirs[0]) == 6
 
 
-def test_a_loader_of_torchs_is_prepared_as_ours_too(watch):
+def test_torch_loader_is_prepared_as_ours(watch):
     install()
     prepared = accelerator().prepare(TorchLoader(Plain(), 4))
     assert [batch.tolist() for batch in prepared][2] == [8, 9]
     assert watch.batches == {"SingleProcessIterator": 3}
 
 
-def test_without_install_torchs_loader_is_built_after_one_warning(watch, monkeypatch):
+def test_without_install_warns_and_builds_torch_loader(watch, monkeypatch):
     monkeypatch.setattr(loader_module, "_warned_of_accelerate", False)
     with pytest.warns(UserWarning, match=r"Call gristmill\.torch\.install") as warned:
         loader = DataLoader(Plain(), 5)
@@ -99,7 +97,7 @@ def test_without_install_torchs_loader_is_built_after_one_warning(watch, monkeyp
     assert not watch.batches
 
 
-def test_after_uninstall_torchs_loader_is_built_and_ours_goes_on(watch):
+def test_uninstall_restores_torch_and_keeps_our_loaders(watch):
     install()
     ours = accelerator().prepare(DataLoader(Plain(), 5))
     uninstall()
@@ -112,7 +110,7 @@ def test_after_uninstall_torchs_loader_is_built_and_ours_goes_on(watch):
     assert watch.batches == {"SingleProcessIterator": 2}
 
 
-def test_the_options_of_install_reach_what_accelerate_builds():
+def test_install_options_reach_built_loaders():
     install(max_restarts=2, reorder_window=9)
     loader = DataLoader(Plain(), 4, num_workers=1)
     prepared = accelerator().prepare(loader)
@@ -122,7 +120,7 @@ def test_the_options_of_install_reach_what_accelerate_builds():
 
 
 def stopped_and_resumed(workers):
-    """A stateful epoch, its rest after two batches, and that of a resumed loader."""
+    """Return the loader's class, two batches, the rest, and the rest after a resume."""
 
     def prepared():
         return accelerator(use_stateful_dataloader=True).prepare(
@@ -143,7 +141,7 @@ def stopped_and_resumed(workers):
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
 @pytest.mark.parametrize("workers", [0, 1])
-def test_its_stateful_loader_is_ours_and_goes_on_where_it_stood(workers):
+def test_stateful_loader_is_ours_and_resumes(workers):
     theirs = stopped_and_resumed(workers)
     install()
     ours = stopped_and_resumed(workers)
@@ -155,7 +153,7 @@ def test_its_stateful_loader_is_ours_and_goes_on_where_it_stood(workers):
 
 
 def shares(loader_class):
-    """What one process of several reads, prepared in every way there is."""
+    """Return the batches that this process reads, for every way to prepare a loader."""
     epochs = {}
     for name, dataset, settings in (
         ("shards", Plain(), {"use_seedable_sampler": True}),
@@ -187,7 +185,7 @@ def read_in_two_processes(folder):
     torch.save(seen, folder / f"{accelerate.PartialState().process_index}.pt")
 
 
-def test_two_processes_get_torchs_shares(tmp_path, monkeypatch):
+def test_shares_of_two_processes_match_torch(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     accelerate.debug_launcher(read_in_two_processes, (tmp_path,), num_processes=2)
     seen = [
@@ -203,7 +201,7 @@ def test_two_processes_get_torchs_shares(tmp_path, monkeypatch):
     assert first[0] != first[1]
 
 
-def test_samplers_that_accelerate_looks_for_are_there():
+def test_samplers_are_found_by_accelerate():
     loader = DataLoader(Plain(), 4, shuffle=True)
     assert type(accelerate.data_loader.get_sampler(loader)) is RandomSampler
     assert type(loader.batch_sampler) is BatchSampler

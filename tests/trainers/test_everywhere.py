@@ -1,4 +1,4 @@
-"""Torch's own class, and what libraries derive from it, iterates as ours."""
+"""Tests of install(everywhere=True): torch's loader and subclasses iterate as ours."""
 
 import copy
 import os
@@ -25,7 +25,7 @@ ALL_KINDS = [TorchLoader, Unfrozen, Endless, Graphs, Seeded, Buffered]
 
 
 def epochs(kind, **options):
-    """Two epochs of a shuffled loader, and what is drawn after them."""
+    """Return two epochs of a shuffled loader, and a random number drawn after them."""
     torch.manual_seed(5)
     loader = kind(Plain(), batch_size=4, shuffle=True, **options)
     found = [[batch.tolist() for batch in loader] for _ in range(2)]
@@ -45,9 +45,7 @@ def epochs(kind, **options):
     ],
     ids=["no workers", "workers", "persistent"],
 )
-def test_batches_of_a_derived_loader_are_torchs_and_come_from_us(
-    watch, kind, options, iterator
-):
+def test_batches_of_derived_loaders_match_torch(watch, kind, options, iterator):
     theirs = epochs(kind, **options)
     assert not watch.batches
     install(everywhere=True)
@@ -56,7 +54,7 @@ def test_batches_of_a_derived_loader_are_torchs_and_come_from_us(
     assert watch.batches[iterator] >= 2 * 3
 
 
-def test_workers_of_a_derived_loader_end_when_it_ends_them(watch):
+def test_derived_loader_can_end_its_workers(watch):
     install(everywhere=True)
     loader = Endless(Plain(), batch_size=4, num_workers=2)
     loader.reset()
@@ -66,7 +64,7 @@ def test_workers_of_a_derived_loader_end_when_it_ends_them(watch):
     assert watch.workers_have_ended()
 
 
-def test_loaders_made_before_go_our_way_and_are_still_torchs():
+def test_existing_loaders_iterate_as_ours_and_stay_torch():
     early = TorchLoader(Plain(), 4)
     install(everywhere=True)
     assert torch.utils.data.DataLoader is dataloader.DataLoader is TorchLoader
@@ -77,7 +75,7 @@ def test_loaders_made_before_go_our_way_and_are_still_torchs():
     assert type(iter(early)) is dataloader._SingleProcessDataLoaderIter
 
 
-def test_iterators_are_torchs_to_whoever_asks():
+def test_iterators_are_instances_of_torch_classes():
     install(everywhere=True)
     single = iter(TorchLoader(Plain(), 4))
     several = iter(TorchLoader(Plain(), 4, num_workers=1))
@@ -91,7 +89,7 @@ def through_pickle(loader):
 
 
 class Derived(TorchLoader):
-    """A loader that is sent to other processes."""
+    """A loader that can be pickled."""
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, through_pickle])
@@ -103,7 +101,7 @@ def test_loaders_can_be_copied(copied):
 
 
 class DiesOnce(torch.utils.data.Dataset):
-    """Sample 3 ends the worker that computes it, the first time."""
+    """Sample 3 ends its worker the first time that it is computed."""
 
     def __init__(self, folder):
         self.mark = folder / "died"
@@ -118,7 +116,7 @@ class DiesOnce(torch.utils.data.Dataset):
         return index
 
 
-def test_options_are_those_of_all_loaders_with_workers(tmp_path):
+def test_install_options_apply_to_all_loaders(tmp_path):
     install(everywhere=True, max_restarts=1)
     loader = TorchLoader(DiesOnce(tmp_path), 5, num_workers=1)
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
@@ -127,7 +125,7 @@ def test_options_are_those_of_all_loaders_with_workers(tmp_path):
     assert not hasattr(TorchLoader, "max_restarts")
 
 
-def test_a_second_install_replaces_the_first():
+def test_second_install_replaces_first():
     install(everywhere=True, max_restarts=1)
     install(max_restarts=2)
     assert type(iter(TorchLoader([0]))) is dataloader._SingleProcessDataLoaderIter
@@ -146,7 +144,7 @@ def test_our_own_loader_keeps_its_own_options():
 
 
 def by_hand(monkeypatch):
-    """As a program does it before Accelerate is imported."""
+    """Replace the class by hand, like a program before it imports Accelerate."""
     monkeypatch.setattr(torch.utils.data, "DataLoader", DataLoader)
     monkeypatch.setattr(accelerate.data_loader, "DataLoader", DataLoader)
 
@@ -156,7 +154,7 @@ def by_install(monkeypatch):
 
 
 @pytest.mark.parametrize("rebind", [by_hand, by_install])
-def test_no_loader_is_said_to_be_rebuilt_as_torchs(monkeypatch, rebind):
+def test_replaced_class_gives_no_warning_of_rebuilding(monkeypatch, rebind):
     monkeypatch.setattr(loader_module, "_warned_of_accelerate", False)
     rebind(monkeypatch)
     with warnings.catch_warnings():
@@ -165,7 +163,7 @@ def test_no_loader_is_said_to_be_rebuilt_as_torchs(monkeypatch, rebind):
     assert not loader_module._warned_of_accelerate
 
 
-def test_draws_of_samples_are_torchs():
+def test_random_draws_of_samples_match_torch():
     seen = []
     for everywhere in (False, True):
         if everywhere:
@@ -176,6 +174,6 @@ def test_draws_of_samples_are_torchs():
     assert seen[0] == seen[1]
 
 
-def test_workers_that_are_threads_are_left_to_torch():
-    # In a process of its own: torch's threads seed its generators.
+def test_thread_workers_are_left_to_torch():
+    # Runs in a subprocess, because torch's threads seed its generators.
     run("trainers/everywhere/threads")

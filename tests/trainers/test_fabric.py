@@ -1,4 +1,4 @@
-"""Fabric sets up our loader as it does torch's."""
+"""Tests that Fabric sets up our loader like torch's."""
 
 import pytest
 import torch
@@ -16,14 +16,14 @@ pytestmark = [
 
 
 def fabric_of(**options):
-    # Here, since importing it makes each fork of this process slower.
+    # Imported here, because the import makes each fork of this process slower.
     from lightning.fabric import Fabric
 
     return Fabric(accelerator="cpu", **options)
 
 
 def fitted(loader_class, **options):
-    """The losses and the weights after two epochs."""
+    """Return the losses and the weights after two epochs."""
     fabric = fabric_of(devices=1)
     fabric.seed_everything(3, verbose=False)
     plain = line()
@@ -51,9 +51,7 @@ def fitted(loader_class, **options):
     ],
     ids=["no workers", "workers", "persistent"],
 )
-def test_a_loop_takes_our_batches_to_torchs_losses_and_weights(
-    watch, options, iterator
-):
+def test_training_with_our_batches_matches_torch(watch, options, iterator):
     theirs = fitted(TorchLoader, **options)
     assert not watch.batches
     assert fitted(DataLoader, **options) == theirs
@@ -61,7 +59,7 @@ def test_a_loop_takes_our_batches_to_torchs_losses_and_weights(
     assert len(theirs[0]) == 6
 
 
-def test_what_fabric_sets_up_has_our_attributes():
+def test_set_up_loader_keeps_our_attributes():
     fabric = fabric_of(devices=1)
     ours = DataLoader(Plain(), 4, num_workers=1, max_restarts=2, reorder_window=9)
     loader = fabric.setup_dataloaders(ours)
@@ -70,7 +68,7 @@ def test_what_fabric_sets_up_has_our_attributes():
 
 
 def read_two_epochs(fabric, loader_class):
-    """The class and the sampler that Fabric makes, and the batches of two epochs."""
+    """Return the class and sampler made by Fabric, and the batches of two epochs."""
     loader = fabric.setup_dataloaders(loader_class(Plain(), batch_size=2, shuffle=True))
     epochs = [[batch.tolist() for batch in loader] for _ in range(2)]
     return type(loader._dataloader), type(loader.sampler), epochs
@@ -81,7 +79,7 @@ def read_in_two_processes(fabric, folder):
     torch.save(seen, folder / f"{fabric.global_rank}.pt")
 
 
-def test_two_processes_get_a_distributed_sampler_and_torchs_halves(tmp_path):
+def test_two_processes_get_same_halves_as_torch(tmp_path):
     fabric = fabric_of(devices=2, strategy="ddp_fork")
     fabric.launch(read_in_two_processes, tmp_path)
     halves = []
@@ -92,5 +90,5 @@ def test_two_processes_get_a_distributed_sampler_and_torchs_halves(tmp_path):
         halves.append([[int(n) for batch in epoch for n in batch] for epoch in ours[2]])
     for first, second in zip(*halves, strict=True):
         assert sorted(first + second) == list(range(SAMPLES))
-    # Fabric has told the sampler of the second epoch.
+    # Fabric called set_epoch for the second epoch.
     assert halves[0][0] != halves[0][1]

@@ -1,4 +1,4 @@
-"""Lightning trains with our loader as it does with torch's."""
+"""Tests that Lightning trains with our loader like with torch's."""
 
 import importlib
 import itertools
@@ -22,12 +22,12 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def parts():
-    """What is made of Lightning, imported by the first test that needs it."""
+    """Import the classes that need Lightning in the first test that uses them."""
     return importlib.import_module("trainers.lightning_parts")
 
 
 def fitted(parts, loader_class, **options):
-    """The losses and the weights after two epochs of training and validation."""
+    """Return the losses and weights after two epochs of training and validation."""
     parts.seed_everything(3, verbose=False)
     model = parts.Line()
     parts.trainer().fit(
@@ -47,19 +47,17 @@ def fitted(parts, loader_class, **options):
     ],
     ids=["no workers", "workers", "persistent"],
 )
-def test_fit_takes_our_batches_to_torchs_losses_and_weights(
-    parts, watch, options, iterator
-):
+def test_fit_with_our_batches_matches_torch(parts, watch, options, iterator):
     theirs = fitted(parts, TorchLoader, **options)
     assert not watch.batches
     assert fitted(parts, DataLoader, **options) == theirs
-    # Two batches are a check before training, then 4 and 3 in each epoch.
+    # Two batches for the check before training, then 4 and 3 in each epoch.
     assert watch.batches == {iterator: 2 + 2 * (4 + 3)}
     assert len(theirs[0]) == 16
 
 
-def test_lightning_seeds_our_workers_as_torchs(parts, monkeypatch):
-    # Lightning sets it for the rest of the process.
+def test_seeds_of_our_workers_match_torch(parts, monkeypatch):
+    # Lightning would set it for the rest of the process.
     monkeypatch.setenv("PL_SEED_WORKERS", "1")
     losses = []
     for loader_class in (TorchLoader, DataLoader):
@@ -72,7 +70,7 @@ def test_lightning_seeds_our_workers_as_torchs(parts, monkeypatch):
     assert losses[0] == losses[1]
 
 
-def test_lightning_ends_the_workers_of_a_fit_that_stops_early(parts, watch):
+def test_workers_end_when_fit_stops_early(parts, watch):
     loader = DataLoader(Noisy(), num_workers=2, persistent_workers=True)
     parts.trainer(limit_train_batches=2).fit(parts.Line(), loader)
     assert loader._iterator is None
@@ -81,7 +79,7 @@ def test_lightning_ends_the_workers_of_a_fit_that_stops_early(parts, watch):
     assert watch.workers_have_ended()
 
 
-def test_a_loader_that_lightning_builds_again_is_ours_with_its_arguments(parts, watch):
+def test_rebuilt_loader_is_ours_with_its_arguments(parts, watch):
     predicting = parts.trainer()
     batches = predicting.predict(parts.Predicts())
     built = predicting.predict_dataloaders
@@ -91,12 +89,12 @@ def test_a_loader_that_lightning_builds_again_is_ours_with_its_arguments(parts, 
         [8, 9],
     ]
     assert (type(built), built.hidden, built.max_restarts) == (parts.Positional, 5, 2)
-    # Lightning wraps the batch sampler to know the indices, so this one is new.
+    # Lightning wraps the batch sampler to record indices, so this one is new.
     assert type(built.batch_sampler).__module__.startswith("lightning")
     assert watch.batches == {"MultiProcessIterator": 3}
 
 
-def test_lightning_finds_every_argument_of_ours(parts):
+def test_lightning_finds_all_our_arguments(parts):
     options = {
         "num_workers": 2, "max_restarts": 3, "reorder_window": 9,
         "memory_limit": 1 << 20, "timeout": 5, "prefetch_factor": 3,
@@ -113,13 +111,13 @@ def test_lightning_finds_every_argument_of_ours(parts):
 
 
 def record(parts, loader_class, folder):
-    """Trains for two epochs in two processes."""
+    """Train for two epochs in two processes."""
     torch.manual_seed(11)
     loader = loader_class(Plain(), batch_size=2, shuffle=True, num_workers=1)
     parts.trainer(strategy="ddp_fork", devices=2).fit(parts.Recording(folder), loader)
 
 
-def test_two_processes_get_a_distributed_sampler_and_torchs_halves(parts, tmp_path):
+def test_two_processes_get_same_halves_as_torch(parts, tmp_path):
     seen = {}
     for loader_class in (TorchLoader, DataLoader):
         folder = tmp_path / loader_class.__module__
@@ -132,7 +130,7 @@ def test_two_processes_get_a_distributed_sampler_and_torchs_halves(parts, tmp_pa
         assert ours["class"] == "gristmill.torch"
         assert ours["sampler"] is DistributedSampler
         assert ours["batches"] == theirs["batches"]
-    # Together they read every sample in each epoch, in another order in the second.
+    # Both processes together read every sample in each epoch, in different orders.
     first, second = (
         [list(itertools.chain(*rank["batches"][part])) for rank in seen[DataLoader]]
         for part in (slice(3), slice(3, 6))

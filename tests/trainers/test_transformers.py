@@ -1,4 +1,4 @@
-"""The Hugging Face Trainer trains with our loader, once it is told to build ours."""
+"""Tests that the Hugging Face Trainer trains with our loader after install()."""
 
 import pytest
 import torch
@@ -9,11 +9,11 @@ from gristmill.torch import DataLoader, install, uninstall
 TorchLoader = torch.utils.data.DataLoader
 pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("uninstalled")]
 
-STEPS = 4  # Batches of an epoch.
+STEPS = 4  # Batches per epoch.
 
 
 class Sentences(torch.utils.data.Dataset):
-    """Sixteen rows of eight tokens each, and whether their sum is even."""
+    """Sixteen rows of eight tokens, labeled by the parity of their sum."""
 
     def __len__(self):
         return 16
@@ -24,8 +24,8 @@ class Sentences(torch.utils.data.Dataset):
 
 
 def trainer(folder, **settings):
-    """A Trainer of a tiny model that drops units at random."""
-    # Here, since importing it makes each fork of this process slower.
+    """Return a Trainer of a tiny model with dropout."""
+    # Imported here, because the import makes each fork of this process slower.
     import transformers
 
     torch.manual_seed(1)
@@ -58,7 +58,7 @@ def trainer(folder, **settings):
 
 
 def told(training):
-    """The losses and gradients that a Trainer has logged, and its weights."""
+    """Return the losses and gradients in the log of a Trainer, and its weights."""
     names = ("loss", "eval_loss", "grad_norm", "learning_rate", "step")
     logs = [
         {name: entry[name] for name in names if name in entry}
@@ -78,9 +78,7 @@ def told(training):
     ],
     ids=["no workers", "persistent"],
 )
-def test_training_takes_our_batches_to_torchs_losses_and_weights(
-    watch, tmp_path, settings, iterator
-):
+def test_training_with_our_batches_matches_torch(watch, tmp_path, settings, iterator):
     theirs = trainer(tmp_path, **settings)
     theirs.train()
     assert not watch.batches
@@ -92,7 +90,7 @@ def test_training_takes_our_batches_to_torchs_losses_and_weights(
     assert len(told(ours)[0]) == 2 * (STEPS + 1) + 1
 
 
-def test_training_goes_on_in_mid_epoch_with_our_batches(watch, tmp_path):
+def test_training_resumes_in_mid_epoch_with_our_batches(watch, tmp_path):
     install()
     whole = trainer(tmp_path, save_strategy="steps", save_steps=STEPS + 2)
     whole.train()
@@ -104,14 +102,14 @@ def test_training_goes_on_in_mid_epoch_with_our_batches(watch, tmp_path):
     assert told(rest)[1] == told(whole)[1]
 
 
-def test_prediction_takes_our_batches(watch, tmp_path):
+def test_prediction_uses_our_batches(watch, tmp_path):
     install()
     predicted = trainer(tmp_path).predict(Sentences())
     assert predicted.predictions.shape == (16, 2)
     assert watch.batches == {"SingleProcessIterator": 2}
 
 
-def test_after_uninstall_the_trainer_builds_torchs(watch, tmp_path):
+def test_trainer_builds_torch_loader_after_uninstall(watch, tmp_path):
     import transformers.trainer
 
     install()

@@ -1,4 +1,4 @@
-"""What is seen of our loader while a trainer uses it."""
+"""Observes our loader while a trainer uses it."""
 
 import collections
 
@@ -8,9 +8,9 @@ from gristmill._torch.iterators import LoaderIterator
 
 
 class Watch:
-    """Counts the batches that our iterators give, and keeps the iterators.
+    """Counts the batches of our iterators, and keeps the iterators.
 
-    Those that are kept are not ended by being collected: somebody else has to.
+    Kept iterators are not garbage-collected, so the trainer must end them.
 
     Args:
         monkeypatch: Undoes the counting.
@@ -34,7 +34,7 @@ class Watch:
         monkeypatch.setattr(LoaderIterator, "__next__", stepped)
 
     def workers_have_ended(self):
-        """Whether all of them had workers, none of which is left."""
+        """Return whether there were any workers and all have ended."""
         workers = [worker for one in self.iterators for worker in one._workers]
         for worker in workers:
             worker.join(30)
@@ -42,7 +42,7 @@ class Watch:
 
 
 def _runs(pid):
-    """Whether a process runs; its parent may not have seen its end yet."""
+    """Return whether a process runs and is not a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

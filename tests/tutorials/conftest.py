@@ -1,7 +1,7 @@
-"""Grain's tutorials, told again as tests that run with both libraries.
+"""Grain's tutorials, rewritten as tests that run with both libraries.
 
-What a tutorial prints is written out in its test. Gristmill must give it, and so must
-Grain: the tests that take `grain` run with each of them in turn.
+Each test contains the output that its tutorial prints. Gristmill and Grain must both
+produce it: tests that take `grain` run once with each.
 """
 
 import importlib
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture(params=["gristmill", "grain"])
 def grain(request):
-    """The library under test, as a tutorial names it."""
+    """Import the library under test."""
     if request.param == "grain":
         from absl import flags
 
@@ -22,24 +22,24 @@ def grain(request):
 
 @pytest.fixture
 def grain_python(grain):
-    """What a tutorial imports as ``grain.python``."""
+    """Import the module that a tutorial calls ``grain.python``."""
     return importlib.import_module(f"{grain.__name__}.python")
 
 
 @pytest.fixture
 def workers(grain):
-    """How many workers to ask for where a tutorial asks for `count`.
+    """Return a function from a tutorial's worker count to the count to use.
 
-    Grain's take seconds to start, so it is asked for the same stream without any.
+    Workers of Grain take seconds to start; without any, the output is the same.
     """
     return lambda count: count if grain.__name__ == "gristmill" else 0
 
 
 class Digits:
-    """Handwritten digits as records, in the place of a TFDS data source."""
+    """A source of handwritten digits, in place of a TFDS data source."""
 
     def __init__(self):
-        from sklearn.datasets import load_digits  # Slow, and no use to workers.
+        from sklearn.datasets import load_digits  # Slow, and not needed by workers.
 
         digits = load_digits()
         self._images = digits.images.astype(np.uint8)[..., None]
@@ -57,5 +57,5 @@ class Digits:
 
 @pytest.fixture(scope="session")
 def digits():
-    """1,797 records ``{"image": uint8[8, 8, 1], "label": int}``."""
+    """Return 1,797 records ``{"image": uint8[8, 8, 1], "label": int}``."""
     return Digits()

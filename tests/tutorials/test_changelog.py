@@ -1,4 +1,4 @@
-"""What Grain's change log says that a release brought, for what is still there."""
+"""Features that Grain's change log announces, as far as they still exist."""
 
 import asyncio
 import itertools
@@ -23,7 +23,7 @@ def test_parquet_reading_takes_read_options(grain, tmp_path):
     ]
 
 
-def test_thread_prefetch_takes_any_iterator_that_has_a_state(grain):
+def test_thread_prefetch_takes_any_iterator_with_a_state(grain):
     class Counter:
         def __init__(self):
             self.count = 0
@@ -62,8 +62,8 @@ def test_array_record_source_takes_reader_options(grain, tmp_path):
 
 
 @pytest.mark.multiprocess
-def test_workers_can_read_files_of_their_own(grain):
-    """With `sequential_slice` a worker has a contiguous part of the source."""
+def test_workers_can_read_separate_files(grain):
+    """With `sequential_slice` a worker reads a contiguous part of the source."""
     dataset = grain.MapDataset.range(10).to_iter_dataset()
     options = grain.MultiprocessingOptions(num_workers=2)
     iterator = iter(dataset.mp_prefetch(options, sequential_slice=True))
@@ -149,7 +149,7 @@ def test_cache_reads_its_parent_once(grain):
     assert read == [0, 1, 2]
 
 
-def test_slice_of_a_slice_knows_its_parents_epochs(grain):
+def test_slice_of_a_slice_uses_its_parents_epochs(grain):
     dataset = grain.MapDataset.range(6).shuffle(seed=3)[1::2]
     assert [dataset[i] for i in range(6)] == [3, 1, 5, 0, 3, 1]
 
@@ -226,7 +226,7 @@ def test_iterator_jumps_to_the_next_index(grain):
     assert next(iterator).tolist() == [14, 15]
 
 
-def test_loader_starts_before_the_first_element_is_asked_for(grain):
+def test_loader_starts_before_the_first_element(grain):
     loader = grain.DataLoader(
         data_source=grain.sources.RangeDataSource(0, 4, 1),
         sampler=grain.samplers.SequentialSampler(4),
@@ -248,7 +248,7 @@ def test_parquet_files_are_interleaved(grain, tmp_path):
 
 
 @pytest.mark.parametrize("index_type", [int, np.int64])
-def test_own_source_gets_an_index_that_counts(grain, index_type):
+def test_source_index_can_be_used_in_arithmetic(grain, index_type):
     class Squares(grain.sources.RandomAccessDataSource):
         def __len__(self):
             return 4
@@ -262,7 +262,7 @@ def test_own_source_gets_an_index_that_counts(grain, index_type):
 # 0.2.17
 
 
-def test_long_texts_are_not_cut_when_they_are_batched(grain):
+def test_long_texts_are_not_truncated_in_batches(grain):
     texts = ["short", "a much longer text that must arrive whole"]
     (batch,) = grain.MapDataset.source(texts).batch(2)
     assert batch.tolist() == texts
@@ -277,10 +277,10 @@ def test_index_shuffle_takes_at_most_1024_rounds(grain):
         grain.experimental.index_shuffle(3, max_index=9, seed=1, rounds=1026)
 
 
-# 0.2.18 and the orbax protocol that came with 0.2.16
+# 0.2.18, and the orbax protocol of 0.2.16
 
 
-def test_packing_keeps_features_that_are_not_sequences(grain):
+def test_packing_keeps_features_without_sequences(grain):
     elements = [{"x": np.full(2, i), "name": f"n{i}"} for i in range(1, 4)]
     packed = grain.experimental.FirstFitPackIterDataset(
         grain.MapDataset.source(elements).to_iter_dataset(),

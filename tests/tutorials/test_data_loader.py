@@ -1,4 +1,4 @@
-"""The tutorial about DataLoader, and what its design page says about order."""
+"""The tutorial about DataLoader, and the order that its design page describes."""
 
 import itertools
 import json
@@ -11,7 +11,7 @@ KEYS = [0, 4, 1, 2, 3, 1, 2, 3, 0, 4]
 
 
 class Pictures:
-    """Five pictures of 24 x 40 pixels, in the place of a set that is downloaded."""
+    """Five pictures of 24 x 40 pixels, in place of a downloaded dataset."""
 
     def __len__(self):
         return 5
@@ -83,7 +83,7 @@ def test_orbax_saves_and_restores_the_iterator(grain_python, loader, tmp_path):
         "5/default/process_0-of-1.json"
     )
     state = json.loads(path.read_text())
-    # A checkpoint is only for the sampler and the source that it was made with.
+    # A checkpoint is valid only for the sampler and the source that it was made with.
     assert state["data_source"] == "Pictures()"
     assert state["sampler"].startswith("IndexSampler(num_records=5")
 
@@ -128,9 +128,7 @@ def test_in_memory_source_is_shared_by_workers(grain_python, workers):
 
 
 @pytest.mark.multiprocess
-def test_read_options_are_per_worker_and_do_not_change_the_stream(
-    grain_python, workers
-):
+def test_per_worker_read_options_do_not_change_the_stream(grain_python, workers):
     loader = grain_python.DataLoader(
         data_source=Pictures(),
         sampler=index_sampler(grain_python),
@@ -141,8 +139,8 @@ def test_read_options_are_per_worker_and_do_not_change_the_stream(
 
 
 @pytest.mark.multiprocess
-def test_records_go_to_workers_in_turn_and_batches_come_back_in_turn(grain_python):
-    """Two workers that batch by two give every other record, as the page shows."""
+def test_workers_take_records_in_turn_and_batches_alternate(grain_python):
+    """Each of two workers makes batches of every other record, as the page shows."""
     keys = [5, 2, 0, 4, 6, 1, 7, 3]
 
     class Listed:

@@ -1,4 +1,4 @@
-"""The tutorials about where records come from: formats, stores, other libraries."""
+"""The tutorials about sources of records: formats, stores and other libraries."""
 
 import functools
 import pickle
@@ -29,7 +29,7 @@ EMAILS = {
 
 @functools.cache
 def tokenizer():
-    """A tokenizer of words, which no one has to download."""
+    """Return a word tokenizer that needs no download."""
     tokenizers = pytest.importorskip("tokenizers")
     words = b" ".join(QUESTIONS).decode().split()
     for column in EMAILS.values():
@@ -75,7 +75,7 @@ def test_array_record_files_hold_any_bytes(grain, tmp_path):
         .map(ParseAndTokenizeText(tokenizer(), "question"))
         .batch(batch_size=3)
     )
-    # Batch 100 is in a later epoch, which is shuffled in another way.
+    # Batch 100 is in a later epoch, which has another shuffle order.
     assert [words.tolist() for words in dataset[100]] == [
         ["is", "is", "do"],
         ["a", "house", "fish"],
@@ -110,8 +110,8 @@ def test_parquet_rows_are_read_in_turn(grain, tmp_path):
 
 
 @pytest.mark.parametrize("store", ["s3", "gcs"])
-def test_mounted_bucket_is_read_like_a_folder(grain, tmp_path, store):
-    """Both tutorials mount the bucket and read files; a folder stands for it."""
+def test_mounted_bucket_is_read_as_a_folder(grain, tmp_path, store):
+    """Both tutorials mount the bucket and read files; here it is a plain folder."""
     bucket = tmp_path / "mnt" / store / "bucket"
     bucket.mkdir(parents=True)
     digits = [b"1", b"2", b"3", b"4", b"5"]
@@ -126,8 +126,8 @@ def test_mounted_bucket_is_read_like_a_folder(grain, tmp_path, store):
     assert dataset[10].tolist() == [b"3", b"2"]
 
 
-def test_bucket_is_read_without_a_mount_through_its_address(tmp_path):
-    """What Grain's tutorials need a mount for works with the address itself."""
+def test_bucket_is_read_by_its_address_without_a_mount(tmp_path):
+    """Grain's tutorials need a mount; Gristmill reads the address itself."""
     import fsspec
 
     import gristmill
@@ -142,7 +142,7 @@ def test_bucket_is_read_without_a_mount_through_its_address(tmp_path):
 
 
 class Bag:
-    """Forty records behind the interface of a Bagz reader: length, index, slice."""
+    """Forty records with the interface of a Bagz reader: length, index, slice."""
 
     def __init__(self):
         numbers = random.Random(42)
@@ -184,7 +184,7 @@ REVIEWS = {
 
 @pytest.fixture
 def hub_dataset(tmp_path):
-    """A dataset of Hugging Face's library, in memory."""
+    """Return an in-memory dataset of Hugging Face's library."""
     datasets = pytest.importorskip("datasets")
     return datasets.Dataset.from_dict(REVIEWS)
 
@@ -232,7 +232,7 @@ def test_torch_dataset_is_a_source(grain, digits):
     from PIL import Image
 
     class Pictures(torch.utils.data.Dataset):
-        """Gives pictures and labels, as torchvision's datasets do."""
+        """A dataset of pictures and labels, like those of torchvision."""
 
         def __len__(self):
             return 40

@@ -35,7 +35,7 @@ def of(name):
     return lambda x: (name, x)
 
 
-def test_mix_is_as_long_as_the_weights_let_its_shortest_part_last(grain):
+def test_mix_length_follows_weights_and_the_shortest_part(grain):
     first = grain.MapDataset.range(4708).map(of("a"))
     second = grain.MapDataset.range(60_000).map(of("b"))
     mixed = grain.MapDataset.mix([first, second], weights=[0.7, 0.3])
@@ -78,7 +78,7 @@ def test_repeated_parts_make_an_endless_mix(grain):
     assert len(first) == len(second) == len(mixed) == sys.maxsize
 
 
-def test_global_shuffle_comes_before_the_mix_with_a_seed_for_each_part(grain):
+def test_parts_are_shuffled_with_own_seeds_before_the_mix(grain):
     first = grain.MapDataset.range(4708).map(of("a")).seed(42).shuffle().repeat()
     second = grain.MapDataset.range(60_000).map(of("b")).seed(43).shuffle().repeat()
     mixed = grain.MapDataset.mix([first, second], weights=[1, 2])
@@ -175,7 +175,7 @@ def test_autotuned_read_options_fit_the_memory(grain):
     config = grain.experimental.pick_performance_config(
         ds=dataset, ram_budget_mb=16, max_workers=None, max_buffer_size=None
     )
-    # A dataset of positions has no reading threads to size: the largest buffer.
+    # A MapDataset has no reading threads to tune, so the largest buffer is used.
     assert config.read_options.prefetch_buffer_size == 1000
     config = grain.experimental.pick_performance_config(
         ds=dataset.to_iter_dataset(),

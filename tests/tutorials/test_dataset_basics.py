@@ -14,7 +14,7 @@ def as_lists(batches):
 
 @pytest.fixture
 def dataset(grain):
-    """Eight shuffled numbers in batches of two, from a source of one's own."""
+    """Return eight shuffled numbers in batches of two, from a user's source."""
 
     class Numbers(grain.sources.RandomAccessDataSource):
         def __init__(self):
@@ -35,7 +35,7 @@ def dataset(grain):
 
 
 @pytest.mark.parametrize("of", ["source", "range"])
-def test_chain_gives_its_elements_by_position_and_in_turn(grain, of):
+def test_chain_is_read_by_position_and_by_iteration(grain, of):
     if of == "source":
         start = grain.MapDataset.source(list(range(11)))
     else:
@@ -56,7 +56,7 @@ def test_position_past_the_end_belongs_to_the_next_epoch(dataset):
     assert (third == dataset[2]).tolist() == [False, False]
 
 
-def test_epochs_are_equal_where_nothing_is_random(grain):
+def test_epochs_are_equal_without_randomness(grain):
     dataset = grain.MapDataset.range(8).map(lambda x: x + 1).batch(2)
     assert dataset[len(dataset) + 2].tolist() == dataset[2].tolist()
 
@@ -81,12 +81,12 @@ def test_read_options_do_not_change_the_elements(grain, dataset):
     assert as_lists(dataset[0::2].to_iter_dataset(options)) == [[6, 7], [3, 5]]
 
 
-def test_batches_can_follow_a_filter_once_the_dataset_is_iterated(grain):
+def test_iterated_dataset_can_batch_after_a_filter(grain):
     even = grain.MapDataset.range(10).filter(lambda x: x % 2 == 0)
     assert as_lists(even.to_iter_dataset().batch(2)) == [[0, 2], [4, 6], [8]]
 
 
-def test_batches_cannot_follow_a_filter_of_positions(grain):
+def test_indexed_dataset_cannot_batch_after_a_filter(grain):
     even = grain.MapDataset.range(10).filter(lambda x: x % 2 == 0)
     with pytest.raises(ValueError, match=r"batch` can not follow `MapDataset.filter"):
         even.batch(2)
@@ -108,7 +108,7 @@ def test_iterator_goes_back_to_a_checkpoint(grain, dataset):
     assert next(iterator).tolist() == [2, 8]
 
 
-def test_both_kinds_of_dataset_apply_steps_alike(grain):
+def test_both_kinds_of_dataset_apply_the_same_steps(grain):
     def add(x, rng):
         return x + int(rng.integers(100))
 

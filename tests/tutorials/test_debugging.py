@@ -1,4 +1,4 @@
-"""The tutorial about seeing inside a pipeline: its graph, and where time goes."""
+"""The tutorial about debugging a pipeline: its graph, and its time per stage."""
 
 import logging
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def setting(grain):
-    """Sets one of the library's settings for the length of a test."""
+    """Return a function that sets one of the library's settings during a test."""
     names = []
 
     def update(name, value):

@@ -78,7 +78,7 @@ def test_thread_overlaps_host_work_with_the_step(grain, dataset):
 
 
 @pytest.mark.parametrize("target", ["device", "sharding"])
-def test_batches_are_on_the_device_before_the_step_asks(grain, digits, target):
+def test_batches_are_on_the_device_before_the_step(grain, digits, target):
     device = jax.devices()[0]
     if target == "sharding":
         mesh = jax.sharding.Mesh(np.array(jax.devices()), axis_names=("data",))

@@ -1,4 +1,4 @@
-"""The notebook about performance: packed text, and hiding the latency of data."""
+"""The notebook about performance: packed text, and hiding the latency of input."""
 
 import itertools
 import json
@@ -12,7 +12,7 @@ LENGTH = 16
 
 @pytest.fixture
 def articles(tmp_path):
-    """An ArrayRecord file of 60 articles as JSON."""
+    """Return an ArrayRecord file of 60 articles as JSON."""
     from array_record.python.array_record_module import ArrayRecordWriter
 
     path = str(tmp_path / "train.array-record")
@@ -26,7 +26,7 @@ def articles(tmp_path):
 
 
 def tokenize(element):
-    """Gives an id to each word, between a first and a last token."""
+    """Map each word to an id, and add a first and a last token."""
     words = element["description"].split()
     ids = [1000 + int(word.removeprefix("word")) for word in words]
     return {"description": np.asarray([101, *ids, 102])}
@@ -105,7 +105,7 @@ def test_worker_processes_pack_their_own_shares(grain, articles):
     assert sums == [93187, 85755, 88149]
 
 
-def test_prefetch_thread_works_while_the_consumer_does_not(grain):
+def test_prefetch_thread_works_while_the_consumer_is_busy(grain):
     made = threading.Semaphore(0)
 
     def step(x):
@@ -118,12 +118,12 @@ def test_prefetch_thread_works_while_the_consumer_does_not(grain):
     )
     iterator = iter(dataset)
     assert next(iterator) == 0
-    # The first element, three in the buffer: without another call of next().
+    # The first element, and three in the buffer, without another call of next().
     assert all(made.acquire(timeout=30) for _ in range(4))
     assert list(iterator) == list(range(1, 20))
 
 
-def test_start_prefetch_hides_the_first_batch_behind_a_restore(grain):
+def test_start_prefetch_overlaps_the_first_batch_with_a_restore(grain):
     made = threading.Semaphore(0)
 
     def step(x):

@@ -1,7 +1,7 @@
 """The example of Grain's README."""
 
 
-def test_a_pipeline_is_a_chain_of_steps(grain):
+def test_pipeline_is_a_chain_of_steps(grain):
     dataset = (
         grain.MapDataset.source(list(range(11)))
         .shuffle(seed=42)

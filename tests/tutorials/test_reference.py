@@ -1,4 +1,4 @@
-"""The examples of the reference of Grain's API."""
+"""The examples of Grain's API reference."""
 
 import functools
 import sys
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(params=["by position", "by turn"])
 def five(grain, request):
-    """0 to 4 as a dataset of either kind."""
+    """Return 0 to 4 as a dataset of either kind."""
     dataset = grain.MapDataset.range(5)
     return dataset if request.param == "by position" else dataset.to_iter_dataset()
 
@@ -28,12 +28,12 @@ def test_range_counts_like_the_builtin(grain):
     assert list(grain.MapDataset.range(5, 0, -2)) == [5, 3, 1]
 
 
-def test_mix_by_position_stops_before_the_shorter_part_would_end(grain):
+def test_indexed_mix_stops_before_the_shorter_part_would(grain):
     parts = [grain.MapDataset.range(5), grain.MapDataset.range(7, 10)]
     assert list(grain.MapDataset.mix(parts)) == [0, 7, 1, 8, 2, 9]
 
 
-def test_mix_by_turn_stops_at_the_end_of_the_shorter_part(grain):
+def test_iterated_mix_stops_at_the_end_of_the_shorter_part(grain):
     parts = [
         grain.MapDataset.range(5).to_iter_dataset(),
         grain.MapDataset.range(7, 10).to_iter_dataset(),
@@ -46,9 +46,9 @@ def test_concatenate_gives_one_part_after_the_other(grain):
     assert list(grain.MapDataset.concatenate(parts)) == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
-def test_select_takes_what_a_map_says(grain, grain_python):
+def test_select_uses_a_selection_map(grain, grain_python):
     class Every(grain_python.DatasetSelectionMap):
-        """Three elements of the first dataset, two of the second one, backwards."""
+        """Three elements of the first dataset and two of the second one, backwards."""
 
         def __len__(self):
             return 5
@@ -75,7 +75,7 @@ def test_batch_keeps_a_smaller_last_one(five):
     assert lists(five.batch(batch_size=2, drop_remainder=True)) == [[0, 1], [2, 3]]
 
 
-def test_filter_keeps_what_a_function_says(grain, five):
+def test_filter_keeps_elements_accepted_by_a_function(grain, five):
     assert list(five.filter(lambda x: x % 2 == 0)) == [0, 2, 4]
     by_position = grain.MapDataset.range(5).filter(lambda x: x % 2 == 0)
     assert by_position[2] == 2
@@ -145,7 +145,7 @@ def test_seed_of_a_pipeline_gives_each_step_its_own(grain):
     assert list(dataset) != list(grain.MapDataset.range(6).seed(2).shuffle().shuffle())
 
 
-def test_options_can_forbid_that_too_much_is_filtered(grain):
+def test_options_can_forbid_filtering_too_much(grain):
     dataset = grain.MapDataset.range(1000).filter(lambda x: x % 2 == 0)
     options = grain.experimental.DatasetOptions(filter_raise_threshold_ratio=0.1)
     dataset = grain.experimental.WithOptionsIterDataset(
@@ -155,7 +155,7 @@ def test_options_can_forbid_that_too_much_is_filtered(grain):
         list(dataset)
 
 
-def test_explicit_options_win_when_they_are_merged(grain):
+def test_explicit_options_win_in_a_merge(grain):
     first = grain.experimental.DatasetOptions(min_shm_size=1024)
     second = grain.experimental.DatasetOptions(
         min_shm_size=512, filter_warn_threshold_ratio=None

@@ -14,7 +14,7 @@ def run(grain, operations, count=4):
     )
 
 
-def test_index_sampler_shuffles_every_epoch_anew(grain):
+def test_index_sampler_shuffles_every_epoch_differently(grain):
     sampler = grain.samplers.IndexSampler(
         num_records=5,
         num_epochs=2,
@@ -31,9 +31,9 @@ def test_index_sampler_shuffles_every_epoch_anew(grain):
     assert [m.rng.integers(100) for m in metadata[:4]] == [3, 45, 45, 86]
 
 
-def test_a_sampler_of_ones_own_orders_the_records(grain):
+def test_users_sampler_orders_the_records(grain):
     class Backwards:
-        """Meets the protocol: metadata by position, and a length for sampling."""
+        """Has the sampler protocol: metadata by position, and a length."""
 
         def __getitem__(self, index):
             if not 0 <= index < 4:
@@ -108,14 +108,14 @@ def test_filter_removes_elements(grain):
 @pytest.mark.parametrize(
     ("drop_remainder", "expected"), [(False, [[0, 1, 2], [3]]), (True, [[0, 1, 2]])]
 )
-def test_batch_step_goes_through_either_interface(grain, drop_remainder, expected):
+def test_batch_step_works_in_both_interfaces(grain, drop_remainder, expected):
     step = grain.transforms.Batch(batch_size=3, drop_remainder=drop_remainder)
     assert [b.tolist() for b in run(grain, [step])] == expected
     applied = grain.MapDataset.range(4).apply(step)
     assert [b.tolist() for b in applied] == expected
 
 
-def test_batch_size_is_global_before_sharding_and_of_a_host_after_it(grain):
+def test_batch_size_is_global_before_sharding_and_local_after(grain):
     step = grain.transforms.Batch(batch_size=2, drop_remainder=True)
     of_all = grain.MapDataset.range(8).apply(step)[1::2]
     of_host = grain.MapDataset.range(8)[1::2].apply(step)

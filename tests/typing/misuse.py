@@ -1,4 +1,4 @@
-"""Wrong use, which type checkers refuse: each comment is needed."""
+"""Wrong use that type checkers refuse: each ignore comment is needed."""
 # ruff: noqa: B018
 
 from typing import assert_type
@@ -26,7 +26,7 @@ def shout(text: str) -> str:
 
 
 def check(loader: grain.DataLoader[int], array: grain.RangeDataSource) -> None:
-    # A function, a transform or a batch function of other elements.
+    # Functions, transforms or batch functions for other elements.
     numbers.map(shout)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     numbers.map(Decode())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     numbers.map(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -40,7 +40,7 @@ def check(loader: grain.DataLoader[int], array: grain.RangeDataSource) -> None:
     numbers.apply(shout)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     stream.mp_prefetch(4)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
-    # What is no source, no sampler, no operation.
+    # Arguments that are not sources, samplers or operations.
     grain.MapDataset.source(10)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     grain.MapDataset.source(x for x in "ab")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     grain.load(Rows())  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
@@ -51,7 +51,7 @@ def check(loader: grain.DataLoader[int], array: grain.RangeDataSource) -> None:
     grain.DataLoader(data_source=[1], sampler=sampler, operations=[3])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
     grain.DataLoader([1], sampler)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
-    # Elements are what they are.
+    # Elements used as another type.
     for element in loader:
         shout(element)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(numbers[0], int)  # type: ignore[assert-type]  # pyright: ignore[reportAssertTypeFailure]

@@ -1,4 +1,4 @@
-"""Chains of datasets: every step knows what its elements are."""
+"""Chains of datasets: every step has the right element type."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict, assert_type
@@ -62,7 +62,7 @@ def counted(elements: Sequence[object]) -> int:
     return len(elements)
 
 
-# Where elements come from.
+# Sources.
 numbers = grain.MapDataset.range(8)
 assert_type(numbers, MapDataset[int])
 assert_type(grain.MapDataset.source([1, 2, 3]), MapDataset[int])
@@ -76,14 +76,14 @@ assert_type(
 )
 assert_type(grain.MapDataset.source(grain.RangeDataSource(0, 8, 1)), MapDataset[int])
 
-# An index may hold no element; a slice or several indices are a dataset.
+# An index may have no element; a slice or a list of indices gives a dataset.
 assert_type(numbers[0], int | None)
 assert_type(numbers[2:4], MapDataset[int])
 assert_type(numbers[[3, 1]], MapDataset[int])
 assert_type(numbers[np.array([3, 1])], MapDataset[int])
 assert_type(numbers.slice(numbers), MapDataset[int])
 
-# Steps by functions.
+# Steps that take functions.
 assert_type(grain.MapDataset.source([1, 2]).map(halve), MapDataset[float])
 assert_type(numbers.map(lambda x: x + 1), MapDataset[int])
 assert_type(numbers.map(str), MapDataset[str])
@@ -98,7 +98,7 @@ assert_type(numbers.block_map(halves), MapDataset[float])
 assert_type(numbers.filter(lambda x: x % 2 == 0), MapDataset[int])
 assert_type(numbers.map(np.float32).filter(lambda x: x > 2), MapDataset[np.float32])
 
-# Batches: leaves are stacked, or a function makes them.
+# Batches, stacked or made by a function.
 assert_type(
     grain.MapDataset.source([1, 2]).map(halve).batch(8), MapDataset[npt.NDArray[Any]]
 )
@@ -109,7 +109,7 @@ assert_type(numbers.map(as_anything).batch(8), MapDataset[Any])
 assert_type(numbers.map(str).batch(8, batch_fn=joined), MapDataset[str])
 assert_type(numbers.batch(8, batch_fn=counted), MapDataset[int])
 
-# Steps that leave elements as they are.
+# Steps that do not change elements.
 kept = numbers.seed(1).shuffle().repeat(2, reseed_each_epoch=False).slice(slice(9))
 assert_type(kept, MapDataset[int])
 assert_type(kept.set_options(grain.experimental.DatasetOptions()), MapDataset[int])
@@ -118,7 +118,7 @@ assert_type(
     WindowShuffleMapDataset(kept, window_size=2, seed=1), WindowShuffleMapDataset[int]
 )
 
-# Parts for ranks, which have masks where they are padded.
+# Shards for ranks, with masks if they are padded.
 rank = grain.ShardOptions(shard_index=0, shard_count=2)
 assert_type(kept.shard(rank, batch_size=2), MapDataset[int])
 assert_type(kept.shard(rank, grain.sharding.Remainder.WRAP), MapDataset[int])
@@ -134,7 +134,7 @@ assert_type(grain.MapDataset.zip([numbers, numbers]), MapDataset[tuple[Any, ...]
 zipped: MapDataset[tuple[int, str]] = ZipMapDataset([numbers, numbers.map(str)])
 assert_type(zipped.map(lambda pair: pair[1]), MapDataset[str])
 
-# The same after the change to iteration.
+# The same after conversion to an IterDataset.
 stream = kept.to_iter_dataset(grain.ReadOptions(num_threads=0))
 assert_type(stream, IterDataset[int])
 assert_type(len(stream), int)
@@ -182,7 +182,7 @@ assert_type(
 )
 assert_type(multithread_prefetch(stream, 0, 1), IterDataset[int])
 
-# Iterating.
+# Iteration.
 for number in numbers:
     assert_type(number, int)
 iterator = iter(numbers)
@@ -242,7 +242,7 @@ assert_type(FlatMapMapDataset(numbers, Split()), FlatMapMapDataset[str])
 assert_type(FlatMapIterDataset(stream, Split()), FlatMapIterDataset[str])
 
 
-# A dataset whose elements nothing is known of, and one of a narrower element.
+# A dataset of unknown elements, and one with a narrower element type.
 def consume(dataset: grain.MapDataset, numbers: grain.MapDataset[float]) -> None:
     assert_type(dataset, MapDataset[Any])
     assert_type(dataset.batch(8), MapDataset[Any])

@@ -31,7 +31,7 @@ class Rows(grain.RandomAccessDataSource[Row]):
 
 
 class Bare:
-    """A source by its methods alone."""
+    """A source by duck typing."""
 
     def __len__(self) -> int:
         return 6
@@ -41,7 +41,7 @@ class Bare:
 
 
 class Backwards:
-    """A sampler by its methods alone."""
+    """A sampler by duck typing."""
 
     def __len__(self) -> int:
         return 6
@@ -72,7 +72,7 @@ assert_type(first_of(grain.RangeDataSource(0, 3, 1)), int)
 assert_type(grain.MapDataset.source(Rows()), grain.MapDataset[Row])
 assert_type(grain.MapDataset.source(Bare()), grain.MapDataset[bytes])
 
-# A loader gives what its annotation says; operations say nothing of it.
+# The annotation sets the element type of a loader, because operations do not.
 loader: grain.DataLoader[Batch] = grain.DataLoader(
     data_source=Rows(),
     sampler=grain.IndexSampler(6, shuffle=True, num_epochs=1, seed=1),
@@ -101,7 +101,7 @@ grain.DataLoader(
 )
 grain.DataLoader[int](data_source=range(6), sampler=grain.SequentialSampler(6))
 
-# In one call.
+# Loaders made by one call.
 assert_type(grain.load([1, 2, 3], num_epochs=1), grain.DataLoader[int])
 assert_type(
     grain.load(Rows(), shuffle=True, seed=1, num_epochs=1), grain.DataLoader[Row]
@@ -137,7 +137,7 @@ for row in grain.load(Rows(), num_epochs=1):
 
 
 def train(loader: grain.DataLoader, batches: grain.DataLoaderIterator) -> None:
-    """Grain's users annotate without a parameter."""
+    """Use annotations without a parameter, like users of Grain."""
     assert_type(loader, grain.DataLoader[Any])
     assert_type(next(batches), Any)
 

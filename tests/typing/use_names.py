@@ -1,4 +1,4 @@
-"""Every name is where Grain has it; those that are imported when used as well."""
+"""Every name exists at Grain's place, including those imported on first use."""
 
 from typing import Any, assert_type
 

@@ -1,4 +1,4 @@
-"""torch's face, as torch's own loader is typed, and tensors of Grain's loaders."""
+"""gristmill.torch, typed like torch's own loader, and tensors of Grain's loaders."""
 
 from typing import Any, assert_type
 
@@ -38,7 +38,7 @@ as_torchs: torch.utils.data.DataLoader[tuple[torch.Tensor, int]] = loader
 tensors = torch.utils.data.TensorDataset(torch.zeros(4))
 of_tensors: DataLoader[tuple[torch.Tensor, ...]] = DataLoader(tensors)
 assert_type(DataLoader(AsIterable([np.zeros(2)]), None), DataLoader[Any])
-# Whatever has a length and indices is a map-style dataset.
+# Any object with a length and indices is a map-style dataset.
 assert_type(DataLoader([1, 2, 3], batch_size=2), DataLoader[int])
 assert_type(
     DataLoader(grain.RangeDataSource(0, 4, 1), overlap_epochs=False), DataLoader[int]

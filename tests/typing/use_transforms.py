@@ -1,4 +1,4 @@
-"""Transforms say by their own methods what they make of an element."""
+"""Transforms declare their output by the types of their own methods."""
 
 import dataclasses
 from typing import Any, assert_type
@@ -79,7 +79,7 @@ assert_type(stream, IterDataset[Image])
 assert_type(stream.map_with_index(Number()), IterDataset[tuple[int, Image]])
 assert_type(stream.filter(Bright()), IterDataset[Image])
 
-# A list of several kinds, before it is given to anything.
+# A list of several kinds, before use.
 operations = [Decode(), Long(), Noise(0.5), grain.Batch(batch_size=2, batch_fn=None)]
 assert_type(records.seed(1).apply(operations[:3]), MapDataset[Any])
 assert_type(records.apply(Decode()), MapDataset[Any])

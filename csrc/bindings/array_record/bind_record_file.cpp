@@ -61,7 +61,8 @@ py::tuple chunk(const FileHandle& handle, std::uint64_t chunk) {
   const auto file = handle.file();
   const RecordIndex& index = file->index();
   if (chunk >= index.num_chunks()) {
-    throw py::index_error(concat("chunk ", chunk, " of ", index.num_chunks()));
+    throw py::index_error(concat("chunk must be less than ", index.num_chunks(),
+                                 ", got ", chunk));
   }
   const auto place = index.chunks.at(chunk);
   return py::make_tuple(place.begin, place.end, place.decoded_size,
@@ -95,12 +96,13 @@ void record_file(py::module_& m) {
       .def_property_readonly("index_bytes", [](const FileHandle& h) {
         return h.file()->index().chunks.held_bytes();
       });
-  m.def("count_records", &count_records, "file"_a, "verify"_a = "all",
-        "Returns the records, the chunks and the stamp (bytes and version) of "
-        "an\n"
-        "ArrayRecord file, from as little of its end as that takes.");
+  m.def(
+      "count_records", &count_records, "file"_a, "verify"_a = "all",
+      "Return (number of records, number of chunks, stamp) of an ArrayRecord\n"
+      "file.  The stamp is (bytes, version).  Reads only as much of the end\n"
+      "of the file as necessary.");
   m.def("count_all_records", &count_all_records, "paths"_a, "verify"_a = "all",
-        "Calls count_records for local files, in several threads.");
+        "Return count_records() of each local file, using several threads.");
 }
 
 }  // namespace gristmill::bind

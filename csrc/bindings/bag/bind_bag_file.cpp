@@ -50,7 +50,7 @@ void bag_file(py::module_& m) {
         return h.file()->limits().held_bytes();
       });
   m.def("count_bag", &count_bag, "file"_a, "limits"_a, "access"_a,
-        "Returns the number of records of a Bagz file, and its stamp.");
+        "Return the number of records of a Bagz file, and its stamp.");
 }
 
 }  // namespace gristmill::bind

@@ -7,13 +7,14 @@
 
 namespace gristmill::bind {
 
-constexpr std::size_t kMostThreads = 1024;
+constexpr std::size_t kMaxThreads = 1024;
 
 void pool(py::module_& m) {
-  py::class_<Pool>(m, "Pool", "Threads that read ahead of need.")
+  py::class_<Pool>(m, "Pool", "Threads that read in the background.")
       .def(py::init([](std::size_t threads) {
-             if (threads < 1 || threads > kMostThreads) {
-               throw py::value_error("threads must be between 1 and 1024");
+             if (threads < 1 || threads > kMaxThreads) {
+               throw py::value_error(concat("threads must be between 1 and ",
+                                            kMaxThreads, ", got ", threads));
              }
              return std::make_unique<Pool>(threads);
            }),

@@ -54,8 +54,9 @@ void watch(py::module_& m) {
           [](Watch& watch, double delay_s) {
             watch.begin(to_duration(delay_s));
           },
-          "delay_s"_a, "Watch this thread from now on.")
-      .def("end", &Watch::end, "Watch no longer.");
+          "delay_s"_a,
+          "Watch this thread, and call back after `delay_s` seconds.")
+      .def("end", &Watch::end, "Stop watching.");
 }
 
 }  // namespace gristmill::bind

@@ -27,7 +27,7 @@ py::tuple find_chunks(const Rows& bounds, const Rows& rows) {
   const auto limits = numbers_of(bounds, "bounds");
   const auto wanted = numbers_of(rows, "rows");
   if (limits.empty() || limits[0] != 0 || !std::ranges::is_sorted(limits)) {
-    throw py::value_error("bounds must ascend from 0");
+    throw py::value_error("bounds must be sorted and start with 0");
   }
   if (const auto bad = first_bad_row(wanted, limits.back()); bad >= 0) {
     throw py::index_error(concat("rows[", bad, "] is ",
@@ -55,7 +55,9 @@ class ChunkedColumns {
     for (const py::handle chunk : chunks) {
       columns_.push_back(py::cast<py::tuple>(chunk));
       if (columns_.back().size() != outs_.size()) {
-        throw py::value_error("each chunk must have as many columns as outs");
+        throw py::value_error(concat("each chunk must have ", outs_.size(),
+                                     " columns, one for each of outs, got ",
+                                     columns_.back().size()));
       }
     }
     tables_.resize(columns_.size());
@@ -76,12 +78,14 @@ class ChunkedColumns {
                               shape_of(out).subspan(1))) {
         throw py::value_error(
             concat("column ", column, " of chunk ", c,
-                   " is not a C-contiguous array of the rows of its out"));
+                   " must be a C-contiguous array with the dtype and row shape "
+                   "of outs[",
+                   column, "]"));
       }
       if (table->dimensions[0] < rows_needed[c]) {
         throw py::index_error(concat(
             "column ", column, " of chunk ", c, " has ", table->dimensions[0],
-            " rows, but row ", rows_needed[c] - 1, " is asked for"));
+            " rows, but row ", rows_needed[c] - 1, " was requested"));
       }
       tables_[c] = reinterpret_cast<const std::byte*>(table->data);
       const auto rows = static_cast<std::size_t>(table->dimensions[0]);
@@ -114,12 +118,14 @@ struct Places {
         offsets(numbers_of(offsets_in, "offsets")),
         rows_needed(chunks) {
     if (numbers.size() != offsets.size()) {
-      throw py::value_error("numbers and offsets must have one length");
+      throw py::value_error(
+          concat("numbers and offsets must have the same length, got ",
+                 numbers.size(), " and ", offsets.size()));
     }
     if (first_bad_row(numbers, static_cast<std::int64_t>(chunks)) >= 0 ||
         first_bad_row(offsets, std::numeric_limits<std::int64_t>::max()) >= 0) {
-      throw py::index_error(
-          "numbers must be of chunks, and offsets not negative");
+      throw py::index_error(concat("numbers must be between 0 and ", chunks,
+                                   " - 1, and offsets at least 0"));
     }
     for (std::size_t k = 0; k < numbers.size(); ++k) {
       auto& needed = rows_needed[static_cast<std::size_t>(numbers[k])];
@@ -159,7 +165,7 @@ struct Items {
       check_plain(array, name);
       if (array.ndim() != 1 || static_cast<std::size_t>(array.size()) != rows) {
         throw py::value_error(
-            concat(name, " must be of shape (", rows, ",) each"));
+            concat(name, " must each have shape (", rows, ",)"));
       }
       item_bytes.push_back(static_cast<std::size_t>(array.itemsize()));
       row_bytes += item_bytes.back();
@@ -173,8 +179,8 @@ py::array table_of(const py::handle& object, std::size_t row_bytes) {
   check_plain(table, "table");
   if (table.ndim() != 2 || table.itemsize() != 1 ||
       static_cast<std::size_t>(table.shape(1)) != row_bytes) {
-    throw py::value_error(
-        concat("a table must be bytes of shape (N, ", row_bytes, ")"));
+    throw py::value_error(concat(
+        "a table must have items of 1 byte and shape (N, ", row_bytes, ")"));
   }
   return table;
 }
@@ -210,7 +216,7 @@ void gather_interleaved(const py::list& tables, const Rows& numbers,
     if (kept.back().shape(0) < needed) {
       throw py::index_error(concat("a table has ", kept.back().shape(0),
                                    " rows, but row ", needed - 1,
-                                   " is asked for"));
+                                   " was requested"));
     }
     addresses.push_back(bytes_of(kept.back()));
   }
@@ -233,20 +239,19 @@ void gather_interleaved(const py::list& tables, const Rows& numbers,
 }  // namespace
 
 void chunks(py::module_& m) {
-  m.def(
-      "find_chunks", &find_chunks, "bounds"_a.noconvert(), "rows"_a.noconvert(),
-      "Returns the chunks that rows are in, and for each row the number of its "
-      "chunk among them and its place in the chunk.");
-  m.def(
-      "gather_chunks", &gather_chunks, "chunks"_a, "numbers"_a.noconvert(),
-      "offsets"_a.noconvert(), "outs"_a,
-      "Writes row offsets[k] of chunk numbers[k], each a tuple of columns, to "
-      "row k of the columns `outs`.");
+  m.def("find_chunks", &find_chunks, "bounds"_a.noconvert(),
+        "rows"_a.noconvert(),
+        "Return (chunks, numbers, offsets): the chunks that contain rows, and\n"
+        "for each row the index of its chunk in them and its offset there.");
+  m.def("gather_chunks", &gather_chunks, "chunks"_a, "numbers"_a.noconvert(),
+        "offsets"_a.noconvert(), "outs"_a,
+        "Write row offsets[k] of chunk numbers[k] to row k of the columns\n"
+        "`outs`.  Each chunk is a tuple of columns.");
   m.def("interleave", &interleave, "columns"_a, "out"_a.noconvert(),
-        "Writes K columns of N items to the bytes of N rows.");
+        "Write K columns of N items to the bytes of N rows.");
   m.def("gather_interleaved", &gather_interleaved, "tables"_a,
         "numbers"_a.noconvert(), "offsets"_a.noconvert(), "outs"_a,
-        "As gather_chunks, of tables made by interleave.");
+        "Do the same as gather_chunks() for tables that interleave() filled.");
 }
 
 }  // namespace gristmill::bind

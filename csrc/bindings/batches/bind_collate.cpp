@@ -42,14 +42,19 @@ struct Gather {
 
 Gather check_gather(const py::array& table, const Rows& rows,
                     const py::array& out) {
-  if (table.ndim() == 0) throw py::value_error("table must have rows");
-  if (rows.ndim() != 1) throw py::value_error("rows must have one dimension");
+  if (table.ndim() == 0) {
+    throw py::value_error("table must have at least one dimension, got 0");
+  }
+  if (rows.ndim() != 1) {
+    throw py::value_error(
+        concat("rows must have one dimension, got ", rows.ndim()));
+  }
   check_plain(table, "table");
   check_batch(out, static_cast<std::size_t>(rows.size()));
   if (!same_dtype(table.dtype().ptr(), out.dtype().ptr()) ||
       !std::ranges::equal(shape_of(table).subspan(1),
                           shape_of(out).subspan(1))) {
-    throw py::value_error("the rows of out and table differ in dtype or shape");
+    throw py::value_error("out must have the dtype and row shape of table");
   }
   if (!is_aligned(rows)) throw py::value_error("rows must be aligned");
   const Gather job{{bytes_of(table), static_cast<std::size_t>(table.nbytes())},
@@ -227,23 +232,27 @@ py::ssize_t stack_scalars(const py::list& elements, py::array& out) {
 }  // namespace
 
 void collate(py::module_& m) {
-  m.def("gather", &gather_rows, "table"_a, "rows"_a.noconvert(),
-        "out"_a.noconvert(),
-        "Writes table[rows] to out: (N, *S) and (B,) int64 make (B, *S).");
+  m.def(
+      "gather", &gather_rows, "table"_a, "rows"_a.noconvert(),
+      "out"_a.noconvert(),
+      "Write table[rows] to out.  table has shape (N, *S), rows are int64 of\n"
+      "shape (B,), and out has shape (B, *S).");
   py::class_<PendingGather>(m, "PendingGather",
-                            "gather() by the threads of a Pool.")
+                            "A gather() by threads of a Pool.")
       .def(py::init<Pool&, py::array, Rows, py::array>(), "pool"_a, "table"_a,
            "rows"_a.noconvert(), "out"_a.noconvert(), py::keep_alive<1, 2>())
       .def("wait", &PendingGather::wait,
-           "Returns when `out` is filled.  Raises IndexError as gather does.");
-  m.def("stack", &stack_arrays, "elements"_a, "out"_a.noconvert(),
-        "streaming"_a = false,
-        "Writes B arrays of shape S to out, (B, *S), past the caches if "
-        "`streaming`. Returns -1, or the position of the first element that "
-        "does not fit.");
-  m.def("stack_scalars", &stack_scalars, "elements"_a, "out"_a.noconvert(),
-        "Writes B scalars of one exact type to out, (B,). Returns -1, or the "
-        "position of the first element that does not fit.");
+           "Wait until `out` is filled.  Raises IndexError like gather().");
+  m.def(
+      "stack", &stack_arrays, "elements"_a, "out"_a.noconvert(),
+      "streaming"_a = false,
+      "Write B arrays of shape S to out of shape (B, *S).  If `streaming`,\n"
+      "bypass the caches.  Return -1, or the index of the first element that\n"
+      "does not fit.");
+  m.def(
+      "stack_scalars", &stack_scalars, "elements"_a, "out"_a.noconvert(),
+      "Write B scalars of one exact type to out of shape (B,).  Return -1, or\n"
+      "the index of the first element that does not fit.");
 }
 
 }  // namespace gristmill::bind

@@ -1,5 +1,5 @@
-// Binds core/example/example.hpp: checks what is asked for, makes arrays,
-// reads.
+// Binds core/example/example.hpp: checks the arguments, allocates arrays, and
+// parses records into them.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -28,10 +28,10 @@ using Finds = ExampleParser::Finds;
 using Offsets = py::array_t<std::int64_t, py::array::c_style>;
 using Extents = std::vector<py::ssize_t>;
 
-// Below this many bytes, giving the lock back costs more than it frees.
-constexpr std::size_t kUnlockParsing = std::size_t{64} << 10;
+// For fewer bytes, releasing the GIL takes longer than parsing.
+constexpr std::size_t kUnlockParsingBytes = std::size_t{64} << 10;
 
-// The bytes of a record, which do not move before this is gone.
+// The bytes of a record.  They are valid and do not move while this exists.
 class Record {
  public:
   explicit Record(py::handle record) {
@@ -58,11 +58,11 @@ class Record {
             static_cast<std::size_t>(size)};
   }
 
-  Py_buffer view_{};  // Of nothing if the record is of type bytes.
+  Py_buffer view_{};  // Empty if the record is of type bytes.
   Bytes all_;
 };
 
-// Returns what numbers of a dtype are; none for objects.
+// Returns the type of the numbers of a dtype, or nullopt for dtype object.
 std::optional<Number> number_of(const py::dtype& dtype) {
   if (dtype.kind() == 'O') return std::nullopt;
   const auto name = py::str(dtype).cast<std::string>();
@@ -70,7 +70,10 @@ std::optional<Number> number_of(const py::dtype& dtype) {
        number = static_cast<Number>(static_cast<int>(number) + 1)) {
     if (name == name_of(number)) return number;
   }
-  throw py::value_error("features cannot be read as " + name);
+  throw py::value_error(
+      "dtype must be bool, an integer or a float type of NumPy, or object for "
+      "bytes, got " +
+      name);
 }
 
 py::array new_array(const py::dtype& dtype, const Extents& shape) {
@@ -88,16 +91,17 @@ std::span<std::byte> contents(py::array& array) {
           static_cast<std::size_t>(array.nbytes())};
 }
 
-// Returns what NumPy makes of an array that is indexed by (): a scalar.
+// Returns the item of an array without dimensions, as a NumPy scalar.
 py::object scalar_of(const py::array& array) { return array[py::tuple()]; }
 
-// Returns an array of what `alloc` makes, or of NumPy's own memory.
+// Returns the array that `alloc` returns, or a new array if it is None.
 py::array new_rows(const py::dtype& dtype, const Extents& shape,
                    const py::object& alloc) {
   if (alloc.is_none()) return new_array(dtype, shape);
   const py::object made = alloc(py::tuple(py::cast(shape)), dtype);
   if (!py::isinstance<py::array>(made)) {
-    throw py::type_error("alloc must return an array");
+    throw py::type_error("alloc must return an array, got " +
+                         std::string(Py_TYPE(made.ptr())->tp_name));
   }
   auto array = py::reinterpret_borrow<py::array>(made);
   const std::span found(array.shape(), static_cast<std::size_t>(array.ndim()));
@@ -111,21 +115,24 @@ py::array new_rows(const py::dtype& dtype, const Extents& shape,
   return array;
 }
 
-// Checks where the records of a block lie in its data.
+// Checks the offsets of the records in the data of a block.
 std::span<const std::int64_t> offsets_of(const Offsets& offsets,
                                          const py::array& data) {
   if (!data.dtype().equal(py::dtype::of<std::uint8_t>()) || data.ndim() != 1 ||
       !(data.flags() & py::array::c_style)) {
-    throw py::value_error("data must be C-contiguous, uint8 of shape (n,)");
+    throw py::value_error(
+        "data must be a C-contiguous uint8 array of shape (n,)");
   }
   if (offsets.ndim() != 1 || offsets.size() == 0 || !is_aligned(offsets)) {
-    throw py::value_error("offsets must be int64 of shape (records + 1,)");
+    throw py::value_error(
+        "offsets must be an aligned int64 array of shape (records + 1,)");
   }
   const std::span at(offsets.data(), static_cast<std::size_t>(offsets.size()));
   if (at.front() < 0 || at.back() > data.nbytes() ||
       !std::ranges::is_sorted(at)) {
-    throw py::value_error(concat("offsets must ascend from 0 to the ",
-                                 data.nbytes(), " bytes of data"));
+    throw py::value_error(
+        concat("offsets must be sorted and between 0 and the size of data, ",
+               data.nbytes(), " bytes, got ", at.front(), " to ", at.back()));
   }
   return at;
 }
@@ -134,18 +141,19 @@ py::bytes bytes_object(Bytes value) {
   return py::bytes(reinterpret_cast<const char*>(value.data()), value.size());
 }
 
-// One of the things that a record is parsed to.
+// A value that is parsed from a feature of each record.
 struct Output {
-  py::object key;           // In the dict that a record becomes.
-  std::size_t feature = 0;  // Which of the parser's names it is read from.
+  py::object key;           // Key in the dict of a record.
+  std::size_t feature = 0;  // Index in the names of the parser.
   py::dtype dtype;
-  std::optional<Number> number;  // None: the dtype is object, for bytes.
-  bool fixed = false;            // Or a row for each `row` values.
-  Extents shape;                 // Of a row, if it is not fixed.
-  std::size_t row = 1;           // Values in the shape.
-  py::object fallback;           // An array of that shape, or None.
+  std::optional<Number> number;  // None for dtype object, for bytes.
+  // If fixed, the feature has one row.  Otherwise it has any number of rows.
+  bool fixed = false;
+  Extents shape;        // Shape of a row.
+  std::size_t row = 1;  // Values in a row.
+  py::object fallback;  // An array of one row for records without it, or None.
 
-  // The shape of `count` rows.
+  // Returns the shape of `count` rows.
   [[nodiscard]] Extents rows(std::size_t count) const {
     Extents all{static_cast<py::ssize_t>(count)};
     all.insert(all.end(), shape.begin(), shape.end());
@@ -166,14 +174,14 @@ std::size_t count_of(std::string_view name, const Found& found) {
   raise_about(name, found, "its ", name_of(found.kind), " list is damaged");
 }
 
-// Returns a new array of the numbers of a feature, as many as its shape says.
+// Returns a new array of the given shape with the numbers of a feature.
 py::array numbers_of(std::string_view name, const Found& found, Number number,
                      const py::dtype& dtype, const Extents& shape) {
   py::array array = new_array(dtype, shape);
   const std::span<std::byte> to = contents(array);
-  const Status status = unlocked_from(kUnlockParsing, found.list.size(), [&] {
-    return read_numbers(number, found.list, to);
-  });
+  const Status status =
+      unlocked_from(kUnlockParsingBytes, found.list.size(),
+                    [&] { return read_numbers(number, found.list, to); });
   if (!status.ok()) raise_about(name, found, status.message());
   return array;
 }
@@ -204,7 +212,7 @@ class Parser {
       : outputs_(std::move(outputs)),
         parser_(std::move(names), refuse_others) {}
 
-  // Returns the dict that a record becomes.
+  // Returns the outputs of a record.
   py::dict parse(py::handle record) const {
     const Record bytes(record);
     Finds finds;
@@ -224,7 +232,9 @@ class Parser {
     std::vector<ExampleParser::Column> columns;
     for (const Output& output : outputs_) {
       if (!output.fixed || !output.number) {
-        throw py::value_error("only fixed shapes of numbers make blocks");
+        throw py::value_error(
+            concat("parse_block needs outputs of numbers in a fixed shape; ",
+                   parser_.names()[output.feature], " is not one"));
       }
       py::array rows =
           new_rows(output.dtype, output.rows(at.size() - 1), alloc);
@@ -265,7 +275,8 @@ class Parser {
     return array;
   }
 
-  // Returns what stands for a feature that a record lacks.
+  // Returns the fallback for a feature that a record does not have, or raises
+  // CorruptRecord if there is no fallback.
   py::object missing(const Output& output, const Found& found) const {
     if (!output.fixed) {
       return new_array(output.dtype, output.rows(0));
@@ -292,7 +303,7 @@ class Parser {
     return strings_array(values, output.dtype, output.shape);
   }
 
-  // Returns the shape of as many rows as `count` values make.
+  // Returns the shape of the rows that consist of `count` values.
   static Extents rows_of(const Output& output, std::string_view name,
                          const Found& found, std::size_t count) {
     if (count % output.row != 0) {
@@ -306,7 +317,7 @@ class Parser {
   const ExampleParser parser_;
 };
 
-// Makes a parser of the tuples that _core.pyi describes.
+// Creates a parser from the tuples that _core.pyi describes.
 std::unique_ptr<Parser> new_parser(const py::list& specs, bool refuse_others) {
   std::vector<Output> outputs;
   std::vector<std::string> names;
@@ -320,11 +331,13 @@ std::unique_ptr<Parser> new_parser(const py::list& specs, bool refuse_others) {
     std::size_t row = 1;
     for (const auto extent : shape) {
       if (__builtin_mul_overflow(row, static_cast<std::size_t>(extent), &row)) {
-        throw py::value_error(name + ": its shape has too many items");
+        throw py::value_error("the shape of " + name +
+                              " must have fewer than 2^64 items");
       }
     }
     if (row == 0 && !fixed) {
-      throw py::value_error(name + ": an extent of its shape is 0");
+      throw py::value_error("the shape of a row of " + name +
+                            " must have no extent of 0");
     }
     const auto number = number_of(dtype);
     outputs.push_back({std::move(key), feature, std::move(dtype), number, fixed,
@@ -367,18 +380,19 @@ void example(py::module_& m) {
   py::class_<Parser>(m, "ExampleParser", "Parses tf.train.Examples.")
       .def(py::init(&new_parser), "outputs"_a, "refuse_others"_a)
       .def("parse", &Parser::parse, "record"_a,
-           "Returns the outputs of one record, a buffer of bytes.  Raises\n"
-           "CorruptRecord if the record lacks a feature or has another type.")
-      .def("parse_block", &Parser::parse_block, "data"_a.noconvert(),
-           "offsets"_a.noconvert(), "alloc"_a = py::none(),
-           "Returns the outputs of k records in arrays of shape (k, *S).  "
-           "Record\n"
-           "i is data[offsets[i]:offsets[i + 1]], offsets are int64 of shape\n"
-           "(k + 1,), and alloc(shape, dtype) returns an array to fill.  The\n"
-           "position of a CorruptRecord is the number of the record.  Raises\n"
-           "ValueError if an output has no fixed shape or is not numeric.");
+           "Return the outputs of one record, a buffer of bytes.  Raises\n"
+           "CorruptRecord if a feature is missing or has another type.")
+      .def(
+          "parse_block", &Parser::parse_block, "data"_a.noconvert(),
+          "offsets"_a.noconvert(), "alloc"_a = py::none(),
+          "Return the outputs of k records in arrays of shape (k, *S).\n"
+          "Record i is data[offsets[i]:offsets[i + 1]].  offsets are int64 of\n"
+          "shape (k + 1,).  alloc(shape, dtype) returns an array to fill.\n"
+          "The position of a CorruptRecord is the number of the record.\n"
+          "Raises ValueError if an output has no fixed shape or is not\n"
+          "numeric.");
   m.def("parse_all_features", &parse_all, "record"_a,
-        "Returns all features of a tf.train.Example.");
+        "Return all features of a tf.train.Example.");
 }
 
 }  // namespace gristmill::bind

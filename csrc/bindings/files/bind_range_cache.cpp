@@ -42,7 +42,10 @@ std::string write(RangeCache& cache, const Origin& origin, std::uint64_t offset,
   const RangeCache::Span range{offset, offset + from.size()};
   const auto whole = RangeCache::pages_of(here, range);
   if (whole.begin != range.begin || whole.end != range.end) {
-    throw py::value_error("only whole pages are kept");
+    throw py::value_error(
+        concat("offset and offset + len(pages) must be multiples of ",
+               RangeCache::kPageBytes, " or the end of the file, got ",
+               range.begin, " and ", range.end));
   }
   unlocked([&] { cache.write(here, offset, std::as_bytes(std::span(from))); });
   return cache.take_problem().message();
@@ -60,7 +63,7 @@ std::pair<std::uint64_t, std::uint64_t> pages_of(const Origin& origin,
 
 void range_cache(py::module_& m) {
   py::class_<RangeCache, std::shared_ptr<RangeCache>>(
-      m, "RangeCache", "Bytes of far files, kept in one file of this machine.")
+      m, "RangeCache", "Caches bytes of remote files in one local file.")
       .def(py::init([](const std::string& folder, std::uint64_t bytes) {
              return checked(
                  unlocked([&] { return RangeCache::open(folder, bytes); }));
@@ -69,13 +72,14 @@ void range_cache(py::module_& m) {
       .def_static("least_bytes", &RangeCache::least_bytes)
       .def_property_readonly("path", &RangeCache::path)
       .def_static("pages_of", &pages_of, "origin"_a, "offset"_a, "size"_a,
-                  "Returns the offset and size of the pages of a range.")
+                  "Return the offset and size of the pages of a range.")
       .def("read", &read, "origin"_a, "offset"_a, "size"_a,
-           "Returns a range, or None if a part of it is missing.")
+           "Return a range, or None if a part of it is not cached.")
       .def("write", &write, "origin"_a, "offset"_a, "pages"_a,
-           "Keeps whole pages from an offset on, as many as fit.  Returns why "
-           "the\n"
-           "cache stops to keep pages, once, else an empty text.");
+           "Store whole pages from an offset on, as many as fit.  Return an\n"
+           "empty str, or the error that disabled writes to the cache, which "
+           "is\n"
+           "returned only once.");
 }
 
 }  // namespace gristmill::bind

@@ -23,14 +23,15 @@ constexpr std::chrono::milliseconds kSignalPeriod{100};
 
 // Records of a remote read for each decoding thread, and the maximum number of
 // such threads.
-constexpr std::size_t kDecodedByOne = 64;
-constexpr std::size_t kMostDecoders = 4;
+constexpr std::size_t kRecordsPerDecoder = 64;
+constexpr std::size_t kMaxDecoders = 4;
 
 // Copies the array, because other threads may write to it after the GIL is
 // released.
 std::vector<std::int64_t> copy_of(const Records& records) {
   if (records.ndim() != 1) {
-    throw py::value_error("records must have one dimension");
+    throw py::value_error(
+        concat("records must have one dimension, got ", records.ndim()));
   }
   return {records.data(), records.data() + records.size()};
 }
@@ -106,8 +107,8 @@ class Target final : public RecordReader::Sink {
     }
     const auto place = memory_->places[slot];
     if (size == place.size()) return place;
-    return damaged("it has ", size, " bytes, but ", place.size(),
-                   " when its size was asked for: the file changed");
+    return damaged("it has ", size, " bytes, but its size was ", place.size(),
+                   " before: the file changed while it was read");
   }
 
   // Returns the Python object with the records.
@@ -126,7 +127,7 @@ class Target final : public RecordReader::Sink {
       total += buffer.all().size();
     }
     memory_ = new_memory(sizes, packed_);
-    unlocked_from(kCopyUnlocked, total, [this] {
+    unlocked_from(kCopyUnlockedBytes, total, [this] {
       for (std::size_t k = 0; k < late_.size(); ++k) {
         std::ranges::copy(late_[k].all(), memory_->places[k].begin());
         late_[k].shrink(0);
@@ -172,8 +173,8 @@ WorkPtr new_work(ReaderHandle& handle, std::span<const std::int64_t> records,
 // the threads that decode the records as fast as the ranges arrive.
 std::size_t far_threads(const Work& work) {
   if (!work.reader->fetches()) return work.reader->parallel();
-  return std::clamp(work.requests.size() / kDecodedByOne, std::size_t{1},
-                    kMostDecoders);
+  return std::clamp(work.requests.size() / kRecordsPerDecoder, std::size_t{1},
+                    kMaxDecoders);
 }
 
 // Starts the read in threads of `pool`.  Remote reads use the far pool instead.
@@ -261,7 +262,7 @@ class PendingRead {
   PendingRead& operator=(const PendingRead&) = delete;
 
   py::object wait() {
-    if (!work_) throw py::value_error("the records were taken already");
+    if (!work_) throw py::value_error("wait() was already called");
     // Reset work_ before releasing the GIL, because another thread may call
     // wait() too.
     return take_work(std::exchange(work_, nullptr));
@@ -294,28 +295,31 @@ void check_file(const Status& status) {
 }
 
 void record_reader(py::module_& m) {
-  py::class_<ReaderHandle>(m, "RecordReader", "Records, open for reading.")
+  py::class_<ReaderHandle>(m, "RecordReader", "An open reader of records.")
       .def("__len__", [](const ReaderHandle& h) { return h.reader()->size(); })
       .def("read", &read_one, "record"_a,
-           "Returns one record.  Others can be read after a CorruptRecord.")
-      .def("read_many", &read_many, "records"_a.noconvert(), py::kw_only(),
-           "packed"_a = false,
-           "Returns the records of int64 indices of shape (n,).  With packed,\n"
-           "returns bytes and int64 offsets of shape (n + 1,): record k is\n"
-           "bytes[offsets[k]:offsets[k + 1]].")
+           "Return one record.  Other records can be read after a "
+           "CorruptRecord.")
+      .def(
+          "read_many", &read_many, "records"_a.noconvert(), py::kw_only(),
+          "packed"_a = false,
+          "Return a list of the records with int64 indices of shape (n,).  If\n"
+          "packed, return (data, offsets) instead, uint8 and int64 of shape\n"
+          "(n + 1,).  Record k is data[offsets[k]:offsets[k + 1]].")
       .def("sizes", &sizes, "records"_a.noconvert(),
-           "Returns the sizes of records, in bytes.")
+           "Return the sizes of records, in bytes.")
       .def("close", &ReaderHandle::close)
       .def_property_readonly("closed", &ReaderHandle::closed)
       .def_property_readonly("path", &ReaderHandle::path)
       .def_property_readonly("knows_sizes", [](const ReaderHandle& h) {
         return h.reader()->knows_sizes();
       });
-  py::class_<PendingRead>(m, "PendingRead", "A read by the threads of a Pool.")
+  py::class_<PendingRead>(m, "PendingRead", "A read by threads of a Pool.")
       .def(py::init<Pool&, ReaderHandle&, const Records&, bool, std::size_t>(),
            "pool"_a, "reader"_a, "records"_a.noconvert(), py::kw_only(),
            "packed"_a = false, "parts"_a = 0, py::keep_alive<1, 2>())
-      .def("wait", &PendingRead::wait, "Returns what read_many returns, once.");
+      .def("wait", &PendingRead::wait,
+           "Wait for the read and return the result of read_many().");
 }
 
 }  // namespace gristmill::bind

@@ -27,7 +27,8 @@ class SetHandle final : public ReaderHandle {
   void open_part(std::size_t part, const ReaderHandle& handle) {
     const auto set = this->set();
     if (part >= set->num_parts()) {
-      throw py::index_error(concat("part ", part, " of ", set->num_parts()));
+      throw py::index_error(
+          concat("part must be less than ", set->num_parts(), ", got ", part));
     }
     check(set->open_part(part, handle.reader()));
   }
@@ -68,13 +69,14 @@ class SetHandle final : public ReaderHandle {
 }  // namespace
 
 void record_set(py::module_& m) {
-  py::class_<SetHandle, ReaderHandle>(m, "RecordSet", "Several readers as one.")
+  py::class_<SetHandle, ReaderHandle>(
+      m, "RecordSet", "Reads from several readers as if they were one.")
       .def(py::init<std::string,
                     const std::vector<std::pair<std::uint64_t, std::uint64_t>>&,
                     py::function>(),
            "name"_a, "ranges"_a, "open"_a)
       .def("open_part", &SetHandle::open_part, "part"_a, "reader"_a,
-           "Gives a part its reader, unless it has one.");
+           "Set the reader of a part, unless it has one.");
 }
 
 }  // namespace gristmill::bind

@@ -22,9 +22,9 @@ void replace_file(py::module_& m) {
         }));
       },
       "path"_a, "data"_a,
-      "Write a file whole or not at all; make its folder if there is none.\n\n"
+      "Replace a file atomically.  Create its folder if it does not exist.\n\n"
       "Raises:\n"
-      "    OSError: It cannot be written.");
+      "    OSError: The file cannot be written.");
 }
 
 }  // namespace gristmill::bind

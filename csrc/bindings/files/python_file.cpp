@@ -34,7 +34,7 @@ Status deliver(PyObject* bytes, const std::string& path, std::uint64_t offset,
                  at, to.size(), found);
     return take_raised();
   }
-  unlocked_from(kCopyUnlocked, found, [&] {
+  unlocked_from(kCopyUnlockedBytes, found, [&] {
     std::copy_n(PyBytes_AS_STRING(bytes), found,
                 reinterpret_cast<char*>(to.data()));
   });

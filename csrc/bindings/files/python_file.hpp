@@ -43,7 +43,7 @@
 namespace gristmill::bind {
 
 // Copying fewer bytes is faster than releasing and reacquiring the GIL.
-inline constexpr std::size_t kCopyUnlocked = std::size_t{64} << 10;
+inline constexpr std::size_t kCopyUnlockedBytes = std::size_t{64} << 10;
 
 class PythonFile final : public File {
  public:

@@ -1,4 +1,4 @@
-// Binds core/images: checks the arrays, drops the GIL, passes bytes.
+// Binds core/images: checks the arrays, releases the GIL, passes bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,10 +16,12 @@ namespace {
 
 using Plans = py::array_t<std::int32_t, py::array::c_style>;
 
+// Numbers in a plan, see kRenderDoc.
 constexpr py::ssize_t kPlanNumbers = 10;
-constexpr std::size_t kMostRenderThreads = 1024;
+constexpr std::size_t kMaxRenderThreads = 1024;
 
-// A view of an object's bytes, which stay where they are as long as it lives.
+// The buffer of a Python object.  Its bytes are valid and do not move while
+// this exists.
 class View {
  public:
   explicit View(py::handle object) {
@@ -57,13 +59,15 @@ Layout layout_of(const py::array& out, const py::object& table, bool chw) {
   if (out.ndim() != 4 || !(out.flags() & py::array::c_style) ||
       !out.writeable()) {
     throw py::value_error(
-        "out must be a writeable C-contiguous array of 4 dimensions");
+        "out must be a writeable C-contiguous array with 4 dimensions");
   }
   Layout layout;
   layout.channels_first = chw;
   const auto side = [&](int axis) {
-    if (out.shape(axis) < 1 || out.shape(axis) > RenderPlan::kMostPixels) {
-      throw py::value_error("out has no pixels, or a side that is too long");
+    if (out.shape(axis) < 1 || out.shape(axis) > RenderPlan::kMaxPixels) {
+      throw py::value_error(concat("out must have sides of 1 to ",
+                                   RenderPlan::kMaxPixels, ", got ",
+                                   out.shape(axis), " on axis ", axis));
     }
     return static_cast<int>(out.shape(axis));
   };
@@ -73,11 +77,12 @@ Layout layout_of(const py::array& out, const py::object& table, bool chw) {
   layout.item_bytes = static_cast<std::size_t>(out.itemsize());
   if (layout.channels > 4) {
     throw py::value_error(
-        concat("out has ", layout.channels, " channels, expected 1 to 4"));
+        concat("out must have 1 to 4 channels, got ", layout.channels));
   }
   if (table.is_none()) {
     if (!out.dtype().is(py::dtype::of<std::uint8_t>())) {
-      throw py::value_error("without a table, out must have dtype uint8");
+      throw py::value_error("out must have dtype uint8 if table is None, got " +
+                            py::str(out.dtype()).cast<std::string>());
     }
     return layout;
   }
@@ -86,12 +91,13 @@ Layout layout_of(const py::array& out, const py::object& table, bool chw) {
       values.shape(1) != 256 || !values.dtype().equal(out.dtype()) ||
       !(values.flags() & py::array::c_style)) {
     throw py::value_error(
-        "table must be a C-contiguous array of shape (channels, 256) and out's "
-        "dtype");
+        "table must be a C-contiguous array of shape (channels, 256) with the "
+        "dtype of out");
   }
   if (layout.item_bytes != 1 && layout.item_bytes != 2 &&
       layout.item_bytes != 4) {
-    throw py::value_error("out's items must have 1, 2 or 4 bytes");
+    throw py::value_error(concat("out must have items of 1, 2 or 4 bytes, got ",
+                                 layout.item_bytes));
   }
   layout.table = static_cast<const std::byte*>(values.data());
   return layout;
@@ -106,13 +112,18 @@ RenderPlan plan_of(const std::int32_t* numbers) {
   plan.left = numbers[7];
   plan.flip = numbers[8] != 0;
   plan.orientation = numbers[9];
-  constexpr int kMost = RenderPlan::kMostPixels;
+  constexpr int kMost = RenderPlan::kMaxPixels;
   const bool in_range = std::all_of(numbers, numbers + 8, [](int number) {
     return number >= -kMost && number <= kMost;
   });
   if (!in_range || plan.height < 1 || plan.width < 1 || plan.orientation < 1 ||
       plan.orientation > 8) {
-    throw py::value_error("a plan has a size or an orientation out of range");
+    throw py::value_error(concat(
+        "a plan must have numbers of at most ", kMost,
+        ", a height and width of at least 1, and an orientation of 1 to 8; got "
+        "height ",
+        plan.height, ", width ", plan.width, ", orientation ",
+        plan.orientation));
   }
   return plan;
 }
@@ -120,7 +131,8 @@ RenderPlan plan_of(const std::int32_t* numbers) {
 Picture picture_of(const View& view, int channels) {
   Picture picture;
   if (view->itemsize != 1) {
-    throw py::value_error("an image has items of more than a byte");
+    throw py::value_error(
+        concat("an image must have items of 1 byte, got ", view->itemsize));
   }
   if (view->ndim == 1) {
     picture.file = view.bytes();
@@ -128,12 +140,15 @@ Picture picture_of(const View& view, int channels) {
   }
   if (view->ndim != 3 || view->shape[2] != channels) {
     throw py::value_error(
-        concat("an image is neither a file nor an array of shape (H, W, ",
+        concat("an image must be the bytes of a file or an array of shape (H, "
+               "W, ",
                channels, ")"));
   }
-  if (view->shape[0] > RenderPlan::kMostPixels ||
-      view->shape[1] > RenderPlan::kMostPixels) {
-    throw py::value_error("an image has a side that is too long");
+  if (view->shape[0] > RenderPlan::kMaxPixels ||
+      view->shape[1] > RenderPlan::kMaxPixels) {
+    throw py::value_error(concat("an image must have sides of at most ",
+                                 RenderPlan::kMaxPixels, ", got ",
+                                 view->shape[0], " x ", view->shape[1]));
   }
   picture.pixels = static_cast<const std::uint8_t*>(view->buf);
   picture.height = static_cast<int>(view->shape[0]);
@@ -149,14 +164,16 @@ void render_images(const py::list& images, const Plans& plans, py::array& out,
   if (out.shape(0) != count || plans.ndim() != 2 || plans.shape(0) != count ||
       plans.shape(1) != kPlanNumbers) {
     throw py::value_error(
-        "there must be one image and one plan of 10 numbers for each row of "
-        "out");
+        concat("images and plans must have one entry, and a plan 10 numbers, "
+               "for each of the ",
+               out.shape(0), " rows of out"));
   }
   if (filter < 0 || filter > static_cast<int>(Filter::kLanczos)) {
-    throw py::value_error("filter must be between 0 and 5");
+    throw py::value_error(concat("filter must be 0 to 5, got ", filter));
   }
-  if (threads < 1 || threads > kMostRenderThreads) {
-    throw py::value_error("threads must be between 1 and 1024");
+  if (threads < 1 || threads > kMaxRenderThreads) {
+    throw py::value_error(concat("threads must be between 1 and ",
+                                 kMaxRenderThreads, ", got ", threads));
   }
   std::vector<View> views;
   std::vector<Picture> pictures;
@@ -182,34 +199,37 @@ void render_images(const py::list& images, const Plans& plans, py::array& out,
 }  // namespace
 
 constexpr const char* kRenderDoc =
-    R"(Decodes, turns, crops, resizes, flips and lays out n pictures.
+    R"(Decode, turn, crop, resize and flip n pictures, and write them to out.
 
 Args:
     images: JPEG files, or C-contiguous uint8 pixels of shape (H, W, C).
-    plans: int64 of shape (n, 10): top, left, height and width of the crop of
-        the turned picture; height and width to resize it to; top and left of
-        the output in that, zeros around it; 1 to flip left and right; the
-        orientation.
-    out: Shape (n, H, W, C), or (n, C, H, W) with chw; C is 1 to 4.  The fourth
-        channel of a JPEG file is 255, a single one is the luminance.
-    filter: Pillow's: 0 nearest, 1 box, 2 bilinear, 3 hamming, 4 bicubic,
-        5 lanczos.
-    table: Shape (C, 256), out's dtype: the output for each value of a pixel.
-    draft: Decodes JPEG files at 1/2, 1/4 or 1/8 if that is not smaller than the
-        crop is resized to.
-    threads: 1 to 1024.
+    plans: int32 of shape (n, 10), a row for each image: top, left, height and
+        width of the crop of the turned picture; height and width of the resized
+        crop; top and left of the output in it, with zeros outside of it; 1 to
+        flip left and right, else 0; the orientation, 1 to 8.
+    out: Shape (n, H, W, C), or (n, C, H, W) with chw; C is 1 to 4.  A JPEG file
+        is converted to luminance if C is 1; its fourth channel is 255.
+    filter: A filter of Pillow: 0 nearest, 1 box, 2 bilinear, 3 hamming,
+        4 bicubic, 5 lanczos.
+    table: Shape (C, 256), dtype of out: the output for each pixel value.  None
+        writes the pixel values.
+    chw: Whether the channels come before the rows in out.
+    draft: Whether to decode JPEG files at 1/2, 1/4 or 1/8 of their size if the
+        decoded crop is at least as large as the resized crop.
+    threads: Number of threads, 1 to 1024.
 
 Raises:
-    CorruptRecord: A file is damaged, or a crop exceeds its picture; position is
-        the number of the image.)";
+    CorruptRecord: A file is damaged, or a crop exceeds its picture.  position is
+        the index of the image.
+    ValueError: An argument has a wrong shape, dtype or range.)";
 
 void images(py::module_& m) {
   m.def(
       "image_header", &image_header, "data"_a,
-      "Returns (format, height, width, channels, orientation) of a picture as\n"
-      "stored, before it is turned by its EXIF or XMP orientation, 1 to 8.  "
-      "The\n"
-      "format is \"jpeg\", or \"\" if render_images does not read the file.");
+      "Return (format, height, width, channels, orientation) of a picture as\n"
+      "stored.  orientation is that of EXIF or XMP, 1 to 8, and is not yet\n"
+      "applied.  format is \"jpeg\", or \"\" if render_images cannot read the\n"
+      "file.");
   m.def("render_images", &render_images, "images"_a, "plans"_a.noconvert(),
         "out"_a.noconvert(), py::kw_only(), "filter"_a = 2,
         "table"_a = py::none(), "chw"_a = false, "draft"_a = false,

@@ -18,8 +18,7 @@ namespace {
 
 Indices permutation(std::int64_t count, std::uint32_t seed) {
   if (count < 0) {
-    throw py::value_error(
-        concat("count must be non-negative, but got ", count));
+    throw py::value_error(concat("count must be at least 0, got ", count));
   }
   Indices out(count);
   const auto all = numbers(out);
@@ -58,15 +57,15 @@ void permute(py::module_& m) {
         }));
       },
       "index"_a, "max_index"_a, "seed"_a, "rounds"_a,
-      "Returns the position of `index` in a permutation of "
+      "Return the position of `index` in a permutation of "
       "[0, ..., max_index].\n\n"
       "Example:\n"
       "    >>> [index_shuffle(i, max_index=4, seed=1, rounds=4) for i in "
       "range(5)]\n"
       "    [1, 2, 3, 0, 4]\n");
   m.def("permutation", &permutation, "count"_a, "seed"_a,
-        "Returns the positions of [0, ..., count - 1] in a permutation of "
-        "them.");
+        "Return the positions of [0, ..., count - 1] in a permutation of them, "
+        "int64.");
 }
 
 void window_shuffle(py::module_& m) {
@@ -87,19 +86,20 @@ void window_shuffle(py::module_& m) {
         return out;
       },
       "positions"_a.noconvert(), "window_size"_a, "seed"_a, "length"_a,
-      "Returns what comes at any int64 positions, int64 of shape (n,), when "
-      "the windows of each epoch of `length` positions are shuffled.");
+      "Return the positions, int64 of shape (n,), that are at the given int64\n"
+      "positions after the windows of each epoch of `length` positions are\n"
+      "shuffled.");
 }
 
 void mixture(py::module_& m) {
   py::class_<Mixture>(m, "Mixture",
-                      "An immutable rule that mixes views by proportions.")
+                      "An immutable rule that mixes components by proportions.")
       .def(py::init([](std::vector<std::int64_t> proportions) {
              return checked(Mixture::of(std::move(proportions)));
            }),
            "proportions"_a)
       .def("take", &take, "positions"_a.noconvert(),
-           "Returns the components, and the positions in them, at any int64 "
+           "Return the components, and the positions in them, at int64 "
            "positions.")
       .def(py::pickle(&proportions, [](const py::tuple& all) {
         return checked(Mixture::of(all.cast<std::vector<std::int64_t>>()));

@@ -86,7 +86,7 @@ KeyPlan rebuild(const py::tuple& ops) {
   return plan.cast<KeyPlan>();
 }
 
-std::string show(const KeyPlan& plan) {
+std::string repr_of(const KeyPlan& plan) {
   std::string text = "KeyPlan";
   for (const auto& op : plan.ops()) {
     const auto words = describe(op);
@@ -109,27 +109,33 @@ void plan(py::module_& m) {
   py::class_<KeyPlan>(m, "KeyPlan",
                       "An immutable formula from positions to record keys.")
       .def_static("range", method(&KeyPlan::range), "count"_a, "start"_a = 0,
-                  "step"_a = 1, "Keys start, start + step, ..., count of them.")
+                  "step"_a = 1,
+                  "Return a plan of `count` keys: start, start + step, ....")
       .def_static("positions", method(&KeyPlan::positions), "count"_a,
-                  "Keys that are the positions, in epochs of count of them.")
+                  "Return a plan whose keys are the positions, in epochs of\n"
+                  "`count` keys.")
       .def("shard", method(&KeyPlan::shard), "first"_a, "last"_a,
-           "Offsets [first, last) of each epoch.")
+           "Return a plan of the offsets [first, last) of each epoch.")
       .def("shuffle", method(&KeyPlan::shuffle), "seed"_a,
-           "Permutes epoch e with the seed (seed + e) mod 2**32.")
+           "Return a plan that permutes epoch e with the seed\n"
+           "(seed + e) mod 2**32.")
       .def("repeat", method(&KeyPlan::repeat), "epochs"_a = py::none(),
-           "reseed"_a = true, "One epoch of `epochs` epochs; None is endless.")
+           "reseed"_a = true,
+           "Return a plan that joins `epochs` epochs to one; None\n"
+           "repeats forever.")
       .def("take", method(&KeyPlan::slice), "first"_a, "step"_a, "count"_a,
-           "Offsets first, first + step, ..., count of them, of each epoch.")
+           "Return a plan of `count` offsets of each epoch: first,\n"
+           "first + step, ....")
       .def("key", method(&KeyPlan::key), "position"_a,
-           "Returns the key at any int64 position.")
+           "Return the key at any int64 position.")
       .def("fill", &fill, "first"_a, "step"_a, "out"_a.noconvert(),
-           "Sets out[k], int64 of shape (n,), to key(first + k * step).")
+           "Set out[k] to key(first + k * step).  out is int64 of shape (n,).")
       .def("keys", &keys, "positions"_a.noconvert(),
-           "Returns the keys, int64 of shape (n,), at any int64 positions.")
+           "Return the keys, int64 of shape (n,), at any int64 positions.")
       .def_property_readonly("ops", &describe_all,
                              "The operations as tuples (name, *arguments).")
       .def("__len__", &KeyPlan::length)
-      .def("__repr__", &show)
+      .def("__repr__", &repr_of)
       .def("__hash__",
            [](const KeyPlan& self) { return py::hash(describe_all(self)); })
       .def("__eq__",

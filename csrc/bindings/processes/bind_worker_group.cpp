@@ -48,7 +48,7 @@ class WorkerLog final : public WorkerEvents {
 
   std::vector<Event> events() {
     const MutexLock lock(mutex_);
-    silence(happened_.get());
+    drain_eventfd(happened_.get());
     return std::exchange(events_, {});
   }
 
@@ -63,7 +63,7 @@ class WorkerLog final : public WorkerEvents {
   void add(Event event) {
     const MutexLock lock(mutex_);
     events_.push_back(std::move(event));
-    ring(happened_.get());
+    signal_eventfd(happened_.get());
   }
 
   const Fd happened_;
@@ -75,32 +75,34 @@ class WorkerLog final : public WorkerEvents {
 void worker_log(py::module_& m) {
   py::class_<WorkerLog>(
       m, "WorkerLog",
-      "A group of workers whose starts and exits can be read: a diagnostic\n"
-      "tool, which computes nothing.")
+      "A group of workers that records their starts and exits, for tests.  It\n"
+      "gives them no work.")
       .def(py::init<int, int, const py::bytes&, Modules>(), "arena_fd"_a,
            "blob_fd"_a, "setup"_a, "modules"_a = Modules(),
-           "Open a group of workers; setup comes from _workers.parent.setup().")
+           "Open a group of workers.  _workers.parent.setup() returns `setup`.")
       .def("fileno", &WorkerLog::fileno,
-           "A descriptor that is readable while events wait.")
+           "Return a descriptor that is readable while there are new events.")
       .def("events", &WorkerLog::events,
-           "Take what happened since the last call, as a list of (what,\n"
-           "worker, generation, wait_status, why); what is 'started',\n"
-           "'exited', 'exit_status', 'slot_requested' or 'failed'.")
+           "Return the events since the last call, as a list of (event, "
+           "worker,\n"
+           "generation, wait_status, reason).  event is 'started', 'exited',\n"
+           "'exit_status', 'slot_requested' or 'failed'.")
       .def(
           "start_worker",
           [](WorkerLog& log, int worker, uint32_t generation) {
             log.group().start_worker(worker, generation);
           },
-          "worker"_a, "generation"_a, "Ask for a worker process.")
+          "worker"_a, "generation"_a, "Request a worker process.")
       .def(
           "kill", [](WorkerLog& log, int worker) { log.group().kill(worker); },
           "worker"_a, "Send SIGKILL to a worker.")
       .def(
           "slot_request_fd",
           [](WorkerLog& log) { return log.group().slot_request_fd(); },
-          "The eventfd whose writing is the event 'slot_requested'.")
+          "Return the eventfd.  A write to it is the event 'slot_requested'.")
       .def("dismiss", &WorkerLog::dismiss,
-           "Kill all processes of the group; no event comes after it.");
+           "End all processes of the group.  No events are recorded "
+           "afterwards.");
 }
 
 }  // namespace
@@ -122,17 +124,18 @@ void supervise(py::module_& m) {
         configure_supervisor(std::move(command));
       },
       "argv"_a, "environ"_a,
-      "Say how the launcher starts: its command, to which two arguments are\n"
-      "added, and its environment as b'NAME=value'.");
+      "Set the command of the launcher and its environment, as b'NAME=value'.\n"
+      "Command::argv in spawn.hpp lists the arguments that are appended.");
   m.def("start_launcher", &start_launcher, "modules"_a,
         py::call_guard<Unlocked>(),
-        "Start the launcher of workers that want these modules imported.");
+        "Start the launcher that imports these modules, if it does not run.");
   m.def("shutdown_supervisor", &shutdown_supervisor, py::call_guard<Unlocked>(),
-        "Kill all workers, end the launcher and join the supervisor's thread.");
+        "Kill all workers, end the launchers and join the supervisor's "
+        "thread.");
   m.def(
       "die_with_parent", &die_with_parent, "parent"_a,
-      "Have this process killed when the thread that forked it ends; kill it\n"
-      "now unless `parent` is the pid of its parent.");
+      "Make the kernel kill this process when the thread that forked it ends.\n"
+      "Kill it now if `parent` is not the pid of its parent.");
   worker_log(m);
 }
 

@@ -78,10 +78,10 @@ auto core(void (Scheduler::*method)(Args...)) {
 // Binds the reports about workers that the caller starts and watches.
 void reports(py::class_<OwnedScheduler>& c) {
   c.def("start_alone", &OwnedScheduler::start_alone, py::call_guard<Unlocked>(),
-        "Publish units; the caller starts the workers and reports on them.")
+        "Publish units.  The caller starts the workers and reports on them.")
       .def("on_started", core(&Scheduler::on_started), "worker"_a,
            "generation"_a, "pid"_a,
-           "Its exit will be reported: it may be given work.")
+           "Report that a worker has started.  Its exit must be reported, too.")
       .def(
           "on_exited",
           [](OwnedScheduler& owned, int worker, std::uint32_t generation,
@@ -90,11 +90,12 @@ void reports(py::class_<OwnedScheduler>& c) {
             (*owned).on_exit_status(worker, generation, wait_status);
           },
           "worker"_a, "generation"_a, "wait_status"_a,
-          "None of its threads writes any more.")
+          "Report that a worker has exited, so that none of its threads\n"
+          "writes to the arena.")
       .def("on_slot_requested", core(&Scheduler::on_slot_requested),
-           "A worker wrote to the eventfd of slot requests.")
+           "Report that a worker wrote to the eventfd of slot requests.")
       .def("on_failed", core(&Scheduler::on_failed), "why"_a,
-           "No worker can be had any more.");
+           "Report that no more workers can be started.");
 }
 
 // Returns a getter for a field of a part of a NextResult.
@@ -125,8 +126,10 @@ void next_result(py::module_& m) {
   constexpr auto output = &NextResult::output;
   constexpr auto report = &NextResult::report;
   constexpr auto shortage = &NextResult::shortage;
-  py::class_<NextResult>(m, "NextResult",
-                         "What next() found; `kind` says which fields count.")
+  py::class_<NextResult>(
+      m, "NextResult",
+      "The result of next().  `kind` determines which fields "
+      "are valid.")
       .def_property_readonly("kind", &kind_of)
       .def_property_readonly("stream", &stream_of)
       .def_property_readonly("error", of(output, &Output::error))
@@ -159,16 +162,14 @@ std::unique_ptr<PinnedSlot> pin_slot(std::uintptr_t address) {
 }
 
 void pinned_slot(py::module_& m) {
-  py::class_<PinnedSlot>(
-      m, "PinnedSlot",
-      "Keeps a slot's pages where they are for as long as it lives.")
+  py::class_<PinnedSlot>(m, "PinnedSlot",
+                         "Keeps the pages of a slot in place while it exists.")
       .def_property_readonly("address", &PinnedSlot::address)
       .def_property_readonly("nbytes", &PinnedSlot::bytes);
-  m.def(
-      "pin_slot", &pin_slot, "address"_a,
-      "Pin the slot of a live scheduler that an address lies in; None where\n"
-      "there is none or it is pinned already.  What lies there is kept alive\n"
-      "by the caller.");
+  m.def("pin_slot", &pin_slot, "address"_a,
+        "Pin the slot that contains an address, if it belongs to a scheduler\n"
+        "that exists.  Returns None if there is no such slot or if it is\n"
+        "already pinned.  The caller must keep an array of the slot alive.");
 }
 
 }  // namespace
@@ -207,29 +208,36 @@ void scheduler(py::module_& m) {
        "in_order"_a = true, "exits_final"_a = false, "slow_s"_a = -1.0)
       .def("start", &OwnedScheduler::start, "blob_fd"_a, "setup"_a,
            "modules"_a = Modules(), "inherited"_a = std::vector<int>(),
-           "Ask for the workers; modules are what they find imported, and\n"
-           "inherited the program's descriptors, which are copied.")
+           "Start the workers.  Their launcher imports `modules`.  The\n"
+           "descriptors in `inherited` belong to the program and are copied.")
       .def(
-          "ask",
+          "add_request",
           [](OwnedScheduler& owned, std::uint32_t stream,
              const py::object& request) {
-            check((*owned).ask(stream, to_position(request)));
+            check((*owned).add_request(stream, to_position(request)));
           },
           "stream"_a, "request"_a,
-          "What the stream's owner is to compute next; only of kind REQUEST.")
-      .def("next", &wait_for_next, "timeout_s"_a,
-           "Wait for the output due; a negative timeout waits for ever.")
+          "Queue a request for the owner of the stream.  Raises ValueError if\n"
+          "kind is not REQUEST.")
+      .def(
+          "next", &wait_for_next, "timeout_s"_a,
+          "Wait for the next output and return it, or the reason why there is\n"
+          "none.  A negative timeout waits forever.")
       .def("advance", core(&Scheduler::advance),
-           "The output that next() found is delivered.")
+           "Mark the output that next() returned as delivered.")
       .def(
           "hold",
           [](OwnedScheduler& owned) {
             ArenaSlot* const slot = (*owned).hold();
-            if (slot == nullptr) throw std::runtime_error("nothing is due");
+            if (slot == nullptr) {
+              throw std::runtime_error(
+                  "hold() must be called between a next() that returned an "
+                  "output and its advance()");
+            }
             return reinterpret_cast<std::uintptr_t>(slot);
           },
-          "One more view of the slot of the output that next() found; returns\n"
-          "the address that _hot.views.SlotView takes.")
+          "Add a view to the slot of the output that next() returned.  Return\n"
+          "its address for _hot.views.SlotView.")
       .def(
           "position",
           [](OwnedScheduler& owned) {
@@ -240,7 +248,8 @@ void scheduler(py::module_& m) {
             }
             return py::make_tuple(positions, now.next_stream, now.ended);
           },
-          "(positions, next_stream, ended) after the last delivered output.")
+          "Return (positions, next_stream, ended) after the last delivered\n"
+          "output.")
       .def(
           "reset",
           [](OwnedScheduler& owned, const py::sequence& positions,
@@ -249,7 +258,7 @@ void scheduler(py::module_& m) {
                 (*owned).reset({to_positions(positions), next_stream, ended}));
           },
           "positions"_a, "next_stream"_a, "ended"_a,
-          "Go on from another position.")
+          "Withdraw all units and continue from another position.")
       .def(
           "processes",
           [](OwnedScheduler& owned) {
@@ -259,7 +268,7 @@ void scheduler(py::module_& m) {
             }
             return all;
           },
-          "(pid, whether it is alive, wait status or None) of each worker.")
+          "Return (pid, alive, wait status or None) of each worker.")
       .def(
           "counts",
           [](OwnedScheduler& owned) {
@@ -270,10 +279,11 @@ void scheduler(py::module_& m) {
             }
             return all;
           },
-          "(busy ns, idle ns, outputs, bytes, text) of each worker.")
-      .def("kill", &OwnedScheduler::kill, "worker"_a, "Send a worker SIGKILL.")
+          "Return (busy_ns, idle_ns, outputs, bytes, text) of each worker.")
+      .def("kill", &OwnedScheduler::kill, "worker"_a,
+           "Send SIGKILL to a worker.")
       .def("close", &OwnedScheduler::close, py::call_guard<Unlocked>(),
-           "End the workers; views stay valid.")
+           "End the workers.  Views stay valid.")
       .def_property_readonly("arena_fd", [](OwnedScheduler& owned) {
         return (*owned).arena_fd();
       });

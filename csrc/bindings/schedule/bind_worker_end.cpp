@@ -20,11 +20,13 @@ namespace {
 
 struct OwnedWorkerEnd {
   std::unique_ptr<WorkerEnd> end;
-  std::optional<Work> work = {};  // claimed, and neither committed nor lost
+  std::optional<Work> work = {};  // The unit that it holds.
 };
 
 Work& held(OwnedWorkerEnd& owned) {
-  if (!owned.work) throw std::runtime_error("no unit is claimed");
+  if (!owned.work) {
+    throw std::runtime_error("this worker holds no unit: call claim() first");
+  }
   return *owned.work;
 }
 
@@ -33,7 +35,10 @@ std::uintptr_t address_of(const Work& work) {
 }
 
 std::optional<Work> claim(OwnedWorkerEnd& owned) {
-  if (owned.work) throw std::runtime_error("the unit before is not committed");
+  if (owned.work) {
+    throw std::runtime_error(
+        "this worker still holds a unit: call commit() before claim()");
+  }
   const Unlocked unlocked;
   owned.work = owned.end->claim();
   return owned.work;
@@ -44,13 +49,15 @@ Position check_result(OwnedWorkerEnd& owned, std::uint64_t bytes,
                       const py::object& position_after) {
   Position position = to_position(position_after);
   if (bytes > held(owned).capacity) {
-    throw py::value_error("the slot has fewer bytes");
+    throw py::value_error(
+        concat("bytes must be at most the capacity of the "
+               "slot, ",
+               held(owned).capacity, ", got ", bytes));
   }
   if (position.empty() || position.size() > owned.end->position_capacity()) {
-    throw py::value_error("the position has " +
-                          std::to_string(position.size()) +
-                          " integers, expected 1 to " +
-                          std::to_string(owned.end->position_capacity()));
+    throw py::value_error(concat("position_after must have 1 to ",
+                                 owned.end->position_capacity(),
+                                 " integers, got ", position.size()));
   }
   return position;
 }
@@ -60,7 +67,7 @@ bool offer_part(OwnedWorkerEnd& owned, std::uint32_t outputs,
   const Position position = check_result(owned, bytes, position_after);
   const Work& work = held(owned);
   if (work.kind != UnitKind::kRange) {
-    throw py::value_error("only a range has parts");
+    throw py::value_error("offer_part() requires a unit of kind RANGE");
   }
   return owned.end->offer_part(work, outputs, bytes, position);
 }
@@ -85,7 +92,8 @@ void commit(OwnedWorkerEnd& owned, int status, std::uint32_t outputs,
   const Position position = check_result(owned, bytes, position_after);
   if (status < static_cast<int>(UnitStatus::kOk) ||
       status > static_cast<int>(UnitStatus::kMoved)) {
-    throw py::value_error("status is none of STATUS_*");
+    throw py::value_error(
+        concat("status must be one of STATUS_*, got ", status));
   }
   owned.end->commit(held(owned), static_cast<UnitStatus>(status), outputs,
                     bytes, position);
@@ -107,8 +115,8 @@ void keep_freed_memory() {
 void worker_end(py::module_& m) {
   m.def(
       "keep_freed_memory", &keep_freed_memory,
-      "Keeps memory that was freed for what is allocated next: for processes\n"
-      "of our own, a user's process is the user's.");
+      "Make the allocator of this process keep freed memory.  Only for worker\n"
+      "processes, since it would change the user's process.");
   m.attr("STATUS_OK") = static_cast<int>(UnitStatus::kOk);
   m.attr("STATUS_END") = static_cast<int>(UnitStatus::kEnd);
   m.attr("STATUS_ERROR") = static_cast<int>(UnitStatus::kError);
@@ -139,11 +147,13 @@ void worker_end(py::module_& m) {
                  arena_fd, slot_request_fd, worker, generation))};
            }),
            "arena_fd"_a, "slot_request_fd"_a, "worker"_a, "generation"_a)
-      .def("claim", &claim, "Wait for a unit; None when told to stop.")
-      .def("need", &need, "bytes"_a,
-           "Wait for a larger slot; returns its address, None if the unit is\n"
-           "no longer wanted or there is no memory.  The content of the old "
-           "slot is gone.")
+      .def("claim", &claim,
+           "Wait for a unit and return it, or None if the worker must stop.")
+      .def(
+          "need", &need, "bytes"_a,
+          "Wait for a larger slot and return its address, or None if the unit\n"
+          "is lost: withdrawn, or without memory.  The contents of the old\n"
+          "slot are lost.")
       .def("commit", &commit, "status"_a, "outputs"_a, "bytes"_a,
            "position_after"_a, "Hand the unit to the parent.")
       .def(
@@ -151,21 +161,22 @@ void worker_end(py::module_& m) {
           [](OwnedWorkerEnd& owned) {
             return owned.end->is_awaited(held(owned));
           },
-          "Whether the consumer waits for the unit.")
+          "Return whether the consumer waits for the unit.")
       .def("offer_part", &offer_part, "outputs"_a, "bytes"_a,
            "position_after"_a,
-           "Offer the unit's first outputs to the parent; false if it cannot.\n"
-           "The slot is the parent's until resume().")
+           "Offer the unit's first outputs to the parent.  Return False if\n"
+           "they cannot be offered.  The parent owns the slot until resume().")
       .def(
           "can_resume",
           [](OwnedWorkerEnd& owned) {
             held(owned);
             return owned.end->can_resume();
           },
-          "Whether resume() returns at once.")
+          "Return whether resume() would return without waiting.")
       .def("resume", &resume,
-           "Wait for the answer to an offer; returns the unit as it is now,\n"
-           "None if it is no longer wanted.")
+           "Wait for the parent's answer to an offer.  Return the unit, which\n"
+           "now begins after the part if the parent took it, or None if the\n"
+           "unit is lost.")
       .def_property_readonly(
           "position_capacity",
           [](OwnedWorkerEnd& owned) { return owned.end->position_capacity(); })
@@ -179,16 +190,20 @@ void worker_end(py::module_& m) {
           [](OwnedWorkerEnd& owned, const std::string& text) {
             owned.end->set_startup_error(text);
           },
-          "text"_a, "Say why this worker cannot start.")
+          "text"_a, "Store the reason why this worker cannot start.")
       .def(
-          "tell",
+          "publish_status",
           [](OwnedWorkerEnd& owned, const std::string& text) {
-            owned.end->tell(text);
+            owned.end->publish_status(text);
           },
-          "text"_a, "Let others read a text in the place of the one before.")
-      .def_property_readonly("at_address", [](OwnedWorkerEnd& owned) {
-        return reinterpret_cast<std::uintptr_t>(owned.end->at_address());
-      });
+          "text"_a,
+          "Publish a text for other processes, which replaces the previous "
+          "one.")
+      .def_property_readonly("current_record_address",
+                             [](OwnedWorkerEnd& owned) {
+                               return reinterpret_cast<std::uintptr_t>(
+                                   owned.end->current_record_address());
+                             });
 }
 
 }  // namespace gristmill::bind

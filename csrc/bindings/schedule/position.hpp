@@ -17,17 +17,24 @@ inline Position to_position(py::handle from) {
   if (!py::isinstance<py::array>(from)) {
     py::detail::make_caster<Position> numbers;
     if (!numbers.load(from, true)) {
-      throw py::type_error("a position is a sequence of ints or an array");
+      throw py::type_error(concat(
+          "a position must be a sequence of ints or an int64 array, got ",
+          Py_TYPE(from.ptr())->tp_name));
     }
     return py::detail::cast_op<Position&&>(std::move(numbers));
   }
   if (!py::isinstance<py::array_t<std::int64_t>>(from)) {
-    throw py::type_error("a position that is an array must have dtype int64");
+    throw py::type_error(
+        "a position that is an array must have dtype int64, got " +
+        py::str(from.attr("dtype")).cast<std::string>());
   }
   const auto array =
       py::array_t<std::int64_t, py::array::c_style>::ensure(from);
   if (!array) throw py::error_already_set();
-  if (array.ndim() != 1) throw py::value_error("a position has one dimension");
+  if (array.ndim() != 1) {
+    throw py::value_error(
+        concat("a position must have one dimension, got ", array.ndim()));
+  }
   return Position(array.data(), array.data() + array.size());
 }
 

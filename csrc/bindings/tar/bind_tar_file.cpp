@@ -46,8 +46,9 @@ py::dict tar_sample(const py::bytes& record, const py::str& url) {
   for (const auto& [extension, data] : sample.members) {
     const py::object field = field_of(extension);
     if (element.contains(field)) {
-      raise_corrupt(concat("the sample ", sample.key, " has two fields ",
-                           extension, ", if letters are of one case"));
+      raise_corrupt(
+          concat("the sample ", sample.key, " has two fields ", extension,
+                 ": the names of fields must not differ only in case"));
     }
     element[field] =
         py::bytes(reinterpret_cast<const char*>(data.data()), data.size());
@@ -69,7 +70,7 @@ void tar_file(py::module_& m) {
         return h.file()->index().held_bytes();
       });
   m.def("tar_sample", &tar_sample, "record"_a, "url"_a,
-        "Returns the fields of a record of a TarFile, with its key and url.");
+        "Return the fields of a record of a TarFile, with its key and url.");
 }
 
 }  // namespace gristmill::bind

@@ -24,8 +24,8 @@ std::unique_ptr<TfFileHandle> open_tf_record(const py::object& object,
 }  // namespace
 
 void tf_record_file(py::module_& m) {
-  py::class_<ScanProgress>(m, "ScanProgress", "How far a pass over a file is.",
-                           py::is_final())
+  py::class_<ScanProgress>(
+      m, "ScanProgress", "The progress of a pass over a file.", py::is_final())
       .def(py::init())
       .def_property_readonly(
           "done_bytes",

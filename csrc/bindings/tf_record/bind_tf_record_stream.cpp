@@ -9,7 +9,7 @@ namespace {
 
 // Checking a record of more bytes than this takes longer than releasing the
 // GIL.
-constexpr std::size_t kLargeRecord = std::size_t{64} << 10;
+constexpr std::size_t kLargeRecordBytes = std::size_t{64} << 10;
 
 class Stream {
  public:
@@ -29,8 +29,9 @@ class Stream {
       check_named(parser_.finish());
       throw py::stop_iteration();
     }
-    const auto data = checked_named(unlocked_from(
-        kLargeRecord, parser_.next_bytes(), [&] { return parser_.take(); }));
+    const auto data =
+        checked_named(unlocked_from(kLargeRecordBytes, parser_.next_bytes(),
+                                    [&] { return parser_.take(); }));
     return {reinterpret_cast<const char*>(data.data()), data.size()};
   }
 
@@ -41,8 +42,9 @@ class Stream {
    public:
     explicit Busy(Stream& stream) : stream_(stream) {
       if (stream_.busy_) {
-        throw py::value_error(stream_.name_ +
-                              ": two threads read from one stream at once");
+        throw py::value_error(
+            stream_.name_ +
+            ": next() was called during another call of next()");
       }
       stream_.busy_ = true;
     }
@@ -81,7 +83,8 @@ class Stream {
     const auto count =
         py::cast<std::size_t>(source_.attr("readinto")(loan.view()));
     if (count > room.size()) {
-      throw py::value_error(name_ + ": more bytes came than there is room for");
+      throw py::value_error(concat(name_, ": readinto() must return at most ",
+                                   room.size(), ", got ", count));
     }
     parser_.received(count);
     return count;
@@ -119,10 +122,10 @@ void tf_record_stream(py::module_& m) {
                     std::uint64_t>(),
            "source"_a, "name"_a, "verify"_a, "record"_a, "offset"_a)
       .def("__iter__", [](py::object self) { return self; })
-      .def("__next__", &Stream::next,
-           "Returns the next record.  After a CorruptRecord the next one "
-           "follows\n"
-           "if only the data of the record is damaged.")
+      .def(
+          "__next__", &Stream::next,
+          "Return the next record.  If only the data of a record are damaged,\n"
+          "the call after its CorruptRecord returns the record after it.")
       .def_property_readonly("record", &Stream::record)
       .def_property_readonly("offset", &Stream::offset);
   m.def("tf_record_compression", &compression, "begin"_a);

@@ -37,12 +37,12 @@ Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
     // Keep the error: each record of this chunk would fail to decode again.
     bytes = sizeof(Entry) + made.status().message().size();
   }
-  settle(id, entry, bytes);
+  record_size(id, entry, bytes);
   if (bytes) entry->made = made;
   return made;
 }
 
-void ChunkCache::forget(std::uint64_t first, std::uint64_t count) {
+void ChunkCache::drop(std::uint64_t first, std::uint64_t count) {
   // A child does not use the cache, and its lock may be locked forever.
   if (owner_ != getpid()) return;
   const MutexLock lock(mutex_);
@@ -86,8 +86,9 @@ std::shared_ptr<ChunkCache::Entry> ChunkCache::find_or_add(std::uint64_t id) {
 
 // Records the size of an entry, or drops the entry if `bytes` is empty.  Does
 // nothing if the entry was evicted meanwhile: its thread already has the chunk.
-void ChunkCache::settle(std::uint64_t id, const std::shared_ptr<Entry>& entry,
-                        std::optional<std::size_t> bytes) {
+void ChunkCache::record_size(std::uint64_t id,
+                             const std::shared_ptr<Entry>& entry,
+                             std::optional<std::size_t> bytes) {
   const MutexLock lock(mutex_);
   const auto found = entries_.find(id);
   if (found == entries_.end() || found->second.entry != entry) return;

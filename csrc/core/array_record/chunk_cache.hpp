@@ -42,7 +42,7 @@ class ChunkCache {
   }
 
   // Drops the chunks with the ids [first, first + count).
-  void forget(std::uint64_t first, std::uint64_t count);
+  void drop(std::uint64_t first, std::uint64_t count);
 
   // Returns chunk `id` and calls `decode` if the cache does not have it.  The
   // cache also keeps the error of a damaged chunk.
@@ -67,8 +67,8 @@ class ChunkCache {
 
   [[nodiscard]] bool is_ours() const;
   std::shared_ptr<Entry> find_or_add(std::uint64_t id);
-  void settle(std::uint64_t id, const std::shared_ptr<Entry>& entry,
-              std::optional<std::size_t> bytes);
+  void record_size(std::uint64_t id, const std::shared_ptr<Entry>& entry,
+                   std::optional<std::size_t> bytes);
 
   const std::size_t max_bytes_;
   mutable std::atomic<pid_t> owner_{0};

@@ -36,7 +36,7 @@ Status damaged_data(Codec codec, const Parts&... what) {
 }
 
 Status wrong_size(Codec codec, std::uint64_t found, std::uint64_t expected) {
-  return damaged_data(codec, "they became ", found, " bytes, expected ",
+  return damaged_data(codec, "they decompress to ", found, " bytes, expected ",
                       expected);
 }
 
@@ -130,8 +130,9 @@ Status decompress_brotli(std::span<const std::byte> from,
         BrotliDecoderErrorString(BrotliDecoderGetErrorCode(state.get())));
   }
   if (end == BROTLI_DECODER_RESULT_NEEDS_MORE_OUTPUT) {
-    return damaged_data(Codec::kBrotli, "they became more than the expected ",
-                        to.size(), " bytes");
+    return damaged_data(Codec::kBrotli,
+                        "they decompress to more than the expected ", to.size(),
+                        " bytes");
   }
   if (end != BROTLI_DECODER_RESULT_SUCCESS || from_left > 0) {
     return damaged_data(Codec::kBrotli, "they do not end where expected");

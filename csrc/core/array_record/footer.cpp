@@ -21,11 +21,12 @@ constexpr std::size_t kPostscriptBytes = 1024;
 // Bytes of a footer to read at once.
 constexpr std::size_t kReadBytes = 4 * kBlockBytes;
 
-constexpr std::uint64_t kMostHeader = kChunkHeaderBytes + 2 * kBlockHeaderBytes;
+constexpr std::uint64_t kMaxChunkHeadersBytes =
+    kChunkHeaderBytes + 2 * kBlockHeaderBytes;
 
 // Maximum bytes of the first record of a footer, and of each other record.
-constexpr std::uint64_t kMostMetadata = std::uint64_t{1} << 20;
-constexpr std::uint64_t kMostEntry = 64;
+constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMaxEntryBytes = 64;
 
 // Bytes to read first when only the beginning of a part is needed.  A block of
 // zstd decompresses to 128 KiB, and numbers compress to about half.
@@ -38,10 +39,11 @@ Status within(const char* part, const Status& status) {
 
 Status check_size(std::uint64_t size) {
   if (size >= kMinFileBytes && size % kBlockBytes == 0) return {};
-  return damaged("the file has ", size,
-                 " bytes, expected a multiple of 65536 and at least 131072: it "
-                 "is no ArrayRecord file, or it was truncated or not closed by "
-                 "its writer");
+  return damaged(
+      "the file has ", size,
+      " bytes, expected a multiple of 65536 and at least 131072: it "
+      "is not an ArrayRecord file, or it was truncated or not closed by "
+      "its writer");
 }
 
 // Returns the offset of the footer, which must be below `limit`.
@@ -82,7 +84,7 @@ Status check_footer(const ChunkHeader& header) {
   }
   const auto [records, bytes] = header.sizes;
   if (records == 0) return damaged("it has no records");
-  const std::uint64_t most = kMostMetadata + kMostEntry * records;
+  const std::uint64_t most = kMaxMetadataBytes + kMaxEntryBytes * records;
   if (bytes <= most) return {};
   return damaged("its records have ", bytes, " bytes, expected at most ", most);
 }
@@ -106,8 +108,8 @@ Result<Footer> Footer::find(const File& file, Verify verify,
 
 // Reads the header of the chunk.  The chunk must end at or before `limit`.
 Status Footer::open(std::uint64_t limit) {
-  const auto raw =
-      TRY(tail_.fetch(offset_, std::min(kMostHeader, limit - offset_)));
+  const auto raw = TRY(
+      tail_.fetch(offset_, std::min(kMaxChunkHeadersBytes, limit - offset_)));
   TRY(chunk_.open(raw, limit, verify_));
   return chunk_.placed(check_footer(chunk_.header()));
 }
@@ -178,7 +180,8 @@ Result<Footer::Counts> Footer::try_front() {
   std::uint8_t byte = 0;
   std::uint64_t sizes_bytes = 0;
   if (!cursor.byte(byte) || !codec_of(byte) || !cursor.varint(sizes_bytes)) {
-    return damaged("it does not begin as a chunk of records");
+    return damaged(
+        "its compression type or the length of its sizes is not readable");
   }
   const Codec codec = *codec_of(byte);
   const std::uint64_t sizes_begin = bytes.all().size() - cursor.left();
@@ -190,14 +193,14 @@ Result<Footer::Counts> Footer::try_front() {
       TRY(unpack_front(codec, {sizes_begin, sizes_bytes}, first));
   std::uint64_t size = 0;
   if (!ByteCursor(std::span(first).first(got)).varint(size) ||
-      size > kMostMetadata) {
+      size > kMaxMetadataBytes) {
     return damaged("the size of its record 0 is missing or too large");
   }
   ByteBuffer record;
   if (!record.reset(size)) return no_memory_for("its record 0");
   const std::uint64_t values = sizes_begin + sizes_bytes;
   if (TRY(unpack_front(codec, {values, all - values}, record.all())) < size) {
-    return damaged("its record 0 is not all there");
+    return damaged("its record 0 is incomplete");
   }
   return parse_counts(record.all());
 }

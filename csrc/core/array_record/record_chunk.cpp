@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint8_t kTransposed = 't';
 
 // A codec byte and at most two varints precede a record.
-constexpr std::size_t kMaxPrefix = 1 + 2 * kMaxVarint;
+constexpr std::size_t kMaxPrefixBytes = 1 + 2 * kMaxVarint;
 
 std::string found_hash(std::uint64_t value, std::uint64_t expected) {
   return hex(value) + ", expected " + hex(expected);
@@ -270,7 +270,7 @@ Result<std::span<const std::byte>> ChunkView::find_data(
 
 Status ChunkView::copy_plain_record(
     std::span<std::byte> to, std::optional<UncheckedRecord>& unchecked) const {
-  std::array<std::byte, kMaxPrefix> start;
+  std::array<std::byte, kMaxPrefixBytes> start;
   auto prefix = std::span(start).first(
       std::min<std::size_t>(start.size(), header_.data_size));
   BlockWalk walk = walk_data();

@@ -196,7 +196,7 @@ Status RecordFile::open_chunk(std::uint64_t chunk, const RawBytes& raw,
   // The file may change between two reads, so check the chunk again.
   TRY(open_as_listed(chunk, all, view));
   if (view.whole()) return {};
-  return view.placed(damaged("it became longer while it was read"));
+  return view.placed(damaged("it grew while it was read"));
 }
 
 // Opens a view of a chunk, which must agree with the footer.
@@ -210,9 +210,10 @@ Status RecordFile::open_as_listed(std::uint64_t chunk, const RawBytes& raw,
       found.decoded_size == place.decoded_size) {
     return {};
   }
-  return view.placed(damaged(
-      "it has ", found.num_records, " records of ", found.decoded_size,
-      " bytes, expected by the footer ", records, " of ", place.decoded_size));
+  return view.placed(damaged("it has ", found.num_records, " records of ",
+                             found.decoded_size,
+                             " bytes, but the footer lists ", records,
+                             " records of ", place.decoded_size, " bytes"));
 }
 
 }  // namespace gristmill

@@ -38,7 +38,7 @@ class RecordFile final : public FileReader {
     std::vector<std::string> kept = {};
   };
 
-  ~RecordFile() override { cache_->forget(first_id_, index_.num_chunks()); }
+  ~RecordFile() override { cache_->drop(first_id_, index_.num_chunks()); }
 
   // Reads the index of a file.  Errors name the file, and the offset of damaged
   // data.

@@ -16,15 +16,15 @@ namespace {
 
 // Bytes to read at once from the footer of a file with a high latency: for the
 // whole footer, and for its first record only.
-constexpr std::uint64_t kMostAhead = std::uint64_t{64} << 20;
-constexpr std::uint64_t kFrontAhead = std::uint64_t{256} << 10;
+constexpr std::uint64_t kMaxAheadBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kFrontAheadBytes = std::uint64_t{256} << 10;
 
 // The minimum number of chunks for saving an index.  Parsing a footer with this
 // many chunks takes about 0.3 ms; loading a saved index is faster.
-constexpr std::uint64_t kWorthKeeping = 1 << 14;
+constexpr std::uint64_t kMinSavedChunks = 1 << 14;
 
 // Building the index of a million chunks takes 25 ms.
-constexpr std::chrono::milliseconds kLongestWait{100};
+constexpr std::chrono::milliseconds kMaxIndexWait{100};
 
 // The footer's record of a chunk.
 struct Entry {
@@ -78,7 +78,7 @@ class IndexBuilder {
       }
     }
     if (values.left() > 0) return damaged("its records exceed their sizes");
-    if (sizes.left() > 0) return damaged("it has sizes of no record");
+    if (sizes.left() > 0) return damaged("it has more sizes than records");
     if (num_records_ != index_.num_records) {
       return damaged("the records of its chunks add up to ",
                      found(num_records_, index_.num_records));
@@ -154,7 +154,7 @@ Result<RecordIndex> read_kept(const File& file, Footer& footer,
     return IndexFile{origin, made.num_records, made.group_size,
                      std::move(made.options), std::move(made.chunks)};
   };
-  IndexFile index = TRY(kept_index(file, origin, kept, kLongestWait, make));
+  IndexFile index = TRY(kept_index(file, origin, kept, kMaxIndexWait, make));
   return RecordIndex{index.num_records, index.group_size,
                      std::move(index.chunks), std::move(index.options)};
 }
@@ -165,15 +165,15 @@ Result<RecordIndex> RecordIndex::read(const File& file, Verify verify,
                                       std::span<const std::string> kept) {
   const bool keep = !kept.empty();
   Footer footer =
-      TRY(Footer::find(file, verify, keep ? kFrontAhead : kMostAhead));
-  if (keep && footer.num_chunks() >= kWorthKeeping) {
+      TRY(Footer::find(file, verify, keep ? kFrontAheadBytes : kMaxAheadBytes));
+  if (keep && footer.num_chunks() >= kMinSavedChunks) {
     return read_kept(file, footer, kept);
   }
   return read_placed(footer);
 }
 
 Result<RecordCount> RecordCount::read(const File& file, Verify verify) {
-  Footer footer = TRY(Footer::find(file, verify, kFrontAhead));
+  Footer footer = TRY(Footer::find(file, verify, kFrontAheadBytes));
   auto counts = footer.read_front();
   if (counts.ok()) {
     return RecordCount{counts.value().num_records, counts.value().num_chunks,

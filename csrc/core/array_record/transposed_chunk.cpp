@@ -81,7 +81,7 @@ Status Machine::run(std::uint32_t first, ByteCursor transitions) {
       if (!transitions.byte(byte)) return finish();
       next += byte >> 2;
       if (next >= states_.size())
-        return malformed("a transition leads too far");
+        return malformed("the target of a transition is out of range");
       free_steps = (byte & 3u) + (states_[next].implicit ? 1 : 0);
       unread = 0;
     } else {

@@ -25,7 +25,7 @@ enum WireType : std::uint32_t {
 constexpr std::uint8_t kFirstInlineValue = 10;
 constexpr std::uint8_t kLastInlineValue = kFirstInlineValue + 127;
 
-constexpr std::uint64_t kMaxHeader = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 30;
 
 // A message needs at most a few transitions per byte.
 constexpr std::uint64_t kMaxTransitionsPerByte = 32;
@@ -75,7 +75,7 @@ Status ProgramReader::run(std::span<const std::byte> bytes) {
     return malformed("the header exceeds the data");
   }
   Unpacked header;
-  TRY(unpack(codec_, stored, kMaxHeader, "header", header));
+  TRY(unpack(codec_, stored, kMaxHeaderBytes, "header", header));
   ByteCursor cursor(header.bytes);
   TRY(read_buffers(cursor, data));
   TRY(read_states(cursor));
@@ -152,12 +152,16 @@ Status ProgramReader::read_ways(ByteCursor& header) {
   const auto count = static_cast<std::uint32_t>(tags_.size());
   to_.states.resize(count);
   for (TransposedState& state : to_.states) {
-    if (!header.varint32(state.next)) return malformed("a state leads nowhere");
+    if (!header.varint32(state.next)) {
+      return malformed("the successor of a state is not readable");
+    }
     if (state.next >= count) {
       state.implicit = true;
       state.next -= count;
     }
-    if (state.next >= count) return malformed("a state leads too far");
+    if (state.next >= count) {
+      return malformed("the successor of a state is out of range");
+    }
   }
   return {};
 }

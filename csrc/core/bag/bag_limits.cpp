@@ -14,10 +14,10 @@ namespace {
 constexpr std::uint64_t kLimitBytes = sizeof(std::uint64_t);
 
 // The number of limits in one read.
-constexpr std::uint64_t kWindow = std::uint64_t{1} << 17;
+constexpr std::uint64_t kWindowLimits = std::uint64_t{1} << 17;
 
 constexpr const char* kHint =
-    ": it is no Bagz file, is still being written, or was not copied whole";
+    ": it is not a Bagz file, is still being written, or was not copied whole";
 
 }  // namespace
 
@@ -26,21 +26,23 @@ Result<BagLimits::Section> BagLimits::find(const File& records,
   if (separate != nullptr) {
     const std::uint64_t size = separate->size();
     if (size % kLimitBytes != 0) {
-      return damaged("the file has ", size, " bytes, but a limit has 8", kHint);
+      return damaged("the file has ", size, " bytes, expected a multiple of 8",
+                     kHint);
     }
     return Section{separate, 0, size / kLimitBytes, records.size()};
   }
   const std::uint64_t size = records.size();
   if (size == 0) return Section{&records, 0, 0, 0};
   if (size < kLimitBytes) {
-    return damaged("the file has ", size, " bytes, but a limit has 8", kHint);
+    return damaged("the file has ", size, " bytes, expected at least 8", kHint);
   }
   std::array<std::byte, kLimitBytes> bytes;
   TRY(records.read(size - kLimitBytes, bytes));
   const auto begin = load_le<std::uint64_t>(bytes.data());
   if (begin > size - kLimitBytes || (size - begin) % kLimitBytes != 0) {
-    return damaged("its last 8 bytes say that its limits begin at offset ",
-                   begin, " of ", size, kHint);
+    return damaged("its last 8 bytes place its limits at offset ", begin,
+                   " of ", size,
+                   ", expected a multiple of 8 bytes before the end", kHint);
   }
   return Section{&records, begin, (size - begin) / kLimitBytes, begin};
 }
@@ -55,8 +57,8 @@ Result<BagLimits> BagLimits::read(const File& records, const File* separate) {
   BagLimits limits;
   ByteBuffer window;
   std::uint64_t end = 0;  // The end of the previous record.
-  for (std::uint64_t i = 0; i < section.count; i += kWindow) {
-    const std::uint64_t count = std::min(kWindow, section.count - i);
+  for (std::uint64_t i = 0; i < section.count; i += kWindowLimits) {
+    const std::uint64_t count = std::min(kWindowLimits, section.count - i);
     if (!window.reset(count * kLimitBytes)) return no_memory_for("its limits");
     TRY(section.file->read(section.begin + i * kLimitBytes, window.all()));
     for (std::uint64_t k = 0; k < count; ++k) {

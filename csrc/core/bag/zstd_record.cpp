@@ -48,7 +48,8 @@ Result<std::uint64_t> zstd_record_size(std::span<const std::byte> record) {
     return damaged("it is not compressed with zstd");
   }
   if (!plausible(Codec::kZstd, record.size(), size)) {
-    return damaged("its ", record.size(), " bytes cannot become ", size);
+    return damaged("its ", record.size(), " bytes cannot decompress to ", size,
+                   " bytes");
   }
   return std::uint64_t{size};
 }

@@ -133,7 +133,7 @@ GRISTMILL_AVX2 inline void update(Wide& s, __m256i packet) noexcept {
 GRISTMILL_AVX2 void update_avx2(State& state, const std::byte* packets,
                                 std::size_t count) noexcept {
   Wide wide = load(state);
-  for (; count > 0; --count, packets += HighwayHash::kPacket) {
+  for (; count > 0; --count, packets += HighwayHash::kPacketBytes) {
     update(wide, load(packets));
   }
   store(state, wide);
@@ -147,8 +147,8 @@ GRISTMILL_AVX2 void update_both_avx2(State& left, const std::byte* to_left,
   for (; count > 0; --count) {
     update(wide_left, load(to_left));
     update(wide_right, load(to_right));
-    to_left += HighwayHash::kPacket;
-    to_right += HighwayHash::kPacket;
+    to_left += HighwayHash::kPacketBytes;
+    to_right += HighwayHash::kPacketBytes;
   }
   store(left, wide_left);
   store(right, wide_right);
@@ -204,10 +204,10 @@ HighwayHash::HighwayHash(const Key& key, Speed speed) noexcept
 std::span<const std::byte> HighwayHash::complete(
     std::span<const std::byte> bytes) noexcept {
   if (rest_bytes_ == 0 || bytes.empty()) return bytes;
-  const std::size_t taken = std::min(kPacket - rest_bytes_, bytes.size());
+  const std::size_t taken = std::min(kPacketBytes - rest_bytes_, bytes.size());
   std::memcpy(rest_.data() + rest_bytes_, bytes.data(), taken);
   rest_bytes_ += taken;
-  if (rest_bytes_ == kPacket) {
+  if (rest_bytes_ == kPacketBytes) {
     code_.update(state_, rest_.data(), 1);
     rest_bytes_ = 0;
   }
@@ -217,9 +217,9 @@ std::span<const std::byte> HighwayHash::complete(
 void HighwayHash::append(std::span<const std::byte> bytes) noexcept {
   bytes = complete(bytes);
   if (bytes.empty()) return;
-  const std::size_t packets = bytes.size() / kPacket;
+  const std::size_t packets = bytes.size() / kPacketBytes;
   if (packets > 0) code_.update(state_, bytes.data(), packets);
-  bytes = bytes.subspan(packets * kPacket);
+  bytes = bytes.subspan(packets * kPacketBytes);
   if (!bytes.empty()) std::memcpy(rest_.data(), bytes.data(), bytes.size());
   rest_bytes_ = bytes.size();
 }
@@ -231,13 +231,13 @@ void HighwayHash::append_both(HighwayHash& left,
   to_left = left.complete(to_left);
   to_right = right.complete(to_right);
   const std::size_t packets =
-      std::min(to_left.size(), to_right.size()) / kPacket;
+      std::min(to_left.size(), to_right.size()) / kPacketBytes;
   if (packets > 0) {
     left.code_.update_both(left.state_, to_left.data(), right.state_,
                            to_right.data(), packets);
   }
-  left.append(to_left.subspan(packets * kPacket));
-  right.append(to_right.subspan(packets * kPacket));
+  left.append(to_left.subspan(packets * kPacketBytes));
+  right.append(to_right.subspan(packets * kPacketBytes));
 }
 
 std::uint64_t HighwayHash::value() const noexcept {
@@ -247,7 +247,7 @@ std::uint64_t HighwayHash::value() const noexcept {
     // of these bytes depends on whether the upper half contains a word.
     const std::size_t few = rest_bytes_ % 4;
     const std::byte* const tail = rest_.data() + (rest_bytes_ - few);
-    std::array<std::byte, kPacket> packet{};
+    std::array<std::byte, kPacketBytes> packet{};
     std::memcpy(packet.data(), rest_.data(), rest_bytes_ - few);
     if ((rest_bytes_ & 16) != 0) {
       std::memcpy(packet.data() + 28, tail + few - 4, 4);

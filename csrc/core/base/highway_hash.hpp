@@ -44,7 +44,7 @@ class HighwayHash {
   }
 
   // Bytes that one step hashes.
-  static constexpr std::size_t kPacket = 32;
+  static constexpr std::size_t kPacketBytes = 32;
 
   struct alignas(32) State {
     std::array<std::uint64_t, 4> v0, v1, mul0, mul1;
@@ -66,7 +66,7 @@ class HighwayHash {
 
   const Code code_;
   State state_;
-  std::array<std::byte, kPacket> rest_;  // Bytes of an incomplete packet.
+  std::array<std::byte, kPacketBytes> rest_;  // Bytes of an incomplete packet.
   std::size_t rest_bytes_ = 0;
 };
 

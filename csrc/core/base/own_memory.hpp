@@ -51,7 +51,7 @@ class OwnMemory {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
  private:
-  static constexpr std::size_t kMapped = std::size_t{1} << 20;
+  static constexpr std::size_t kMappedBytes = std::size_t{1} << 20;
 
   void swap(OwnMemory& other) noexcept {
     std::swap(data_, other.data_);
@@ -64,7 +64,7 @@ class OwnMemory {
   }
 
   void* moved(std::size_t size) noexcept {
-    if (size < kMapped) return std::realloc(data_, size);
+    if (size < kMappedBytes) return std::realloc(data_, size);
     void* const to = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (to == MAP_FAILED) return nullptr;

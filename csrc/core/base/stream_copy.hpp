@@ -22,14 +22,14 @@ namespace gristmill {
 inline void stream_copy(std::byte* to, const std::byte* from,
                         std::size_t size) noexcept {
 #ifdef __SSE2__
-  constexpr std::size_t kLine = 64;
-  constexpr std::size_t kPart = sizeof(__m128i);
+  constexpr std::size_t kLineBytes = 64;
+  constexpr std::size_t kPartBytes = sizeof(__m128i);
   const std::size_t before =
-      std::min(size, -reinterpret_cast<std::uintptr_t>(to) % kLine);
+      std::min(size, -reinterpret_cast<std::uintptr_t>(to) % kLineBytes);
   if (before > 0) std::memcpy(to, from, before);
-  for (to += before, from += before, size -= before; size >= kLine;
-       to += kLine, from += kLine, size -= kLine) {
-    for (std::size_t at = 0; at < kLine; at += kPart) {
+  for (to += before, from += before, size -= before; size >= kLineBytes;
+       to += kLineBytes, from += kLineBytes, size -= kLineBytes) {
+    for (std::size_t at = 0; at < kLineBytes; at += kPartBytes) {
       _mm_stream_si128(
           reinterpret_cast<__m128i*>(to + at),
           _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));

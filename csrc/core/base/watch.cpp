@@ -149,7 +149,9 @@ class Watch::Thread {
 
   // Replaces the state in a child, which cannot use a condition variable that a
   // thread of the parent waits for.
-  static void forget() NO_THREAD_SAFETY_ANALYSIS { kept_state() = new State; }
+  static void discard_state() NO_THREAD_SAFETY_ANALYSIS {
+    kept_state() = new State;
+  }
 
   static Mutex mutex;
   static const bool kHeldAtFork;
@@ -224,7 +226,7 @@ void Watch::Thread::call_back(const Due& due) {
 }
 
 const bool Watch::Thread::kHeldAtFork =
-    at_fork(ForkStep::kWatches, held_at_fork<mutex, forget>());
+    at_fork(ForkStep::kWatches, held_at_fork<mutex, discard_state>());
 
 Watch::Watch(What what, Callback callback)
     : entry_(std::make_shared<Entry>(what, std::move(callback))) {}

@@ -15,7 +15,7 @@ using Bytes = ExampleParser::Bytes;
 using Found = ExampleParser::Found;
 using Finds = ExampleParser::Finds;
 
-constexpr std::uint32_t kNobody = UINT32_MAX;
+constexpr std::uint32_t kNoName = UINT32_MAX;
 constexpr std::size_t kNameWord = sizeof(std::uint64_t);
 
 // Returns the tag of a length-delimited field; an Example has no other fields.
@@ -181,11 +181,11 @@ Status walk_features(Bytes record, Finds& finds, Accept&& accept,
 ExampleParser::ExampleParser(std::vector<std::string> names, bool refuse_others)
     : names_(std::move(names)),
       refuse_others_(refuse_others),
-      table_(std::bit_ceil(2 * names_.size() + 1), kNobody) {
+      table_(std::bit_ceil(2 * names_.size() + 1), kNoName) {
   const std::size_t mask = table_.size() - 1;
   for (std::size_t i = 0; i < names_.size(); ++i) {
     std::size_t slot = hash_of(names_[i]) & mask;
-    while (table_[slot] != kNobody) slot = (slot + 1) & mask;
+    while (table_[slot] != kNoName) slot = (slot + 1) & mask;
     table_[slot] = static_cast<std::uint32_t>(i);
   }
 }
@@ -194,7 +194,7 @@ ExampleParser::ExampleParser(std::vector<std::string> names, bool refuse_others)
 std::size_t ExampleParser::index_of(std::string_view name) const noexcept {
   const std::size_t mask = table_.size() - 1;
   std::size_t slot = hash_of(name) & mask;
-  for (; table_[slot] != kNobody; slot = (slot + 1) & mask) {
+  for (; table_[slot] != kNoName; slot = (slot + 1) & mask) {
     if (names_[table_[slot]] == name) return table_[slot];
   }
   return names_.size();
@@ -214,7 +214,7 @@ Status ExampleParser::find(Bytes record, Finds& finds) const {
   TRY(walk_features(record, finds, accept, place));
   if (!refuse_others_ || other.data() == nullptr) return {};
   return Status(Code::kInvalidArgument, "the record has a feature '", other,
-                "', which is not among the features asked for");
+                "', which was not requested");
 }
 
 Status ExampleParser::find_all(Bytes record, std::vector<Named>& named,
@@ -256,8 +256,8 @@ Status ExampleParser::check(std::size_t feature, const Found& found,
   const std::string& name = names_[feature];
   if (found.kind == ListKind::kNone) {
     return Status(Code::kInvalidArgument, "feature '", name,
-                  "' is missing and has no default. Give it one, or use "
-                  "VarLen, which makes an empty array of it");
+                  "' is missing and has no default. Set a default, or use "
+                  "VarLen, which returns an empty array");
   }
   return about(
       name, found,

@@ -19,7 +19,7 @@ constexpr char kPrefix[] = "gristmill-";
 constexpr char kSuffix[] = ".cache";
 
 // Attempts to open a file that other processes create or remove meanwhile.
-constexpr int kOpenings = 8;
+constexpr int kMaxOpenAttempts = 8;
 
 struct Superblock {
   std::uint64_t magic = kMagic;
@@ -33,14 +33,14 @@ Status make(const std::string& path, std::uint64_t sets, std::uint64_t size) {
   const std::string half = concat(path, ".", getpid(), ".", now);
   const int fd = ::open(half.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
                         S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP);
-  if (fd < 0) return Status::system(errno, half, ": cannot be made");
+  if (fd < 0) return Status::system(errno, half, ": cannot be created");
   Superblock block;
   block.sets = sets;
   Status status;
   if (ftruncate(fd, static_cast<off_t>(size)) != 0 ||
       !pwrite_all(fd, 0, &block, sizeof(block)) ||
       (::link(half.c_str(), path.c_str()) != 0 && errno != EEXIST)) {
-    status = Status::system(errno, half, ": cannot be made");
+    status = Status::system(errno, half, ": cannot be created");
   }
   ::close(fd);
   ::unlink(half.c_str());
@@ -118,7 +118,7 @@ Result<CacheFile> open_cache_file(const std::string& folder, std::uint64_t sets,
   std::error_code ignored;
   std::filesystem::create_directories(folder, ignored);
   Status problem;
-  for (int i = 0; i < kOpenings; ++i) {
+  for (int i = 0; i < kMaxOpenAttempts; ++i) {
     bool writes = true;
     int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0 && errno != ENOENT) {
@@ -139,7 +139,7 @@ Result<CacheFile> open_cache_file(const std::string& folder, std::uint64_t sets,
       if (writes) remove_others(folder, name);
       return CacheFile{path, fd, writes};
     }
-    problem = Status::system(EIO, path, ": is no cache of ", sets, " sets");
+    problem = Status::system(EIO, path, ": not a cache of ", sets, " sets");
     if (writes && flock(fd, LOCK_EX | LOCK_NB) == 0 && leads_to(path, fd)) {
       ::unlink(path.c_str());
     }

@@ -161,7 +161,7 @@ Result<Descriptor::Use> Descriptor::use() const {
     if (fstat(fd, &now) != 0 || !is_same(now)) {
       ::close(fd);
       return Status(Code::kInvalidArgument,
-                    "another file is at its path than was opened");
+                    "the file at this path was replaced after it was opened");
     }
     State none = 0;
     if (state_.compare_exchange_strong(none, kUser + State(fd) + 1,

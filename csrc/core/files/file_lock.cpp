@@ -10,7 +10,7 @@
 namespace gristmill {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{2};
+constexpr std::chrono::milliseconds kPollInterval{2};
 
 }  // namespace
 
@@ -20,7 +20,7 @@ FileLock::FileLock(const std::string& path, std::chrono::milliseconds longest)
   while (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) != 0 &&
          errno == EWOULDBLOCK && std::chrono::steady_clock::now() < end) {
     waited_ = true;
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kPollInterval);
   }
 }
 

@@ -117,7 +117,7 @@ Result<IndexFile> IndexFile::load(const std::string& path,
     return damaged(path, ": the index is damaged");
   }
   auto index = view(header, bytes, file);
-  if (!index) return damaged(path, ": the index is no list of chunks");
+  if (!index) return damaged(path, ": the index is not a list of chunks");
   index->path = path;
   return *std::move(index);
 }

@@ -16,7 +16,7 @@ namespace gristmill {
 namespace {
 
 // About the time to scan a file of a few GB.
-constexpr std::chrono::milliseconds kScanWait{2000};
+constexpr std::chrono::milliseconds kMaxScanWait{2000};
 
 // Whether an index was built since memory was last returned to the system.
 std::atomic<bool> memory_is_to_return{false};
@@ -68,8 +68,9 @@ Result<ScannedPlaces> kept_places(
     PackedChunks places = TRY(scan());
     const std::string changed = file.change();
     if (changed.empty()) return places;
-    return damaged(changed,
-                   ", while it was read through: wait until it is complete");
+    return damaged(
+        changed,
+        ", during the scan for its records: wait until it is complete");
   };
   const IndexFile::Origin origin{FileStamp::of(file), kind};
   const auto make = [&]() -> Result<IndexFile> {
@@ -77,7 +78,7 @@ Result<ScannedPlaces> kept_places(
     const std::uint64_t count = places.size();
     return IndexFile{origin, count, 1, "", std::move(places)};
   };
-  IndexFile index = TRY(kept_index(file, origin, kept, kScanWait, make));
+  IndexFile index = TRY(kept_index(file, origin, kept, kMaxScanWait, make));
   // The index does not match the file, so it was forged.
   if (index.chunks.end() != file.size()) {
     return ScannedPlaces{TRY(scanned()), ""};

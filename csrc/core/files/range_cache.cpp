@@ -15,11 +15,11 @@
 namespace gristmill {
 namespace {
 
-// Updates used_s of a room at most this often.
-constexpr std::uint64_t kMarkSeconds = 60;
+// Updates used_s of a slot at most this often.
+constexpr std::uint64_t kMarkPeriod_s = 60;
 
 // Maximum memory that a thread keeps between reads.
-constexpr std::size_t kMostSpareBytes = std::size_t{4} << 20;
+constexpr std::size_t kMaxSpareBufferBytes = std::size_t{4} << 20;
 
 // Scrambles a number with the finalizer of splitmix64.
 std::uint64_t spread(std::uint64_t state) {
@@ -74,8 +74,8 @@ std::uint64_t RangeCache::least_bytes() { return begin_of(1); }
 Result<std::shared_ptr<RangeCache>> RangeCache::open(const std::string& folder,
                                                      std::uint64_t bytes) {
   if (bytes < least_bytes()) {
-    return Status(Code::kInvalidArgument, "a cache has at least ",
-                  least_bytes(), " bytes, got ", bytes);
+    return Status(Code::kInvalidArgument, "bytes must be at least ",
+                  least_bytes(), ", got ", bytes);
   }
   const std::uint64_t sets = (bytes - kPageBytes) / kSetBytes;
   CacheFile file = TRY(open_cache_file(folder, sets, begin_of(sets)));
@@ -91,13 +91,13 @@ RangeCache::Span RangeCache::pages_of(const Origin& origin, Span range) {
   return {range.begin / kPageBytes * kPageBytes, std::min(end, origin.size)};
 }
 
-std::uint64_t RangeCache::checksums_at(Room room) {
-  return begin_of(room.set) + sizeof(Heads) +
-         room.way * kRegionPages * sizeof(std::uint32_t);
+std::uint64_t RangeCache::checksums_at(CacheSlot slot) {
+  return begin_of(slot.set) + sizeof(Heads) +
+         slot.way * kRegionPages * sizeof(std::uint32_t);
 }
 
-std::uint64_t RangeCache::data_at(Room room) {
-  return begin_of(room.set) + kSetHeadBytes + room.way * kRegionBytes;
+std::uint64_t RangeCache::data_at(CacheSlot slot) {
+  return begin_of(slot.set) + kSetHeadBytes + slot.way * kRegionBytes;
 }
 
 bool RangeCache::read_at(std::uint64_t at, void* to, std::size_t size) const {
@@ -126,8 +126,8 @@ std::array<std::uint64_t, 2> RangeCache::sets_of(const Origin& origin,
   return {first % sets_, spread(first) % sets_};
 }
 
-std::optional<RangeCache::Room> RangeCache::find(const Origin& origin,
-                                                 std::uint64_t region) {
+std::optional<RangeCache::CacheSlot> RangeCache::find(const Origin& origin,
+                                                      std::uint64_t region) {
   for (const std::uint64_t set : sets_of(origin, region)) {
     Heads heads;
     if (!read_at(begin_of(set), &heads, sizeof(heads))) return {};
@@ -136,22 +136,22 @@ std::optional<RangeCache::Room> RangeCache::find(const Origin& origin,
       if (head.used_s != 0 && head.file == origin.file &&
           head.version == origin.version && head.region == region) {
         touch({set, way}, head);
-        return Room{set, way};
+        return CacheSlot{set, way};
       }
     }
   }
   return {};
 }
 
-// Like find(), but assigns a room if the region has none: the room of another
-// version of the region, else a free room of the set with more free rooms, else
-// occasionally the least recently used room.
-std::optional<RangeCache::Room> RangeCache::find_or_take(const Origin& origin,
-                                                         std::uint64_t region) {
-  if (auto room = find(origin, region)) return room;
-  std::optional<Room> free;
+// Like find(), but assigns a slot if the region has none: the slot of another
+// version of the region, else a free slot of the set with more free slots, else
+// occasionally the least recently used slot.
+std::optional<RangeCache::CacheSlot> RangeCache::find_or_take(
+    const Origin& origin, std::uint64_t region) {
+  if (auto slot = find(origin, region)) return slot;
+  std::optional<CacheSlot> free;
   std::size_t most_free = 0;
-  Room oldest;
+  CacheSlot oldest;
   std::uint64_t oldest_s = UINT64_MAX;
   for (const std::uint64_t set : sets_of(origin, region)) {
     Heads heads;
@@ -166,8 +166,9 @@ std::optional<RangeCache::Room> RangeCache::find_or_take(const Origin& origin,
         continue;
       }
       if (head.file == origin.file && head.region == region) {
-        return take(origin, region, {set, way}) ? std::optional(Room{set, way})
-                                                : std::nullopt;
+        return take(origin, region, {set, way})
+                   ? std::optional(CacheSlot{set, way})
+                   : std::nullopt;
       }
       if (head.used_s < oldest_s) {
         oldest_s = head.used_s;
@@ -176,27 +177,28 @@ std::optional<RangeCache::Room> RangeCache::find_or_take(const Origin& origin,
     }
     if (count > most_free) {
       most_free = count;
-      free = Room{set, last};
+      free = CacheSlot{set, last};
     }
   }
-  if (!free && spread(draws_.fetch_add(1)) % kRareness == 0) free = oldest;
+  if (!free && spread(draws_.fetch_add(1)) % kEvictOneIn == 0) free = oldest;
   if (!free || !take(origin, region, *free)) return {};
   return free;
 }
 
-bool RangeCache::take(const Origin& origin, std::uint64_t region, Room room) {
+bool RangeCache::take(const Origin& origin, std::uint64_t region,
+                      CacheSlot slot) {
   const std::array<std::uint32_t, kRegionPages> none{};
   const Head head{origin.file, origin.version, region, now_s()};
-  return write_at(checksums_at(room), &none, sizeof(none)) &&
-         write_at(begin_of(room.set) + room.way * sizeof(Head), &head,
+  return write_at(checksums_at(slot), &none, sizeof(none)) &&
+         write_at(begin_of(slot.set) + slot.way * sizeof(Head), &head,
                   sizeof(head));
 }
 
-void RangeCache::touch(Room room, const Head& head) {
+void RangeCache::touch(CacheSlot slot, const Head& head) {
   const std::uint64_t now = now_s();
-  if (now < head.used_s + kMarkSeconds || !writes_) return;
+  if (now < head.used_s + kMarkPeriod_s || !writes_) return;
   write_at(
-      begin_of(room.set) + room.way * sizeof(Head) + offsetof(Head, used_s),
+      begin_of(slot.set) + slot.way * sizeof(Head) + offsetof(Head, used_s),
       &now, sizeof(now));
 }
 
@@ -237,7 +239,7 @@ bool RangeCache::read(const Origin& origin, std::uint64_t offset,
   std::byte* const all = buffer.all().data();
   const bool found = read_pages(origin, pages, all);
   if (found) std::copy_n(all + (offset - pages.begin), to.size(), to.data());
-  buffer.shrink(kMostSpareBytes);
+  buffer.shrink(kMaxSpareBufferBytes);
   return found;
 }
 
@@ -249,14 +251,14 @@ bool RangeCache::read_pages(const Origin& origin, Span pages, std::byte* to) {
 
 bool RangeCache::read_part(const Origin& origin, const Part& part,
                            std::byte* to) {
-  const auto room = find(origin, part.region);
-  if (!room) return false;
+  const auto slot = find(origin, part.region);
+  if (!slot) return false;
   std::array<std::uint32_t, kRegionPages> sums;
   const std::span<std::uint32_t> wanted(sums.data(), part.count);
-  if (!read_at(checksums_at(*room) + part.first * sizeof(sums[0]), sums.data(),
+  if (!read_at(checksums_at(*slot) + part.first * sizeof(sums[0]), sums.data(),
                wanted.size_bytes()) ||
       std::ranges::find(wanted, 0U) != wanted.end() ||
-      !read_at(data_at(*room) + part.first * kPageBytes, to, part.bytes)) {
+      !read_at(data_at(*slot) + part.first * kPageBytes, to, part.bytes)) {
     return false;
   }
   std::array<std::uint32_t, kRegionPages> found;
@@ -276,13 +278,13 @@ void RangeCache::write(const Origin& origin, std::uint64_t offset,
 
 bool RangeCache::write_part(const Origin& origin, const Part& part,
                             const std::byte* from) {
-  const auto room = find_or_take(origin, part.region);
-  if (!room) return true;
+  const auto slot = find_or_take(origin, part.region);
+  if (!slot) return true;
   std::array<std::uint32_t, kRegionPages> sums;
   checksums(origin, part.region * kRegionPages + part.first, {from, part.bytes},
             {sums.data(), part.count});
-  return write_at(data_at(*room) + part.first * kPageBytes, from, part.bytes) &&
-         write_at(checksums_at(*room) + part.first * sizeof(sums[0]),
+  return write_at(data_at(*slot) + part.first * kPageBytes, from, part.bytes) &&
+         write_at(checksums_at(*slot) + part.first * sizeof(sums[0]),
                   sums.data(), part.count * sizeof(sums[0]));
 }
 

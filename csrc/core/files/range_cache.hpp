@@ -1,10 +1,10 @@
 // A RangeCache keeps bytes of remote files in one local file.  Processes and
 // programs share the file, and it outlives them.
 //
-// The file has rooms for a fixed number of regions, grouped in sets of kWays
-// rooms.  A region is 1 MiB of a remote file.  A hash of the remote file and
+// The file has slots for a fixed number of regions, grouped in sets of kWays
+// slots.  A region is 1 MiB of a remote file.  A hash of the remote file and
 // the region's number selects two sets, and the region may be in either of
-// them.  A room may hold any subset of the 4-KiB pages of its region, so that
+// them.  A slot may hold any subset of the 4-KiB pages of its region, so that
 // ranges are found again even if they are split differently.
 //
 //   superblock      magic, number of sets               one page
@@ -19,9 +19,9 @@
 // or file therefore count as missing.  A checksum is written after its page.
 //
 // A full set usually keeps its contents, because that gives the most hits if
-// reads cycle through more data than fit.  One write in kRareness replaces the
-// least recently used room, so that other data enter the cache over time.  A
-// region of another version of the same file is replaced at once.
+// reads cycle through more data than fit.  One write in kEvictOneIn replaces
+// the least recently used slot, so that other data enter the cache over time.
+// A region of another version of the same file is replaced at once.
 //
 // Thread safety: any thread may call any method.
 //
@@ -95,9 +95,9 @@ class RangeCache {
   static constexpr std::size_t kWays = 8;
   static constexpr std::uint64_t kRegionBytes = std::uint64_t{1} << 20;
   static constexpr std::size_t kRegionPages = kRegionBytes / kPageBytes;
-  static constexpr std::uint32_t kRareness = 16;
+  static constexpr std::uint32_t kEvictOneIn = 16;
 
-  // Describes the contents of a room.
+  // Describes the contents of a slot.
   struct Head {
     std::uint64_t file = 0;
     std::uint64_t version = 0;
@@ -107,7 +107,7 @@ class RangeCache {
   using Heads = std::array<Head, kWays>;
 
   // A slot for one region: the number of its set and its number within the set.
-  struct Room {
+  struct CacheSlot {
     std::uint64_t set = 0;
     std::size_t way = 0;
   };
@@ -137,17 +137,18 @@ class RangeCache {
   static std::uint64_t begin_of(std::uint64_t set) {
     return kPageBytes + set * kSetBytes;
   }
-  static std::uint64_t checksums_at(Room room);
-  static std::uint64_t data_at(Room room);
+  static std::uint64_t checksums_at(CacheSlot slot);
+  static std::uint64_t data_at(CacheSlot slot);
   [[nodiscard]] bool read_at(std::uint64_t at, void* to,
                              std::size_t size) const;
   bool write_at(std::uint64_t at, const void* from, std::size_t size);
   [[nodiscard]] std::array<std::uint64_t, 2> sets_of(
       const Origin& origin, std::uint64_t region) const;
-  std::optional<Room> find(const Origin& origin, std::uint64_t region);
-  std::optional<Room> find_or_take(const Origin& origin, std::uint64_t region);
-  bool take(const Origin& origin, std::uint64_t region, Room room);
-  void touch(Room room, const Head& head);
+  std::optional<CacheSlot> find(const Origin& origin, std::uint64_t region);
+  std::optional<CacheSlot> find_or_take(const Origin& origin,
+                                        std::uint64_t region);
+  bool take(const Origin& origin, std::uint64_t region, CacheSlot slot);
+  void touch(CacheSlot slot, const Head& head);
   bool read_pages(const Origin& origin, Span pages, std::byte* to);
   bool read_part(const Origin& origin, const Part& part, std::byte* to);
   bool write_part(const Origin& origin, const Part& part,

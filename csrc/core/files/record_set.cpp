@@ -57,7 +57,7 @@ Status RecordSet::open_part(std::size_t part, ReaderPtr reader) {
   if (range.first + range.count > reader->size()) {
     return Status(Code::kOutOfRange, reader->path(), ": records ", range.first,
                   " to ", range.first + range.count,
-                  " are asked for, but there are ", reader->size());
+                  " were requested, but there are ", reader->size());
   }
   const MutexLock lock(readers_mutex_);
   if (!readers_[part]) readers_[part] = std::move(reader);

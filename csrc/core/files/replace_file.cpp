@@ -33,12 +33,12 @@ std::string temporary_name(const std::string& path) {
   return path + suffix.data();
 }
 
-// A file that is invisible until show().  If the file system does not support
-// unnamed files, it has its temporary name from the start, and a killed process
-// leaves it on the disk.
-class Unseen {
+// A file that is invisible until make_visible().  If the file system does not
+// support unnamed files, it has its temporary name from the start, and a killed
+// process leaves it on the disk.
+class InvisibleFile {
  public:
-  explicit Unseen(const std::string& path)
+  explicit InvisibleFile(const std::string& path)
       : path_(path), temporary_(temporary_name(path)) {
     // The usual permissions: those of any file that this user writes.
     const auto folder = std::filesystem::path(path).parent_path();
@@ -49,12 +49,12 @@ class Unseen {
     named_ = fd_ >= 0;
     error_ = errno;
   }
-  ~Unseen() {
+  ~InvisibleFile() {
     if (fd_ >= 0) ::close(fd_);
     if (named_) ::unlink(temporary_.c_str());
   }
-  Unseen(const Unseen&) = delete;
-  Unseen& operator=(const Unseen&) = delete;
+  InvisibleFile(const InvisibleFile&) = delete;
+  InvisibleFile& operator=(const InvisibleFile&) = delete;
 
   Status write(std::span<const std::byte> bytes) const {
     if (fd_ < 0) return Status::system(error_, "open failed");
@@ -62,7 +62,7 @@ class Unseen {
   }
 
   // Renames the file to `path`, replacing any existing file.
-  Status show() {
+  Status make_visible() {
     const std::string self = concat("/proc/self/fd/", fd_);
     if (!named_ && ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD,
                             temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
@@ -89,9 +89,9 @@ class Unseen {
 
 Status try_to_replace(const std::string& path,
                       std::initializer_list<std::span<const std::byte>> parts) {
-  Unseen file(path);
+  InvisibleFile file(path);
   for (const auto& part : parts) TRY(file.write(part));
-  return file.show();
+  return file.make_visible();
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ namespace {
 
 // Encoders write fewer scans.  A small file may have thousands, and decoding
 // each scan takes time for all pixels.
-constexpr int kMostScans = 500;
+constexpr int kMaxScans = 500;
 
 // The least number of columns to decode, so that chroma is interpolated as in
 // the whole picture.  libjpeg interpolates very narrow rectangles differently.
@@ -71,7 +71,7 @@ struct JpegDecoder::State {
     jpeg_abort_decompress(&jpeg);
     if (too_many_scans) {
       return Status(Code::kInvalidArgument, "the JPEG file has more than ",
-                    kMostScans, " scans");
+                    kMaxScans, " scans");
     }
     if (code == JERR_OUT_OF_MEMORY) {
       return Status(Code::kNoMemory, "libjpeg has no memory for a picture");
@@ -91,7 +91,7 @@ struct JpegDecoder::State {
   }
   static void count_scans(j_common_ptr jpeg) {
     const auto* const decoding = reinterpret_cast<j_decompress_ptr>(jpeg);
-    if (decoding->input_scan_number <= kMostScans) return;
+    if (decoding->input_scan_number <= kMaxScans) return;
     of(jpeg).too_many_scans = true;
     fail(jpeg);
   }

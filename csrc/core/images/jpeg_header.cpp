@@ -119,8 +119,9 @@ class Markers {
         return ends_early();
       }
       if (*length < 2) {
-        return Status(Code::kInvalidArgument, "the JPEG file's part at byte ",
-                      at_, " has no valid length");
+        return Status(Code::kInvalidArgument,
+                      "the JPEG file's segment at byte ", at_,
+                      " has no valid length");
       }
       content_ = file_.subspan(at_ + 2, *length - 2);
       at_ += *length;
@@ -183,7 +184,7 @@ Result<std::optional<JpegHeader>> read_jpeg_header(Bytes file) {
   }
   if (!header) {
     return Status(Code::kInvalidArgument,
-                  "the JPEG file has a scan and no frame before it");
+                  "the JPEG file has a scan before its first frame");
   }
   auto orientation = exif_orientation(exif);
   if (!orientation) orientation = xmp_orientation(text_of(xmp));

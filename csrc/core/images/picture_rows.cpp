@@ -6,10 +6,10 @@
 namespace gristmill {
 namespace {
 
-constexpr std::size_t kPixel = 4;
+constexpr std::size_t kPixelBytes = 4;
 
 std::size_t length_of(int pixels) {
-  return kPixel * static_cast<std::size_t>(pixels);
+  return kPixelBytes * static_cast<std::size_t>(pixels);
 }
 
 // An orientation reverses the order of the stored rows, of the stored columns,
@@ -26,7 +26,7 @@ bool turns_stored_columns(int orientation) {
 
 // Sets each pixel's first byte to its luminance, computed like Pillow.
 void make_gray(std::uint8_t* at, int count) {
-  for (; count > 0; --count, at += kPixel) {
+  for (; count > 0; --count, at += kPixelBytes) {
     at[0] = static_cast<std::uint8_t>(
         (at[0] * 19595u + at[1] * 38470u + at[2] * 7471u + 0x8000u) >> 16);
   }
@@ -35,7 +35,7 @@ void make_gray(std::uint8_t* at, int count) {
 // Converts pixels of `kChannels` bytes to pixels of 4 bytes.
 template <int kChannels>
 void widen(const std::uint8_t* in, int count, std::uint8_t* out) {
-  for (; count > 0; --count, in += kChannels, out += kPixel) {
+  for (; count > 0; --count, in += kChannels, out += kPixelBytes) {
     std::memcpy(out, in, kChannels);
   }
 }
@@ -106,9 +106,9 @@ Status PictureRows::turn(const Box& stored) {
     for (int j = 0; j < stored.width; ++j) {
       const auto x = static_cast<std::size_t>(
           turns_stored_columns(orientation_) ? stored.width - 1 - j : j);
-      std::memcpy(
-          &turned_[sides ? x * length + y * kPixel : y * length + x * kPixel],
-          row + length_of(j), kPixel);
+      std::memcpy(&turned_[sides ? x * length + y * kPixelBytes
+                                 : y * length + x * kPixelBytes],
+                  row + length_of(j), kPixelBytes);
     }
   }
   return {};

@@ -12,10 +12,10 @@ namespace {
 
 // The stride of resized lines is a multiple of this, and this many bytes follow
 // the last line, so that whole vectors can be read and written.
-constexpr std::size_t kVector = 16;
+constexpr std::size_t kVectorBytes = 16;
 
 std::size_t stride_of(std::size_t bytes) {
-  return (bytes + kVector - 1) / kVector * kVector;
+  return (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
 }
 
 // The rows or columns [first, last) of the resized crop that the output shows.
@@ -126,7 +126,7 @@ Status Renderer::start_window(const Axis& columns, const Axis& rows,
   window_.stride = stride_of(window_.bytes);
   window_.capacity = 4 * rows.pairs();
   const auto capacity = static_cast<std::size_t>(window_.capacity);
-  lines_.resize(window_.stride * (capacity + 1) + kVector);
+  lines_.resize(window_.stride * (capacity + 1) + kVectorBytes);
   row_.resize(window_.stride + slack_of(columns));
   made_.resize(static_cast<std::size_t>(layout_.channels * columns.size() + 4));
   return rows_.start(needed, shrink, slack_of(columns));
@@ -171,7 +171,8 @@ Status Renderer::make_lines(const Axis& columns, const Axis& rows,
   const std::size_t stride =
       stride_of(static_cast<std::size_t>(layout_.channels) *
                 static_cast<std::size_t>(columns.size()));
-  lines_.resize(stride * static_cast<std::size_t>(needed.height) + kVector);
+  lines_.resize(stride * static_cast<std::size_t>(needed.height) +
+                kVectorBytes);
   TRY(rows_.start(needed, shrink, slack_of(columns)));
   for (int i = 0; i < needed.height; ++i) {
     const std::uint8_t* const row = TRY(rows_.next());

@@ -22,7 +22,7 @@ namespace gristmill {
 // The geometry of one output picture.
 struct RenderPlan {
   // The largest length in pixels, so that sums of lengths do not overflow.
-  static constexpr int kMostPixels = 1 << 28;
+  static constexpr int kMaxPixels = 1 << 28;
 
   Box crop;        // A rectangle of the turned picture.
   int height = 0;  // The size to which the crop is resized.
@@ -47,7 +47,7 @@ class Renderer {
 
   // Writes a picture to `out`.  On failure, `out` may be partly written.
   // REQUIRES: the plan's height and width are at least 1; its numbers are at
-  // most kMostPixels, `top` and `left` at least the negative of that.
+  // most kMaxPixels, `top` and `left` at least the negative of that.
   Status render(const Picture& picture, const RenderPlan& plan, std::byte* out);
 
  private:

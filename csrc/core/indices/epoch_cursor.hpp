@@ -1,10 +1,10 @@
 // An EpochCursor splits positions into an epoch and an offset in it.
 //
-// Position i lies in epoch floor(i / length), negative positions in negative
-// epochs.  The division is slow, so it is done once for each run of positions
-// of one epoch: ask holds() for each, and move_to() the first that is not.
+// Position i is in epoch floor(i / length), so negative positions are in
+// negative epochs.  The division is slow, so callers do it once for each run of
+// positions in one epoch: they call move_to() only if holds() returns false.
 //
-// Thread safety: a plain value, shared like an int.
+// Thread safety: external synchronization.
 #pragma once
 
 #include <cassert>
@@ -15,20 +15,20 @@ namespace gristmill {
 
 class EpochCursor {
  public:
-  // Stands at epoch 0.  REQUIRES: length > 0.
+  // Starts at epoch 0.  REQUIRES: length > 0.
   explicit EpochCursor(std::int64_t length) noexcept
       : length_(length), reach_(static_cast<std::uint64_t>(length) - 1) {
     assert(length > 0);
   }
 
-  // Goes to the epoch of `position`.
+  // Moves to the epoch of `position`.
   void move_to(std::int64_t position) noexcept {
     epoch_ = position / length_;
     if (position % length_ < 0) --epoch_;
     __extension__ using Wide = __int128;
     const auto begin = Wide{epoch_} * length_;
     const auto end = begin + (length_ - 1);
-    // Only the part that int64 can name, so that holds() cannot wrap around.
+    // Only the positions that are int64, so that holds() cannot wrap around.
     constexpr Wide kLeast = std::numeric_limits<std::int64_t>::min();
     constexpr Wide kMost = std::numeric_limits<std::int64_t>::max();
     const auto low = begin < kLeast ? kLeast : begin;
@@ -39,12 +39,12 @@ class EpochCursor {
 
   [[nodiscard]] std::int64_t epoch() const noexcept { return epoch_; }
 
-  // Returns whether `position` lies in this epoch.
+  // Returns true if `position` is in this epoch.
   [[nodiscard]] bool holds(std::int64_t position) const noexcept {
     return static_cast<std::uint64_t>(position) - low_ <= reach_;
   }
 
-  // Returns where in this epoch.  REQUIRES: holds(position).
+  // Returns the offset of `position` in this epoch.  REQUIRES: holds(position).
   [[nodiscard]] std::int64_t offset(std::int64_t position) const noexcept {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(position) -
                                      begin_);
@@ -55,8 +55,8 @@ class EpochCursor {
   std::int64_t epoch_ = 0;
   // Unsigned, because the first epoch may begin before the smallest int64.
   std::uint64_t begin_ = 0;
-  std::uint64_t low_ = 0;    // The first position of the epoch in int64.
-  std::uint64_t reach_ = 0;  // How many come after it.
+  std::uint64_t low_ = 0;  // The first position of the epoch that is an int64.
+  std::uint64_t reach_ = 0;  // Number of positions after it.
 };
 
 }  // namespace gristmill

@@ -13,8 +13,8 @@ namespace {
 
 __extension__ using Unsigned128 = unsigned __int128;
 
-// The longest pattern that is kept, in 1 MiB.
-constexpr std::uint64_t kLongestPattern = std::uint64_t{1} << 16;
+// Maximum length of a stored pattern, which takes 1 MiB.
+constexpr std::uint64_t kMaxPatternLength = std::uint64_t{1} << 16;
 
 }  // namespace
 
@@ -53,20 +53,21 @@ Mixture::Mixture(std::vector<std::int64_t> proportions)
     rest += part;
     shares_[i] = {part, rest};
   }
-  if (period() > kLongestPattern) return;
+  if (period() > kMaxPatternLength) return;
   pattern_.reserve(period());
   for (std::uint64_t offset = 0; offset < period(); ++offset) {
     pattern_.push_back(divide(offset));
   }
 }
 
-// Of the first n positions that a component and those after it share, it
-// leaves floor(n * (rest - part) / rest).  It takes position n if it leaves
-// as many of n + 1, that is if the remainder of that division is below part.
+// A component leaves floor(n * (rest - part) / rest) of the first n positions
+// that it shares with the later ones.  It takes position n if it leaves the
+// same number of the first n + 1, which is true if the remainder of that
+// division is less than part.
 Mixture::Pick Mixture::divide(std::uint64_t offset) const noexcept {
   std::uint32_t component = 0;
   for (const auto [part, rest] : shares_) {
-    if (part == rest) break;  // The last one takes all that is left.
+    if (part == rest) break;  // The last one takes all other positions.
     const auto product = Unsigned128{offset} * (rest - part);
     const auto left = static_cast<std::uint64_t>(product / rest);
     if (product - Unsigned128{left} * rest < part) {

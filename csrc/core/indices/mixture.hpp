@@ -1,12 +1,12 @@
-// A Mixture says which component, and which position of it, stands at each
-// position of several views mixed by whole proportions.
+// A Mixture mixes several views, its components, by integer proportions.  It
+// maps each position to a component and a position in that component.
 //
-// Among the first k positions each component has had its share of k, to within
-// one, by the rule of Grain's mix: the first component takes a position
-// whenever its share grows by one there, and leaves the rest to the others,
-// which divide it in the same way.  The pattern repeats after as many
-// positions as the proportions, divided by what they have in common, sum to.
-// Every int64 is a position, negative ones too.
+// Among the first k positions, each component has its share of k, rounded up or
+// down.  The rule is that of Grain's mix: the first component takes a position
+// if its rounded share grows by one there, and leaves the other positions to
+// the remaining components, which divide them by the same rule.  The pattern
+// has a period: the sum of the proportions, divided by their greatest common
+// divisor.  Every int64 is a valid position, including negative ones.
 //
 // Thread safety: immutable, any thread may call.
 #pragma once
@@ -22,25 +22,27 @@ namespace gristmill {
 
 class Mixture {
  public:
-  // Fails with kInvalidArgument unless there is a proportion and all are
-  // positive, with kOverflow if their sum does not fit.
+  // Fails with kInvalidArgument if there are no proportions or one is not
+  // positive, and with kOverflow if their sum does not fit.
   static Result<Mixture> of(std::vector<std::int64_t> proportions);
 
-  // As given.  Valid as long as the mixture.
+  // Returns the arguments of of().  Valid while the mixture exists.
   [[nodiscard]] std::span<const std::int64_t> proportions() const noexcept {
     return proportions_;
   }
 
-  // Sets components[k] to the component at positions[k], and replaces the
-  // position by that in the component.  REQUIRES: the spans have one length.
+  // Sets components[k] to the component at positions[k], and replaces
+  // positions[k] by the position in that component.
+  // REQUIRES: both spans have the same length.
   void take(std::span<std::int64_t> positions,
             std::span<std::int64_t> components) const noexcept;
 
  private:
-  // A component's part in what the components before it leave.
+  // A component gets part / rest of the positions that the components before it
+  // leave.  Both are divided by the greatest common divisor of all proportions.
   struct Share {
-    std::uint64_t part;  // Its proportion, divided by what all have in common.
-    std::uint64_t rest;  // And of all from it on.
+    std::uint64_t part;  // Its proportion.
+    std::uint64_t rest;  // Sum of its proportion and all later ones.
   };
   struct Pick {
     std::uint32_t component;
@@ -56,7 +58,7 @@ class Mixture {
 
   std::vector<std::int64_t> proportions_;
   std::vector<Share> shares_;
-  std::vector<Pick> pattern_;  // One period, or empty if that is long.
+  std::vector<Pick> pattern_;  // One period, or empty if the period is long.
 };
 
 }  // namespace gristmill

@@ -11,13 +11,13 @@
 namespace gristmill {
 namespace {
 
-// Indices that go through the network together: small enough for the first
-// level cache, large enough to fill the vector units.
+// Number of indices that pass the network together: small enough for the L1
+// cache, large enough to use the vector units.
 constexpr std::size_t kChunk = 256;
 
 unsigned block_bits(std::int64_t max_index, Block block) {
   if (max_index == 0) return 16;
-  // Doubles on purpose: Grain computes the width this way, rounding included.
+  // Doubles, because the rounding must equal that of Grain's computation.
   const auto exact = std::ceil(std::log2(static_cast<double>(max_index)));
   auto bits = static_cast<unsigned>(exact);
   bits = std::clamp(bits + bits % 2, 16U, 64U);
@@ -26,7 +26,7 @@ unsigned block_bits(std::int64_t max_index, Block block) {
   return bits;
 }
 
-// The round function on words of `half_bits` bits; higher bits are garbage.
+// The round function on words of `half_bits` bits.  Higher bits are undefined.
 template <class Word>
 inline Word mix(Word value, unsigned half_bits) noexcept {
   const Word by1 = (value << 1) | (value >> (half_bits - 1));
@@ -40,7 +40,7 @@ inline Word low_bits(unsigned half_bits) noexcept {
   return static_cast<Word>((std::uint64_t{1} << half_bits) - 1);
 }
 
-// The largest value of a block of two halves.
+// Returns the largest value of a block of two halves.
 inline std::uint64_t block_last(unsigned half_bits) noexcept {
   const auto mask = low_bits<std::uint64_t>(half_bits);
   return (mask << half_bits) | mask;
@@ -55,7 +55,7 @@ Permutation::Permutation(std::int64_t max_index, std::uint32_t seed,
                      block_last(half_bits_))),
       rounds_(rounds) {
   assert(max_index >= 0 && rounds > 0 && rounds % 2 == 0);
-  assert(rounds <= kMostRounds);
+  assert(rounds <= kMaxRounds);
   std::seed_seq sequence{seed};
   const std::span used(keys_.data(), rounds_);
   sequence.generate(used.begin(), used.end());
@@ -95,9 +95,10 @@ std::uint64_t Permutation::of(std::uint64_t index) const noexcept {
   return index;
 }
 
-// Keeps the halves of every unfinished index in two arrays.  After each pass
-// all results are stored and only those outside the range are kept, without a
-// branch; a result stored too early is overwritten by a later pass.
+// Two arrays contain the halves of the indices that need another pass.  Each
+// pass stores all results and keeps the ones outside the range for the next
+// pass, without a branch.  A later pass overwrites results that were stored too
+// early.
 template <class Word>
 void Permutation::apply_to_chunk(
     std::span<std::int64_t> indices) const noexcept {
@@ -138,7 +139,7 @@ void Permutation::apply_to_chunk(
 
 Result<std::int64_t> index_shuffle(std::int64_t index, std::int64_t max_index,
                                    std::uint32_t seed, std::uint32_t rounds) {
-  if (rounds < 4 || rounds > Permutation::kMostRounds || rounds % 2 != 0) {
+  if (rounds < 4 || rounds > Permutation::kMaxRounds || rounds % 2 != 0) {
     return Status(Code::kInvalidArgument,
                   "rounds must be an even integer between 4 and 1024, but "
                   "got rounds = ",

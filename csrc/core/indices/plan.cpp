@@ -15,7 +15,7 @@ __extension__ using Wide = __int128;
 
 constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
 
-// Offsets that are resolved together, so that they stay in the cache.
+// Number of offsets that are resolved together, so that they stay in the cache.
 constexpr std::int64_t kBlock = 1024;
 
 Status negative(std::int64_t count) {
@@ -30,7 +30,7 @@ Status out_of_epoch(const char* what, std::int64_t length) {
           " positions"};
 }
 
-// Turns offsets in an epoch of `length` into flat positions, in place.
+// Replaces offsets in an epoch of `length` by positions.
 Status add_epochs(std::int64_t length, Wide epoch,
                   std::span<std::int64_t> offsets) {
   Wide base = 0;
@@ -50,7 +50,7 @@ Status add_epochs(std::int64_t length, Wide epoch,
   return {Code::kOverflow, "a position of the dataset below exceeds 64 bits"};
 }
 
-// Returns whether first + step * (count - 1) fits, and stores it in `last`.
+// Stores first + step * (count - 1) in `last`.  Returns false if it overflows.
 // REQUIRES: count > 0.
 bool last_of(std::int64_t first, std::int64_t step, std::int64_t count,
              std::int64_t& last) {
@@ -156,13 +156,12 @@ Status KeyPlan::fill(std::int64_t first, std::int64_t step,
   while (!out.empty()) {
     cursor.move_to(position);
     const auto offset = cursor.offset(position);
-    // The steps after this one that stay in the epoch.
+    // The number of further steps that stay in the epoch.
     auto more = std::min(kBlock, static_cast<std::int64_t>(out.size())) - 1;
     if (step > 0) {
       more = std::min(more, (length() - 1 - offset) / step);
     } else if (step < 0) {
-      // The smallest int64 has no negative, and any step so large leaves the
-      // epoch.
+      // The smallest int64 has no negative, and such a step leaves every epoch.
       more = std::min(more, offset / -std::max(-kLast, step));
     }
     const auto block = out.first(static_cast<std::size_t>(more + 1));
@@ -171,7 +170,7 @@ Status KeyPlan::fill(std::int64_t first, std::int64_t step,
     }
     TRY(resolve(ops_.size(), cursor.epoch(), block));
     out = out.subspan(block.size());
-    // In 128 bits, because two positions may be more than 2**63 apart.
+    // 128 bits, because two positions may be more than 2**63 apart.
     position = static_cast<std::int64_t>(position + Wide{more + 1} * step);
   }
   return {};
@@ -195,8 +194,8 @@ Status KeyPlan::keys(std::span<std::int64_t> positions) const {
   return {};
 }
 
-// Turns offsets in epoch `epoch` of the view made by the first `ops`
-// operations into keys, in place.
+// Replaces offsets by their keys.  The offsets are in epoch `epoch` of the view
+// that the first `ops` operations create.
 Status KeyPlan::resolve(std::size_t ops, Epoch epoch,
                         std::span<std::int64_t> offsets) const {
   for (; ops > 0; --ops) {
@@ -227,8 +226,8 @@ Status KeyPlan::resolve(std::size_t ops, Epoch epoch,
   return {};
 }
 
-// Offsets of a repetition are flat: they are cut again, where the epoch of
-// the view below changes.
+// An offset of a repetition spans several epochs of the view below.  This
+// resolves each run of offsets in the same epoch below.
 Status KeyPlan::resolve_repeat(std::size_t ops, Epoch epoch,
                                std::span<std::int64_t> offsets) const {
   const auto& op = ops_[ops - 1];
@@ -253,7 +252,7 @@ Status KeyPlan::resolve_repeat(std::size_t ops, Epoch epoch,
   for (std::size_t first = 0; first < offsets.size();) {
     const auto turn = flat(offsets[first]) / size;
     auto last = first;
-    // The difference of an offset before this epoch wraps to a large one.
+    // For an offset before this epoch, the difference wraps to a large value.
     for (; last < offsets.size(); ++last) {
       const auto offset = flat(offsets[last]) - turn * size;
       if (offset >= size) break;

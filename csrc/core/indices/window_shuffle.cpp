@@ -14,33 +14,33 @@ namespace {
 __extension__ using Wide = __int128;
 
 struct Window {
-  std::int64_t number;  // Counted on through all epochs.
-  Wide begin;           // Its first position, which may be below every int64.
-  std::int64_t first;   // The same as an offset in its epoch.
+  std::int64_t number;  // Counted through all epochs.
+  Wide begin;           // Its first position, which may be less than any int64.
+  std::int64_t first;   // The offset of its first position in the epoch.
   std::int64_t size;
 };
 
-// Returns the window around an offset in an epoch.
+// Returns the window that contains an offset of an epoch.
 Window window_at(std::int64_t window_size, std::int64_t length, Wide epoch,
                  std::int64_t offset) {
   const auto in_epoch = offset / window_size;
   const auto per_epoch = (length - 1) / window_size + 1;
   const auto first = in_epoch * window_size;
-  // There are no more windows than positions, so that the number fits.
+  // The number fits, because there are at most as many windows as positions.
   return {.number = static_cast<std::int64_t>(epoch * per_epoch + in_epoch),
           .begin = epoch * length + first,
           .first = first,
           .size = std::min(window_size, length - first)};
 }
 
-// Permutes offsets in a window, and makes positions of them, in place.
+// Permutes offsets in a window, and replaces them by positions.
 Status shuffle(const Window& window, std::int64_t seed,
                std::span<std::int64_t> offsets) {
   const auto its_seed = Wide{seed} + window.number;
   if (its_seed < 0 || its_seed > std::numeric_limits<std::uint32_t>::max()) {
     return {Code::kOutOfRange,
-            "the seed of a window shuffle and the number of a window must sum "
-            "to [0, 2**32), but do not in window ",
+            "the seed of a window shuffle plus the number of a window must be "
+            "in [0, 2**32), but is not for window ",
             window.number};
   }
   Permutation(window.size - 1, static_cast<std::uint32_t>(its_seed))
@@ -69,7 +69,8 @@ Status window_shuffle(std::span<std::int64_t> positions,
   }
   if (positions.empty()) return {};
   if (length <= 0) {
-    return {Code::kDivideByZero, "a window shuffle of no elements"};
+    return {Code::kDivideByZero,
+            "cannot shuffle the windows of an empty dataset"};
   }
   EpochCursor epochs(length);
   for (std::size_t first = 0; first < positions.size();) {

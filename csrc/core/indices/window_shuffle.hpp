@@ -1,10 +1,10 @@
-// Shuffles positions within windows: each epoch is cut into windows, and each
-// window permuted by a seed of its own.
+// Shuffles positions within windows: each epoch is divided into windows, and
+// each window is permuted with its own seed.
 //
-// The windows of all epochs are numbered on from 0, window w takes the seed
-// seed + w, and the last one of an epoch ends with it: every epoch is
-// permuted.  It is Grain's window shuffle but for windows that Grain lets
-// reach into the next epoch.
+// The windows of all epochs are numbered consecutively, and window w uses the
+// seed `seed + w`.  The last window of an epoch ends with the epoch, so each
+// epoch is a permutation.  This is the only difference from Grain, whose
+// windows may extend into the next epoch.
 //
 // Thread safety: any thread may call.
 #pragma once
@@ -16,12 +16,12 @@
 
 namespace gristmill {
 
-// Replaces each position, any int64 in any order, by the one that comes in its
-// place.  Neighbours of one window are shuffled together.
-// Fails with kInvalidArgument unless window_size > 0, with kDivideByZero
-// unless length > 0, with kOutOfRange if seed + w is not in [0, 2**32) for a
-// window w, and with kOverflow if a position that comes in place of another
-// does not fit; positions then holds anything.
+// Replaces each position, any int64, by the position that the shuffle puts
+// there.  Adjacent positions in the same window are shuffled together.
+// Fails with kInvalidArgument unless window_size > 0, with kDivideByZero unless
+// length > 0, with kOutOfRange if seed + w is not in [0, 2**32) for a window w,
+// and with kOverflow if a new position does not fit.  The contents of
+// `positions` are undefined after an error.
 Status window_shuffle(std::span<std::int64_t> positions,
                       std::int64_t window_size, std::int64_t seed,
                       std::int64_t length);

@@ -15,7 +15,7 @@
 namespace gristmill {
 namespace {
 
-constexpr std::uint64_t kSmallestHeap = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMinHeapBytes = std::uint64_t{64} << 20;
 
 // Returns the limit in a file of a control group, or no limit if the file does
 // not contain a number.
@@ -54,7 +54,7 @@ std::uint64_t sparse_size(std::uint64_t head_bytes) {
     bytes = std::min<std::uint64_t>(bytes, limit.rlim_cur);
   }
   bytes &= ~std::uint64_t{4095};
-  return std::max(bytes, round_to_page(head_bytes) + kSmallestHeap);
+  return std::max(bytes, round_to_page(head_bytes) + kMinHeapBytes);
 }
 
 }  // namespace
@@ -107,17 +107,17 @@ Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
 Arena::~Arena() {
   if (fd_ >= 0) {
     // Without this, one remaining batch would keep the pages of all others.
-    sweep();
+    reclaim();
     drop_idle(std::numeric_limits<std::uint64_t>::max());
     close(fd_);
   }
   book_->release();
 }
 
-std::vector<std::uint64_t> Arena::kept() const {
+std::vector<std::uint64_t> Arena::viewed_sizes() const {
   std::vector<std::uint64_t> bytes;
   for (const ArenaSlot& slot : book_->slots) {
-    if (slot.shown) bytes.push_back(slot.charge);
+    if (slot.may_have_views) bytes.push_back(slot.charge);
   }
   return bytes;
 }
@@ -154,7 +154,7 @@ ArenaSlot* Arena::take(std::uint64_t bytes, bool beyond_limit) {
 // they do not fit.
 bool Arena::make_room(std::uint64_t bytes) {
   if (charged_ + bytes <= limit_) return true;
-  sweep();
+  reclaim();
   drop_idle(charged_ + bytes > limit_ ? charged_ + bytes - limit_ : 0);
   return charged_ + bytes <= limit_;
 }
@@ -218,7 +218,8 @@ void Arena::drop(ArenaSlot* slot) {
   spare_.push_back(slot);
 }
 
-void Arena::settle(ArenaSlot* slot, std::uint64_t populated) noexcept {
+void Arena::charge_populated(ArenaSlot* slot,
+                             std::uint64_t populated) noexcept {
   slot->populated = std::max(
       slot->populated, std::min(round_to_page(populated), slot->capacity));
   charge(slot, slot->populated);
@@ -226,39 +227,39 @@ void Arena::settle(ArenaSlot* slot, std::uint64_t populated) noexcept {
 
 void Arena::give_back(ArenaSlot* slot) { idle_.push_back(slot); }
 
-ArenaSlot* Arena::shown_at(std::uintptr_t address) const noexcept {
+ArenaSlot* Arena::viewed_slot_at(std::uintptr_t address) const noexcept {
   const std::uintptr_t offset =
       address - reinterpret_cast<std::uintptr_t>(book_->base);
   const auto found = std::ranges::find_if(book_->slots, [&](ArenaSlot& slot) {
-    return slot.shown && offset >= slot.offset &&
+    return slot.may_have_views && offset >= slot.offset &&
            offset < slot.offset + slot.capacity &&
            slot.views.load(std::memory_order_relaxed) != 0;
   });
   return found != book_->slots.end() ? &*found : nullptr;
 }
 
-void Arena::show(ArenaSlot* slot) {
-  slot->shown = true;
+void Arena::add_first_view(ArenaSlot* slot) {
+  slot->may_have_views = true;
   slot->views.store(1, std::memory_order_relaxed);
   book_->holders.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Arena::sweep() {
+void Arena::reclaim() {
   ArenaSlot* slot =
       book_->returned.exchange(nullptr, std::memory_order_acquire);
   for (; slot != nullptr; slot = slot->next_returned) {
-    slot->shown = false;
+    slot->may_have_views = false;
     // A retired slot stays charged, because the forked child still has its
     // pages.
     if (!slot->retired) idle_.push_back(slot);
   }
 }
 
-void Arena::retire_shown() noexcept {
-  for (ArenaSlot& slot : book_->slots) slot.retired |= slot.shown;
+void Arena::retire_viewed() noexcept {
+  for (ArenaSlot& slot : book_->slots) slot.retired |= slot.may_have_views;
 }
 
-void Arena::forget() noexcept {
+void Arena::detach_after_fork() noexcept {
   if (fd_ >= 0) close(fd_);
   fd_ = -1;
 }

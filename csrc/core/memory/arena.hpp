@@ -34,7 +34,7 @@ struct ArenaSlot {
   std::uint64_t capacity = 0;
   std::uint64_t populated = 0;      // bytes that may have pages
   std::uint64_t charge = 0;         // bytes counted against the memory limit
-  bool shown = false;               // views may exist; cleared by sweep()
+  bool may_have_views = false;      // views may exist; cleared by reclaim()
   bool retired = false;             // has been visible to a fork: never reused
   std::atomic<bool> pinned{false};  // a device reads its pages: they must stay
 };
@@ -43,7 +43,7 @@ struct ArenaSlot {
 struct ArenaBook {
   std::byte* base = nullptr;
   std::size_t bytes = 0;
-  // A stack of slots whose last view has ended, which sweep() collects.
+  // A stack of slots whose last view has ended, which reclaim() collects.
   std::atomic<ArenaSlot*> returned{nullptr};
   std::atomic<std::uint64_t> holders{1};  // the arena and each slot with views
   // Unmaps and deletes the book.  This is a pointer because the last holder may
@@ -90,7 +90,7 @@ class Arena {
   [[nodiscard]] std::uint64_t memory_limit() const noexcept { return limit_; }
   [[nodiscard]] std::uint64_t charged() const noexcept { return charged_; }
   // Returns the size of each slot with live views, in bytes.
-  [[nodiscard]] std::vector<std::uint64_t> kept() const;
+  [[nodiscard]] std::vector<std::uint64_t> viewed_sizes() const;
 
   // Returns a slot of at least `bytes`, or nullptr if the limit leaves no room.
   // With `beyond_limit`, returns nullptr only if the mapping itself is full.
@@ -98,27 +98,28 @@ class Arena {
 
   // Updates the charge of a slot after it was filled.  `populated` of its bytes
   // may have pages.
-  void settle(ArenaSlot* slot, std::uint64_t populated) noexcept;
+  void charge_populated(ArenaSlot* slot, std::uint64_t populated) noexcept;
 
-  // Takes back a slot that was never shown.
+  // Takes back a slot that has no views.
   void give_back(ArenaSlot* slot);
 
   // Returns the slot with views that contains the address, or nullptr.
-  [[nodiscard]] ArenaSlot* shown_at(std::uintptr_t address) const noexcept;
+  [[nodiscard]] ArenaSlot* viewed_slot_at(
+      std::uintptr_t address) const noexcept;
 
   // Adds the first view of a taken slot.  The caller must end it with
   // release_view().
-  void show(ArenaSlot* slot);
+  void add_first_view(ArenaSlot* slot);
 
   // Collects the slots whose last view has ended.
-  void sweep();
+  void reclaim();
 
   // Marks every slot with views as visible to a fork, so that it is never
   // reused.
-  void retire_shown() noexcept;
+  void retire_viewed() noexcept;
 
   // Closes the memfd in a forked child, which does not own the parent's pages.
-  void forget() noexcept;
+  void detach_after_fork() noexcept;
 
  private:
   Arena() = default;

@@ -19,7 +19,8 @@ static_assert(offsetof(Control, owner) == 8 && offsetof(Control, kind) == 12 &&
               offsetof(Control, delivered) == 256 && sizeof(Control) == 320);
 static_assert(offsetof(Cell, admitted) == 0 && offsetof(Cell, stop) == 4 &&
               offsetof(Cell, pid) == 8 && offsetof(Cell, asleep) == 64 &&
-              offsetof(Cell, started) == 68 && offsetof(Cell, at) == 72 &&
+              offsetof(Cell, started) == 68 &&
+              offsetof(Cell, current_record) == 72 &&
               offsetof(Cell, counts) == 8064 && sizeof(Cell) == 10176);
 static_assert(offsetof(Counts, claimed_ns) == 0 &&
               offsetof(Counts, outputs) == 24);
@@ -30,7 +31,7 @@ static_assert(offsetof(Unit, word) == 0 && offsetof(Unit, task) == 8 &&
 
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kPageBytes = 4096;
 
 // MADV_POPULATE_WRITE, which older headers do not define.
 constexpr int kPopulateWrite = 23;
@@ -65,7 +66,7 @@ bool Region::populate(const void* place, std::uint64_t bytes,
                       int fd) const noexcept {
   const auto offset =
       static_cast<std::uint64_t>(static_cast<const std::byte*>(place) - base_);
-  const std::uint64_t from = offset & ~(kPage - 1);
+  const std::uint64_t from = offset & ~(kPageBytes - 1);
   const std::uint64_t length = offset + bytes - from;
   while (madvise(base_ + from, length, kPopulateWrite) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;

@@ -85,10 +85,10 @@ struct alignas(64) Cell {
   std::atomic<std::uint32_t> pid;  // process of that generation, 0 for none
   // Written by the worker, on its own cache line.
   alignas(64) std::atomic<std::uint32_t> asleep;
-  std::atomic<std::uint32_t> started;    // generation that has requested work
-  std::atomic<std::int64_t> at;          // record being computed, -1 for none
-  std::atomic<std::uint32_t> error_len;  // length of the text below
-  char error[kErrorBytes];               // why the worker could not start
+  std::atomic<std::uint32_t> started;  // generation that has requested work
+  std::atomic<std::int64_t> current_record;  // -1 for none
+  std::atomic<std::uint32_t> error_len;      // length of the text below
+  char error[kErrorBytes];                   // why the worker could not start
   alignas(64) Counts counts;
 };
 

@@ -53,7 +53,7 @@ bool EventLoop::post(Task task) {
   const MutexLock lock(mutex_);
   if (stopped_) return false;
   // If the user closed our descriptors, the thread sleeps forever.
-  stopped_ = !ring(posted_.get());
+  stopped_ = !signal_eventfd(posted_.get());
   if (!stopped_) tasks_.push_back(std::move(task));
   return !stopped_;
 }
@@ -110,7 +110,7 @@ std::vector<EventLoop::Task> EventLoop::refuse_tasks() {
 }
 
 void EventLoop::run_tasks() {
-  silence(posted_.get());
+  drain_eventfd(posted_.get());
   std::vector<Task> tasks;
   {
     const MutexLock lock(mutex_);

@@ -147,13 +147,13 @@ std::string text_of(int memfd) {
   }
 }
 
-bool ring(int eventfd) {
+bool signal_eventfd(int eventfd) {
   const uint64_t one = 1;
   // EAGAIN: the count is at its maximum, so it is above 0 already.
   return write(eventfd, &one, sizeof one) == sizeof one || errno == EAGAIN;
 }
 
-bool silence(int eventfd) {
+bool drain_eventfd(int eventfd) {
   uint64_t count = 0;
   return read(eventfd, &count, sizeof count) == sizeof count;
 }
@@ -192,8 +192,7 @@ int Channel::flush() {
   while (!pending_.empty()) {
     auto& [message, fds] = pending_.front();
     iovec part{&message, sizeof message};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostFds * sizeof(int))>
-        room{};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFds * sizeof(int))> room{};
     msghdr header{};
     header.msg_iov = &part;
     header.msg_iovlen = 1;
@@ -225,7 +224,7 @@ std::optional<Packet> Channel::receive() {
   if (!socket_) return std::nullopt;
   Packet packet;
   iovec part{&packet.message, sizeof packet.message};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostFds * sizeof(int))> room{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFds * sizeof(int))> room{};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;

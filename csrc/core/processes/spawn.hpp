@@ -18,7 +18,7 @@
 //   kThreads      zygote -> supervisor
 //   kFailed       any -> supervisor                    memfd of UTF-8 text
 //   kReady        launcher -> supervisor
-//   kInherit      supervisor -> launcher               at most kMostFds of the
+//   kInherit      supervisor -> launcher               at most kMaxFds of the
 //                                                      program's
 //
 // kInherit is sent any number of times before kOpenGroup.  The group's zygote
@@ -79,9 +79,9 @@ class Fd {
 [[nodiscard]] std::string text_of(int memfd);
 
 // Adds 1 to an eventfd; returns false if the user has closed it.
-bool ring(int eventfd);
+bool signal_eventfd(int eventfd);
 // Sets an eventfd to 0; returns whether it was above 0.
-bool silence(int eventfd);
+bool drain_eventfd(int eventfd);
 
 // Sends SIGKILL through a pidfd.  Ignores that the process is gone.
 void kill_by(int pidfd) noexcept;
@@ -116,10 +116,10 @@ struct Message {
   uint32_t generation = 0;
   int32_t value = 0;
 };
-static_assert(sizeof(Message) == 20, "_processes.py packs the same");
+static_assert(sizeof(Message) == 20, "must match _workers/processes.py");
 
 // The maximum number of descriptors in one message.
-inline constexpr std::size_t kMostFds = 8;
+inline constexpr std::size_t kMaxFds = 8;
 
 struct Packet {
   Message message;

@@ -18,9 +18,9 @@ using std::chrono::milliseconds;
 
 // A group fails after this many zygotes in a row that end before a worker has
 // started.
-constexpr int kMostFailedStarts = 3;
+constexpr int kMaxFailedStarts = 3;
 // A little longer than the time that zygotes wait for workers to leave.
-constexpr milliseconds kLeaveTime{1200};
+constexpr milliseconds kMaxLeaveTime{1200};
 constexpr uint32_t kBothWays = EPOLLIN | EPOLLOUT | EPOLLET;
 constexpr auto kNoDescriptors =
     "this process has no descriptors left (ulimit -n)";
@@ -63,11 +63,13 @@ std::unique_ptr<WorkerGroup> Supervisor::open_group(WorkerEvents* events,
     groups_.emplace(entered.id, std::move(*made));
     const int fd = entered.slot_requests->get();
     entered.slot_watch = watch(entered, fd, [&entered, fd] {
-      if (silence(fd)) entered.events->on_slot_requested();
+      if (drain_eventfd(fd)) entered.events->on_slot_requested();
     });
     if (!entered.failed) start_zygote(entered);
   });
-  if (!posted) throw std::logic_error("the supervisor was stopped meanwhile");
+  if (!posted) {
+    throw std::logic_error("the supervisor was stopped during the call");
+  }
   return workers;
 }
 
@@ -119,7 +121,7 @@ void Supervisor::end_all() {
 }
 
 void Supervisor::await_leaving() {
-  const auto deadline = Clock::now() + kLeaveTime;
+  const auto deadline = Clock::now() + kMaxLeaveTime;
   while (!leaving_.empty()) {
     std::vector<pollfd> told;
     for (const auto& [modules, launcher] : launchers_) {
@@ -228,7 +230,7 @@ void Supervisor::start_zygote(Group& group) {
     Channel& channel = group.launcher->channel;
     for (auto at = group.inherited.begin(); at != group.inherited.end();) {
       const auto left = static_cast<std::size_t>(group.inherited.end() - at);
-      const auto end = at + static_cast<long>(std::min(left, kMostFds));
+      const auto end = at + static_cast<long>(std::min(left, kMaxFds));
       channel.push({.kind = Message::kInherit, .group = group.id}, {at, end});
       at = end;
     }
@@ -296,7 +298,7 @@ void Supervisor::on_zygote_exited(Group& group) {
   for (Request& request : group.requests) request.sent = false;
   if (group.failed) return;
   if (!std::exchange(group.retiring, false) &&
-      ++group.failed_starts >= kMostFailedStarts) {
+      ++group.failed_starts >= kMaxFailedStarts) {
     fail(group, "the process that starts the workers ended " +
                     std::to_string(group.failed_starts) +
                     " times before a worker had started; last: " +

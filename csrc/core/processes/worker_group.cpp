@@ -48,7 +48,8 @@ Command command() {
 Supervisor& running_supervisor() REQUIRES(mutex) {
   Supervisors& all = supervisors();
   if (!all.command) {
-    throw std::logic_error("configure_supervisor() comes first");
+    throw std::logic_error(
+        "call configure_supervisor() before starting workers");
   }
   if (all.running != nullptr && !all.running->is_running()) all.retire();
   if (all.running == nullptr) all.running = new Supervisor(command);

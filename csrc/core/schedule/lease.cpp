@@ -61,7 +61,7 @@ Commit LeaseTable::commit_of(const Lease& lease) const {
   return commit;
 }
 
-void LeaseTable::forget(std::uint64_t id) {
+void LeaseTable::erase(std::uint64_t id) {
   const Lease& lease = at(id);
   if (lease.withdrawn) --withdrawn_;
   unused_.push_back(lease.cell);
@@ -70,7 +70,7 @@ void LeaseTable::forget(std::uint64_t id) {
 
 void LeaseTable::take(std::uint64_t id) {
   unit(at(id)).word.store(0, std::memory_order_release);
-  forget(id);
+  erase(id);
 }
 
 bool LeaseTable::withdraw_free(std::uint64_t id) {
@@ -81,7 +81,7 @@ bool LeaseTable::withdraw_free(std::uint64_t id) {
           seen.bits, 0, std::memory_order_acq_rel, std::memory_order_acquire)) {
     return false;
   }
-  forget(id);
+  erase(id);
   return true;
 }
 
@@ -126,7 +126,8 @@ bool LeaseTable::has_work() const noexcept {
   });
 }
 
-std::vector<std::uint64_t> LeaseTable::held_by(std::uint32_t worker) const {
+std::vector<std::uint64_t> LeaseTable::units_held_by(
+    std::uint32_t worker) const {
   std::vector<std::uint64_t> ids;
   for (const auto& [id, lease] : leases_) {
     const UnitWord now = word(lease);
@@ -139,7 +140,7 @@ std::vector<std::uint64_t> LeaseTable::held_by(std::uint32_t worker) const {
   return ids;
 }
 
-std::vector<std::uint64_t> LeaseTable::with_part() const {
+std::vector<std::uint64_t> LeaseTable::units_with_part() const {
   std::vector<std::uint64_t> ids;
   for (const auto& [id, lease] : leases_) {
     if (state(lease) == UnitState::kPart) ids.push_back(id);
@@ -161,7 +162,7 @@ void LeaseTable::take_part(Lease& lease, Commit commit, ArenaSlot* copy) {
 
 void LeaseTable::refuse_part(Lease& lease) { grant(lease, lease.slot); }
 
-std::vector<std::uint64_t> LeaseTable::needy() const {
+std::vector<std::uint64_t> LeaseTable::units_waiting_for_memory() const {
   std::vector<std::uint64_t> ids;
   for (const auto& [id, lease] : leases_) {
     if (state(lease) == UnitState::kNeed) ids.push_back(id);

@@ -74,13 +74,13 @@ class LeaseTable {
 
   // Returns true if the worker handed the unit back without computing it,
   // because memory was missing.
-  [[nodiscard]] bool refused(const Lease& lease) const noexcept {
+  [[nodiscard]] bool is_refused(const Lease& lease) const noexcept {
     return state(lease) == UnitState::kCommitted &&
            unit(lease).status == UnitStatus::kNoMemory;
   }
 
-  [[nodiscard]] bool computed(const Lease& lease) const noexcept {
-    return state(lease) == UnitState::kCommitted && !refused(lease);
+  [[nodiscard]] bool is_computed(const Lease& lease) const noexcept {
+    return state(lease) == UnitState::kCommitted && !is_refused(lease);
   }
 
   // Returns the number of bytes of the slot that its holder populated.
@@ -116,10 +116,11 @@ class LeaseTable {
 
   // Returns the ids of the units held by `worker` (leased, need, granted or
   // part), oldest first.
-  [[nodiscard]] std::vector<std::uint64_t> held_by(std::uint32_t worker) const;
+  [[nodiscard]] std::vector<std::uint64_t> units_held_by(
+      std::uint32_t worker) const;
 
   // Returns the ids of the units whose holders offer a part, oldest first.
-  [[nodiscard]] std::vector<std::uint64_t> with_part() const;
+  [[nodiscard]] std::vector<std::uint64_t> units_with_part() const;
 
   // Adds the offered part, which was copied to `copy`, to the lease.  From now
   // on the unit consists of the remaining records, and the holder continues in
@@ -131,7 +132,7 @@ class LeaseTable {
   void refuse_part(Lease& lease);
 
   // Returns the ids of the units that wait for a larger slot, oldest first.
-  [[nodiscard]] std::vector<std::uint64_t> needy() const;
+  [[nodiscard]] std::vector<std::uint64_t> units_waiting_for_memory() const;
   [[nodiscard]] std::uint64_t needed(const Lease& lease) const noexcept {
     return unit(lease).needed;
   }
@@ -164,7 +165,7 @@ class LeaseTable {
   void set_slot(Lease& lease, ArenaSlot* slot) const noexcept;
   void set_word(const Lease& lease, UnitState state,
                 std::uint32_t holder) const noexcept;
-  void forget(std::uint64_t id);
+  void erase(std::uint64_t id);
 
   const Region region_;
   const int arena_fd_;

@@ -7,10 +7,10 @@
 namespace gristmill {
 
 // The first guess of a unit's size, before one has been seen.
-constexpr std::uint64_t kFirstGuess = std::uint64_t{1} << 20;
+constexpr std::uint64_t kFirstUnitBytes = std::uint64_t{1} << 20;
 
 ArenaSlot* MemoryPolicy::slot_for_next() {
-  if (largest_ == 0) return arena_.take(kFirstGuess);
+  if (largest_ == 0) return arena_.take(kFirstUnitBytes);
   // Unit sizes vary a little.  With an eighth more, most need no second slot.
   ArenaSlot* const slot = arena_.take(largest_ + largest_ / 8);
   return slot != nullptr ? slot : arena_.take(largest_);
@@ -25,24 +25,26 @@ ArenaSlot* MemoryPolicy::copy_of(const ArenaSlot* slot, std::uint64_t bytes) {
     return nullptr;
   }
   std::memcpy(to, region_.base() + slot->offset, bytes);
-  arena_.settle(copy, bytes);
+  arena_.charge_populated(copy, bytes);
   return copy;
 }
 
-void MemoryPolicy::used(std::uint64_t bytes) {
+void MemoryPolicy::record_used(std::uint64_t bytes) {
   largest_ = std::max(largest_, bytes);
 }
 
 bool MemoryPolicy::grant_all() {
   some_wait_ = false;
-  for (const std::uint64_t id : leases_.needy()) grant(leases_.at(id));
+  for (const std::uint64_t id : leases_.units_waiting_for_memory()) {
+    grant(leases_.at(id));
+  }
   return !some_wait_;
 }
 
 bool MemoryPolicy::grant(Lease& lease) {
-  arena_.settle(lease.slot, leases_.populated(lease));
+  arena_.charge_populated(lease.slot, leases_.populated(lease));
   const std::uint64_t needed = leases_.needed(lease);
-  used(std::min(needed, arena_.memory_limit()));
+  record_used(std::min(needed, arena_.memory_limit()));
   // The contents of the old slot are not needed, but its room may be.
   arena_.give_back(lease.slot);
   ArenaSlot* const slot = arena_.take(needed);
@@ -83,7 +85,7 @@ bool MemoryPolicy::evict(std::uint64_t keep) {
     const Lease lease = leases_.at(youngest);
     const UnitState state = leases_.state(lease);
     if (state == UnitState::kCommitted || state == UnitState::kNeed) {
-      arena_.settle(lease.slot, leases_.populated(lease));
+      arena_.charge_populated(lease.slot, leases_.populated(lease));
       leases_.take_from_holder(youngest);
     } else if (!leases_.withdraw_free(youngest)) {
       continue;  // A worker has just claimed it.
@@ -127,14 +129,14 @@ void MemoryPolicy::retry_refused(const Stream& stream, std::size_t at,
                                  const Position* begins) {
   for (; at < stream.pending.size(); ++at) {
     Lease& lease = leases_.at(stream.pending[at]);
-    if (leases_.refused(lease) && !leases_.free_again(lease, begins)) return;
+    if (leases_.is_refused(lease) && !leases_.free_again(lease, begins)) return;
     begins = nullptr;
   }
 }
 
 Shortage MemoryPolicy::shortage(std::uint64_t need) const {
-  const std::uint64_t next = largest_ != 0 ? largest_ : kFirstGuess;
-  const std::vector<std::uint64_t> kept = arena_.kept();
+  const std::uint64_t next = largest_ != 0 ? largest_ : kFirstUnitBytes;
+  const std::vector<std::uint64_t> kept = arena_.viewed_sizes();
   return {need != 0 ? need : next, arena_.memory_limit(), arena_.charged(),
           kept.size(),
           std::accumulate(kept.begin(), kept.end(), std::uint64_t{0})};

@@ -38,7 +38,7 @@ class MemoryPolicy {
   [[nodiscard]] ArenaSlot* copy_of(const ArenaSlot* slot, std::uint64_t bytes);
 
   // Records the number of bytes that a unit has used.
-  void used(std::uint64_t bytes);
+  void record_used(std::uint64_t bytes);
 
   // Gives larger slots to the holders that wait for one.  Returns false if some
   // of them still wait.

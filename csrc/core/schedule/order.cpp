@@ -16,8 +16,9 @@ Order::Order(UnitKind kind, std::int64_t unit_records,
   for (std::size_t s = 0; s < streams_.size(); ++s) {
     Stream& stream = streams_[s];
     stream.length = lengths[s];
-    stream.delivered = stream.opened = start.positions[s];
-    stream.next_first = kind == UnitKind::kRange ? stream.opened.front() : 0;
+    stream.delivered_position = stream.opened_position = start.positions[s];
+    stream.next_first =
+        kind == UnitKind::kRange ? stream.opened_position.front() : 0;
     stream.sealed = stream.ended = start.ended[s];
   }
 }
@@ -25,7 +26,7 @@ Order::Order(UnitKind kind, std::int64_t unit_records,
 RunPosition Order::position() const {
   RunPosition now{.positions = {}, .next_stream = next_stream_, .ended = {}};
   for (const Stream& stream : streams_) {
-    now.positions.push_back(stream.delivered);
+    now.positions.push_back(stream.delivered_position);
     now.ended.push_back(stream.ended);
   }
   return now;
@@ -41,11 +42,11 @@ bool Order::has_more(std::uint32_t s) const noexcept {
          stream.next_first < stream.length;
 }
 
-int Order::due() {
+int Order::select_next_stream() {
   if (kind_ == UnitKind::kRequest) {
     if (!streams_[next_stream_].open) {
-      if (asked_.empty()) return -1;
-      next_stream_ = asked_.front();
+      if (request_streams_.empty()) return -1;
+      next_stream_ = request_streams_.front();
     }
     return static_cast<int>(next_stream_);
   }
@@ -63,13 +64,13 @@ int Order::due() {
   }
 }
 
-void Order::ask(std::uint32_t s, Position request) {
+void Order::add_request(std::uint32_t s, Position request) {
   streams_[s].requests.push_back(std::move(request));
-  asked_.push_back(s);
+  request_streams_.push_back(s);
 }
 
 void Order::deliver(Position position) {
-  streams_[next_stream_].delivered = std::move(position);
+  streams_[next_stream_].delivered_position = std::move(position);
   step();
 }
 
@@ -77,7 +78,7 @@ void Order::step() noexcept {
   next_stream_ = next_stream_ + 1 < streams_.size() ? next_stream_ + 1 : 0;
 }
 
-int Order::choose() const noexcept {
+int Order::stream_to_publish() const noexcept {
   int best = -1;
   std::size_t best_ahead = std::numeric_limits<std::size_t>::max();
   std::uint32_t s = next_stream_;
@@ -126,7 +127,7 @@ void Order::open_unit(std::uint32_t s, Position position) {
   streams_[s].pending.pop_front();
   if (kind_ == UnitKind::kRequest) {
     streams_[s].requests.pop_front();
-    asked_.erase(std::ranges::find(asked_, s));
+    request_streams_.erase(std::ranges::find(request_streams_, s));
   }
   --pending_;
   open_part(s, std::move(position));
@@ -134,7 +135,7 @@ void Order::open_unit(std::uint32_t s, Position position) {
 
 void Order::open_part(std::uint32_t s, Position position) {
   streams_[s].open = true;
-  streams_[s].opened = std::move(position);
+  streams_[s].opened_position = std::move(position);
 }
 
 void Order::remove_youngest(const Lease& lease) {
@@ -146,7 +147,7 @@ void Order::remove_youngest(const Lease& lease) {
   --pending_;
 }
 
-std::vector<std::uint64_t> Order::seal_behind(std::uint32_t s, std::size_t at) {
+std::vector<std::uint64_t> Order::seal_after(std::uint32_t s, std::size_t at) {
   Stream& stream = streams_[s];
   stream.sealed = true;
   const auto begin = stream.pending.begin() + static_cast<std::ptrdiff_t>(at);
@@ -161,7 +162,7 @@ void Order::restart(std::uint32_t s, std::int64_t first) {
   pending_ -= stream.pending.size();
   stream.pending.clear();
   stream.requests.clear();
-  std::erase(asked_, s);
+  std::erase(request_streams_, s);
   stream.next_first = first;
 }
 

@@ -30,8 +30,8 @@ struct Stream {
   bool sealed = false;          // nothing more is published
   bool ended = false;           // no output is left
   bool open = false;            // one of its units is being delivered
-  Position delivered;           // position after the last delivered output
-  Position opened;              // position after the last opened unit or part
+  Position delivered_position;  // position after the last delivered output
+  Position opened_position;     // position after the last opened unit or part
   std::uint64_t last_id = 0;    // the last published unit, 0 for none
   std::deque<std::uint64_t> pending;  // published, not opened
   // kRequest only: requests whose units were not opened, published ones first.
@@ -47,27 +47,26 @@ class Order {
 
   [[nodiscard]] RunPosition position() const;
 
-  // Returns the stream whose output is due, or -1 if all have ended.  For
-  // requests, returns the stream of the oldest request, or -1.  Skips ended
-  // streams like Grain, so that checkpoints contain the same next stream as
-  // Grain's: a stream that has just ended is skipped even if no other is left.
-  [[nodiscard]] int due();
+  // Selects the stream whose output is due and returns it, or -1 if all have
+  // ended.  For requests, this is the stream of the oldest request, or -1.
+  // Skips ended streams like Grain, so that checkpoints contain the same next
+  // stream as Grain's: a stream that has just ended is skipped even if no other
+  // is left.
+  [[nodiscard]] int select_next_stream();
 
   // Adds a request to the stream.  REQUIRES: kind is kRequest.
-  void ask(std::uint32_t stream, Position request);
+  void add_request(std::uint32_t stream, Position request);
 
   // Records that the output of stream next_stream() was delivered, and moves
   // on to the next stream.  `position` is the stream's position after it.
   void deliver(Position position);
 
-  // Makes another stream due.
-  void choose_next_stream(std::uint32_t stream) noexcept {
-    next_stream_ = stream;
-  }
+  // Makes this the stream to deliver from next.
+  void set_next_stream(std::uint32_t stream) noexcept { next_stream_ = stream; }
 
   // Returns the stream whose next unpublished unit will probably be needed
-  // first, or -1 if no unit can be published.
-  [[nodiscard]] int choose() const noexcept;
+  // first, or -1 if there are no more units.
+  [[nodiscard]] int stream_to_publish() const noexcept;
   [[nodiscard]] bool has_more(std::uint32_t stream) const noexcept;
 
   // Returns a lease for the stream's next unit, with first, count and prev.
@@ -100,7 +99,7 @@ class Order {
 
   // Ends the stream after its pending unit `at`, because no later unit can be
   // computed.  Returns the later units, which are no longer pending.
-  std::vector<std::uint64_t> seal_behind(std::uint32_t stream, std::size_t at);
+  std::vector<std::uint64_t> seal_after(std::uint32_t stream, std::size_t at);
 
   // Continues the stream at `first` after all its units were withdrawn.
   void restart(std::uint32_t stream, std::int64_t first);
@@ -132,7 +131,7 @@ class Order {
   std::size_t pending_ = 0;
   std::vector<Stream> streams_;
   // kRequest only: the stream of each request that is not opened, oldest first.
-  std::deque<std::uint32_t> asked_;
+  std::deque<std::uint32_t> request_streams_;
 };
 
 }  // namespace gristmill

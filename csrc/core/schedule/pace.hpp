@@ -18,16 +18,18 @@ class Pace {
 
   // Records the time that a unit took.
   void add(double seconds) noexcept {
-    usual_s_ =
-        count_ == 0 ? seconds : usual_s_ + (seconds - usual_s_) / kRemembered;
-    if (count_ < kKnown) ++count_;
+    usual_s_ = count_ == 0 ? seconds
+                           : usual_s_ + (seconds - usual_s_) / kAveragedUnits;
+    if (count_ < kMinUnits) ++count_;
   }
 
   // Returns the time after which a unit is slow, in s; empty if the unit must
   // not be reported.
   [[nodiscard]] std::optional<double> limit_s(std::uint64_t id) const noexcept {
-    if (least_s_ < 0 || count_ < kKnown || id == reported_) return std::nullopt;
-    return std::max(least_s_, kMuch * usual_s_);
+    if (least_s_ < 0 || count_ < kMinUnits || id == reported_) {
+      return std::nullopt;
+    }
+    return std::max(least_s_, kSlowFactor * usual_s_);
   }
 
   // Records that the unit was reported.
@@ -36,9 +38,9 @@ class Pace {
   [[nodiscard]] double usual_s() const noexcept { return usual_s_; }
 
  private:
-  static constexpr double kMuch = 20;
-  static constexpr double kRemembered = 8;  // units in the average, roughly
-  static constexpr int kKnown = 3;          // units before limits apply
+  static constexpr double kSlowFactor = 20;
+  static constexpr double kAveragedUnits = 8;  // units in the average, roughly
+  static constexpr int kMinUnits = 3;          // units before limits apply
 
   const double least_s_;
   double usual_s_ = 0;

@@ -36,7 +36,7 @@ void ScheduleState::fill() {
   const std::size_t ahead = std::size_t{config_.workers} * (config_.buffer + 2);
   std::size_t count = 0;
   while (order_.pending() < ahead) {
-    const int chosen = order_.choose();
+    const int chosen = order_.stream_to_publish();
     if (chosen < 0) break;
     if (!publish(static_cast<std::uint32_t>(chosen))) {
       needs_fill_ = true;
@@ -83,15 +83,15 @@ bool ScheduleState::publish(std::uint32_t s) {
 // Returns the position at which the stream's next unit begins.  If the unit
 // before is not computed, its holder will ignore this and use its live state.
 Position ScheduleState::begin_of_next(const Stream& stream) const {
-  if (is_range() || stream.pending.empty()) return stream.opened;
+  if (is_range() || stream.pending.empty()) return stream.opened_position;
   const Lease& before = leases_.all().at(stream.pending.back());
-  if (!leases_.computed(before)) return stream.opened;
+  if (!leases_.is_computed(before)) return stream.opened_position;
   Position after = leases_.commit_of(before).position_after;
-  return after.empty() ? stream.opened : after;
+  return after.empty() ? stream.opened_position : after;
 }
 
-void ScheduleState::ask(std::uint32_t stream, Position request) {
-  order_.ask(stream, std::move(request));
+void ScheduleState::add_request(std::uint32_t stream, Position request) {
+  order_.add_request(stream, std::move(request));
   fill();
 }
 
@@ -109,12 +109,11 @@ bool ScheduleState::is_published(std::uint32_t s) const {
   return !order_.streams()[s].pending.empty();
 }
 
-// Returns the stream to deliver from next, or -1 if all have ended.  If outputs
-// may be delivered out of order, prefers a stream whose output is ready, then
-// one whose unit is published, then one with more units.  Ties go to the first
-// stream at or after next_stream().
-int ScheduleState::due() {
-  if (config_.in_order) return order_.due();
+// Selects the stream to deliver from next and returns it; -1 if all have ended.
+// If outputs may be delivered out of order, prefers a ready output, then a
+// published unit, then a stream with more units.  Ties go to the next in turn.
+int ScheduleState::select_next_stream() {
+  if (config_.in_order) return order_.select_next_stream();
   constexpr int kNothing = 3;
   const auto rank = [this](std::uint32_t s) {
     if (is_done(s)) return 0;
@@ -127,10 +126,10 @@ int ScheduleState::due() {
   for (std::uint32_t n = 0; n < count && best > 0; ++n) {
     const std::uint32_t s = (first + n) % count;
     const int its = rank(s);
-    if (its < best) order_.choose_next_stream(s);
+    if (its < best) order_.set_next_stream(s);
     best = std::min(best, its);
   }
-  if (best == kNothing) return order_.due();
+  if (best == kNothing) return order_.select_next_stream();
   return static_cast<int>(order_.next_stream());
 }
 
@@ -146,11 +145,11 @@ std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
   const auto exited = [](const WorkerReport& report) {
     return NextResult{.kind = NextKind::kExited, .report = report};
   };
-  arena_.sweep();
+  arena_.reclaim();
   collect();
   for (;;) {
     if (needs_fill_ || memory_.some_wait()) fill();
-    const int due = this->due();
+    const int due = select_next_stream();
     if (due < 0) return NextResult{.kind = NextKind::kEnd};
     const auto s = static_cast<std::uint32_t>(due);
     if (opened_[s] != nullptr) return output(s);
@@ -164,15 +163,16 @@ std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
     if (lease.poisoned && lease.parts.empty()) {
       return exited(poisoned_.at(lease.id));
     }
-    if (leases_.computed(lease) || !lease.parts.empty()) {
+    if (leases_.is_computed(lease) || !lease.parts.empty()) {
       if (open(s)) continue;
       return exited({.stream = due,
                      .text = "a worker committed a unit that cannot be read"});
     }
-    if (leases_.refused(lease)) {
-      memory_.retry_refused(
-          stream, 0,
-          config_.kind == UnitKind::kSequential ? &stream.opened : nullptr);
+    if (leases_.is_refused(lease)) {
+      memory_.retry_refused(stream, 0,
+                            config_.kind == UnitKind::kSequential
+                                ? &stream.opened_position
+                                : nullptr);
       wake_everybody();  // A worker tries again, after the caller's report.
       return no_memory(memory_.shortage(lease.slot->capacity));
     }
@@ -184,7 +184,7 @@ std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
   }
 }
 
-std::optional<NextResult> ScheduleState::timed_out(Awaited awaited) {
+std::optional<NextResult> ScheduleState::report_timeout(Awaited awaited) {
   const bool lacks_memory = awaited.unit == kAnyUnit;
   if (!lacks_memory && is_done(leases_.at(awaited.unit).stream)) {
     return std::nullopt;
@@ -194,13 +194,13 @@ std::optional<NextResult> ScheduleState::timed_out(Awaited awaited) {
   workers_.count_start_timeout();
   if (lacks_memory) {
     return NextResult{.kind = NextKind::kTimeout,
-                      .report = {.stream = due()},
+                      .report = {.stream = select_next_stream()},
                       .shortage = memory_.shortage()};
   }
   const Lease& lease = leases_.at(awaited.unit);
   pace_.reported(lease.id);
   return NextResult{.kind = NextKind::kTimeout,
-                    .report = workers_.awaited(leases_, lease)};
+                    .report = workers_.awaited_worker(leases_, lease)};
 }
 
 std::optional<double> ScheduleState::slow_in_s(Awaited awaited) {
@@ -211,10 +211,10 @@ std::optional<double> ScheduleState::slow_in_s(Awaited awaited) {
   return *limit_s - workers_.busy_s(leases_, lease);
 }
 
-NextResult ScheduleState::slow(Awaited awaited) {
+NextResult ScheduleState::report_slow(Awaited awaited) {
   const Lease& lease = leases_.at(awaited.unit);
   pace_.reported(lease.id);
-  WorkerReport report = workers_.awaited(leases_, lease);
+  WorkerReport report = workers_.awaited_worker(leases_, lease);
   report.busy_s = workers_.busy_s(leases_, lease);
   report.usual_s = pace_.usual_s();
   return {.kind = NextKind::kSlow, .report = std::move(report)};
@@ -256,7 +256,7 @@ bool ScheduleState::open_part(std::uint32_t s, Part part) {
     return false;
   }
   order_.open_part(s, std::move(part.position_after));
-  arena_.show(part.slot);
+  arena_.add_first_view(part.slot);
   opened_[s] = std::move(unit);
   return true;
 }
@@ -275,9 +275,9 @@ bool ScheduleState::open(std::uint32_t s) {
   const Commit commit = leases_.commit_of(lease);
   auto unit = read_slot(lease.slot, commit.outputs, commit.bytes);
   if (unit == nullptr || commit.position_after.empty()) return false;
-  arena_.settle(lease.slot, leases_.populated(lease));
-  memory_.used(commit.bytes);
-  workers_.unit_done();
+  arena_.charge_populated(lease.slot, leases_.populated(lease));
+  memory_.record_used(commit.bytes);
+  workers_.record_unit_done();
   pace_.add(1e-9 * static_cast<double>(commit.took_ns));
   leases_.take(lease.id);
   order_.open_unit(s, commit.position_after);
@@ -295,7 +295,7 @@ bool ScheduleState::open(std::uint32_t s) {
     order_.close_unit(s);
     return true;
   }
-  arena_.show(lease.slot);
+  arena_.add_first_view(lease.slot);
   opened_[s] = std::move(unit);
   return true;
 }
@@ -324,13 +324,13 @@ void ScheduleState::take_part(Lease& lease) {
                      commit.position_after.front() <= lease.first + lease.count;
   if (!sound) {
     return poison(lease, {.stream = static_cast<int>(lease.stream),
-                          .text = "a worker committed what cannot be read"});
+                          .text = "a worker offered an unreadable part"});
   }
-  arena_.settle(lease.slot, leases_.populated(lease));
+  arena_.charge_populated(lease.slot, leases_.populated(lease));
   ArenaSlot* const copy = memory_.copy_of(lease.slot, commit.bytes);
   if (copy == nullptr) return leases_.refuse_part(lease);
-  memory_.used(commit.bytes);
-  workers_.unit_done();
+  memory_.record_used(commit.bytes);
+  workers_.record_unit_done();
   leases_.take_part(lease, std::move(commit), copy);
 }
 
@@ -391,7 +391,7 @@ void ScheduleState::restart(const RunPosition& start) {
 bool ScheduleState::collect() {
   const std::vector<Lease> done = leases_.collect_withdrawn();
   for (const Lease& lease : done) {
-    arena_.settle(lease.slot, lease.slot->capacity);
+    arena_.charge_populated(lease.slot, lease.slot->capacity);
     arena_.give_back(lease.slot);
   }
   return !done.empty();

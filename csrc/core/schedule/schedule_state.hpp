@@ -61,20 +61,20 @@ class ScheduleState {
   void fill();
 
   // REQUIRES: kind is kRequest, 1 to position_capacity integers.
-  void ask(std::uint32_t stream, Position request);
+  void add_request(std::uint32_t stream, Position request);
 
   // Returns the output due, or why there is none.
   [[nodiscard]] std::variant<NextResult, Awaited> poll_next();
 
   // Returns the result to report after a timeout; empty if the unit is done.
-  [[nodiscard]] std::optional<NextResult> timed_out(Awaited awaited);
+  [[nodiscard]] std::optional<NextResult> report_timeout(Awaited awaited);
 
   // Returns the time until the unit is slow, in s; empty if the unit must not
   // be reported.
   [[nodiscard]] std::optional<double> slow_in_s(Awaited awaited);
 
   // Returns the report about a slow unit.  A unit is reported only once.
-  [[nodiscard]] NextResult slow(Awaited awaited);
+  [[nodiscard]] NextResult report_slow(Awaited awaited);
 
   // Marks the output that poll_next() returned last as delivered.
   void advance();
@@ -124,7 +124,7 @@ class ScheduleState {
     return config_.kind == UnitKind::kRange;
   }
   [[nodiscard]] bool is_done(std::uint32_t stream) const;
-  int due();
+  int select_next_stream();
   [[nodiscard]] bool is_published(std::uint32_t stream) const;
 
   bool publish(std::uint32_t stream);

@@ -30,13 +30,13 @@ void ScheduleState::wake_everybody() {
 
 void ScheduleState::on_started(int worker, std::uint32_t generation, int pid) {
   if (!workers_.is_current(worker, generation)) return;
-  workers_.started(worker, generation, pid);
+  workers_.record_start(worker, generation, pid);
   wake_everybody();
 }
 
 bool ScheduleState::on_exited(int worker, std::uint32_t generation) {
   if (!workers_.is_current(worker, generation)) return false;
-  bool again = workers_.exited(worker, generation);
+  bool again = workers_.record_exit(worker, generation);
   if (config_.exits_final) {
     again = false;
     workers_.fail(workers_.describe(worker, generation, nullptr));
@@ -59,7 +59,7 @@ bool ScheduleState::on_exited(int worker, std::uint32_t generation) {
 }
 
 void ScheduleState::take_parts() {
-  for (const std::uint64_t id : leases_.with_part()) {
+  for (const std::uint64_t id : leases_.units_with_part()) {
     Lease& lease = leases_.at(id);
     if (!lease.withdrawn) take_part(lease);
   }
@@ -67,9 +67,9 @@ void ScheduleState::take_parts() {
 
 void ScheduleState::free_units_of(int worker, std::uint32_t generation) {
   for (const std::uint64_t id :
-       leases_.held_by(static_cast<std::uint32_t>(worker))) {
+       leases_.units_held_by(static_cast<std::uint32_t>(worker))) {
     Lease& lease = leases_.at(id);
-    arena_.settle(lease.slot, leases_.populated(lease));
+    arena_.charge_populated(lease.slot, leases_.populated(lease));
     ++lease.attempts;
     if (lease.withdrawn) {
       arena_.give_back(lease.slot);
@@ -93,11 +93,11 @@ void ScheduleState::poison(Lease& lease, WorkerReport report) {
 void ScheduleState::relink(std::uint32_t s, int worker,
                            std::uint32_t generation) {
   const Stream& stream = order_.stream(s);
-  Position position = stream.opened;
+  Position position = stream.opened_position;
   std::size_t at = 0;
   for (; at < stream.pending.size(); ++at) {
     const Lease& lease = leases_.at(stream.pending[at]);
-    if (!leases_.computed(lease)) break;
+    if (!leases_.is_computed(lease)) break;
     Position after = leases_.commit_of(lease).position_after;
     if (!after.empty()) position = std::move(after);
   }
@@ -105,7 +105,7 @@ void ScheduleState::relink(std::uint32_t s, int worker,
   Lease& first = leases_.at(stream.pending[at]);
   if (!first.poisoned && !leases_.free_again(first, &position)) {
     WorkerReport report = workers_.describe(worker, generation, &first);
-    report.text = "There is no memory for the position to start again from.";
+    report.text = "There is no memory for the position to continue from.";
     poison(first, std::move(report));
   }
   if (!first.poisoned) {
@@ -114,12 +114,12 @@ void ScheduleState::relink(std::uint32_t s, int worker,
     return;
   }
   // The units after a unit that is never computed cannot be computed, either.
-  for (const std::uint64_t id : order_.seal_behind(s, at)) withdraw(id);
+  for (const std::uint64_t id : order_.seal_after(s, at)) withdraw(id);
 }
 
 void ScheduleState::on_exit_status(int worker, std::uint32_t generation,
                                    int wait_status) {
-  workers_.exit_status(worker, generation, wait_status);
+  workers_.record_exit_status(worker, generation, wait_status);
   for (auto& [id, report] : poisoned_) {
     report.learn(worker, generation, wait_status);
   }

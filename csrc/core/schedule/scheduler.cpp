@@ -18,11 +18,11 @@ namespace gristmill {
 namespace {
 
 // The longest time that an error waits for the wait status of its worker.
-constexpr double kStatusWait_s = 2.0;
+constexpr double kMaxStatusWait_s = 2.0;
 
 // The limit is low because a claim checks every unit, and every unit has pages
 // from the start.
-constexpr std::uint64_t kMostAhead = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMaxUnitsAhead = std::uint64_t{1} << 20;
 
 Status wrong(std::string text) {
   return Status(Code::kInvalidArgument, std::move(text));
@@ -56,7 +56,8 @@ Status check_start(const SchedulerConfig& config, const RunPosition& start) {
         check_length("position", position, config.position_capacity);
     if (!status.ok()) return status;
     if (config.kind == UnitKind::kRange && position.front() < 0) {
-      return wrong("a position must not be negative");
+      return wrong("positions must begin with a record >= 0, got " +
+                   std::to_string(position.front()));
     }
   }
   return {};
@@ -65,13 +66,24 @@ Status check_start(const SchedulerConfig& config, const RunPosition& start) {
 Status check_config(const SchedulerConfig& config) {
   const std::size_t streams = config.lengths.size();
   if (config.workers < 1 || config.workers > kMaxWorkers) {
-    return wrong("workers must be between 1 and 4094");
+    return wrong("workers must be between 1 and " +
+                 std::to_string(kMaxWorkers) + ", got " +
+                 std::to_string(config.workers));
   }
-  if (std::uint64_t{config.workers} * config.buffer > kMostAhead) {
-    return wrong("workers times buffer must be at most 2^20");
+  if (std::uint64_t{config.workers} * config.buffer > kMaxUnitsAhead) {
+    return wrong("workers * buffer must be at most " +
+                 std::to_string(kMaxUnitsAhead) + ", got " +
+                 std::to_string(config.workers) + " * " +
+                 std::to_string(config.buffer));
   }
-  if (config.unit_records < 1) return wrong("unit_records must be positive");
-  if (config.max_restarts > 100) return wrong("max_restarts must be <= 100");
+  if (config.unit_records < 1) {
+    return wrong("unit_records must be at least 1, got " +
+                 std::to_string(config.unit_records));
+  }
+  if (config.max_restarts > 100) {
+    return wrong("max_restarts must be at most 100, got " +
+                 std::to_string(config.max_restarts));
+  }
   if (streams < 1 || streams > (1U << 20)) {
     return wrong(
         "lengths must have 1 to 1048576 entries, one per stream, got " +
@@ -145,7 +157,7 @@ class Scheduler::All {
   }
   static void after_fork_in_parent() NO_THREAD_SAFETY_ANALYSIS {
     for (Scheduler* scheduler : list()) {
-      scheduler->arena_->retire_shown();
+      scheduler->arena_->retire_viewed();
       scheduler->mutex_.unlock();
     }
     mutex.unlock();
@@ -153,7 +165,7 @@ class Scheduler::All {
   static void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
     for (Scheduler* scheduler : list()) {
       scheduler->forked_ = true;
-      scheduler->arena_->forget();
+      scheduler->arena_->detach_after_fork();
       scheduler->mutex_.unlock();
     }
     mutex.unlock();
@@ -197,7 +209,7 @@ ArenaSlot* Scheduler::slot_at(std::uintptr_t address) {
   for (Scheduler* scheduler : All::list()) {
     const MutexLock one(scheduler->mutex_);
     if (scheduler->forked_) continue;
-    ArenaSlot* const slot = scheduler->arena_->shown_at(address);
+    ArenaSlot* const slot = scheduler->arena_->viewed_slot_at(address);
     if (slot != nullptr) return slot;
   }
   return nullptr;
@@ -218,14 +230,16 @@ void Scheduler::start(WorkerStarter* starter) {
   }
 }
 
-Status Scheduler::ask(std::uint32_t stream, Position request) {
+Status Scheduler::add_request(std::uint32_t stream, Position request) {
   if (config_.kind != UnitKind::kRequest || stream >= config_.lengths.size()) {
-    return wrong("nothing can be asked of this stream");
+    return wrong("add_request() requires kind REQUEST and a stream less than " +
+                 std::to_string(config_.lengths.size()) + ", got stream " +
+                 std::to_string(stream));
   }
   Status status = check_length("request", request, config_.position_capacity);
   if (!status.ok()) return status;
   const MutexLock lock(mutex_);
-  if (!is_over()) schedule_.ask(stream, std::move(request));
+  if (!is_over()) schedule_.add_request(stream, std::move(request));
   return {};
 }
 
@@ -246,19 +260,21 @@ NextResult Scheduler::next(double timeout_s) {
     if (const auto* const next = std::get_if<NextResult>(&found)) {
       if (!next->lacks_wait_status()) return *next;
       if (!exit_seen) exit_seen = Clock::now();
-      wait_s = kStatusWait_s - seconds_since(*exit_seen);
+      wait_s = kMaxStatusWait_s - seconds_since(*exit_seen);
       if (wait_s <= 0) return *next;
     } else {
       const auto awaited = std::get<ScheduleState::Awaited>(found);
       if (config_.in_order) wanted = awaited.unit;
       if (timeout_s >= 0) wait_s = timeout_s - seconds_since(began);
       if (timeout_s >= 0 && wait_s <= 0) {
-        if (auto late = schedule_.timed_out(awaited)) return *std::move(late);
+        if (auto late = schedule_.report_timeout(awaited)) {
+          return *std::move(late);
+        }
         continue;
       }
       if (const auto slow_in_s = schedule_.slow_in_s(awaited)) {
         if (*slow_in_s <= 0) {
-          NextResult slow = schedule_.slow(awaited);
+          NextResult slow = schedule_.report_slow(awaited);
           slow.waited_s = seconds_since(began);
           return slow;
         }

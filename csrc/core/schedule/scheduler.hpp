@@ -41,7 +41,7 @@ class Scheduler final : public WorkerEvents {
   // Queues a request for the stream's owner: 1 to position_capacity integers,
   // which the core does not interpret.
   // REQUIRES: kind is kRequest.
-  Status ask(std::uint32_t stream, Position request);
+  Status add_request(std::uint32_t stream, Position request);
 
   // Waits for the output due and returns it.  For requests, kEnd means that
   // there is no request.  Without a call of advance(), the next call returns

@@ -10,11 +10,11 @@ namespace {
 
 // Reading is retried this many times.  A writer takes a microsecond, but one
 // that was killed never completes its text.
-constexpr int kLooks = 1000;
+constexpr int kMaxSnapshotRetries = 1000;
 
 std::string read_text(const Counts& counts) {
   std::array<std::uint64_t, kTextWords> words{};
-  for (int look = 0; look < kLooks; ++look) {
+  for (int look = 0; look < kMaxSnapshotRetries; ++look) {
     const std::uint32_t before =
         counts.text_sequence.load(std::memory_order_acquire);
     if (before % 2 != 0) continue;

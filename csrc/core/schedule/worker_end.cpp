@@ -38,7 +38,7 @@ Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd,
       bytes < Region::head_bytes(control.workers, control.units,
                                  control.position_capacity)) {
     munmap(base, bytes);
-    return Status(Code::kInvalidArgument, "the arena has no such worker");
+    return Status(Code::kInvalidArgument, "the arena has no worker ", worker);
   }
   auto end =
       std::make_unique<WorkerEnd>(region, slot_request_fd, worker, generation);
@@ -119,7 +119,7 @@ std::optional<Work> WorkerEnd::try_claim() {
                                            std::memory_order_relaxed)) {
       unit_ = unit;
       word_ = mine;
-      cell_->at.store(-1, std::memory_order_relaxed);
+      cell_->current_record.store(-1, std::memory_order_relaxed);
       return held_work();
     }
   }
@@ -301,7 +301,7 @@ void WorkerEnd::announce(const Work& work, UnitWord word) noexcept {
   }
 }
 
-void WorkerEnd::tell(std::string_view text) noexcept {
+void WorkerEnd::publish_status(std::string_view text) noexcept {
   write_text(cell_->counts, text);
 }
 

@@ -5,7 +5,7 @@
 //
 // Thread safety: one thread at a time, which is the worker's main thread or,
 // while that computes, another one that commits parts.  The parent reads
-// at_address() after the worker's exit was reported.
+// current_record_address() after the worker's exit was reported.
 #pragma once
 
 #include <cstdint>
@@ -98,11 +98,11 @@ class WorkerEnd {
 
   // Publishes a text for other processes, which replaces the previous one.
   // Truncated to kTextWords * 8 bytes.
-  void tell(std::string_view text) noexcept;
+  void publish_status(std::string_view text) noexcept;
 
   // The address to which each record is stored before it is processed.
-  [[nodiscard]] std::atomic<std::int64_t>* at_address() noexcept {
-    return &cell_->at;
+  [[nodiscard]] std::atomic<std::int64_t>* current_record_address() noexcept {
+    return &cell_->current_record;
   }
   // The number of workers, including this one.
   [[nodiscard]] std::uint32_t workers() const noexcept {

@@ -15,7 +15,7 @@ constexpr std::uint32_t kMaxFailedStarts = 3;
 
 }  // namespace
 
-void WorkerTable::started(int worker, std::uint32_t generation, int pid) {
+void WorkerTable::record_start(int worker, std::uint32_t generation, int pid) {
   Process& process = this->process(worker);
   process.pid = pid;
   process.alive = true;
@@ -25,7 +25,7 @@ void WorkerTable::started(int worker, std::uint32_t generation, int pid) {
   cell(worker).admitted.store(generation, std::memory_order_release);
 }
 
-bool WorkerTable::exited(int worker, std::uint32_t generation) {
+bool WorkerTable::record_exit(int worker, std::uint32_t generation) {
   Process& process = this->process(worker);
   process.alive = false;
   process.wait_status.reset();
@@ -53,11 +53,11 @@ void WorkerTable::clear_cell(int worker) {
   cell.admitted.store(0, std::memory_order_relaxed);
   cell.pid.store(0, std::memory_order_relaxed);
   cell.asleep.store(0, std::memory_order_relaxed);
-  cell.at.store(-1, std::memory_order_relaxed);
+  cell.current_record.store(-1, std::memory_order_relaxed);
 }
 
-void WorkerTable::exit_status(int worker, std::uint32_t generation,
-                              int wait_status) {
+void WorkerTable::record_exit_status(int worker, std::uint32_t generation,
+                                     int wait_status) {
   Process& process = this->process(worker);
   if (!process.alive && is_current(worker, generation + 1)) {
     process.wait_status = wait_status;
@@ -65,7 +65,7 @@ void WorkerTable::exit_status(int worker, std::uint32_t generation,
   if (fatal_) fatal_->learn(worker, generation, wait_status);
 }
 
-void WorkerTable::unit_done() {
+void WorkerTable::record_unit_done() {
   for (Process& process : processes_) process.failed_starts = 0;
 }
 
@@ -78,7 +78,7 @@ WorkerReport WorkerTable::describe(int worker, std::uint32_t generation,
   if (lease != nullptr) {
     report.stream = static_cast<int>(lease->stream);
     report.attempts = lease->attempts;
-    report.record = cell(worker).at.load(std::memory_order_relaxed);
+    report.record = cell(worker).current_record.load(std::memory_order_relaxed);
   }
   return report;
 }
@@ -108,8 +108,8 @@ double WorkerTable::busy_s(const LeaseTable& leases, const Lease& lease) const {
   return 1e-9 * static_cast<double>(monotonic_ns() - claimed_ns);
 }
 
-WorkerReport WorkerTable::awaited(const LeaseTable& leases,
-                                  const Lease& due) const {
+WorkerReport WorkerTable::awaited_worker(const LeaseTable& leases,
+                                         const Lease& due) const {
   WorkerReport report;
   report.stream = static_cast<int>(due.stream);
   const Lease* held = &due;
@@ -122,7 +122,7 @@ WorkerReport WorkerTable::awaited(const LeaseTable& leases,
         starting = true;
         continue;
       }
-      const std::vector<std::uint64_t> units = leases.held_by(w);
+      const std::vector<std::uint64_t> units = leases.units_held_by(w);
       if (units.empty()) {
         report.worker = static_cast<int>(w);
         report.idle = true;
@@ -136,7 +136,8 @@ WorkerReport WorkerTable::awaited(const LeaseTable& leases,
   if (holder == 0) return report;
   report.worker = static_cast<int>(holder) - 1;
   report.stream = static_cast<int>(held->stream);
-  report.record = cell(report.worker).at.load(std::memory_order_relaxed);
+  report.record =
+      cell(report.worker).current_record.load(std::memory_order_relaxed);
   return report;
 }
 

@@ -41,18 +41,19 @@ class WorkerTable {
   }
 
   // Admits the process: it may use units.  REQUIRES: is_current().
-  void started(int worker, std::uint32_t generation, int pid);
+  void record_start(int worker, std::uint32_t generation, int pid);
 
   // Records an exit.  Returns true if it makes sense to start another process;
   // if not, fatal() contains the reason.  The cell is not changed.
   // REQUIRES: is_current().
-  bool exited(int worker, std::uint32_t generation);
+  bool record_exit(int worker, std::uint32_t generation);
 
   // Prepares the cell for the next process.
   void clear_cell(int worker);
 
-  // Records the wait status of a process, after exited().
-  void exit_status(int worker, std::uint32_t generation, int wait_status);
+  // Records the wait status of a process, after record_exit().
+  void record_exit_status(int worker, std::uint32_t generation,
+                          int wait_status);
 
   // Records that no more workers can be started.  Only the first reason counts.
   void fail(WorkerReport report) {
@@ -63,7 +64,7 @@ class WorkerTable {
   }
 
   // Records that a unit was computed, which resets the counts of failed starts.
-  void unit_done();
+  void record_unit_done();
 
   // Returns a report on the end of a process.  `lease` is a unit that it held,
   // or null.
@@ -82,8 +83,8 @@ class WorkerTable {
   // take the unit, else the worker that has been busy for the longest time.
   // The report names no worker while one that may take the unit is starting,
   // unless the start has taken several timeouts.
-  [[nodiscard]] WorkerReport awaited(const LeaseTable& leases,
-                                     const Lease& due) const;
+  [[nodiscard]] WorkerReport awaited_worker(const LeaseTable& leases,
+                                            const Lease& due) const;
 
   [[nodiscard]] const std::vector<Process>& processes() const {
     return processes_;

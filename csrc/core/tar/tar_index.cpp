@@ -34,9 +34,8 @@ Status check_begin(const File& file) {
   const auto compression = tar_compression(begin);
   if (compression.empty()) return {};
   return damaged("the file is compressed with ", compression,
-                 ", so that it can only be read from its start: unpack it to a "
-                 "plain .tar file, which takes hardly more room where its "
-                 "members are images");
+                 ", so it can only be read from its start: unpack it to a "
+                 ".tar file, which is hardly larger if its members are images");
 }
 
 // The sample to which scan() adds members.

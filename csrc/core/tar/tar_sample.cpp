@@ -53,7 +53,7 @@ Result<TarSample> TarSample::parse(Bytes bytes) {
     if (is_taken(sample, extension)) {
       return damaged("the sample ", sample.key, " has two fields ", extension,
                      ", the second of which is ", member.name,
-                     ": names must differ in more than in the case of letters");
+                     ": the names of fields must not differ only in case");
     }
     const auto data = bytes.subspan(static_cast<std::size_t>(member.data),
                                     static_cast<std::size_t>(member.size));

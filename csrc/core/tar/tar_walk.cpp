@@ -202,7 +202,7 @@ Status TarWalk::take_pax(Bytes records, bool global, Said& said) {
       while (value.ends_with('/')) value.remove_suffix(1);
       here.name = value;
     } else if (!(here.size = parse(value, 10))) {
-      return damaged("the size in its pax header is no number");
+      return damaged("the size in its pax header is not a number");
     }
   }
   if (!said.name) said.name = std::move(here.name);

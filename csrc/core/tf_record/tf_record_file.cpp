@@ -40,7 +40,7 @@ Status TfRecordFile::deliver(const Request& request,
                              std::span<const std::byte> frame,
                              Sink& sink) const {
   if (frame.size() < kFrameBytes) {
-    return damaged("there is no room for it by the index", advice());
+    return damaged("it is too short by the index", advice());
   }
   const auto data = frame.subspan(kFrameHead, frame.size() - kFrameBytes);
   TRY(check_head(frame.first(kFrameHead), data.size()));
@@ -60,9 +60,9 @@ Status TfRecordFile::check_head(std::span<const std::byte> head,
   const std::uint64_t length = frame_length(head);
   if (status.ok() && length == data_size) return {};
   const std::string message =
-      status.ok() ? concat("it has ", length, " bytes, expected by the index ",
-                           data_size)
-                  : status.message();
+      status.ok()
+          ? concat("it has ", length, " bytes, but the index lists ", data_size)
+          : status.message();
   return damaged(message, advice());
 }
 

@@ -25,7 +25,7 @@ Status check_begin(const File& file) {
   if (!compression.empty()) {
     return damaged(
         "the file is compressed with ", compression,
-        ", so that it can only be read from its start: use "
+        ", so it can only be read from its start: use "
         "sources.read_tf_records, or convert it to an ArrayRecord file by "
         "`gristmill convert`");
   }

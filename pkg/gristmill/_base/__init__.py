@@ -1,5 +1,5 @@
 """Shared helpers: argument checks, logging, names, types, retries.
 
 Every package may import this one.  It imports no other package of Gristmill.  Begin
-with `checks.py`.
+with `argument_checks.py`.
 """

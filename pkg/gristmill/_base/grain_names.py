@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from gristmill._base.listing import places_of
+from gristmill._base.lazy_names import locate_names
 
 # The name of worker processes if Grain's is not in use; {} is the worker's number.
 WORKER_NAME = "GristmillWorker-{}"
@@ -256,7 +256,7 @@ class _Names(ModuleType):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._homes = places_of(_HOMES.get(name.removeprefix("grain."), {}))
+        self._homes = locate_names(_HOMES.get(name.removeprefix("grain."), {}))
         self.__all__ = list(self._homes)
 
     def __getattr__(self, name: str) -> Any:
@@ -290,8 +290,8 @@ def _missing(name: str) -> ModuleNotFoundError:
     errors whose `name` is the module that it looked for.
     """
     return ModuleNotFoundError(
-        f"gristmill.drop_in has no {name}. It has Grain's public names, and of the"
-        " internal ones those with a counterpart in Gristmill. Use a public name, or"
-        " run this program without gristmill.drop_in.",
+        f"gristmill.drop_in has no {name}. It has Grain's public names, and the"
+        " internal ones with a counterpart in Gristmill. Use a public name, or run"
+        " this program without gristmill.drop_in.",
         name=name.rpartition(".")[0],
     )

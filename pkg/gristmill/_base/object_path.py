@@ -33,14 +33,14 @@ def path_to(thing: Any, root: Any) -> str:
             path = ""
         for step, child in _steps_from(owner):
             if child is thing:
-                return _joined(path, step)
+                return _join(path, step)
             if id(child) not in seen:
                 seen.add(id(child))
-                queue.append((_joined(path, step), child))
+                queue.append((_join(path, step), child))
     return ""
 
 
-def _joined(path: str, step: str) -> str:
+def _join(path: str, step: str) -> str:
     return path + step if path else step.lstrip("._")
 
 

@@ -34,7 +34,7 @@ from gristmill._base.writable_arrays import reduce_array
 _STEP = 1 << 20
 
 
-class _CannotReopen(Exception):
+class _CannotReopenError(Exception):
     """An open file cannot be pickled, because it cannot be opened again."""
 
     def __init__(self, file: Any, reason: str) -> None:
@@ -51,7 +51,7 @@ class _CannotReopen(Exception):
         return (
             f"cannot pickle '{kind.__module__}.{kind.__qualname__}' object:"
             f" {path_to(self.file, root) or 'in it'} is the open file {name!r}, which"
-            f" another process cannot open at the same place: {self.reason}"
+            f" another process cannot open at the same position: {self.reason}"
         )
 
 
@@ -79,7 +79,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             _REDUCERS[tempfile._TemporaryFileWrapper] = _refuse_temporary
         try:
             super().dump(thing)
-        except _CannotReopen as error:
+        except _CannotReopenError as error:
             raise TypeError(error.text(thing)) from None
 
 
@@ -98,24 +98,24 @@ class _MessagePickler(Pickler):
 
 
 def _reduce_raw(raw: io.FileIO) -> tuple[Any, ...]:
-    path, identity = _checked(raw)
+    path, identity = _check_reopenable(raw)
     return _open_raw, (path, identity, raw.tell()), vars(raw)
 
 
 def _reduce_buffered(buffered: io.BufferedReader) -> tuple[Any, ...]:
-    _checked(buffered)
+    _check_reopenable(buffered)
     return _open_buffered, (buffered.raw, buffered.tell()), vars(buffered) or None
 
 
 def _reduce_text(text: io.TextIOWrapper) -> tuple[Any, ...]:
-    _checked(text)
-    newline, position = _standing(text)
+    _check_reopenable(text)
+    newline, position = _newline_and_position(text)
     options = text.encoding, text.errors, newline, text.line_buffering
     return _open_text, (text.buffer, options, position), vars(text) or None
 
 
 def _refuse_temporary(wrapper: Any) -> Any:
-    raise _CannotReopen(wrapper, "it is removed when it is closed.")
+    raise _CannotReopenError(wrapper, "it is removed when it is closed.")
 
 
 _REDUCERS: dict[type, Callable[[Any], Any]] = {
@@ -134,8 +134,8 @@ def _open_raw(path: str, identity: tuple[int, int], position: int) -> io.FileIO:
     if _identity(os.fstat(raw.fileno())) != identity:
         raw.close()
         raise ValueError(
-            f"{path} is not the file any more that was open when it was sent to this"
-            " process. Keep a file in place while a loader reads it."
+            f"{path} was replaced after the sending process opened it. Keep a file in"
+            " place while a loader reads it."
         )
     raw.seek(position)
     return raw
@@ -155,32 +155,34 @@ def _open_text(
     return text
 
 
-def _checked(file: Any) -> tuple[str, tuple[int, int]]:
+def _check_reopenable(file: Any) -> tuple[str, tuple[int, int]]:
     """Return the path and the identity (device, inode) of a file open for reading."""
     layer = file.buffer if isinstance(file, io.TextIOWrapper) else file
     if isinstance(layer, io.BufferedReader | io.BufferedWriter | io.BufferedRandom):
         layer = layer.raw
     if layer is None:
-        raise _CannotReopen(file, "it was detached from its buffer.")
+        raise _CannotReopenError(file, "it was detached from its buffer.")
     if layer.closed:
-        raise _CannotReopen(file, "it is closed.")
+        raise _CannotReopenError(file, "it is closed.")
     if type(layer) is not io.FileIO:
-        raise _CannotReopen(file, f"it reads from a {type(layer).__qualname__}.")
+        raise _CannotReopenError(file, f"it reads from a {type(layer).__qualname__}.")
     if layer.writable():
-        raise _CannotReopen(file, "it is open for writing.")
+        raise _CannotReopenError(file, "it is open for writing.")
     now = os.fstat(layer.fileno())
     if not stat.S_ISREG(now.st_mode):
-        raise _CannotReopen(file, "it is a pipe, a socket or a device.")
+        raise _CannotReopenError(file, "it is a pipe, a socket or a device.")
     if not isinstance(layer.name, str | bytes):
-        raise _CannotReopen(file, "it was opened by its descriptor, without a name.")
+        raise _CannotReopenError(
+            file, "it was opened by its descriptor, without a name."
+        )
     path = os.path.abspath(os.fsdecode(layer.name))
     try:
         there = _identity(os.stat(path))
     except OSError as error:
         reason = f"it was moved or removed: {path}: {error.strerror}."
-        raise _CannotReopen(file, reason) from None
+        raise _CannotReopenError(file, reason) from None
     if there != _identity(now):
-        raise _CannotReopen(file, f"{path} is another file by now.")
+        raise _CannotReopenError(file, f"{path} was replaced after it was opened.")
     return path, there
 
 
@@ -188,12 +190,12 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _standing(text: io.TextIOWrapper) -> tuple[str | None, int]:
+def _newline_and_position(text: io.TextIOWrapper) -> tuple[str | None, int]:
     """Return the argument `newline` of a text file, and its position."""
     try:
         position = text.tell()
     except OSError:  # `for line in text` disables tell().
-        return _standing_within_loop(text)
+        return _newline_and_position_in_loop(text)
     text.seek(0)
     try:
         return _newline(text), position
@@ -201,14 +203,14 @@ def _standing(text: io.TextIOWrapper) -> tuple[str | None, int]:
         text.seek(position)
 
 
-def _standing_within_loop(text: io.TextIOWrapper) -> tuple[str | None, int]:
-    """Return the same as `_standing` for a file inside a loop over its lines.
+def _newline_and_position_in_loop(text: io.TextIOWrapper) -> tuple[str | None, int]:
+    """Return `_newline_and_position` for a file inside a loop over its lines.
 
     Computes the position as a number of characters: all that were decoded, minus those
     that the loop has not received yet.
     """
     try:
-        ahead, end = _ahead(text)
+        ahead, end = _read_ahead(text)
         text.seek(0)
         newline = _newline(text)
         at_end = end < 0
@@ -221,13 +223,17 @@ def _standing_within_loop(text: io.TextIOWrapper) -> tuple[str | None, int]:
         right = text.read(len(ahead) + at_end) == ahead
         text.seek(position)
     except (OSError, UnicodeError) as error:
-        raise _CannotReopen(text, f"its position cannot be told: {error}.") from error
+        raise _CannotReopenError(
+            text, f"its position cannot be determined: {error}."
+        ) from error
     if not right:
-        raise _CannotReopen(text, "its position cannot be told while it is iterated.")
+        raise _CannotReopenError(
+            text, "its position cannot be determined in a loop over its lines."
+        )
     return newline, position
 
 
-def _ahead(text: io.TextIOWrapper) -> tuple[str, int]:
+def _read_ahead(text: io.TextIOWrapper) -> tuple[str, int]:
     """Return the decoded characters that were not read yet, and where they end.
 
     The end is an offset in bytes.  The text includes one more character, the first that
@@ -264,7 +270,9 @@ def _newline(text: io.TextIOWrapper) -> str | None:
     REQUIRES: the file's position is 0.
     """
     if not _newlines_are_known():
-        raise _CannotReopen(text, "this version of Python hides its newlines.")
+        raise _CannotReopenError(
+            text, "this version of Python does not reveal its argument newline."
+        )
     return _newline_among_referents(text)
 
 

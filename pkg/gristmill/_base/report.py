@@ -7,7 +7,7 @@ import html
 from collections.abc import Sequence
 from typing import Literal
 
-from gristmill._base.describing import printable
+from gristmill._base.object_repr import printable
 from gristmill._base.quantities import bytes_text, time_text
 
 Limit = Literal[

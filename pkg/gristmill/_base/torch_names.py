@@ -11,22 +11,22 @@ R = TypeVar("R")
 
 _ALIKE = {
     "num_workers": "is called worker_count here",
-    "generator": "has no use here: pass seed, an int",
+    "generator": "is not needed here: pass seed, an int",
     "persistent_workers": (
-        "has no use here: workers live as long as their iterator, and num_epochs of"
+        "is not needed here: workers live as long as their iterator, and num_epochs of"
         " the sampler makes one iterator of several epochs"
     ),
     "pin_memory": (
-        "has no use here: gristmill.torch.as_tensors and gristmill.jax"
+        "is not needed here: gristmill.torch.as_tensors and gristmill.jax"
         ".prefetch_to_device take batches to a device"
     ),
     "batch_sampler": (
-        "has no use here: pass a sampler, and Batch(batch_size) among the"
+        "is not needed here: pass a sampler, and Batch(batch_size) among the"
         " transformations; gristmill.torch.DataLoader takes batch samplers"
     ),
-    "multiprocessing_context": "has no use here: workers start in one way",
-    "in_order": "has no use here: elements always come in order",
-    "pin_memory_device": "has no use here: see gristmill.torch.as_tensors",
+    "multiprocessing_context": "is not needed here: workers start in one way",
+    "in_order": "is not needed here: elements always come in order",
+    "pin_memory_device": "is not needed here: see gristmill.torch.as_tensors",
 }
 # Advice for `DataLoader`.
 OF_LOADER = _ALIKE | {
@@ -39,7 +39,8 @@ OF_LOADER = _ALIKE | {
         "is an argument of the operation here: Batch(batch_size, batch_fn=collate_fn)"
     ),
     "shuffle": (
-        "is the sampler's here: sampler=IndexSampler(len(source), shuffle=True, seed=0)"
+        "is an argument of the sampler here:"
+        " sampler=IndexSampler(len(source), shuffle=True, seed=0)"
     ),
     "prefetch_factor": "is called worker_buffer_size here",
     "timeout": "is called stall_timeout here",
@@ -58,7 +59,7 @@ OF_LOAD = _ALIKE | {
 }
 
 
-def refusing_names_of_torch(
+def reject_torch_names(
     names: Mapping[str, str],
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator that rejects torch's arguments with advice.
@@ -69,7 +70,7 @@ def refusing_names_of_torch(
         names: The advice for each argument.
     """
 
-    def refusing(function: Callable[P, R]) -> Callable[P, R]:
+    def reject(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             found = [f"{name} {names[name]}" for name in kwargs if name in names]
@@ -81,4 +82,4 @@ def refusing_names_of_torch(
 
         return checked
 
-    return refusing
+    return reject

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import gristmill
 from gristmill._cli import bench, convert, inspect, top
 from gristmill._cli.terminal import STYLE
-from gristmill._convert.problem import Misuse, Problem
+from gristmill._convert.errors import CommandError, UsageError
 
 OK, PROBLEM, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -26,7 +26,7 @@ examples:
   gristmill bench photos.array_record
   gristmill top 4242
 
-"gristmill COMMAND --help" says more about a command.
+Run "gristmill COMMAND --help" for the options of a command.
 """
 
 
@@ -44,9 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return USAGE
         status: int = arguments.run(arguments)
         sys.stdout.flush()
-    except Problem as problem:
+    except CommandError as problem:
         print(f"gristmill: {problem}", file=sys.stderr)
-        return USAGE if isinstance(problem, Misuse) else PROBLEM
+        return USAGE if isinstance(problem, UsageError) else PROBLEM
     except BrokenPipeError:
         # The reader of the output, such as `head`, has closed the pipe.
         _discard_output()

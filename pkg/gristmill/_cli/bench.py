@@ -16,7 +16,7 @@ import numpy as np
 from gristmill import _core, loader, samplers, transforms
 from gristmill._base.sizes import size_of
 from gristmill._base.types import Int64Array
-from gristmill._cli.opening import Opened, open_files
+from gristmill._cli.opening import OpenFiles, open_files
 from gristmill._cli.terminal import (
     STYLE,
     amount,
@@ -26,25 +26,26 @@ from gristmill._cli.terminal import (
     share,
     table,
 )
+from gristmill._convert.errors import CommandError
 from gristmill._convert.inputs import STEP_BYTES, reading
-from gristmill._convert.problem import Problem
 
 DESCRIPTION = """\
-Measure how fast the records of files are read that a source of Gristmill reads:
-ArrayRecord, TFRecord, Parquet, WebDataset's tar files, Bagz, a folder of shards of one
-of these, a folder of TFDS, and a folder of class folders of images.  They are read in
-order, shuffled, and shuffled through a DataLoader.  JSON lines and compressed TFRecord
-files can only be read in order.
+Measure how fast Gristmill reads the records of files: ArrayRecord, TFRecord, Parquet,
+WebDataset's tar files, Bagz, a folder of shards of one of these, a folder of TFDS, or a
+folder of class folders of images.  Records are read in order, shuffled, and shuffled
+through a DataLoader.  JSON lines and compressed TFRecord files can only be read in
+order.
 
-The same bytes are read with bare preads: 1 MiB each in order; shuffled, if the places
-of records are known (ArrayRecord, TFRecord), one for each record, or for each chunk of
-records.  The last column is the speed in parts of that, in records per second.  The
-preads are a loop in Python: in order it is as fast as the system; small records
-shuffled are read by it more slowly than by Gristmill's native code.
+For comparison, the same bytes are read with bare preads: in order, 1 MiB at a time;
+shuffled, one pread per record or per chunk of records, if the positions of records are
+known (ArrayRecord, TFRecord).  The last column is the number of records per second
+divided by that of these preads.  The preads are a loop in Python.  In order, it is as
+fast as the system.  For small shuffled records, it is slower than Gristmill's native
+code.
 
-Files are read once before, so that they are in memory if they fit there.  Checksums of
-records are compared.  The index of a TFRecord file is kept next to it, as a DataLoader
-that reads it does.
+Files are read once before measuring, so that they are in memory if they fit.  Checksums
+of records are verified.  The index of a TFRecord file is stored next to it, as by a
+DataLoader.
 """
 
 EPILOG = """\
@@ -54,12 +55,12 @@ examples:
   gristmill bench 'data/*.parquet'
 """
 NOTE = """\
-pread shuffled is a Python loop of one os.preadv a record or chunk: where these are
-small, it shows the cost of Python, and more than 1.00 of it can be reached.
+pread shuffled is a Python loop with one os.preadv per record or chunk.  If these are
+small, it measures the overhead of Python, and the last column can exceed 1.00.
 """
 BLOCK_BYTES = 1 << 20
 SEED = 0
-# A measurement reads no more than this in its time. Only part of larger files is read.
+# The most that one measurement reads. Only a part of larger files is read.
 MOST_RECORDS, MOST_STEPS = 5_000_000, 10_000
 
 
@@ -80,7 +81,7 @@ class Rate(NamedTuple):
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
-    purpose = "measure how fast files are read, next to bare preads"
+    purpose = "measure how fast files are read, compared to bare preads"
     parser = commands.add_parser(
         "bench", help=purpose, description=DESCRIPTION, epilog=EPILOG, **STYLE
     )
@@ -98,14 +99,14 @@ def add_to(commands: Any) -> None:
         type=number_from(1),
         default=256,
         metavar="N",
-        help="records that are asked for together (default: %(default)s)",
+        help="records per read, and per batch (default: %(default)s)",
     )
     add(
         "--seconds",
         type=_seconds,
         default=1.0,
         metavar="S",
-        help="how long each row is measured (default: %(default)s)",
+        help="seconds to measure each row (default: %(default)s)",
     )
     add("--json", action="store_true", help="print a JSON object")
     parser.set_defaults(run=run)
@@ -116,8 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
     opened = open_files(arguments.files)
     with reading(opened.name):
         if not opened.records or not any(map(os.path.getsize, opened.files)):
-            raise Problem(
-                f"{opened.name}: it has no records, so there is nothing to measure."
+            raise CommandError(
+                f"{opened.name}: expected at least one record, found none."
             )
         for path in opened.files:  # Read into the page cache.
             with open(path, "rb", buffering=0) as file:
@@ -128,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _measure(opened: Opened, arguments: argparse.Namespace) -> Iterator[Rate]:
+def _measure(opened: OpenFiles, arguments: argparse.Namespace) -> Iterator[Rate]:
     batch_size, seconds = arguments.batch_size, arguments.seconds
     bare = _total("pread in order", _preads_in_order(opened), seconds)
     yield bare
@@ -167,7 +168,7 @@ def _total(
     return Rate(name, records, done, elapsed, limit)
 
 
-def _preads_in_order(opened: Opened) -> Iterator[Step]:
+def _preads_in_order(opened: OpenFiles) -> Iterator[Step]:
     buffer = bytearray(BLOCK_BYTES)
     per_byte = opened.records / max(opened.bytes, 1)
     for path in itertools.cycle(opened.files):
@@ -183,7 +184,7 @@ def _preads_in_order(opened: Opened) -> Iterator[Step]:
                 at += done
 
 
-def _preads(opened: Opened, batches: list[Int64Array]) -> Iterator[Step]:
+def _preads(opened: OpenFiles, batches: list[Int64Array]) -> Iterator[Step]:
     assert opened.places is not None
     with contextlib.ExitStack() as stack:
         files = [
@@ -204,7 +205,7 @@ def _preads(opened: Opened, batches: list[Int64Array]) -> Iterator[Step]:
             yield len(batch), done, time.perf_counter() - start
 
 
-def _in_order(opened: Opened) -> Iterator[Step]:
+def _in_order(opened: OpenFiles) -> Iterator[Step]:
     """Read in steps of about 4 MiB, and start over at the end."""
     each = max(1, STEP_BYTES // max(1, opened.bytes // opened.records))
     if opened.source is not None:
@@ -220,7 +221,7 @@ def _in_order(opened: Opened) -> Iterator[Step]:
             start = time.perf_counter()
 
 
-def _reads(opened: Opened, batches: list[Int64Array]) -> Iterator[Step]:
+def _reads(opened: OpenFiles, batches: list[Int64Array]) -> Iterator[Step]:
     reader, source = opened.reader, opened.source
     together = getattr(source, "__getitems__", None)
     for batch in itertools.cycle(batches):
@@ -235,7 +236,7 @@ def _reads(opened: Opened, batches: list[Int64Array]) -> Iterator[Step]:
         yield len(batch), size_of(found), took
 
 
-def _loads(opened: Opened, workers: int, batch_size: int) -> Iterator[Step]:
+def _loads(opened: OpenFiles, workers: int, batch_size: int) -> Iterator[Step]:
     """Take batches of a DataLoader after the first, when its workers have started."""
     source: Any = opened.source
     batches: Any = iter(
@@ -254,7 +255,7 @@ def _loads(opened: Opened, workers: int, batch_size: int) -> Iterator[Step]:
         start = time.perf_counter()
 
 
-def _as_table(opened: Opened, rates: list[Rate]) -> str:
+def _as_table(opened: OpenFiles, rates: list[Rate]) -> str:
     rows = [("", "records/s", "MB/s", "of pread")]
     for each in rates:
         part = share(each.records_per_s / each.limit) if each.limit else ""
@@ -269,7 +270,7 @@ def _as_table(opened: Opened, rates: list[Rate]) -> str:
     return "\n\n".join([title, table(rows), *notes])
 
 
-def _as_json(opened: Opened, rates: list[Rate]) -> str:
+def _as_json(opened: OpenFiles, rates: list[Rate]) -> str:
     rows = [
         {
             "name": each.name,

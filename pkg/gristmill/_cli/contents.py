@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core, errors, sources
-from gristmill._base.progress import Progress
+from gristmill._base.progress_bar import Progress
 from gristmill._base.types import Int64Array
 from gristmill._cli.forms import Form
+from gristmill._convert.errors import CommandError
 from gristmill._convert.finding import Format
 from gristmill._convert.inputs import (
     Input,
@@ -24,7 +25,6 @@ from gristmill._convert.inputs import (
     reading,
     steps_of,
 )
-from gristmill._convert.problem import Problem
 
 FORMATS: tuple[Format, ...] = ("tfrecord", "array_record", "parquet", "jsonl")
 # The number of records to sample for sizes if the file has to be read to get them.
@@ -93,10 +93,10 @@ def examine(
         progress: Receives the number of records read.
 
     Raises:
-        Problem: The file cannot be opened or is damaged as a whole.
+        CommandError: The file cannot be opened or is damaged as a whole.
     """
     if form == "files":
-        raise Problem(f"{path}: a folder of files has nothing to inspect.")
+        raise CommandError(f"{path}: a folder of files has nothing to inspect.")
     with reading(path):
         if form == "parquet":
             found = _parquet(ParquetInput(path, "json"), head, verify, progress)
@@ -236,7 +236,7 @@ def _stream(source: Input, head: int, verify: bool) -> dict[str, Any]:
             if len(first) < head:
                 first.append(record)
             sizes.append(len(record))
-    except Problem as problem:
+    except CommandError as problem:
         if not verify:
             raise
         damaged.append(Damage(len(sizes), 1, f"{problem} Nothing after it was read."))
@@ -266,7 +266,7 @@ def _parquet(
             progress.begin("rows verified", meta.num_rows)
             for _ in records:
                 progress.advance(1)
-    except Problem as problem:
+    except CommandError as problem:
         if not verify:
             raise
         damaged.append(Damage(0, meta.num_rows, str(problem)))

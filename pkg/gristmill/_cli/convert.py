@@ -8,25 +8,25 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gristmill._base.progress import Progress, shown
+from gristmill._base.progress_bar import Progress, new_display
 from gristmill._cli.terminal import STYLE, amount, count, number_from
 from gristmill._convert import finding
 from gristmill._convert.conversion import convert
+from gristmill._convert.errors import CommandError
 from gristmill._convert.inputs import Input
 from gristmill._convert.paths import Output
-from gristmill._convert.problem import Problem
-from gristmill._convert.shards import Written, writer_options
+from gristmill._convert.shards import WrittenFile, writer_options
 
 DESCRIPTION = """\
 Convert TFRecord files (plain, gzip or zlib), Parquet files, JSON lines (plain or
 gzip), folders of files, or ArrayRecord files to ArrayRecord.
 
-The records of all inputs, in the order given, are cut into contiguous ranges of equal
-length, one for each shard: the result is the same for any number of processes.  Each
-shard is written to a hidden file beside OUT, read back and compared by count and
-SHA-256; when all are finished, they get their names.  An interrupted conversion goes
-on where it was when the same command is given again; what is finished is written down
-in .OUT.convert.jsonl, which you may delete when you no longer need it.
+The records of all inputs, in the given order, are split into contiguous ranges of equal
+length, one for each shard.  The result is the same for any number of processes.  Each
+shard is written to a hidden file next to OUT, read back, and compared by count and
+SHA-256.  When all are finished, they are renamed.  To resume an interrupted conversion,
+run the same command again.  Finished shards are recorded in .OUT.convert.jsonl, which
+you may delete when you no longer need it.
 """
 
 EPILOG = """\
@@ -46,7 +46,7 @@ examples:
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
-    purpose = "make ArrayRecord files of TFRecord, Parquet, JSON lines or a folder"
+    purpose = "convert TFRecord, Parquet, JSON lines or a folder to ArrayRecord"
     parser = commands.add_parser(
         "convert", help=purpose, description=DESCRIPTION, epilog=EPILOG, **STYLE
     )
@@ -57,16 +57,16 @@ def add_to(commands: Any) -> None:
         "--shards",
         type=_shards,
         metavar="N|inputs",
-        help="files to make, OUT-00000-of-0000N.array_record and so on; 'inputs'"
-        " makes one of each input (default: one file, named OUT)",
+        help="number of files to write, OUT-00000-of-0000N.array_record and so on, or"
+        " 'inputs' for one per input (default: one file, named OUT)",
     )
     add(
         "--group-size",
         type=number_from(1),
         default=1,
         metavar="N",
-        help="records that are compressed together and read together (default: 1,"
-        " the best for random access)",
+        help="records that are compressed and read together (default: 1, which is best"
+        " for random access)",
     )
     add(
         "--compression",
@@ -80,16 +80,15 @@ def add_to(commands: Any) -> None:
         type=number_from(1),
         default=len(os.sched_getaffinity(0)),
         metavar="N",
-        help="shards that are written at once (default: the cores there are,"
-        " %(default)s)",
+        help="shards to write at once (default: the number of cores, %(default)s)",
     )
     _add_options_of_inputs(add)
     add(
         "--restart",
         action="store_true",
-        help="remove what an earlier conversion made, and begin anew",
+        help="remove the files of an earlier conversion, and start again",
     )
-    add("--quiet", action="store_true", help="print nothing if all is well")
+    add("--quiet", action="store_true", help="print only errors")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -100,25 +99,25 @@ def _add_options_of_inputs(add: Callable[..., Any]) -> None:
         dest="form",
         choices=finding.FORMATS,
         metavar="FORMAT",
-        help="what the inputs are: " + ", ".join(finding.FORMATS) + " (default: told"
-        " by name or content)",
+        help="format of the inputs: " + ", ".join(finding.FORMATS) + " (default:"
+        " detected by name or content)",
     )
     add(
         "--encode",
         choices=("example", "json"),
-        help="make records of rows or lines in this way (default: example for"
-        " Parquet; JSON lines stay as they are)",
+        help="encoding of rows and lines (default: example for Parquet; JSON lines are"
+        " not changed)",
     )
     add(
         "--with-names",
         action="store_true",
-        help="record the files of a folder with their names and labels",
+        help="store the names and labels of the files of a folder",
     )
     add(
         "--follow-links",
         action="store_true",
-        help="read also what links in a folder lead to outside of it (default: such a"
-        " link is an error)",
+        help="follow links in a folder that lead out of it (default: such a link is an"
+        " error)",
     )
 
 
@@ -126,8 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Convert the inputs and print a summary."""
     if arguments.output.endswith("/") or os.path.isdir(arguments.output):
         arguments.parser.error(
-            f"OUT is the folder {arguments.output}. Name a file in it, such as"
-            f" {os.path.join(arguments.output, 'train')}"
+            f"OUT must be a file, got the folder {arguments.output}. Pass a file in"
+            f" it, such as {os.path.join(arguments.output, 'train')}"
         )
     finding.check_local(arguments.output)
     paths = finding.expand(arguments.inputs)
@@ -143,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
     by_input = arguments.shards == "inputs"
     output = Output(arguments.output, len(inputs) if by_input else arguments.shards)
     _check_apart(inputs, output)
-    progress = Progress() if arguments.quiet else shown()
+    progress = Progress() if arguments.quiet else new_display()
     start = time.monotonic()
     try:
         files, written = convert(
@@ -157,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            "interrupted. The same command goes on from here."
+            "interrupted. Run the same command again to resume."
         ) from None
     finally:
         progress.end()
@@ -168,29 +167,33 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_outside(paths: Sequence[str], output: str) -> None:
-    """Raise Problem if OUT is in an input folder, so that it would be read as input."""
+    """Raise CommandError if OUT is in an input folder, which would be read again."""
     folder = os.path.dirname(os.path.realpath(output))
     for path in paths:
         inside = os.path.join(os.path.realpath(path), "")
         if os.path.isdir(path) and os.path.join(folder, "").startswith(inside):
-            raise Problem(
+            raise CommandError(
                 f"OUT would be in {path}, whose files are the input. Choose an OUT"
-                " elsewhere."
+                " outside of it."
             )
 
 
 def _check_apart(inputs: Sequence[Input], output: Output) -> None:
-    """Raise Problem if an output file is also an input."""
+    """Raise CommandError if an output file is also an input."""
     outputs = {os.path.realpath(output.final(shard)) for shard in range(output.count)}
     for each in inputs:
         if os.path.realpath(each.path) in outputs:
-            raise Problem(
+            raise CommandError(
                 f"{each.path} is both an input and an output. Choose another OUT."
             )
 
 
 def _summary(
-    files: Sequence[Written], written: int, output: Output, read: str, seconds: float
+    files: Sequence[WrittenFile],
+    written: int,
+    output: Output,
+    read: str,
+    seconds: float,
 ) -> str:
     name = output.final(0)
     if output.count > 1:
@@ -200,10 +203,10 @@ def _summary(
     file_bytes = amount(sum(file.file_bytes for file in files))
     how = f"written and verified in {seconds:.1f} s"
     if not written:
-        how = "there already"
+        how = "already finished"
     elif written < output.count:
         kept = output.count - written
-        how = f"{count(kept, 'file')} there already, the others {how}"
+        how = f"{count(kept, 'file')} already finished, the others {how}"
     return f"{name}: {records} of {read} ({record_bytes} in {file_bytes}), {how}."
 
 
@@ -213,7 +216,7 @@ def _shards(text: str) -> int | str:
     number = number_from(1)(text)
     if number > 99_999:
         raise argparse.ArgumentTypeError(
-            f"{number} shards, but at most 99999 have names"
+            f"the number of shards must be at most 99999, got {number}"
         )
     return number
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from gristmill._convert import finding
+from gristmill._convert.errors import CommandError
 from gristmill._convert.inputs import reading
 from gristmill._convert.paths import files_below
-from gristmill._convert.problem import Problem
 
 # The formats that `convert` accepts, and those that only data sources read.
 Form: TypeAlias = finding.Format | Literal["tar", "bag"]
@@ -31,7 +31,7 @@ def form_of(path: str, choices: Sequence[finding.Format] = ()) -> Form:
         choices: The values of the command's --from option; empty if it has none.
 
     Raises:
-        Problem: Neither determines the format.
+        CommandError: Neither determines the format.
     """
     form = form_of_name(path)
     if form is not None:
@@ -50,11 +50,11 @@ def files_by_form(folder: str) -> tuple[dict[Form, list[str]], list[str]]:
     shards may look like JSON lines.
 
     Raises:
-        Problem: There are no files, or the folder cannot be read.
+        CommandError: The folder contains no files, or cannot be read.
     """
     below = files_below(folder, follow_links=True)
     if not below:
-        raise Problem(f"{folder}: this folder holds no files.")
+        raise CommandError(f"{folder}: this folder contains no files.")
     paths = [os.path.join(folder, name) for name in below]
     found: dict[Form, list[str]] = {}
     others = []
@@ -73,5 +73,5 @@ def _form_of_content(path: str) -> Form | None:
         return None
     try:
         return form_of(path)
-    except Problem:
+    except CommandError:
         return None

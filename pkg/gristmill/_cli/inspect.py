@@ -10,24 +10,24 @@ import shutil
 import sys
 from typing import Any
 
-from gristmill._base.progress import shown
+from gristmill._base.progress_bar import new_display
 from gristmill._cli import contents
 from gristmill._cli.forms import files_by_form, form_of
 from gristmill._cli.records import show
 from gristmill._cli.terminal import STYLE, amount, bar, count, number_from, table
 from gristmill._cli.totals import Totals, totals, totals_of_plain
 from gristmill._convert import finding
-from gristmill._convert.paths import files_below, regular
-from gristmill._convert.problem import Problem
+from gristmill._convert.errors import CommandError
+from gristmill._convert.paths import files_below, stat_regular
 
 DESCRIPTION = """\
-Show what files hold: how many records in how many chunks, how they were written, how
-large they are, and the first ones.  Works for ArrayRecord, TFRecord (plain, gzip or
-zlib), Parquet, JSON lines, tar and Bagz.  The files of a folder are added up: one
-summary for each format, or, of other files, such as images, one of all of them.
+Show the contents of files: the number of records and chunks, how they were written, the
+sizes of records, and the first ones.  Supports ArrayRecord, TFRecord (plain, gzip or
+zlib), Parquet, JSON lines, tar and Bagz.  For a folder, show the totals of the files of
+each format, or of all files if none has such a format, for example images.
 
-With --verify every record is read and its checksum compared: all damaged records are
-listed with their places, and the command ends with 1 if there are any.
+With --verify, read every record and verify its checksum.  Damaged records are listed
+with their positions, and the exit status is 1 if there are any.
 """
 
 EPILOG = """\
@@ -42,7 +42,7 @@ BAR_COLUMNS = 40
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
-    purpose = "tell what files hold, and whether every record is whole"
+    purpose = "show the contents of files, and verify their records"
     parser = commands.add_parser(
         "inspect", help=purpose, description=DESCRIPTION, epilog=EPILOG, **STYLE
     )
@@ -51,27 +51,27 @@ def add_to(commands: Any) -> None:
     add(
         "--verify",
         action="store_true",
-        help="read every record, and list those that are damaged",
+        help="read every record, and list the damaged ones",
     )
     add(
         "--head",
         type=number_from(0),
         default=3,
         metavar="N",
-        help="records to show, from the first on (default: %(default)s)",
+        help="number of first records to show (default: %(default)s)",
     )
     add(
         "--from",
         dest="form",
         choices=contents.FORMATS,
         metavar="FORMAT",
-        help="what the files are: " + ", ".join(contents.FORMATS) + " (default: told"
-        " by name or content)",
+        help="format of the files: " + ", ".join(contents.FORMATS) + " (default:"
+        " detected by name or content)",
     )
     add(
         "--json",
         action="store_true",
-        help="print a JSON object in one line for each file or folder",
+        help="print a JSON object on one line for each file or folder",
     )
     parser.set_defaults(run=run)
 
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in finding.expand(arguments.files):
         if os.path.isdir(path):
             _inspect_folder(path, arguments, report)
-        elif found := _examined(path, arguments, report):
+        elif found := _examine(path, arguments, report):
             report.show(found)
     return 1 if report.wrong else 0
 
@@ -96,17 +96,17 @@ class _Printer:
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self._shown = 0
+        self._shown_count = 0
         self.wrong = False
 
     def show(self, found: contents.Contents) -> None:
-        if self._shown and not self._as_json:
+        if self._shown_count and not self._as_json:
             print()
-        self._shown += 1
+        self._shown_count += 1
         self.wrong |= bool(found.damaged)
         print(_as_json(found) if self._as_json else _as_text(found))
 
-    def show_problem(self, path: str, problem: Problem) -> None:
+    def show_problem(self, path: str, problem: CommandError) -> None:
         self.wrong = True
         sys.stdout.flush()
         if self._as_json:
@@ -115,16 +115,16 @@ class _Printer:
             print(f"gristmill: {problem}", file=sys.stderr)
 
 
-def _examined(
+def _examine(
     path: str, arguments: argparse.Namespace, report: _Printer
 ) -> contents.Contents | None:
     """Return the contents of a file; if that fails, show the problem."""
-    progress = shown()
+    progress = new_display()
     try:
-        regular(path)
+        stat_regular(path)
         form = arguments.form or form_of(path, contents.FORMATS)
         return contents.examine(path, form, arguments.head, arguments.verify, progress)
-    except Problem as problem:
+    except CommandError as problem:
         report.show_problem(path, problem)
         return None
     finally:
@@ -138,13 +138,13 @@ def _inspect_folder(
     if arguments.form:
         below = files_below(folder, follow_links=True)
         if not below:
-            raise Problem(f"{folder}: this folder holds no files.")
+            raise CommandError(f"{folder}: this folder contains no files.")
         forms = {arguments.form: [os.path.join(folder, name) for name in below]}
         others: list[str] = []
     else:
         forms, others = files_by_form(folder)
     for paths in forms.values():
-        examined = (_examined(path, arguments, report) for path in paths)
+        examined = (_examine(path, arguments, report) for path in paths)
         found = [each for each in examined if each is not None]
         if found:
             report.show(totals(folder, found, arguments.head, len(others)))
@@ -152,7 +152,7 @@ def _inspect_folder(
         return
     try:
         report.show(totals_of_plain(folder, others, arguments.head))
-    except Problem as problem:
+    except CommandError as problem:
         report.show_problem(folder, problem)
 
 
@@ -187,7 +187,9 @@ def _as_text(found: contents.Contents) -> str:
         lines += ["", *_histogram(found.sizes)]
     if found.head:
         lines += ["", f"  first {count(len(found.head), 'record')}"]
-        lines += [_shown(number, record) for number, record in enumerate(found.head)]
+        lines += [
+            _record_line(number, record) for number, record in enumerate(found.head)
+        ]
     if found.damaged:
         lines += ["", f"  damaged: {count(len(found.damaged), 'place')}"]
         lines += [f"    {each.text}" for each in found.damaged]
@@ -204,7 +206,7 @@ def _chunks(found: contents.Contents) -> str:
 
 def _histogram(sizes: contents.Sizes) -> list[str]:
     """Return the lines of a histogram of record sizes."""
-    of = "" if sizes.exact else f", of {sizes.counted:,} looked at"
+    of = "" if sizes.exact else f", of {sizes.counted:,} sampled"
     median = "" if sizes.median is None else f" median {amount(sizes.median)},"
     lines = [
         f"  record sizes{of}: least {amount(sizes.least)},{median} mean"
@@ -219,7 +221,7 @@ def _histogram(sizes: contents.Sizes) -> list[str]:
     return lines
 
 
-def _shown(number: int, record: bytes) -> str:
+def _record_line(number: int, record: bytes) -> str:
     shown = show(record)
     line = f"    {number}  {shown.kind:<7}  {shown.text}"
     if not sys.stdout.isatty():

@@ -13,9 +13,9 @@ from gristmill import _core, sources
 from gristmill._base.types import Int64Array
 from gristmill._cli.forms import Form, files_by_form, form_of
 from gristmill._convert import finding
+from gristmill._convert.errors import CommandError, import_optional
 from gristmill._convert.inputs import Input, JsonLinesInput, TFRecordInput, reading
-from gristmill._convert.paths import regular
-from gristmill._convert.problem import Problem, imported
+from gristmill._convert.paths import stat_regular
 
 # The file that TFDS writes next to its shards.
 TFDS_FILE = "features.json"
@@ -28,7 +28,7 @@ Places = Callable[[Int64Array], Int64Array]
 
 
 @dataclasses.dataclass(frozen=True)
-class Opened:
+class OpenFiles:
     """Open files to measure.
 
     Attributes:
@@ -38,7 +38,7 @@ class Opened:
         source: The random-access source, or None if they can only be read in order.
         reader: Reads raw records without building elements, or None.
         places: Maps record numbers to byte ranges, or None if these are not known.
-        stream: Iterates over the records if there is no source.
+        stream: Iterates over the records if `source` is None.
         note: A note for the user.
     """
 
@@ -57,14 +57,15 @@ class Opened:
         return sum(map(os.path.getsize, self.files))
 
 
-def open_files(names: Sequence[str]) -> Opened:
+def open_files(names: Sequence[str]) -> OpenFiles:
     """Open files of one format.
 
     Args:
         names: Files, folders and patterns, as a user writes them.
 
     Raises:
-        Problem: There are none, they have several formats, or one cannot be read.
+        CommandError: No file is found, the files have several formats, or one cannot be
+            read.
     """
     paths = finding.expand(names)
     name = paths[0] if len(paths) == 1 else " ".join(names)
@@ -74,22 +75,22 @@ def open_files(names: Sequence[str]) -> Opened:
             with reading(folder):
                 source = sources.TFDSDataSource(folder)
                 files = [*source.records.paths]
-                return Opened(name, files, len(source), source)
+                return OpenFiles(name, files, len(source), source)
         found, _ = files_by_form(folder)
         if not found:
             return _class_folders(folder)
     else:
         found = _by_form(paths)
     if len(found) > 1:
-        raise Problem(
-            f"{name}: there are files of several formats: {', '.join(sorted(found))}."
-            " Name those of one."
+        raise CommandError(
+            f"{name}: expected files of one format, found several formats:"
+            f" {', '.join(sorted(found))}. Pass only the files of one."
         )
     ((form, files),) = found.items()
     for file in files:
-        regular(file)
+        stat_regular(file)
     with reading(files[0]):
-        return _opened(name, form, files)
+        return _open(name, form, files)
 
 
 def _by_form(paths: list[str]) -> dict[Form, list[str]]:
@@ -99,70 +100,73 @@ def _by_form(paths: list[str]) -> dict[Form, list[str]]:
             for form, files in files_by_form(path)[0].items():
                 found.setdefault(form, []).extend(files)
         else:
-            regular(path)
+            stat_regular(path)
             found.setdefault(form_of(path), []).append(path)
     if not found:
-        raise Problem(f"{paths[0]}: no file has a format that is known.")
+        raise CommandError(
+            f"{paths[0]}: expected a file of a known format, found none."
+        )
     return found
 
 
-def _class_folders(folder: str) -> Opened:
+def _class_folders(folder: str) -> OpenFiles:
     try:
         source = sources.FolderDataSource(folder)
     except FileNotFoundError as error:
-        raise Problem(
+        raise CommandError(
             f"{folder}: this is neither a folder of records nor one of class folders of"
             f" images: {error}"
         ) from None
     files = [path for path, _ in source.samples]
-    return Opened(folder, files, len(source), source)
+    return OpenFiles(folder, files, len(source), source)
 
 
-def _opened(name: str, form: Form, files: list[str]) -> Opened:
+def _open(name: str, form: Form, files: list[str]) -> OpenFiles:
     if form == "array_record":
         source: Any = sources.ArrayRecordDataSource(files)
         places = [_places_of_chunks(_core.RecordFile(file)) for file in files]
-        return _of_records(name, files, source, places)
+        return _open_records(name, files, source, places)
     if form == "tfrecord":
         inputs = [TFRecordInput(file) for file in files]
         if any(each.compression for each in inputs):
-            return _streamed(name, files, "Compressed TFRecord files", inputs)
+            return _open_streams(name, files, "Compressed TFRecord files", inputs)
         readers = [each.open() for each in inputs]
         source = sources.TFRecordDataSource(files)
-        return _of_records(name, files, source, [*map(_places_of_frames, readers)])
+        return _open_records(name, files, source, [*map(_places_of_frames, readers)])
     if form == "jsonl":
         lines = [JsonLinesInput(file, "json") for file in files]
-        return _streamed(name, files, "JSON lines", lines)
+        return _open_streams(name, files, "JSON lines", lines)
     if form == "parquet":
-        imported("pyarrow")
+        import_optional("pyarrow")
         source = sources.ParquetDataSource(files)
     elif form == "tar":
         source = sources.TarDataSource(files)
     else:
         source = sources.BagDataSource(files)
     reader = getattr(source, "reader", None)
-    return Opened(name, files, len(source), source, reader)
+    return OpenFiles(name, files, len(source), source, reader)
 
 
-def _streamed(
+def _open_streams(
     name: str, files: list[str], what: str, inputs: Sequence[Input]
-) -> Opened:
+) -> OpenFiles:
     def stream() -> Iterator[bytes]:
         for each in inputs:
             yield from each.records(0)
 
     records = sum(each.count() for each in inputs)
     note = IN_ORDER.format(what, name)
-    return Opened(name, files, records, stream=stream, note=note)
+    return OpenFiles(name, files, records, stream=stream, note=note)
 
 
-# A file's number of records, and a function that returns where records begin and end.
+# A file's number of records, and a function that returns the begin and the end of
+# each record.
 _PlacesOfFile = tuple[int, Callable[[Int64Array], tuple[Int64Array, Int64Array]]]
 
 
-def _of_records(
+def _open_records(
     name: str, files: list[str], source: Any, places: Sequence[_PlacesOfFile]
-) -> Opened:
+) -> OpenFiles:
     lasts = np.cumsum([records for records, _ in places])
 
     def places_of(records: Int64Array) -> Int64Array:
@@ -175,7 +179,7 @@ def _of_records(
             found[1:, inside] = limits(records[inside] - (lasts[number] - count))
         return found
 
-    return Opened(name, files, len(source), source, source.reader, places_of)
+    return OpenFiles(name, files, len(source), source, source.reader, places_of)
 
 
 def _places_of_chunks(file: _core.RecordFile) -> _PlacesOfFile:

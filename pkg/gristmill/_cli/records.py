@@ -23,31 +23,33 @@ MAGIC = (
 VALUES, BYTES = 4, 24
 
 
-class Shown(NamedTuple):
+class RecordText(NamedTuple):
     """The kind of a record, and its contents in readable form."""
 
     kind: str
     text: str
 
 
-def show(record: bytes) -> Shown:
+def show(record: bytes) -> RecordText:
     """Return a record's kind and contents, in one line of any length."""
     if not record:
-        return Shown("bytes", "empty")
+        return RecordText("bytes", "empty")
     for start, name in MAGIC:
         if record.startswith(start):
-            return Shown("bytes", f"{name}, {amount(len(record))}")
+            return RecordText("bytes", f"{name}, {amount(len(record))}")
     features = _features(record)
     if features:
         shown = ", ".join(f"{name}: {_values(v)}" for name, v in features.items())
-        return Shown("example", "{" + shown + "}")
+        return RecordText("example", "{" + shown + "}")
     text = _text(record)
     if text is None:
         more = "..." if len(record) > BYTES else ""
-        return Shown("bytes", f"{amount(len(record))}: {record[:BYTES].hex(' ')}{more}")
+        return RecordText(
+            "bytes", f"{amount(len(record))}: {record[:BYTES].hex(' ')}{more}"
+        )
     if text.lstrip()[:1] in ("{", "[") and _is_json(text):
-        return Shown("json", " ".join(text.split()))
-    return Shown("text", repr(text))
+        return RecordText("json", " ".join(text.split()))
+    return RecordText("text", repr(text))
 
 
 def _features(record: bytes) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def number_from(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is not a number from {least} on"
+                f"{text!r} is not an integer of at least {least}"
             )
         return int(text)
 

@@ -10,62 +10,69 @@ import sys
 import time
 from typing import Any
 
-from gristmill._cli.between_looks import done_between
-from gristmill._cli.process_look import (
-    Look,
+from gristmill._cli.process_snapshot import (
+    ProcessSnapshot,
     loaders_of,
-    look_at,
-    other_layout,
-    without_loaders,
+    no_loaders_text,
+    other_layout_text,
+    take_snapshot,
 )
+from gristmill._cli.snapshot_difference import activity_between
 from gristmill._cli.terminal import STYLE, table
 from gristmill._cli.top_text import as_text
-from gristmill._convert.problem import Problem
+from gristmill._convert.errors import CommandError
 from gristmill._observe import processes
-from gristmill._observe.shared_words import OtherLayout
+from gristmill._observe.shared_words import LayoutMismatchError
 
 DESCRIPTION = """\
-Show the loaders of a running process: what each gives and waits for, and what each of
-its workers does.  The process is neither stopped nor asked: it is read what it shares
-with its workers.  It must be of the same user, and its loaders must have workers.
+Show the loaders of a running process: the output rate of each loader, how often its
+consumer waits, and what each worker computes.  The process is not interrupted; `top`
+reads the memory that it shares with its workers.  The process must belong to the same
+user, and its loaders must have workers.
 
 Without PID, list the processes that have such loaders.
 """
 
 EPILOG = """\
 columns:
-  ready        outputs that are computed and wait to be taken
-  waits        how often the consumer was found asleep until an output comes
-  for          how long a worker has computed what it computes
-  CPU          of one core
-  memory       of a worker; what processes share counts by its part (PSS)
-  outputs/s    what a worker computed
+  ready        outputs that are computed and not yet taken
+  waits        share of looks at which the consumer was waiting for an output
+  for          time since the worker began its present batch or range of records
+  CPU          share of one core
+  memory       of a worker; each process has its share of common memory (PSS)
+  outputs/s    outputs that a worker computed
 
 examples:
   gristmill top
   gristmill top 4242
   gristmill top 4242 --once --json | jq '.loaders[0].waiting'
 """
-# How often per second to check whether the consumer is waiting.
-LOOKS_PER_S = 50
+# The number of times per second to check whether the consumer is waiting.
+SAMPLES_PER_S = 50
 
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
-    purpose = "show what the loaders of a running process do"
+    purpose = "show the activity of a running process's loaders"
     parser = commands.add_parser(
         "top", help=purpose, description=DESCRIPTION, epilog=EPILOG, **STYLE
     )
     add = parser.add_argument
-    add("pid", nargs="?", type=_pid, metavar="PID", help="the process that iterates")
-    add("--once", action="store_true", help="print it once, and end")
-    add("--json", action="store_true", help="print JSON objects, one in a line")
+    add(
+        "pid",
+        nargs="?",
+        type=_pid,
+        metavar="PID",
+        help="process id of the program that iterates",
+    )
+    add("--once", action="store_true", help="print once, and exit")
+    add("--json", action="store_true", help="print JSON objects, one per line")
     add(
         "--interval",
         type=_seconds,
         default=1.0,
         metavar="S",
-        help="seconds between two looks (default: %(default)g)",
+        help="seconds between two updates (default: %(default)g)",
     )
     parser.set_defaults(run=run)
 
@@ -89,9 +96,9 @@ def _list(as_json: bool) -> None:
     for pid in processes.all_pids():
         try:
             found = loaders_of(pid)
-        except (OSError, Problem):  # It has ended, or we may not read it.
+        except (OSError, CommandError):  # It has ended, or we may not read it.
             continue
-        except OtherLayout:
+        except LayoutMismatchError:
             unreadable.append(pid)
             continue
         if not found or processes.sees_other_numbers(pid):
@@ -103,9 +110,9 @@ def _list(as_json: bool) -> None:
             print(json.dumps({"pid": pid, **fields}))
         rows.append((str(pid), str(len(found)), str(workers), command))
     for pid in unreadable:
-        print(f"gristmill: {other_layout(pid)}", file=sys.stderr)
+        print(f"gristmill: {other_layout_text(pid)}", file=sys.stderr)
     if len(rows) == 1 and not unreadable:
-        raise Problem("no process that you may look at has a loader with workers.")
+        raise CommandError("found no process of yours that has a loader with workers.")
     if len(rows) > 1 and not as_json:
         # `table` aligns columns to the right, but the command is text.
         numbers = table([row[:3] for row in rows]).splitlines()
@@ -116,55 +123,55 @@ def _list(as_json: bool) -> None:
 def _watch(arguments: argparse.Namespace) -> None:
     """Print a process's activity, once or repeatedly until it or the user ends it."""
     pid = arguments.pid
-    before = look_at(pid)
+    before = take_snapshot(pid)
     if not before.loaders:
-        raise Problem(without_loaders(pid))
+        raise CommandError(no_loaders_text(pid))
     in_place = sys.stdout.isatty() and not (arguments.json or arguments.once)
-    drawn = 0
+    drawn_lines = 0
     while True:
         waited = _sample(before, arguments.interval)
         try:
-            after = look_at(pid)
-        except Problem:
+            after = take_snapshot(pid)
+        except CommandError:
             if arguments.once:
                 raise
             if not arguments.json:
                 print(f"Process {pid} has ended.")
             return
         if arguments.once and not after.loaders:
-            raise Problem(without_loaders(pid))
-        told = done_between(before, after, waited)
+            raise CommandError(no_loaders_text(pid))
+        activity = activity_between(before, after, waited)
         if arguments.json:
-            print(json.dumps(told), flush=True)
+            print(json.dumps(activity), flush=True)
         elif in_place:
-            drawn = _redraw(as_text(told), drawn)
+            drawn_lines = _redraw(as_text(activity), drawn_lines)
         else:
-            print(as_text(told), end="\n" if arguments.once else "\n\n", flush=True)
+            print(as_text(activity), end="\n" if arguments.once else "\n\n", flush=True)
         if arguments.once:
             return
         before = after
 
 
-def _sample(look: Look, seconds: float) -> dict[int, tuple[int, int]]:
+def _sample(snapshot: ProcessSnapshot, seconds: float) -> dict[int, tuple[int, int]]:
     """Sample each loader for `seconds`.
 
     Returns:
         By loader, how often its consumer was waiting, and the number of samples.
     """
-    looks = max(1, round(seconds * LOOKS_PER_S))
-    asleep = dict.fromkeys(look.loaders, 0)
+    looks = max(1, round(seconds * SAMPLES_PER_S))
+    asleep = dict.fromkeys(snapshot.loaders, 0)
     for _ in range(looks):
         time.sleep(seconds / looks)
-        for inode, (arena, _) in look.loaders.items():
+        for inode, (arena, _) in snapshot.loaders.items():
             asleep[inode] += arena.waits()
     return {inode: (number, looks) for inode, number in asleep.items()}
 
 
-def _redraw(text: str, drawn: int) -> int:
-    """Draw `text` over the last `drawn` lines, and return its number of lines."""
+def _redraw(text: str, drawn_lines: int) -> int:
+    """Draw `text` over the last `drawn_lines` lines, and return its number of lines."""
     columns, height = shutil.get_terminal_size()
     lines = [line[: columns - 1] for line in text.splitlines()[: height - 1]]
-    up = f"\x1b[{drawn}A" if drawn else ""
+    up = f"\x1b[{drawn_lines}A" if drawn_lines else ""
     sys.stdout.write(f"{up}\r\x1b[J" + "".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
     return len(lines)
@@ -176,7 +183,7 @@ def _columns() -> int | None:
 
 def _pid(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a process")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a process id")
     return int(text)
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from gristmill._cli.process_look import NO_WORKERS
+from gristmill._cli.process_snapshot import NO_WORKERS
 from gristmill._cli.terminal import amount, count, rate, table
 
 
-def as_text(told: dict[str, Any]) -> str:
-    """Format the result of `done_between` as lines of text."""
-    stopped = ", stopped" if told["stopped"] else ""
+def as_text(activity: dict[str, Any]) -> str:
+    """Format the result of `activity_between` as lines of text."""
+    stopped = ", stopped" if activity["stopped"] else ""
     lines = [
-        f"process {told['pid']}{stopped}: {told['command']}",
-        f"  CPU {_share(told['cpu'])}, memory {_size(told['pss_bytes'])}",
+        f"process {activity['pid']}{stopped}: {activity['command']}",
+        f"  CPU {_share(activity['cpu'])}, memory {_size(activity['pss_bytes'])}",
     ]
-    for number, loader in enumerate(told["loaders"]):
+    for number, loader in enumerate(activity["loaders"]):
         lines += ["", *_loader_lines(number, loader)]
-    if not told["loaders"]:
+    if not activity["loaders"]:
         lines += ["", f"It {NO_WORKERS}"]
     return "\n".join(lines)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from gristmill._cli.contents import Contents, Sizes, sizes_of
 from gristmill._convert.inputs import reading, top_folder
-from gristmill._convert.paths import regular
+from gristmill._convert.paths import stat_regular
 
 # The most texts to show if a text differs between files.
 MOST_TEXTS = 3
@@ -68,7 +68,7 @@ def totals_of_plain(folder: str, paths: Sequence[str], head: int) -> Totals:
         paths: The files, at least one.
         head: The number of leading files to read.
     """
-    sizes = np.array([regular(path).st_size for path in paths], np.int64)
+    sizes = np.array([stat_regular(path).st_size for path in paths], np.int64)
     first = []
     for path in paths[:head]:
         with reading(path), open(path, "rb") as file:
@@ -80,7 +80,7 @@ def totals_of_plain(folder: str, paths: Sequence[str], head: int) -> Totals:
         files=len(paths),
         file_bytes=int(sizes.sum()),
         records=len(paths),
-        details={"folders": _listed([name for name in classes if name])},
+        details={"folders": _join_texts([name for name in classes if name])},
         sizes=sizes_of(sizes, len(paths)),
         verified=False,
         head=first,
@@ -93,10 +93,10 @@ def _details(found: Sequence[Contents]) -> dict[str, str]:
     for each in found:
         for name, text in each.details.items():
             texts.setdefault(name, {})[text] = None
-    return {name: _listed([*some]) for name, some in texts.items()}
+    return {name: _join_texts([*some]) for name, some in texts.items()}
 
 
-def _listed(texts: Sequence[str]) -> str:
+def _join_texts(texts: Sequence[str]) -> str:
     if len(texts) <= 1:
         return "".join(texts)
     more = "; ..." if len(texts) > MOST_TEXTS else ""

@@ -35,7 +35,7 @@ class Writer(RecordWriter):
             if self._folder:
                 self._copy()
         finally:
-            self._forget()
+            self._remove_folder()
 
     def _copy(self) -> None:
         to = FileSystems.create(
@@ -46,9 +46,9 @@ class Writer(RecordWriter):
 
     def discard(self) -> None:
         super().discard()
-        self._forget()
+        self._remove_folder()
 
-    def _forget(self) -> None:
+    def _remove_folder(self) -> None:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -16,13 +16,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from gristmill._base.progress import Progress
+from gristmill._base.progress_bar import Progress
 from gristmill._convert import worker_pool
+from gristmill._convert.errors import ConversionError, from_os_error
 from gristmill._convert.inputs import Input, TFRecordInput
 from gristmill._convert.journal import Journal
 from gristmill._convert.paths import Output, part_of
-from gristmill._convert.problem import Problem, of_os_error
-from gristmill._convert.shards import Written, write_file
+from gristmill._convert.shards import WrittenFile, write_file
 
 # The number of tasks for each process, so that all processes end at about the same
 # time. It is one if a task must read the records before its own first.
@@ -49,7 +49,7 @@ def convert(
     processes: int,
     restart: bool,
     progress: Progress,
-) -> tuple[list[Written], int]:
+) -> tuple[list[WrittenFile], int]:
     """Convert inputs to an output.
 
     Args:
@@ -66,16 +66,16 @@ def convert(
         The contents of all files, and the number of files written by this run.
 
     Raises:
-        Problem: The conversion failed. Finished shards remain, and the same call
-            continues from there.
+        ConversionError: The conversion failed. Finished shards remain, and the same
+            call continues from there.
     """
     folder = os.path.dirname(output.final(0)) or "."
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise of_os_error(error, folder) from error
+        raise from_os_error(error, folder) from error
     header = {
-        "inputs": [_described(each) for each in inputs],
+        "inputs": [_identity(each) for each in inputs],
         "outputs": [os.path.basename(output.final(s)) for s in range(output.count)],
         "writer_options": writer_options,
         "ranges": ranges,
@@ -114,15 +114,15 @@ class _Conversion:
             return
         if journal.shards:
             difference = _difference(journal.header or {}, self.header)
-            raise Problem(
-                f"{journal.path}: {difference}. Go on with what was converted before,"
-                " or pass --restart to remove what it made and begin anew."
+            raise ConversionError(
+                f"{journal.path}: {difference}. Run the earlier command to resume it,"
+                " or pass --restart to remove its files and start again."
             )
         self._remove([*map(part_of, self._finals_before())])
         for path in map(self.output.final, self._numbers):
             if os.path.lexists(path):
                 self._remove([journal.path])
-                raise Problem(
+                raise ConversionError(
                     f"{path} exists already, and this conversion did not make it."
                     " Choose another OUT, or pass --restart to replace it."
                 )
@@ -132,7 +132,7 @@ class _Conversion:
         """Write the shards that are not finished, and return their number."""
         pending = [s for s in self._numbers if not self._is_finished(s)]
         if pending:
-            with _indexed(self.inputs) as inputs:
+            with _with_shared_indices(self.inputs) as inputs:
                 if self.journal.counts is None:
                     self._count(inputs)
                 self._write(self._plan(inputs, pending))
@@ -141,10 +141,10 @@ class _Conversion:
     def finish(self) -> None:
         """Rename the files, unless an input has changed during the conversion."""
         for each, before in zip(self.inputs, self.header["inputs"], strict=True):
-            if _described(each) != before:
-                raise Problem(
-                    f"{each.path} was changed while it was converted. Convert when it"
-                    " no longer changes, with --restart."
+            if _identity(each) != before:
+                raise ConversionError(
+                    f"{each.path} was changed while it was converted. Run the command"
+                    " again with --restart when the file no longer changes."
                 )
         try:
             for shard in self._numbers:
@@ -156,7 +156,7 @@ class _Conversion:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise of_os_error(error, self.output.stem) from error
+            raise from_os_error(error, self.output.stem) from error
 
     @property
     def _numbers(self) -> range:
@@ -177,9 +177,9 @@ class _Conversion:
         read = {os.path.realpath(each.path) for each in self.inputs}
         for path in paths:
             if os.path.realpath(path) in read:
-                raise Problem(
-                    f"{path} is an input, and would be removed with what an earlier"
-                    " conversion to this OUT made. Choose another OUT."
+                raise ConversionError(
+                    f"{path} is an input, and would be removed with the files of an"
+                    " earlier conversion to this OUT. Choose another OUT."
                 )
         for path in paths:
             try:
@@ -187,7 +187,7 @@ class _Conversion:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise of_os_error(error, path) from error
+                raise from_os_error(error, path) from error
 
     def _is_finished(self, number: int) -> bool:
         """Return whether a shard is in the journal and its file exists."""
@@ -243,7 +243,7 @@ class _Conversion:
                     self.journal.add(shard, report)
 
 
-def _described(each: Input) -> dict[str, Any]:
+def _identity(each: Input) -> dict[str, Any]:
     fields = dataclasses.fields(each)
     options = {
         field.name: getattr(each, field.name) for field in fields if field.compare
@@ -252,7 +252,7 @@ def _described(each: Input) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _indexed(inputs: Sequence[Input]) -> Iterator[list[Input]]:
+def _with_shared_indices(inputs: Sequence[Input]) -> Iterator[list[Input]]:
     """Share the indices of TFRecord files among all processes."""
     with tempfile.TemporaryDirectory(prefix="gristmill-convert-") as folder:
         yield [
@@ -278,10 +278,10 @@ def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
         for name in other:
             if one.get(name) != other[name]:
                 return (
-                    f"input {other['path']} is not as it was: {name} was"
+                    f"input {other['path']} has changed: {name} was"
                     f" {one.get(name)}, now it is {other[name]}"
                 )
-    return "this output was begun in another way"
+    return "this output was begun by a different command"
 
 
 def _brief(value: Any) -> str:
@@ -294,7 +294,7 @@ def _count_one(each: Input) -> Iterator[int]:
     yield each.count()
 
 
-def _write_run(run: _Run) -> Iterator[tuple[int, int | Written]]:
+def _write_run(run: _Run) -> Iterator[tuple[int, int | WrittenFile]]:
     """Write the shards of a run, reading adjacent ranges in one pass.
 
     Yields:
@@ -317,7 +317,7 @@ def _records(
     """Yield the records of all inputs in order, from number `first` on.
 
     Raises:
-        Problem: The number of records in an input differs from its count.
+        ConversionError: The number of records in an input differs from its count.
     """
     for each, count in zip(inputs, counts, strict=True):
         if first >= count:
@@ -330,9 +330,9 @@ def _records(
                 break
             yield record
         if found != count:
-            raise Problem(
-                f"{each.path}: expected {count} records, as were counted, but found"
-                f" {'more' if found > count else found}. Convert when it no longer"
-                " changes, with --restart."
+            raise ConversionError(
+                f"{each.path}: expected {count} records, as counted before, found"
+                f" {'more' if found > count else found}. Run the command again with"
+                " --restart when the file no longer changes."
             )
         first = 0

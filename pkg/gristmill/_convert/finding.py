@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias, get_args
 
+from gristmill._convert.errors import ConversionError, UsageError
 from gristmill._convert.inputs import (
     ArrayRecordInput,
     FolderInput,
@@ -16,8 +17,7 @@ from gristmill._convert.inputs import (
     TFRecordInput,
     reading,
 )
-from gristmill._convert.paths import broken_link, files_below, regular
-from gristmill._convert.problem import Misuse, Problem
+from gristmill._convert.paths import broken_link_error, files_below, stat_regular
 from gristmill._convert.rows import Encoding
 
 Format: TypeAlias = Literal["tfrecord", "parquet", "jsonl", "array_record", "files"]
@@ -45,23 +45,23 @@ def expand(names: Iterable[str]) -> list[str]:
         if os.path.exists(name):
             paths.append(name)
         elif os.path.islink(name):
-            raise broken_link(name)
+            raise broken_link_error(name)
         elif glob.has_magic(name):
             found = sorted(glob.glob(name, recursive=True))
             if not found:
-                raise Problem(f"{name}: no file matches this pattern.")
+                raise ConversionError(f"{name}: no file matches this pattern.")
             paths += found
         else:
-            raise Problem(f"{name}: there is no such file or folder.")
+            raise ConversionError(f"{name}: there is no such file or folder.")
     return paths
 
 
 def check_local(path: str) -> None:
-    """Raise Problem for a URL, because commands only open local files."""
+    """Raise ConversionError for a URL, because commands only open local files."""
     if "://" in path:
-        raise Problem(
-            f"{path}: this is a URL, but files on a disk are needed. Copy it, or mount"
-            " it; gristmill.beam converts files on cloud storage."
+        raise ConversionError(
+            f"{path}: expected a file on a disk, got a URL. Copy or mount it, or use"
+            " gristmill.beam, which converts files on cloud storage."
         )
 
 
@@ -84,9 +84,9 @@ def inputs_of(
         follow_links: Whether links in folders may lead out of them.
 
     Raises:
-        Problem: A format cannot be detected, a link leads out of a folder, or a path is
-            not a regular file or a folder.
-        Misuse: An option does not apply to any of the inputs.
+        ConversionError: A format cannot be detected, a link leads out of a folder, or a
+            path is not a regular file or a folder.
+        UsageError: An option does not apply to any of the inputs.
     """
     inputs: list[Input] = []
     folders = {path for path in paths if os.path.isdir(path)}
@@ -101,30 +101,31 @@ def inputs_of(
             continue
         if form is None and len(found) > 1:
             for file in listed:
-                regular(file)
-            raise Problem(
-                f"{path}: this folder holds files of several formats. Pass --from"
-                " files to make each file a record, or name the files."
+                stat_regular(file)
+            raise ConversionError(
+                f"{path}: expected a folder with files of one format, found several"
+                " formats. Pass --from files to make each file a record, or pass the"
+                " files of one format."
             )
         inputs += [_input_of(file, form, encoding) for file in listed]
     if not inputs:
-        raise Problem(f"{paths[0]}: this folder holds no files.")
+        raise ConversionError(f"{paths[0]}: this folder contains no files.")
     # Raise if an option does not apply to any of the inputs.
     kinds = {type(each) for each in inputs}
     if encoding and not kinds & {ParquetInput, JsonLinesInput}:
-        raise Misuse("--encode is for Parquet and JSON lines; there are none here.")
+        raise UsageError("--encode needs Parquet or JSON lines as input, found none.")
     if with_names and FolderInput not in kinds:
-        raise Misuse("--with-names is for folders of files; there is none here.")
+        raise UsageError("--with-names needs a folder of files as input, found none.")
     if follow_links and not folders:
-        raise Misuse("--follow-links is for folders; there is none here.")
+        raise UsageError("--follow-links needs a folder as input, found none.")
     return inputs
 
 
 def _input_of(path: str, form: Format | None, encoding: Encoding | None) -> Input:
-    regular(path)
+    stat_regular(path)
     form = form or format_of(path)
     if form == "files":
-        raise Problem(f"{path}: --from files needs a folder, found a file.")
+        raise ConversionError(f"{path}: --from files needs a folder, found a file.")
     if form == "parquet":
         return ParquetInput(path, encoding or "example")
     if form == "jsonl":
@@ -146,7 +147,7 @@ def format_of(path: str, choices: Sequence[Format] = FORMATS) -> Format:
         choices: The values of the command's --from option; empty if it has none.
 
     Raises:
-        Problem: Neither determines the format.
+        ConversionError: Neither determines the format.
     """
     form = name_format_of(path)
     if form:
@@ -166,6 +167,6 @@ def format_of(path: str, choices: Sequence[Format] = FORMATS) -> Format:
         if choices
         else "Give it a name that does, such as x.tfrecord or x.array_record."
     )
-    raise Problem(
-        f"{path}: neither the name nor the first bytes tell the format. {advice}"
+    raise ConversionError(
+        f"{path}: neither the name nor the first bytes imply the format. {advice}"
     )

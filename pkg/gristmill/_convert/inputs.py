@@ -24,9 +24,9 @@ import numpy as np
 from gristmill import _core, errors
 from gristmill._base.types import Int64Array
 from gristmill._convert import rows
+from gristmill._convert.errors import ConversionError, from_os_error, import_optional
 from gristmill._convert.examples import bytes_features, example, int64_features
-from gristmill._convert.paths import files_below, regular
-from gristmill._convert.problem import Problem, imported, of_os_error
+from gristmill._convert.paths import files_below, stat_regular
 from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._tf_record_stream import read_tf_records
 
@@ -56,7 +56,7 @@ class Input(abc.ABC):
 
     def identity(self) -> dict[str, Any]:
         """Return JSON values that change when the content changes."""
-        found = regular(self.path)
+        found = stat_regular(self.path)
         return {
             "path": os.path.abspath(self.path),
             "bytes": found.st_size,
@@ -180,13 +180,13 @@ class ParquetInput(Input):
     @contextlib.contextmanager
     def open(self) -> Iterator[Any]:
         """Open the file as a pyarrow ParquetFile."""
-        pyarrow = imported("pyarrow")
-        parquet = imported("pyarrow.parquet")
+        pyarrow = import_optional("pyarrow")
+        parquet = import_optional("pyarrow.parquet")
         try:
             with reading(self.path), parquet.ParquetFile(self.path) as file:
                 yield file
         except pyarrow.ArrowException as error:
-            raise Problem(f"{self.path}: {error}") from error
+            raise ConversionError(f"{self.path}: {error}") from error
 
     def _encode(self, batch: Any) -> Iterator[bytes]:
         if self.encoding == "json":
@@ -194,8 +194,8 @@ class ParquetInput(Input):
             return
         try:
             yield from rows.examples_of_table(batch)
-        except Problem as problem:
-            raise Problem(f"{self.path}: {problem}") from None
+        except ConversionError as problem:
+            raise ConversionError(f"{self.path}: {problem}") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,11 +233,11 @@ class JsonLinesInput(Input):
                 return line.strip()
             return rows.example_of_object(value)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise Problem(
+            raise ConversionError(
                 f"{self.path}: line {number} is not JSON: {error}. Mend or remove it."
             ) from None
-        except Problem as problem:
-            raise Problem(f"{self.path}: line {number}: {problem}") from None
+        except ConversionError as problem:
+            raise ConversionError(f"{self.path}: line {number}: {problem}") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,7 +258,7 @@ class FolderInput(Input):
         files = self._files()
         digest = hashlib.sha256()
         for name in files:
-            found = regular(os.path.join(self.path, name))
+            found = stat_regular(os.path.join(self.path, name))
             line = f"{name}\0{found.st_size}\0{found.st_mtime_ns}\n"
             digest.update(os.fsencode(line))
         return {
@@ -301,12 +301,12 @@ def top_folder(name: str) -> str:
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Convert errors while reading a file to Problems with its path."""
+    """Convert errors while reading a file to ConversionErrors with its path."""
     try:
         yield
     except errors.CorruptRecord as error:
-        raise Problem(f"{error}") from error
+        raise ConversionError(f"{error}") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise Problem(f"{path}: damaged compressed data: {error}.") from error
+        raise ConversionError(f"{path}: damaged compressed data: {error}.") from error
     except OSError as error:
-        raise of_os_error(error, path) from error
+        raise from_os_error(error, path) from error

@@ -15,8 +15,8 @@ import os
 import stat
 from typing import Any
 
-from gristmill._convert.problem import Problem, of_os_error
-from gristmill._convert.shards import Written
+from gristmill._convert.errors import ConversionError, from_os_error
+from gristmill._convert.shards import WrittenFile
 
 # The first bytes of a journal.
 BEGIN = b'{"conversion": '
@@ -34,7 +34,7 @@ class Journal:
         shards: The contents of each shard that was written and verified, by number.
 
     Raises:
-        Problem: Another process converts to the same output, the file cannot be
+        ConversionError: Another process converts to the same output, the file cannot be
             written, or it is not a journal but another file, a link or a pipe.
     """
 
@@ -46,13 +46,13 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.close()
-            raise Problem(
+            raise ConversionError(
                 f"{path}: another gristmill convert is writing this output. Wait for"
                 " it, or choose another OUT."
             ) from None
         self.header: dict[str, Any] | None = None
         self.counts: list[int] | None = None
-        self.shards: dict[int, Written] = {}
+        self.shards: dict[int, WrittenFile] = {}
         self._load()
 
     def _load(self) -> None:
@@ -60,7 +60,7 @@ class Journal:
         content = self._file.read()
         kept = 0
         for line in content.splitlines(keepends=True):
-            if not line.endswith(b"\n") or not self._take(line):
+            if not line.endswith(b"\n") or not self._store_entry(line):
                 break
             kept += len(line)
         if not kept and not BEGIN.startswith(content[: len(BEGIN)]):
@@ -68,7 +68,7 @@ class Journal:
             raise _not_a_journal(self.path, "another file")
         self._file.truncate(kept)
 
-    def _take(self, line: bytes) -> bool:
+    def _store_entry(self, line: bytes) -> bool:
         """Store the entry of a line; return False if it is not a journal's line."""
         try:
             entry = json.loads(line)
@@ -76,14 +76,16 @@ class Journal:
             return False
         match entry:
             case {"conversion": {"inputs": inputs, "outputs": outputs} as header} if (
-                self.header is None and _are(inputs, dict) and _are(outputs, str)
+                self.header is None
+                and _are_all(inputs, dict)
+                and _are_all(outputs, str)
             ):
                 self.header = header
-            case {"counts": list(counts)} if self.header and _are(counts, int):
+            case {"counts": list(counts)} if self.header and _are_all(counts, int):
                 self.counts = counts
             case dict(fields) if self.header and _is_shard(fields):
                 shard = fields.pop("shard")
-                self.shards[shard] = Written(**fields)
+                self.shards[shard] = WrittenFile(**fields)
             case _:
                 return False
         return True
@@ -104,7 +106,7 @@ class Journal:
         self.counts = counts
         self._append({"counts": counts})
 
-    def add(self, shard: int, written: Written) -> None:
+    def add(self, shard: int, written: WrittenFile) -> None:
         """Record a finished shard."""
         self.shards[shard] = written
         self._append({"shard": shard, **dataclasses.asdict(written)})
@@ -116,7 +118,7 @@ class Journal:
                 left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise of_os_error(error, self.path) from error
+            raise from_os_error(error, self.path) from error
 
     def close(self) -> None:
         """Close the file and release the lock."""
@@ -133,24 +135,24 @@ def _open(path: str, flags: int) -> int:
     except OSError as error:
         if os.path.islink(path):
             raise _not_a_journal(path, "a link") from error
-        raise of_os_error(error, path) from error
+        raise from_os_error(error, path) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise _not_a_journal(path, "no regular file")
+        raise _not_a_journal(path, "a special file")
     return fd
 
 
-def _not_a_journal(path: str, found: str) -> Problem:
-    return Problem(
+def _not_a_journal(path: str, found: str) -> ConversionError:
+    return ConversionError(
         f"{path}: expected the journal of a conversion, found {found}. Move it, or"
         " choose another OUT."
     )
 
 
-def _are(values: Any, kind: type) -> bool:
+def _are_all(values: Any, kind: type) -> bool:
     return isinstance(values, list) and all(type(value) is kind for value in values)
 
 
 def _is_shard(entry: dict[str, Any]) -> bool:
     kinds = {name: type(value).__name__ for name, value in entry.items()}
-    return kinds == {"shard": "int", **Written.__annotations__}
+    return kinds == {"shard": "int", **WrittenFile.__annotations__}

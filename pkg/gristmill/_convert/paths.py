@@ -11,7 +11,7 @@ import os
 import re
 import stat
 
-from gristmill._convert.problem import Problem, of_os_error
+from gristmill._convert.errors import ConversionError, from_os_error
 
 SUFFIXES = (".array_record", ".arrayrecord")
 
@@ -23,12 +23,12 @@ def files_below(folder: str, follow_links: bool) -> tuple[str, ...]:
     Links to folders are followed, except to a folder that contains the link.
 
     Raises:
-        Problem: A link leads out of the folder without `follow_links`, or a folder
-            cannot be read.
+        ConversionError: A link leads out of the folder without `follow_links`, or a
+            folder cannot be read.
     """
 
     def refuse(error: OSError) -> None:
-        raise of_os_error(error, folder)
+        raise from_os_error(error, folder)
 
     found = []
     root = os.path.realpath(folder)
@@ -52,35 +52,35 @@ def files_below(folder: str, follow_links: bool) -> tuple[str, ...]:
 
 
 def _check_inside(path: str, root: str) -> None:
-    """Raise Problem if a link leads out of a folder. Broken links are ignored."""
+    """Raise ConversionError if a link leads out of a folder; ignore broken links."""
     if not os.path.islink(path) or not os.path.exists(path):
         return
     target = os.path.realpath(path)
     if os.path.commonpath([root, target]) != root:
-        raise Problem(
+        raise ConversionError(
             f"{path}: a link to {target}, out of the folder. Pass --follow-links to"
             " read what such links lead to."
         )
 
 
-def regular(path: str) -> os.stat_result:
+def stat_regular(path: str) -> os.stat_result:
     """Return the status of a regular file, without opening it.
 
     Raises:
-        Problem: The file does not exist, or is a pipe, a socket or a device, which may
-            never end.
+        ConversionError: The file does not exist, or is a pipe, a socket or a device,
+            which may never end.
     """
     if os.path.islink(path) and not os.path.exists(path):
-        raise broken_link(path)
+        raise broken_link_error(path)
     found = _status(path)
     if not stat.S_ISREG(found.st_mode):
-        raise Problem(f"{path}: not a regular file.")
+        raise ConversionError(f"{path}: not a regular file.")
     return found
 
 
-def broken_link(path: str) -> Problem:
-    """Return a Problem for a broken link."""
-    return Problem(f"{path}: a broken link, to {os.readlink(path)}.")
+def broken_link_error(path: str) -> ConversionError:
+    """Return a ConversionError for a broken link."""
+    return ConversionError(f"{path}: a broken link, to {os.readlink(path)}.")
 
 
 def _folder_id(path: str) -> tuple[int, int]:
@@ -93,7 +93,7 @@ def _status(path: str) -> os.stat_result:
     try:
         return os.stat(path)
     except OSError as error:
-        raise of_os_error(error, path) from error
+        raise from_os_error(error, path) from error
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,13 +14,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
+from gristmill._convert.errors import ConversionError, import_optional
 from gristmill._convert.examples import (
     bytes_features,
     example,
     float_features,
     int64_features,
 )
-from gristmill._convert.problem import Problem, imported
 
 Encoding: TypeAlias = Literal["example", "json"]
 
@@ -44,10 +44,12 @@ def example_of_object(value: Any) -> bytes:
     """Return a JSON object as tf.train.Example.
 
     Raises:
-        Problem: It is not an object, or has a value that a feature cannot hold.
+        ConversionError: It is not an object, or has a value that a feature cannot hold.
     """
     if not isinstance(value, dict):
-        raise Problem(f"expected a JSON object, got a {_kind_of(value)}. {HINT}")
+        raise ConversionError(
+            f"expected a JSON object, got a {_kind_of(value)}. {HINT}"
+        )
     return example(_features(value, ""))
 
 
@@ -71,12 +73,12 @@ def _features_of_values(name: str, values: list[Any]) -> list[bytes]:
         if kinds <= {int, bool, float}:
             return float_features(name, values)
     except OverflowError as error:
-        raise Problem(f"{name!r}: {error}. {HINT}") from None
+        raise ConversionError(f"{name!r}: {error}. {HINT}") from None
     if kinds == {str}:
         return bytes_features(name, [value.encode() for value in values])
     found = " and ".join(sorted({_kind_of(value) for value in values}))
-    raise Problem(
-        f"{name!r} is a list of {found}, but a feature holds numbers or texts. {HINT}"
+    raise ConversionError(
+        f"{name!r} must be a list of numbers or of texts, got {found}. {HINT}"
     )
 
 
@@ -89,7 +91,7 @@ def examples_of_table(batch: Any) -> Iterator[bytes]:
     """Yield the rows of a pyarrow RecordBatch as tf.train.Example.
 
     Raises:
-        Problem: A column has a type that a feature cannot hold.
+        ConversionError: A column has a type that a feature cannot hold.
     """
     columns = [
         column
@@ -104,35 +106,35 @@ def examples_of_table(batch: Any) -> Iterator[bytes]:
 
 def _columns(name: str, values: Any) -> Iterator[list[bytes]]:
     """Yield the encoded rows of each feature of a column; b"" for missing values."""
-    pa = imported("pyarrow")
+    pa = import_optional("pyarrow")
     if _is(values.type, "dictionary"):
         values = values.dictionary_decode()
     if _is(values.type, "struct"):
         for field, inner in zip(values.type, values.flatten(), strict=True):
             yield from _columns(f"{name}/{field.name}", inner)
         return
-    flat, counts = _flattened(values)
+    flat, counts = _flatten(values)
     if flat.null_count:
-        raise Problem(f"column {name!r} has a list with a null in it. {HINT}")
+        raise ConversionError(f"column {name!r} has a list with a null in it. {HINT}")
     limits = [0, *itertools.accumulate(counts)]
     try:
         features = _features_of_column(name, flat, limits)
     except pa.ArrowInvalid as error:
-        raise Problem(f"column {name!r}: {error}. {HINT}") from None
+        raise ConversionError(f"column {name!r}: {error}. {HINT}") from None
     valid = values.is_valid().to_pylist()
     yield [each if has else b"" for each, has in zip(features, valid, strict=True)]
 
 
-def _flattened(values: Any) -> tuple[Any, list[int]]:
+def _flatten(values: Any) -> tuple[Any, list[int]]:
     """Return the values of all rows, and the number of values in each row."""
     if not _is(values.type, "list large_list fixed_size_list"):
         return values.drop_null(), values.is_valid().cast("int64").to_pylist()
-    counts = imported("pyarrow.compute").list_value_length(values)
+    counts = import_optional("pyarrow.compute").list_value_length(values)
     return values.flatten(), counts.fill_null(0).to_pylist()
 
 
 def _features_of_column(name: str, flat: Any, limits: list[int]) -> list[bytes]:
-    pa = imported("pyarrow")
+    pa = import_optional("pyarrow")
     kind = flat.type
     if _is(kind, "integer boolean null"):
         numbers = flat.cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -145,14 +147,14 @@ def _features_of_column(name: str, flat: Any, limits: list[int]) -> list[bytes]:
     if _is(flat.type, "string large_string"):
         flat = flat.cast(pa.large_binary())
     if not _is(flat.type, "binary large_binary fixed_size_binary"):
-        raise Problem(
-            f"column {name!r} is of type {kind}, but a feature holds numbers, texts,"
-            f" byte strings or lists of these. {HINT}"
+        raise ConversionError(
+            f"column {name!r} must have numbers, texts, byte strings or lists of these,"
+            f" got type {kind}. {HINT}"
         )
     return bytes_features(name, flat.to_pylist(), limits)
 
 
 def _is(kind: Any, names: str) -> bool:
     """Return whether a pyarrow type has one of the given names."""
-    types = imported("pyarrow").types
+    types = import_optional("pyarrow").types
     return any(getattr(types, f"is_{name}")(kind) for name in names.split())

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from gristmill import _core, errors
 from gristmill._base.types import Int64Array
+from gristmill._convert.errors import ConversionError, from_os_error, import_optional
 from gristmill._convert.inputs import steps_of
-from gristmill._convert.problem import Problem, imported, of_os_error
 
 CODECS = re.compile(r"none|snappy|zstd(:-?\d+)?|brotli(:\d+)?")
 LEVELS = {"zstd": (-131072, 22), "brotli": (0, 11)}
@@ -56,7 +56,7 @@ class Digest:
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
+class WrittenFile:
     """The verified contents of a finished file."""
 
     records: int
@@ -77,19 +77,19 @@ def writer_options(group_size: int, compression: str) -> str:
         ValueError: An argument is invalid.
     """
     if group_size < 1:
-        raise ValueError(f"group_size is {group_size}, but must be at least 1.")
+        raise ValueError(f"group_size must be at least 1, got {group_size}.")
     if not CODECS.fullmatch(compression):
         raise ValueError(
-            f"compression is {compression!r}, but must be none, zstd[:LEVEL],"
-            " brotli[:LEVEL] or snappy."
+            "compression must be none, zstd[:LEVEL], brotli[:LEVEL] or snappy, got"
+            f" {compression!r}."
         )
     codec, _, level = compression.partition(":")
     if level:
         lowest, highest = LEVELS[codec]
         if not lowest <= int(level) <= highest:
             raise ValueError(
-                f"{codec} has levels from {lowest} to {highest}, but the compression"
-                f" is {compression!r}."
+                f"The level of {codec} must be from {lowest} to {highest}, got"
+                f" compression={compression!r}."
             )
     return (
         f"group_size:{group_size},{'uncompressed' if codec == 'none' else compression}"
@@ -103,19 +103,22 @@ class RecordWriter:
         written: The digest of the records written so far.
 
     Raises:
-        Problem: The package is not installed, or the options are wrong.
+        ConversionError: The package is not installed, or the options are wrong.
     """
 
     def __init__(self, path: str, options: str) -> None:
         self.path = path
         self.written = Digest()
-        module = imported("array_record.python.array_record_module")
+        module = import_optional("array_record.python.array_record_module")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # Processes with the old file open keep it.
         try:
             self._writer = module.ArrayRecordWriter(path, options)
         except ValueError as error:
-            raise Problem(f"wrong writer options {options!r}: {error}.") from error
+            raise ConversionError(
+                f"expected options of the array-record package, got {options!r}:"
+                f" {error}."
+            ) from error
 
     def write(self, record: bytes) -> None:
         self._writer.write(record)
@@ -125,12 +128,13 @@ class RecordWriter:
         """Finish the file, and verify its contents.
 
         Raises:
-            Problem: The disk is full, or the file does not have the written records.
+            ConversionError: The disk is full, or the file does not have the written
+                records.
         """
         try:
             self._writer.close()
         except RuntimeError as error:
-            raise Problem(f"{self.path}: {error}.") from error
+            raise ConversionError(f"{self.path}: {error}.") from error
         check_file(self.path, self.written)
 
     def discard(self) -> None:
@@ -143,14 +147,16 @@ class RecordWriter:
 
 def write_file(
     records: Iterable[bytes], path: str, options: str
-) -> Iterator[int | Written]:
+) -> Iterator[int | WrittenFile]:
     """Write records to a file, read it back, and flush it to disk.
 
     Yields:
-        The number of records written since the last report, and at the end a `Written`.
+        The number of records written since the last report, and at the end a
+        `WrittenFile`.
 
     Raises:
-        Problem: The disk is full, or the file does not have the written records.
+        ConversionError: The disk is full, or the file does not have the written
+            records.
     """
     writer = RecordWriter(path, options)
     digest = writer.written
@@ -168,7 +174,7 @@ def write_file(
     except BaseException:
         writer.discard()
         raise
-    yield Written(digest.records, digest.record_bytes, size, digest.hexdigest())
+    yield WrittenFile(digest.records, digest.record_bytes, size, digest.hexdigest())
 
 
 def check_file(path: str, expected: Digest) -> None:
@@ -180,11 +186,13 @@ def check_file(path: str, expected: Digest) -> None:
             contents, offsets = file.read_many(step, packed=True)
             found.add_many(contents, np.diff(offsets))
     except errors.CorruptRecord as error:
-        raise Problem(f"{error}. It was written just now: check the disk.") from error
+        raise ConversionError(
+            f"{error}. It was written just now: check the disk."
+        ) from error
     except OSError as error:
-        raise of_os_error(error, path) from error
+        raise from_os_error(error, path) from error
     if (found.records, found.hexdigest()) != (expected.records, expected.hexdigest()):
-        raise Problem(
+        raise ConversionError(
             f"{path}: read back {found.records} records with checksum"
             f" {found.hexdigest()}, but wrote {expected.records} with"
             f" {expected.hexdigest()}. Check the disk and the memory."
@@ -198,4 +206,4 @@ def _put_on_disk(path: str) -> int:
             os.fsync(file.fileno())
             return os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise of_os_error(error, path) from error
+        raise from_os_error(error, path) from error

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from gristmill import _core
-from gristmill._convert.problem import Problem
+from gristmill._convert.errors import ConversionError
 
 Work = Callable[[Any], Iterator[Any]]
 
@@ -30,7 +30,7 @@ def run(work: Work, tasks: Sequence[Any], processes: int) -> Generator[tuple[int
 
     Raises:
         Exception: The first exception of a task. The other tasks are then stopped.
-        Problem: A process was killed.
+        ConversionError: A process was killed.
     """
     if processes <= 1 or len(tasks) <= 1:
         for number, task in enumerate(tasks):
@@ -80,11 +80,11 @@ def _reports(
             yield doing[ready], report
 
 
-def _end_of(process: Any) -> Problem:
+def _end_of(process: Any) -> ConversionError:
     process.join()
     code = process.exitcode or 0
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
-    return Problem(
+    return ConversionError(
         f"a worker process ended by {how}. If the system ran out of memory, pass"
         " fewer --processes."
     )
@@ -100,7 +100,7 @@ def _serve(parent: int, work: Work, connection: Connection) -> None:
             connection.send(None)
             for report in work(connection.recv()):
                 connection.send(report)
-    except Problem as problem:
+    except ConversionError as problem:
         connection.send(problem)
     except Exception as error:
         error.add_note(traceback.format_exc())

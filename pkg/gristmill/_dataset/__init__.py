@@ -1,13 +1,14 @@
 """Grain's Dataset API.  Its names are public in `gristmill` and `.experimental`.
 
-A `MapDataset` is indexed, an `IterDataset` is iterated over, a `DatasetIterator` does
-that and has a state.  A chain of them is data until somebody asks for an element.
+A `MapDataset` is indexed, and an `IterDataset` is iterated over.  A `DatasetIterator`
+iterates and has a state.  A chain of datasets computes nothing before an element is
+requested.
 
-`model` says what datasets and iterators are, `nodes` has a file for each kind of node,
-and `parallel` runs chains in workers.  Begin with `model/map_dataset.py`.
+`model` defines the base classes, `nodes` has a file for each kind of node, and
+`parallel` runs chains in workers.  Start with `model/map_dataset.py`.
 """
 
-# These register themselves: datasets' methods make them.
+# Each import registers the nodes that methods of datasets create.
 from gristmill._dataset.nodes import apply as apply
 from gristmill._dataset.nodes import batch as batch
 from gristmill._dataset.nodes import block_map as block_map

@@ -14,14 +14,14 @@ import numpy as np
 from gristmill import operations as legacy
 from gristmill import samplers, sharding, sources, transforms
 from gristmill._base import log
-from gristmill._base.checks import (
+from gristmill._base.argument_checks import (
     check_callable,
     check_instance,
     check_integer,
     check_number,
     kind,
 )
-from gristmill._engine.program import BATCHES, KNOWN, PERSONAL, SAMPLERS, is_legacy
+from gristmill._engine.program import BATCHES, KNOWN, NEED_METADATA, SAMPLERS, is_legacy
 from gristmill._engine.record_nodes import ADVICE
 from gristmill._hot.block_call import BlockCall
 from gristmill.options import ReadOptions
@@ -34,7 +34,13 @@ STALL_ACTIONS = ("warn", "restart")
 MOST_RESTARTS = 100
 
 
-def worker_count(worker_count: int | None) -> int:
+def check_worker_count(worker_count: int | None) -> int:
+    """Return the number of workers; for None, the number of CPU cores.
+
+    Raises:
+        TypeError: The number is not an int.
+        ValueError: The number is negative.
+    """
     if worker_count is None:
         return os.cpu_count() or 1
     advice = " Pass 0 to compute in this process, or None for one worker per CPU core."
@@ -48,6 +54,7 @@ def worker_count(worker_count: int | None) -> int:
 
 
 def check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
+    """Raise TypeError or ValueError if an argument of a loader is not a valid count."""
     check_integer("worker_buffer_size", buffer)
     if buffer < 0:
         raise ValueError(
@@ -65,7 +72,7 @@ def check_restarts(max_restarts: int) -> None:
     if max_restarts > MOST_RESTARTS:
         raise ValueError(
             f"max_restarts must be at most {MOST_RESTARTS}, got {max_restarts}. It is"
-            " how often one output is tried again, whatever others take."
+            " the number of retries of one output, whatever other outputs need."
         )
 
 
@@ -76,11 +83,12 @@ def _check_least(name: str, value: int, least: int, advice: str) -> None:
 
 
 def check_readers(sampler: Any, read_options: Any) -> None:
+    """Raise TypeError if the sampler or the read options have the wrong type."""
     if not hasattr(type(sampler), "__getitem__") or _is_plain(sampler):
         raise TypeError(
-            "The sampler must have __getitem__(index) that returns a RecordMetadata, "
-            f"got {kind(sampler)}. Pass an IndexSampler, a SequentialSampler or one "
-            "of your own."
+            "sampler must have __getitem__(index) that returns a RecordMetadata, got"
+            f" {kind(sampler)}. Pass an IndexSampler, a SequentialSampler or your own"
+            " class."
         )
     if read_options is not None:
         expected = "a ReadOptions or None"
@@ -106,8 +114,8 @@ def warn_of_lengths(sampler: str, records: int, length: int) -> None:
         purpose = "pass num_epochs"
     log.warning(
         "%s has num_records=%d, but the data source has %d records: %s. Pass"
-        " num_records=%d, or use load(), which asks the source; len() of a dict of"
-        " arrays is its number of columns. Where this is meant, %s.",
+        " num_records=%d, or use load(), which takes it from the source; len() of a"
+        " dict of arrays is its number of columns. If this is intended, %s.",
         sampler,
         records,
         length,
@@ -149,26 +157,27 @@ def check_ranks(
     ranks = sampler.shard_options.shard_count
     if shard.shard_count != ranks:
         raise ValueError(
-            f"The loader has shard_count={shard.shard_count}, but its"
-            f" DistributedSampler deals out to {ranks} ranks. Pass shard_options to the"
-            " sampler alone."
+            f"shard_count of the loader must be {ranks}, the number of ranks of its"
+            f" DistributedSampler, got {shard.shard_count}. Pass shard_options only to"
+            " the sampler."
         )
     sizes = [int(op.batch_size) for op in operations if type(op) is transforms.Batch]
-    wanted = math.prod(sizes) * streams
-    if sizes and sampler.batch_size > 1 and sampler.batch_size % wanted:
+    divisor = math.prod(sizes) * streams
+    if sizes and sampler.batch_size > 1 and sampler.batch_size % divisor:
         log.warning(
             "DistributedSampler has batch_size=%d, but the loader needs %d elements for"
             " a batch of %d in each of its %d streams: the last batches will not be"
             " full. Pass batch_size=%d to the sampler.",
             sampler.batch_size,
-            wanted,
+            divisor,
             math.prod(sizes),
             streams,
-            wanted,
+            divisor,
         )
 
 
-def stall_timeout(seconds: float | None) -> float:
+def check_stall_timeout(seconds: float | None) -> float:
+    """Return the timeout in seconds; -1 for None, which never warns."""
     if seconds is None:
         return -1.0
     check_number("stall_timeout", seconds)
@@ -180,7 +189,8 @@ def stall_timeout(seconds: float | None) -> float:
     return float(seconds)
 
 
-def stall_action(action: str) -> str:
+def check_stall_action(action: str) -> str:
+    """Return the action, or raise ValueError if it is unknown."""
     if action not in STALL_ACTIONS:
         raise ValueError(
             f"stall_action must be one of {STALL_ACTIONS}, got {action!r}."
@@ -188,65 +198,85 @@ def stall_action(action: str) -> str:
     return action
 
 
-def memory_limit(limit: int | None) -> int:
+def check_memory_limit(limit: int | None) -> int:
+    """Return the limit in bytes; 0 for None, which stands for the default."""
     if limit is None:
         return 0
     check_integer("memory_limit", limit)
     if limit <= 0:
         raise ValueError(
             f"memory_limit must be more than 0 bytes, got {limit}. Leave it out for "
-            "80 % of the memory there is."
+            "80 % of the available memory."
         )
     return limit
 
 
-def checked_shard_options(
-    given: sharding.ShardOptions | None, sampler: Any
+def check_shard_options(
+    shard_options: sharding.ShardOptions | None, sampler: Any
 ) -> sharding.ShardOptions:
-    if given is not None and not isinstance(given, sharding.ShardOptions):
+    """Return a loader's shard options, by default those of its sampler.
+
+    Raises:
+        TypeError: `shard_options` is not a ShardOptions.
+        ValueError: There are no shard options.
+    """
+    if shard_options is not None and not isinstance(
+        shard_options, sharding.ShardOptions
+    ):
         raise TypeError(
-            f"shard_options must be a ShardOptions, got {kind(given)}. Pass "
+            f"shard_options must be a ShardOptions, got {kind(shard_options)}. Pass "
             "NoSharding() or ShardOptions(shard_index, shard_count)."
         )
-    found = given if given is not None else getattr(sampler, "_shard_options", None)
-    if not isinstance(found, sharding.ShardOptions):
+    options = shard_options
+    if options is None:
+        options = getattr(sampler, "_shard_options", None)
+    if not isinstance(options, sharding.ShardOptions):
         raise ValueError(
             "No shard options were provided to the DataLoader. Please pass "
             "shard_options=NoSharding() or another ShardOptions: the sampler "
             f"{type(sampler).__name__} has none either."
         )
-    return found
+    return options
 
 
 def _check_callable(op: Any, where: str) -> None:
     """Raise TypeError if `op` cannot map an iterator of records to another one."""
     if not callable(op):
         raise TypeError(
-            f"{where} is {kind(op)!r}, which is neither a transformation "
-            "(an instance of Map, BlockMap, RandomMap, MapWithIndex, Filter, "
-            "FlatMap or Batch) nor callable."
+            f"{where} must be callable or a transformation (an instance of Map,"
+            " BlockMap, RandomMap, MapWithIndex, Filter, FlatMap or Batch), got"
+            f" {kind(op)}."
         )
     if not isinstance(op, type) or hasattr(op, "__next__"):
         return
     name = op.__name__
     if issubclass(op, (*KNOWN, legacy.OneByOne, legacy.BatchOperation)):
         raise TypeError(
-            f"{where} is the class {name} itself. Pass an instance of it: {name}()."
+            f"{where} must be an instance, got the class {name}. Pass {name}()."
         )
     raise TypeError(
-        f"{where} is the class {name}, whose instances are not iterators. {ADVICE}"
+        f"{where} must return an iterator, got the class {name}, whose instances are"
+        f" not iterators. {ADVICE}"
     )
 
 
-def checked_operations(
-    operations: Sequence[Any], name: str = "operations"
-) -> list[Any]:
+def check_operations(operations: Sequence[Any], name: str = "operations") -> list[Any]:
+    """Return the operations as a list, with `Batch` for each `BatchOperation`.
+
+    Args:
+        operations: The user's argument.
+        name: The name of that argument, for errors.
+
+    Raises:
+        TypeError: An operation has the wrong type.
+        ValueError: A value is out of range, or operations cannot be combined.
+    """
     if not isinstance(operations, collections.abc.Iterable):
         raise TypeError(
             f"{name} must be a sequence, got {kind(operations)}. Put a single "
             "operation in a list."
         )
-    checked = []
+    operations_to_run = []
     for number, op in enumerate(operations):
         if type(op) is legacy.BatchOperation:
             op = transforms.Batch(op.batch_size, op.drop_remainder, op.batch_fn)
@@ -254,23 +284,23 @@ def checked_operations(
             check_integer(f"batch_size of {name}[{number}]", op.batch_size)
             if op.batch_size <= 0:
                 raise ValueError(
-                    f"batch_size must be positive, got {op.batch_size} in "
-                    f"{name}[{number}]."
+                    f"batch_size must be positive, got {op.batch_size} in"
+                    f" {name}[{number}]."
                 )
             if op.batch_fn is not None:
                 check_callable(f"batch_fn of {name}[{number}]", op.batch_fn)
         if is_legacy(op):
             _check_callable(op, f"{name}[{number}]")
         if isinstance(op, transforms.BlockMap):
-            BlockCall(op.block_map, op.block_size)  # It checks the size.
+            BlockCall(op.block_map, op.block_size)  # Checks the size.
         if isinstance(op, transforms.FlatMap) and not hasattr(op, "max_fan_out"):
             raise TypeError(
-                f"{kind(op)} of {name}[{number}] has no max_fan_out. Set it to the"
-                " most elements that one may become."
+                f"{name}[{number}], a {kind(op)}, must have the attribute max_fan_out:"
+                " the largest number of elements that it returns for one element."
             )
-        checked.append(op)
-    _check_buckets(checked, name)
-    return checked
+        operations_to_run.append(op)
+    _check_buckets(operations_to_run, name)
+    return operations_to_run
 
 
 def _check_buckets(operations: Sequence[Any], name: str) -> None:
@@ -279,8 +309,8 @@ def _check_buckets(operations: Sequence[Any], name: str) -> None:
     buckets = [n for n in numbers if isinstance(operations[n], transforms.BucketBatch)]
     if not buckets:
         return
-    behind = operations[numbers[0] :]
-    refused = [op for op in behind if isinstance(op, PERSONAL)]
+    later = operations[numbers[0] :]
+    refused = [op for op in later if isinstance(op, NEED_METADATA)]
     refused += [
         op for op in operations if is_legacy(op) or isinstance(op, transforms.FlatMap)
     ]

@@ -1,4 +1,4 @@
-"""Threads that work ahead of need.
+"""Threads that read and compute in advance.
 
 They run the user's code, which may take a long time, or never return.  So they are
 daemons: neither `Background.close` nor the end of the program waits for a call.
@@ -46,8 +46,8 @@ class Background:
         _all.add(self)
 
     @property
-    def lost(self) -> bool:
-        """Whether this process is a fork, which does not have the threads."""
+    def is_in_fork(self) -> bool:
+        """True if this process is a fork, which does not have the threads."""
         return self._owner != os.getpid()
 
     def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -80,7 +80,7 @@ class Background:
         Does not wait.  Gristmill's loops that call the user's code end after the
         current call: they raise `cancellation.Cancelled` in their thread.
         """
-        if self.lost:
+        if self.is_in_fork:
             return
         shared = self._shared
         with shared.lock:
@@ -97,7 +97,7 @@ class Background:
 
     def join(self, timeout_s: float) -> None:
         """Wait until the threads have ended, for at most `timeout_s` seconds."""
-        if self.lost or sys.is_finalizing():
+        if self.is_in_fork or sys.is_finalizing():
             return
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:

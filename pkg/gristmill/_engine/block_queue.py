@@ -1,4 +1,4 @@
-"""Reads blocks of records with threads, ahead of need.
+"""Reads blocks of records in advance, with threads.
 
 Native readers release the GIL, so threads read the next blocks while the caller's
 Python code works on this one.  As many threads as there are cores read and decompress
@@ -19,10 +19,15 @@ import numpy as np
 from gristmill import _core
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.blocks import Finish, RecordBlocks, TableBlocks
-from gristmill._engine.far_ahead import FarAhead
 from gristmill._engine.program import Program
-from gristmill._engine.reading import Read, Reading
-from gristmill._engine.slow_probe import BLOCKS_BETWEEN_PROBES, SlowProbe, Trial, timed
+from gristmill._engine.read_ahead import ReadAheadPlan
+from gristmill._engine.reading import Reading, ReadResult
+from gristmill._engine.slow_probe import (
+    BLOCKS_BETWEEN_PROBES,
+    SlowProbe,
+    Trial,
+    read_timed,
+)
 from gristmill._engine.stream import NO_KEYS
 from gristmill._engine.stream_keys import KeyBlocks, StreamKeys
 from gristmill.errors import CorruptRecord
@@ -38,7 +43,7 @@ class BlockQueue:
     """Blocks of one stream's records that are read or being read.
 
     If `options` have 0 threads or a prefetch buffer of 0, the caller reads.  If
-    `look_ahead` is False, nothing is read ahead of need.  Not thread-safe.
+    `look_ahead` is False, nothing is read ahead.  Not thread-safe.
     """
 
     def __init__(
@@ -60,10 +65,12 @@ class BlockQueue:
         # The size of the first block decides how long a slow read waits.
         self._probe = SlowProbe(math.inf, 1, BLOCKS_BETWEEN_PROBES)
         self._record_bytes = 1.0
-        self._far = FarAhead(keys, self._ahead) if blocks.far and self._ahead else None
+        self._plan = (
+            ReadAheadPlan(keys, self._ahead) if blocks.far and self._ahead else None
+        )
         self._pool: _core.Pool | None = None
         # Position, keys and end of each block that was begun.
-        self._waiting: collections.deque[tuple[int, Int64Array, Finish]] = (
+        self._blocks_ahead: collections.deque[tuple[int, Int64Array, Finish]] = (
             collections.deque()
         )
 
@@ -73,26 +80,26 @@ class BlockQueue:
         Raises:
             Exception: A read raised it.  The block is dropped.
         """
-        if self._waiting and self._waiting[0][0] != position:
+        if self._blocks_ahead and self._blocks_ahead[0][0] != position:
             self.forget()
-        if not self._waiting:
+        if not self._blocks_ahead:
             probe = self._probe
-            if probe.left == 0 and self._far is None:
+            if probe.left == 0 and self._plan is None:
                 return self._read_probed(keys, alloc)
             if not self._threads:
                 probe.left -= 1
                 return self._blocks.read(keys, alloc)
             self._begin(position, keys, alloc)
-        _, keys, finish = self._waiting.popleft()
+        _, keys, finish = self._blocks_ahead.popleft()
         block = finish()
-        if self._far is not None:
-            self._far.record_bytes = self._blocks.nbytes(block) / max(1, len(keys))
+        if self._plan is not None:
+            self._plan.record_bytes = self._blocks.nbytes(block) / max(1, len(keys))
         return block
 
     def next_count(self, position: int) -> int:
         """Return the number of records in the block that waits at `position`, or 0."""
-        if self._waiting and self._waiting[0][0] == position:
-            return len(self._waiting[0][1])
+        if self._blocks_ahead and self._blocks_ahead[0][0] == position:
+            return len(self._blocks_ahead[0][1])
         return 0
 
     def look_ahead(self, position: int, block: int) -> None:
@@ -103,37 +110,37 @@ class BlockQueue:
         """
         if not (self._ahead and self._threads):
             return
-        if self._far is not None:
-            self._look_far_ahead(self._far, position, block)
+        if self._plan is not None:
+            self._look_far_ahead(self._plan, position, block)
             return
         most = min(self._ahead, max(1, int(MAX_AHEAD_BYTES / self._record_bytes)))
         end = min(position + most, self._keys.length)
         if not self._blocks.whole:
             block = min(block, most)
-        if self._waiting:
-            last, keys, _ = self._waiting[-1]
+        if self._blocks_ahead:
+            last, keys, _ = self._blocks_ahead[-1]
             position = last + len(keys)
         while position < end and self._probe.left:
             keys = self._keys.block(position, min(block, self._keys.length - position))
             self._begin(position, keys, None)
             position += len(keys)
 
-    def _look_far_ahead(self, far: FarAhead, position: int, block: int) -> None:
-        end = min(far.end(position), self._keys.length)
-        if self._waiting:
-            last, keys, _ = self._waiting[-1]
+    def _look_far_ahead(self, plan: ReadAheadPlan, position: int, block: int) -> None:
+        end = min(plan.end_position(position), self._keys.length)
+        if self._blocks_ahead:
+            last, keys, _ = self._blocks_ahead[-1]
             position = last + len(keys)
         while position < end:
-            count = block if self._blocks.whole else far.count(position, block)
+            count = block if self._blocks.whole else plan.block_size(position, block)
             keys = self._keys.block(position, min(count, self._keys.length - position))
             self._begin(position, keys, None)
             position += len(keys)
 
     def start(self, position: int, block: int) -> None:
         """Begin to read blocks like `look_ahead`, before the first read."""
-        if self._far is not None and isinstance(self._blocks, RecordBlocks):
+        if self._plan is not None and isinstance(self._blocks, RecordBlocks):
             keys = self._keys.block(position, min(block, self._keys.length - position))
-            self._far.record_bytes = self._blocks.mean_bytes(keys)
+            self._plan.record_bytes = self._blocks.mean_bytes(keys)
         if self._threads:
             probe = self._probe
             left, probe.left = probe.left, probe.interval
@@ -142,7 +149,7 @@ class BlockQueue:
 
     def forget(self) -> None:
         """Drop the blocks that were read ahead, since the stream moves elsewhere."""
-        self._waiting.clear()
+        self._blocks_ahead.clear()
 
     def close(self) -> None:
         """Drop the blocks that were read ahead, and end the threads."""
@@ -158,13 +165,13 @@ class BlockQueue:
             return self._try_threads(keys, alloc)
         if len(keys) == 1:
             return self._read_here(keys, alloc)
-        first, waits = self._timed(keys[:1], None)
+        first, waits = self._read_timed(keys[:1], None)
         read = self._try_threads if waits else self._read_here
         return self._blocks.join(first, read(keys[1:], None))
 
     def _read_here(self, keys: Int64Array, alloc: Alloc | None) -> Any:
         """Read in the caller; choose who reads next by the time that this waited."""
-        block, waits = self._timed(keys, alloc)
+        block, waits = self._read_timed(keys, alloc)
         slow, fast = self._threads_where_slow, self._threads_where_fast
         self._use_threads(slow if waits else fast)
         self._probe.decide(waits)
@@ -177,16 +184,16 @@ class BlockQueue:
         """
         self._use_threads(self._threads_where_slow)
         trial = Trial()
-        block = self._blocks.begin(keys, alloc, self._opened_pool())()
+        block = self._blocks.begin(keys, alloc, self._ensure_pool())()
         trial.end()
         self._update_slow_s(block, keys)
         self._probe.decide(trial.waits(self._probe.slow_s) or None)
         return block
 
-    def _timed(self, keys: Int64Array, alloc: Alloc | None) -> tuple[Any, bool]:
+    def _read_timed(self, keys: Int64Array, alloc: Alloc | None) -> tuple[Any, bool]:
         """Read in the caller; return the block, and whether threads would help."""
         read = functools.partial(self._blocks.read, keys, alloc)
-        block, _, waited_s = timed(read)
+        block, _, waited_s = read_timed(read)
         self._update_slow_s(block, keys)
         return block, waited_s > self._probe.slow_s and self._threads_where_slow > 0
 
@@ -202,15 +209,15 @@ class BlockQueue:
         if threads != self._threads:
             self._threads, self._pool = threads, None
 
-    def _opened_pool(self) -> _core.Pool:
+    def _ensure_pool(self) -> _core.Pool:
         if self._pool is None:
             self._pool = _core.Pool(self._threads)
         return self._pool
 
     def _begin(self, position: int, keys: Int64Array, alloc: Alloc | None) -> None:
-        finish = self._blocks.begin(keys, alloc, self._opened_pool())
-        self._waiting.append((position, keys, finish))
-        if self._far is None:
+        finish = self._blocks.begin(keys, alloc, self._ensure_pool())
+        self._blocks_ahead.append((position, keys, finish))
+        if self._plan is None:
             self._probe.left -= 1
 
 
@@ -235,7 +242,7 @@ class BlockReading:
         # The keys after `_ready` of a block that cannot be read as a whole.
         self._unread: Int64Array = NO_KEYS
 
-    def read(self, position: int, keys: Any) -> Read:
+    def read(self, position: int, keys: Any) -> ReadResult:
         """Read the records at `position`, position + 1, ...
 
         Returns the elements up to the first failed read, and its exception.
@@ -251,13 +258,13 @@ class BlockReading:
             if failure is not None:
                 # Read it again if it is requested again: an exception is raised once.
                 self._drop_until(at + 1)
-                return Read(elements, failure)
+                return ReadResult(elements, failure)
             failed = (number for number in self._failures if number > at)
             elements += self._ready[: min([at + wanted, *failed]) - at]
             self._drop_until(position + len(elements))
-        behind = self._ready_at + len(self._ready) + len(self._unread)
-        self._queue.look_ahead(max(position + count, behind), max(count, MIN_BLOCK))
-        return Read(elements, None)
+        loaded_end = self._ready_at + len(self._ready) + len(self._unread)
+        self._queue.look_ahead(max(position + count, loaded_end), max(count, MIN_BLOCK))
+        return ReadResult(elements, None)
 
     def offer(self, position: int, records: list[bytes]) -> None:
         """Take records from `position` on that were read already."""
@@ -287,11 +294,11 @@ class BlockReading:
 
     def _load(self, position: int, keys: Int64Array) -> None:
         """Load the block that waits at `position`, or else that of `keys`."""
-        behind = self._ready_at + len(self._ready)
-        unread = self._unread[max(0, position - behind) :]
+        loaded_end = self._ready_at + len(self._ready)
+        unread = self._unread[max(0, position - loaded_end) :]
         self._drop()
         self._ready_at = position
-        if position < behind or not len(unread):
+        if position < loaded_end or not len(unread):
             waits = self._queue.next_count(position)
             try:
                 self._ready = self._queue.take(position, keys)

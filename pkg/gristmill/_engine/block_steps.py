@@ -7,39 +7,41 @@ after another.  It has the form of the result of `hot_run.run_block`.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gristmill._base.types import Int64Array
-from gristmill._engine.program import Step
-from gristmill._engine.reading import Read
-from gristmill._engine.stream_keys import Records, SamplerDraws
+from gristmill._engine.program import StepSpec
+from gristmill._engine.reading import ReadResult
+from gristmill._engine.stream import record_word
+from gristmill._engine.stream_keys import RecordKeys, SamplerDraws
 from gristmill._hot import run as hot_run
 from gristmill._hot import steps as step_kinds
-from gristmill._hot.block_call import BlockCall, WrongNumber
+from gristmill._hot.block_call import BlockCall, BlockLengthError
 
 # The elements, the places of their records in the block (None if no record was
 # dropped), the number of records consumed, and the exception of the last of these.
-Ran = tuple[list[Any], list[int] | None, int, Exception | None]
-# Records, their elements as read (None if `run_block` read them itself), and the result
-# of the steps.  These are plain tuples, because each output makes some, and a named
-# tuple takes ten times as long to make and to unpack.  Unpack them; do not index.
-RanBlock = tuple[Records, Read | None, Ran]
+BlockResult = tuple[list[Any], list[int] | None, int, Exception | None]
+# The keys of records, their elements as read (None if `run_block` read them), and the
+# result of the steps.  These are plain tuples, because each output makes some, and a
+# named tuple takes ten times as long to make and to unpack.  Unpack them; do not index.
+ComputedBlock = tuple[RecordKeys, ReadResult | None, BlockResult]
 
 
 class BlockSteps:
     """Steps with at least one `BlockCall`."""
 
-    def __init__(self, steps: tuple[Step, ...], draws: Any, at: int) -> None:
+    def __init__(
+        self, steps: tuple[StepSpec, ...], draws: Any, record_address: int
+    ) -> None:
         self._steps = steps
         self._draws = draws
-        self._at = at
-        self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
+        self._record_address = record_address
+        self._current_record = record_word(record_address)
         # The runs of other steps, and the call after each run except for the last.
-        self._parts: list[tuple[Step, ...]] = []
+        self._parts: list[tuple[StepSpec, ...]] = []
         self._calls: list[tuple[BlockCall, str]] = []
         first = 0
         for number, (_, call, name) in enumerate(steps):
@@ -53,7 +55,7 @@ class BlockSteps:
         random = [_draws_of(part) for part in self._parts]
         self._shares_generators = sum(random) > 1
 
-    def enough(self, count: int) -> int:
+    def round_up(self, count: int) -> int:
         """Return `count` rounded up to a multiple of the largest block size."""
         return -(-count // self._size) * self._size
 
@@ -62,36 +64,42 @@ class BlockSteps:
         elements: list[Any],
         keys: Int64Array,
         indices: Int64Array,
-        again: Callable[[], list[Any]],
-    ) -> Ran:
+        rewind: Callable[[], list[Any]],
+    ) -> BlockResult:
         """Return the result of the steps for the records of a block.
 
         If a call fails, the records go through the steps one by one, to find the bad
-        one.  `again` returns the original elements, and makes new generators.
+        one.  `rewind` returns the original elements, and makes new generators.
         """
         try:
-            return self._together(elements, keys, indices)
+            return self._run_together(elements, keys, indices)
         except _CallFailed as call_failed:
             failed = call_failed
         ran = hot_run.run_block(
-            None, keys, indices, self._steps, self._draws, self._at, again()
+            None,
+            keys,
+            indices,
+            self._steps,
+            self._draws,
+            self._record_address,
+            rewind(),
         )
-        if ran[3] is None and isinstance(failed.error, WrongNumber):
+        if ran[3] is None and isinstance(failed.error, BlockLengthError):
             note = f"while {failed.name} processed {failed.count} elements"
             failed.error.add_note(note)
             return [], None, 1, failed.error
         return ran
 
-    def _together(
+    def _run_together(
         self, elements: list[Any], keys: Int64Array, indices: Int64Array
-    ) -> Ran:
+    ) -> BlockResult:
         consumed, error = len(elements), None
         draws = self._draws_for(indices)
         places = np.arange(consumed)
         for number, part in enumerate(self._parts):
             if part:
                 done, kept, used, failure = hot_run.run_block(
-                    None, keys, indices, part, draws, self._at, elements
+                    None, keys, indices, part, draws, self._record_address, elements
                 )
                 if failure is not None:
                     consumed, error = int(places[used - 1]) + 1, failure
@@ -99,19 +107,19 @@ class BlockSteps:
                 keys, indices, places = keys[left], indices[left], places[left]
                 elements = done
             if number < len(self._calls) and elements:
-                elements = self._called(*self._calls[number], elements, keys)
+                elements = self._call_block(*self._calls[number], elements, keys)
         whole = len(places) == consumed - (error is not None)
         return elements, None if whole else places.tolist(), consumed, error
 
-    def _called(
+    def _call_block(
         self, call: BlockCall, name: str, elements: list[Any], keys: Int64Array
     ) -> list[Any]:
-        self._told.value = int(keys[0])
+        self._current_record.value = int(keys[0])
         began = hot_run.begin()
         try:
-            made = call.of_all(elements)
+            results = call.call_all(elements)
             hot_run.end(name, began)
-            return made
+            return results
         except Exception as error:
             raise _CallFailed(error, name, len(elements)) from None
 
@@ -131,14 +139,18 @@ class _CallFailed(Exception):
         self.error, self.name, self.count = error, name, count
 
 
-def block_steps(steps: tuple[Step, ...], draws: Any, at: int) -> BlockSteps | None:
+def block_steps(
+    steps: tuple[StepSpec, ...], draws: Any, record_address: int
+) -> BlockSteps | None:
     """Return the object that runs steps over blocks; None if no step takes blocks."""
     if any(isinstance(call, BlockCall) for _, call, _ in steps):
-        return BlockSteps(steps, draws, at)
+        return BlockSteps(steps, draws, record_address)
     return None
 
 
-def cut(block: RanBlock, want: int) -> tuple[RanBlock, RanBlock | None]:
+def split_block(
+    block: ComputedBlock, want: int
+) -> tuple[ComputedBlock, ComputedBlock | None]:
     """Return the part of a block that has `want` elements, and the rest of it.
 
     The rest is None if the block has fewer elements, or as many and no record after
@@ -154,22 +166,22 @@ def cut(block: RanBlock, want: int) -> tuple[RanBlock, RanBlock | None]:
     first = keys[:end], indices[:end], None if names is None else names[:end]
     first_kept = kept[:want] if kept else None
     rest_kept = None if kept is None else [place - end for place in kept[want:]]
-    rest_read = None if read is None else Read(read.elements[end:], read.failure)
-    first_ran: Ran = elements[:want], first_kept, end, None
-    rest_ran: Ran = elements[want:], rest_kept, consumed - end, error
-    return (first, read, first_ran), (behind(records, end), rest_read, rest_ran)
+    rest_read = None if read is None else ReadResult(read.elements[end:], read.failure)
+    first_ran: BlockResult = elements[:want], first_kept, end, None
+    rest_ran: BlockResult = elements[want:], rest_kept, consumed - end, error
+    return (first, read, first_ran), (records_after(records, end), rest_read, rest_ran)
 
 
-def behind(records: Records, count: int) -> Records:
+def records_after(records: RecordKeys, count: int) -> RecordKeys:
     """Return some records without the first `count`."""
     keys, indices, names = records
     return keys[count:], indices[count:], None if names is None else names[count:]
 
 
 def run_steps(
-    steps: tuple[Step, ...],
+    steps: tuple[StepSpec, ...],
     draws: Any,
-    at: int,
+    record_address: int,
     key: Int64Array,
     index: Int64Array,
     element: list[Any],
@@ -181,11 +193,13 @@ def run_steps(
     Raises:
         Exception: A step raised it; it has a note.
     """
-    done, _, _, error = hot_run.run_block(None, key, index, steps, draws, at, element)
+    done, _, _, error = hot_run.run_block(
+        None, key, index, steps, draws, record_address, element
+    )
     if error is not None:
         raise error
     return done
 
 
-def _draws_of(steps: tuple[Step, ...]) -> bool:
+def _draws_of(steps: tuple[StepSpec, ...]) -> bool:
     return any(opcode == step_kinds.RANDOM_MAP for opcode, _, _ in steps)

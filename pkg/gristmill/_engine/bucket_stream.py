@@ -13,15 +13,15 @@ from gristmill._engine.native_stream import NativeStream
 from gristmill._engine.program import Program
 from gristmill._engine.reading import read_each
 from gristmill._engine.stream import Position
-from gristmill._hot.place import as_failure
+from gristmill._hot.error_location import as_failure
 from gristmill.errors import StateMismatch
 from gristmill.transforms._bucket import BucketBatch
 
-OTHER_PIPELINE = "It was saved by another pipeline, or the data have changed."
+OTHER_PIPELINE = "The state belongs to another pipeline, or the data has changed."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingElement:
     """An element that waits for its batch.
 
     Attributes:
@@ -43,14 +43,14 @@ class BucketStream(NativeStream):
     """
 
     def __init__(
-        self, program: Program, stream: int, at: int, look_ahead: bool
+        self, program: Program, stream: int, record_address: int, look_ahead: bool
     ) -> None:
-        super().__init__(program, stream, at, look_ahead)
-        spec = program.levels[0].batch
+        super().__init__(program, stream, record_address, look_ahead)
+        spec = program.batch_stages[0].batch
         assert isinstance(spec, BucketBatch)
         self._spec = spec
         self._buckets = BucketBatches(spec)
-        self._waiting: list[list[Waiting]] = [[] for _ in self._buckets.sizes]
+        self._waiting: list[list[WaitingElement]] = [[] for _ in self._buckets.sizes]
         # The positions of all elements that wait, ascending.
         self._waiting_positions: dict[int, None] = {}
         # The bucket of each element that was added for the output being computed.
@@ -72,21 +72,21 @@ class BucketStream(NativeStream):
         try:
             output = super().next(alloc)
         except Exception:
-            self.position = self._here()
+            self.position = self._position_now()
             raise
         except BaseException:
             for bucket in reversed(self._added):
                 del self._waiting_positions[self._waiting[bucket].pop().position]
             raise
-        self.position = self._here()
+        self.position = self._position_now()
         return output
 
-    def _here(self) -> Position:
+    def _position_now(self) -> Position:
         return self._consumed, *self._waiting_positions
 
-    def _batch(self, level: int, alloc: Alloc | None) -> Any:
-        if level:
-            return super()._batch(level, alloc)
+    def _batch(self, stage: int, alloc: Alloc | None) -> Any:
+        if stage:
+            return super()._batch(stage, alloc)
         while (one := self._next_element()) is not None:
             bucket = self._bucket_of(one)
             self._waiting[bucket].append(one)
@@ -101,13 +101,13 @@ class BucketStream(NativeStream):
                 return self._batch_of(bucket)
         raise StopIteration
 
-    def _next_element(self) -> Waiting | None:
+    def _next_element(self) -> WaitingElement | None:
         """Return the next element; None at the end, or after many bad records."""
         parts = len(self._key_parts)
         elements = self._records(1)
         if not elements:
             return None
-        return Waiting(self._consumed - 1, self._key_of(parts), elements[0])
+        return WaitingElement(self._consumed - 1, self._key_of(parts), elements[0])
 
     def _key_of(self, parts: int) -> Int64Array:
         """Remove and join the parts of the output's keys after the first `parts`."""
@@ -115,11 +115,11 @@ class BucketStream(NativeStream):
         del self._key_parts[parts:]
         return key
 
-    def _bucket_of(self, one: Waiting) -> int:
+    def _bucket_of(self, one: WaitingElement) -> int:
         try:
             return self._buckets.bucket_of(one.element)
         except Exception as error:
-            raise self._noted(error, f"measured record {one.key[0]}") from None
+            raise self._with_note(error, f"measured record {one.key[0]}") from None
 
     def _batch_of(self, bucket: int) -> Any:
         """Return the batch of all waiting elements of a bucket."""
@@ -130,7 +130,7 @@ class BucketStream(NativeStream):
         except Exception as error:
             self._remove(bucket)
             text = f"made a batch of {len(some)} elements"
-            raise self._noted(error, text) from None
+            raise self._with_note(error, text) from None
         self._remove(bucket)
         return batch
 
@@ -139,7 +139,7 @@ class BucketStream(NativeStream):
             del self._waiting_positions[one.position]
         self._waiting[bucket] = []
 
-    def _noted(self, error: Exception, doing: str) -> Exception:
+    def _with_note(self, error: Exception, doing: str) -> Exception:
         failure = as_failure(error, type(self._spec).__name__)
         failure.add_note(f"while {type(self._spec).__name__} {doing}")
         return failure
@@ -147,7 +147,7 @@ class BucketStream(NativeStream):
     def _read_again(self) -> None:
         """Read the waiting elements of the position again."""
         consumed, sizes = self._consumed, self._buckets.sizes
-        waiting: list[list[Waiting]] = [[] for _ in sizes]
+        waiting: list[list[WaitingElement]] = [[] for _ in sizes]
         self.record_errors.replay()
         try:
             for position in self._unread:
@@ -156,9 +156,9 @@ class BucketStream(NativeStream):
                 waiting[bucket].append(one)
                 if len(waiting[bucket]) >= sizes[bucket]:
                     raise StateMismatch(
-                        f"The state has {len(waiting[bucket])} elements that wait in"
-                        f" bucket {bucket}, whose batches have {sizes[bucket]}."
-                        f" {OTHER_PIPELINE}"
+                        f"A state must have fewer than {sizes[bucket]} elements that"
+                        f" wait in bucket {bucket}, its batch size, got"
+                        f" {len(waiting[bucket])}. {OTHER_PIPELINE}"
                     )
         finally:
             self._consumed = consumed
@@ -166,7 +166,7 @@ class BucketStream(NativeStream):
         self._waiting_positions = dict.fromkeys(self._unread)
         self._waiting, self._unread = waiting, ()
 
-    def _element_at(self, position: int) -> Waiting:
+    def _element_at(self, position: int) -> WaitingElement:
         """Return the element of one record; move to the position after it.
 
         Raises:
@@ -176,15 +176,16 @@ class BucketStream(NativeStream):
         parts = len(self._key_parts)
         records = self._keys.records(position, 1)
         keys, _, names = records
-        wanted = keys.tolist() if names is None else names
-        read = read_each(self._program.source, wanted)
+        requested = keys.tolist() if names is None else names
+        read = read_each(self._program.source, requested)
         elements, _, _, error = self._run(records, read, None)
         self._key_parts.append(keys[: len(elements)])
         if error is not None and not isinstance(error, StopIteration):
-            elements = [*self._in_place_of(error, records, 0)]
+            elements = [*self._replace_record(error, records, 0)]
         if len(elements) != 1:
             raise StateMismatch(
-                f"The state has an element of record {position} of a stream that waits"
-                f" for its batch, but that record does not give one. {OTHER_PIPELINE}"
+                f"Record {position} of a stream must give one element, since an element"
+                f" of it waits for its batch in the state, but gave {len(elements)}."
+                f" {OTHER_PIPELINE}"
             )
-        return Waiting(position, self._key_of(parts), elements[0])
+        return WaitingElement(position, self._key_of(parts), elements[0])

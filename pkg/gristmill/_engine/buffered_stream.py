@@ -43,7 +43,7 @@ class BufferedStream:
     def next(self, alloc: Alloc | None = None) -> Any:
         ready = self._ready
         if not ready:
-            self._ready = ready = self._computed()
+            self._ready = ready = self._compute_run()
         if ready:
             output, self.keys, self.position = ready.pop()
             return output
@@ -61,7 +61,7 @@ class BufferedStream:
         self._ready = []
         self._stream.close()
 
-    def _computed(self) -> list[Output]:
+    def _compute_run(self) -> list[Output]:
         """Return the next outputs, the last one first; none before one that fails."""
         began_ns = time.perf_counter_ns()
         outputs: list[Output] = self._stream.next_run(self._run_outputs)

@@ -32,8 +32,8 @@ class ColumnBatches:
         Returns None if the batch must be made of rows.
         """
         keys = self._keys.block(position, count)
-        made = batch_of_columns(self._source, keys, alloc, self._rules)
-        return None if made is None else (made[0], keys)
+        batch = batch_of_columns(self._source, keys, alloc, self._rules)
+        return None if batch is None else (batch[0], keys)
 
     def start(self, position: int, count: int) -> None:
         """Do nothing: no batch is read ahead."""

@@ -10,20 +10,20 @@ from typing import Any
 
 from gristmill import operations as legacy
 from gristmill import samplers, sources, transforms
-from gristmill._base.checks import check_callable
+from gristmill._base.argument_checks import check_callable
 from gristmill._base.types import WorkerInitFn
 from gristmill._engine.bucket_stream import BucketStream
 from gristmill._engine.deferring_stream import DeferringStream
 from gristmill._engine.native_stream import NativeStream
 from gristmill._engine.program import (
     BATCHES,
-    PERSONAL,
+    NEED_METADATA,
     RANDOM,
     SAMPLERS,
-    Level,
+    BatchStage,
     Program,
+    batch_stage_of,
     is_legacy,
-    level_of,
 )
 from gristmill._engine.record_stream import RecordStream
 from gristmill._engine.stream import PROGRAM_MODULES, Stream
@@ -42,7 +42,7 @@ MOST_INDICES = 1 << 62
 class LoaderProgram(Program):
     """A program that opens its own streams."""
 
-    def open_stream(self, stream: int, at: int = 0) -> Stream:
+    def open_stream(self, stream: int, record_address: int = 0) -> Stream:
         """Return a stream.  See `Runnable`.
 
         A worker reads ahead only if its streams are owned.
@@ -52,9 +52,10 @@ class LoaderProgram(Program):
             kind = RecordStream
         elif self.buckets is not None:
             kind = BucketStream
-        elif self.levels[0].deferred:
+        elif self.batch_stages[0].deferred:
             kind = DeferringStream
-        return kind(self, stream, at, self.owned if at else True)
+        looks_ahead = self.owned if record_address else True
+        return kind(self, stream, record_address, looks_ahead)
 
 
 def compile_program(
@@ -85,7 +86,7 @@ def compile_program(
         shard=shard,
         length=_shard_length(sampler, shard),
         modulus=_modulus(readable, sampler),
-        levels=() if over_records else _levels(operations),
+        batch_stages=() if over_records else _batch_stages(operations),
         operations=tuple(operations) if over_records else (),
         in_blocks=_in_blocks(sampler, operations),
         seed=sampler.seed if isinstance(sampler, SAMPLERS) else None,
@@ -116,14 +117,14 @@ def in_epoch(program: LoaderProgram, epoch: int) -> LoaderProgram:
     if not isinstance(sampler, SAMPLERS):
         name = type(sampler).__name__
         raise TypeError(
-            f"A sampler with epochs is needed for epoch {epoch}, but {name} has no"
-            f" set_epoch(epoch). Define it, so that {name}()[index] depends on it."
+            f"The sampler must have set_epoch(epoch) for epoch {epoch}, but {name} has"
+            f" none. Define it so that {name}()[index] depends on the epoch."
         )
     first = sampler._first_index(epoch)
     if first >= MOST_INDICES:
         raise OverflowError(
-            f"epoch {epoch} begins with index {first} of its sampler, and must begin"
-            f" below {MOST_INDICES}."
+            f"The first index of epoch {epoch} must be below {MOST_INDICES}, got"
+            f" {first}. Pass a smaller epoch."
         )
     return dataclasses.replace(program, sampler=sampler._endless(), first_index=first)
 
@@ -145,7 +146,7 @@ def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
     if not samplers.reads_in_blocks(sampler):
         return False
     own = isinstance(sampler, SAMPLERS)
-    return own or not any(isinstance(op, PERSONAL) for op in operations)
+    return own or not any(isinstance(op, NEED_METADATA) for op in operations)
 
 
 def _needs_records(operations: Sequence[Any]) -> bool:
@@ -153,29 +154,29 @@ def _needs_records(operations: Sequence[Any]) -> bool:
     for op in operations:
         if is_legacy(op) or isinstance(op, transforms.FlatMap):
             return True
-        if batched and isinstance(op, PERSONAL):
+        if batched and isinstance(op, NEED_METADATA):
             return True
         batched = batched or isinstance(op, BATCHES)
     return False
 
 
-def _levels(operations: Sequence[Any]) -> tuple[Level, ...]:
-    levels: list[Level] = []
+def _batch_stages(operations: Sequence[Any]) -> tuple[BatchStage, ...]:
+    stages: list[BatchStage] = []
     ops: list[Any] = []
     for op in operations:
         if isinstance(op, transforms.Batch):
             # NumPy's integers would get into positions.
             op = transforms.Batch(int(op.batch_size), op.drop_remainder, op.batch_fn)
-            levels.append(level_of(ops, op))
+            stages.append(batch_stage_of(ops, op))
             ops = []
         elif isinstance(op, transforms.BucketBatch):
-            levels.append(level_of(ops, op))
+            stages.append(batch_stage_of(ops, op))
             ops = []
         else:
             ops.append(op)
-    if ops or not levels:
-        levels.append(level_of(ops, None))
-    return tuple(levels)
+    if ops or not stages:
+        stages.append(batch_stage_of(ops, None))
+    return tuple(stages)
 
 
 def _shard_length(sampler: Any, shard: ShardOptions) -> int:
@@ -225,13 +226,13 @@ def differs_from_grain(sampler: Any) -> bool:
     return last >= 4**8 and last & (last - 1) == 0 and last.bit_length() % 2 == 1
 
 
-def outputs(program: Program, operations: Sequence[Any]) -> int:
+def count_outputs(program: Program, operations: Sequence[Any]) -> int:
     """Return the number of outputs of a program that was compiled from `operations`.
 
     Raises:
         TypeError: The number is not known before iterating, or there is no end.
     """
-    if reason := _unknown(program, operations):
+    if reason := _why_unknown(program, operations):
         raise TypeError(f"object of type 'DataLoader' has no len(): {reason}")
     total = 0
     for stream in range(program.streams):
@@ -244,11 +245,11 @@ def outputs(program: Program, operations: Sequence[Any]) -> int:
     return total
 
 
-def _unknown(program: Program, operations: Sequence[Any]) -> str | None:
+def _why_unknown(program: Program, operations: Sequence[Any]) -> str | None:
     """Return the reason why the number of outputs is unknown; None if it is known."""
     # A sampler without an end has the largest possible length.
     if program.length >= sys.maxsize // program.shard.shard_count:
-        return "its sampler has no end. Pass num_epochs= for one."
+        return "its sampler has no end. Pass num_epochs."
     if program.on_error == "skip":
         return "on_error='skip' may leave records out."
     for op in operations:

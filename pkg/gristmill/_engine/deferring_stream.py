@@ -15,15 +15,15 @@ class DeferringStream(NativeStream):
     """Computes a chain whose steps can defer work to the batch.  See `Stream`."""
 
     def __init__(
-        self, program: Program, stream: int, at: int, look_ahead: bool
+        self, program: Program, stream: int, record_address: int, look_ahead: bool
     ) -> None:
-        super().__init__(program, stream, at, look_ahead)
-        steps = program.levels[0].deferred
-        self._eager = self._steps, self._together
-        self._deferring = steps, block_steps(steps, self._draws, at)
+        super().__init__(program, stream, record_address, look_ahead)
+        steps = program.batch_stages[0].deferred
+        self._plain_steps = self._steps, self._block_runner
+        self._deferred_steps = steps, block_steps(steps, self._draws, record_address)
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        if self._careful:
+        if self._lookahead_disabled:
             return self._next_eager(alloc)
         before = self._consumed
 
@@ -35,7 +35,7 @@ class DeferringStream(NativeStream):
 
     def _next_deferring(self, alloc: Alloc | None) -> Any:
         before = self._consumed
-        self._steps, self._together = self._deferring
+        self._steps, self._block_runner = self._deferred_steps
         try:
             return super().next(alloc)
         except StopIteration as end:
@@ -43,16 +43,16 @@ class DeferringStream(NativeStream):
                 raise
             raise RuntimeError("records that are left out may fail") from end
         finally:
-            self._steps, self._together = self._eager
+            self._steps, self._block_runner = self._plain_steps
 
     def _next_eager(self, alloc: Alloc | None) -> Any:
         try:
             return super().next(alloc)
         finally:
-            self._pending = None  # Its elements were made without deferring.
+            self._undelivered = None  # Its elements were made without deferring.
 
     def _go_back(self, consumed: int) -> None:
         """Go back to a position, and drop the elements after it."""
         self._consumed = consumed
-        self._rest = self._pending = None
+        self._failed_tail = self._undelivered = None
         self._reading.forget()

@@ -13,7 +13,7 @@ import types
 from typing import Any, NamedTuple
 
 from gristmill._engine.tracebacks import entries_of, find_own, shows_own
-from gristmill._hot.place import as_failure
+from gristmill._hot.error_location import as_failure
 
 # The note on an exception from unpickling, which only the parent can raise.
 RECEIVING = "while unpickling an output of a worker in the loader's process"
@@ -40,7 +40,7 @@ def pack_failure(error: BaseException, worker: int) -> bytes:
     while link is not None and len(packed) < MOST_LINKS:
         notes = list(getattr(link, "__notes__", []))
         text, frames, caused = _text(link), _frames(link), link.__cause__ is not None
-        packed.append((_portable(link), text, frames, notes, caused))
+        packed.append((_pickle_exception(link), text, frames, notes, caused))
         context = None if link.__suppress_context__ else link.__context__
         link = link.__cause__ or context
     packed[0][3].append(f"in worker {worker}")
@@ -51,12 +51,12 @@ def unpack_failure(data: bytes) -> BaseException:
     """Return the packed exception with its notes, frames and causes."""
     error: BaseException | None = None
     for pickled, text, frames, notes, has_cause in reversed(pickle.loads(data)):
-        behind, error = error, _rebuilt(pickled, text)
+        cause, error = error, _rebuild(pickled, text)
         error.__notes__ = notes
         error = error.with_traceback(_traceback(frames))
-        error.__context__ = behind
+        error.__context__ = cause
         if has_cause:
-            error.__cause__ = behind
+            error.__cause__ = cause
     assert error is not None
     return error
 
@@ -81,7 +81,7 @@ def _text(error: BaseException) -> str:
         return f"{type(error).__qualname__} (it cannot be printed)"
 
 
-def _portable(error: BaseException) -> bytes | None:
+def _pickle_exception(error: BaseException) -> bytes | None:
     """Return a pickle that loads as an equal exception, or None if there is none."""
     from gristmill._base import open_files  # Slow to import.
 
@@ -91,30 +91,30 @@ def _portable(error: BaseException) -> bytes | None:
     # and attributes.  It calls `__init__`, which may fail or change the arguments.
     for plan in (
         error,
-        _Remade(kind, arguments, attributes),
-        _Remade(kind, arguments, {}),
+        _Rebuilder(kind, arguments, attributes),
+        _Rebuilder(kind, arguments, {}),
     ):
         try:
             data = open_files.dumps(plan)
-            made = pickle.loads(data)
-            if type(made) is kind and _text(made) == _text(error):
+            copy = pickle.loads(data)
+            if type(copy) is kind and _text(copy) == _text(error):
                 return data
         except Exception:
             continue
     return None
 
 
-class _Remade:
+class _Rebuilder:
     """Unpickles as an exception with a given class, arguments and attributes."""
 
     def __init__(self, *parts: Any) -> None:
         self._parts = parts
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remake, self._parts
+        return _make_without_init, self._parts
 
 
-def _remake(
+def _make_without_init(
     kind: type[BaseException], arguments: tuple[Any, ...], attributes: dict[str, Any]
 ) -> BaseException:
     """Make an exception without calling `__init__`, which may have other arguments."""
@@ -124,7 +124,7 @@ def _remake(
     return error
 
 
-def _rebuilt(pickled: bytes | None, text: str) -> BaseException:
+def _rebuild(pickled: bytes | None, text: str) -> BaseException:
     if pickled is not None:
         try:
             error: BaseException = pickle.loads(pickled)
@@ -145,7 +145,10 @@ def _traceback(frames: list[Frame]) -> types.TracebackType | None:
         if frame.is_own and not shows_own():
             continue
         try:
-            exec(_raising(frame), {"__name__": frame.name, "__file__": frame.filename})
+            exec(
+                _raising_code(frame),
+                {"__name__": frame.name, "__file__": frame.filename},
+            )
         except RuntimeError as error:
             here = error.__traceback__
             assert here is not None and here.tb_next is not None
@@ -154,7 +157,7 @@ def _traceback(frames: list[Frame]) -> types.TracebackType | None:
     return chain
 
 
-def _raising(frame: Frame) -> types.CodeType:
+def _raising_code(frame: Frame) -> types.CodeType:
     """Return code that raises at a frame's place; tracebacks need real frames."""
     tree = ast.parse("raise RuntimeError")
     # Column -1 means no columns, so tracebacks do not mark a part of the line.

@@ -7,13 +7,13 @@ from typing import Any
 from gristmill._base.types import Int64Array
 from gristmill._engine.buffered_stream import BufferedStream
 from gristmill._engine.next_output import NextOutput
-from gristmill._engine.record_errors import GiveUp, NoOutput, Tally
-from gristmill._engine.stage_times import REST, StageTimes, each
+from gristmill._engine.record_errors import ErrorCounter, OutputAbandoned, TurnSkipped
+from gristmill._engine.stage_times import REST, StageTimes, mean_times
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Runnable, Stream
-from gristmill._engine.usage import NearUsage
+from gristmill._engine.worker_stats import LocalStats
 from gristmill._hot import run as hot_run
-from gristmill._hot.place import as_failure
+from gristmill._hot.error_location import as_failure
 
 
 class LocalRun:
@@ -21,7 +21,7 @@ class LocalRun:
 
     `position` is the one after the last output.  If `ahead` is true, a thread computes
     the next output while the caller uses the last one.  The thread owns the stream of
-    that output until it is taken.
+    that output until `NextOutput.take` has returned.
     """
 
     workers = 0
@@ -30,19 +30,19 @@ class LocalRun:
         self,
         program: Runnable,
         position: RunPosition,
-        tally: Tally | None,
+        counter: ErrorCounter | None,
         ahead: bool = False,
     ) -> None:
         self.position = position
         # The keys of the records of the last output, shape (k,).
         self.keys: Int64Array = NO_KEYS
         self._program = program
-        self._tally = tally
+        self._error_counter = counter
         # The output due, in a tuple, if it was held back because of its bad records.
-        self._held: tuple[Any] | None = None
+        self._held_output: tuple[Any] | None = None
         self._streams: dict[int, Stream] = {}
         self._times = StageTimes()
-        # Computes the output that is due ahead of need; None if nothing is.
+        # Computes the next output in advance; None if that is disabled.
         self._next_output = NextOutput() if ahead else None
 
     def next(self) -> Any:
@@ -54,7 +54,7 @@ class LocalRun:
             TooManyErrors: More records failed than the limit; the output is due again.
         """
         if self._next_output is not None:
-            self._leave_fork()
+            self._reopen_in_fork()
         ahead, position, times = self._next_output, self.position, self._times
         while True:
             number = position.next_stream
@@ -66,15 +66,15 @@ class LocalRun:
             stream = self._streams.get(number) or self._open(number)
             try:
                 times.left -= 1
-                plain = times.left and ahead is None and self._held is None
-                output = stream.next() if plain else self._taken(stream)
+                plain = times.left and ahead is None and self._held_output is None
+                output = stream.next() if plain else self._take_output(stream)
             except StopIteration:
                 if not stream.record_errors.records:
                     self._end(number, stream)
                     continue
-                output = NoOutput.NOTHING
-            except GiveUp:
-                output = NoOutput.GIVEN_UP
+                output = TurnSkipped.ONLY_BAD_RECORDS
+            except OutputAbandoned:
+                output = TurnSkipped.TOO_MANY
             except Exception as error:
                 # The failed output counts, so that later outputs keep their places.
                 position.positions[number] = stream.position
@@ -83,10 +83,10 @@ class LocalRun:
                 raise
             instead = None
             if stream.record_errors.records:
-                instead = output if isinstance(output, NoOutput) else None
-                self._held = (output,)
+                instead = output if isinstance(output, TurnSkipped) else None
+                self._held_output = (output,)
                 self._account(stream, instead)
-                self._held = None
+                self._held_output = None
             position.positions[number] = stream.position
             # The body of `pass_turn`, without the cost of a call.
             position.next_stream = (number + 1) % len(position.positions)
@@ -96,9 +96,9 @@ class LocalRun:
                     self._begin_next()
                 return output
 
-    def usage(self) -> NearUsage:
+    def usage(self) -> LocalStats:
         """Return the measured times of the stages."""
-        return NearUsage((), each(self._times.by_clock), self._program.stages)
+        return LocalStats((), mean_times(self._times.by_clock), self._program.stages)
 
     def start_prefetch(self) -> None:
         """Begin to read ahead in every stream."""
@@ -108,19 +108,19 @@ class LocalRun:
 
     def restart(self, position: RunPosition) -> None:
         """Continue from another position with the same number of streams."""
-        self._leave_fork()
-        if self._next_output is not None and self._next_output.begun:
+        self._reopen_in_fork()
+        if self._next_output is not None and self._next_output.is_pending:
             # The thread may use its streams for any length of time.
             self._close_streams()
         self.keys = NO_KEYS
-        self._held = None
+        self._held_output = None
         self.position = position
         for number, stream in self._streams.items():
             stream.seek(position.positions[number])
 
     def close(self) -> None:
         self._close_streams()
-        self._held = None
+        self._held_output = None
 
     def _close_streams(self) -> None:
         """Close the streams, or let the thread do that when its call has returned."""
@@ -156,15 +156,15 @@ class LocalRun:
             position.positions[number] = stream.position
         position.pass_turn()
 
-    def _taken(self, stream: Stream) -> Any:
+    def _take_output(self, stream: Stream) -> Any:
         """Return the next output of a stream; measure its stages if that is due."""
-        if self._held is not None:
+        if self._held_output is not None:
             self._times.left += 1  # Nothing is computed.
-            return self._held[0]
+            return self._held_output[0]
         if self._times.left:
-            return self._computed(stream)
+            return self._compute_or_take(stream)
         if not isinstance(stream, BufferedStream):
-            return self._times.measured(REST, self._computed, stream)
+            return self._times.measure(REST, self._compute_or_take, stream)
         if stream.ready:
             self._times.left += 1  # Nothing is computed.
             return stream.next()
@@ -175,32 +175,32 @@ class LocalRun:
                 measured.outputs += 1 + stream.ready
         return output
 
-    def _computed(self, stream: Stream) -> Any:
+    def _compute_or_take(self, stream: Stream) -> Any:
         ahead = self._next_output
-        return ahead.take() if ahead is not None and ahead.begun else stream.next()
+        return ahead.take() if ahead is not None and ahead.is_pending else stream.next()
 
     def _begin_next(self) -> None:
-        """Begin to compute the next output ahead, unless that has begun."""
+        """Begin to compute the next output in advance, unless that has begun."""
         ahead, position = self._next_output, self.position
-        if ahead is None or ahead.begun or all(position.ended):
+        if ahead is None or ahead.is_pending or all(position.ended):
             return
         number = position.next_stream
         while position.ended[number]:
             number = (number + 1) % position.streams
         ahead.begin((self._streams.get(number) or self._open(number)).next)
 
-    def _leave_fork(self) -> None:
+    def _reopen_in_fork(self) -> None:
         """If this process is a fork, open all streams again at the current position."""
-        if self._next_output is not None and self._next_output.lost:
+        if self._next_output is not None and self._next_output.is_in_fork:
             self._next_output = NextOutput()
             self._streams = {}
 
-    def _account(self, stream: Stream, instead: Exception | NoOutput | None) -> None:
+    def _account(self, stream: Stream, instead: Exception | TurnSkipped | None) -> None:
         """Count the bad records before an output, or before its replacement."""
-        passed = stream.record_errors.passed
-        if self._tally is not None and passed is not None:
-            self._tally.account(passed, instead)
-            self.position.errors = self._tally.count
+        passed = stream.record_errors.summary
+        if self._error_counter is not None and passed is not None:
+            self._error_counter.account(passed, instead)
+            self.position.errors = self._error_counter.count
 
 
 def _reports_end(position: RunPosition) -> bool:

@@ -106,7 +106,7 @@ def open_batches(
         keys: The keys of the records.
         rules: The tree rules of batches: "jax" or "plain".
         options: Threads that read ahead.
-        look_ahead: Whether blocks are read ahead of need.
+        look_ahead: Whether blocks are read ahead.
     """
     blocks: RecordBlocks | TableBlocks
     decoder = _decoder_of(source, calls)
@@ -126,10 +126,10 @@ def batches_of(
     program: Program, keys: KeyBlocks, look_ahead: bool
 ) -> NativeBatches | ColumnBatches | None:
     """Return an object that makes the first batches of a program's stream, or None."""
-    level, batch = program.levels[0], program.levels[0].batch
+    stage, batch = program.batch_stages[0], program.batch_stages[0].batch
     if not program.in_blocks or type(batch) is not transforms.Batch or batch.batch_fn:
         return None
-    calls = [call for _, call, _ in level.steps]
+    calls = [call for _, call, _ in stage.steps]
     rules, options = program.rules, program.read_options
     return open_batches(program.source, calls, keys, rules, options, look_ahead)
 

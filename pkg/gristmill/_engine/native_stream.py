@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,23 +12,23 @@ from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.block_queue import BlockReading, open_reading
 from gristmill._engine.block_steps import (
-    Ran,
-    RanBlock,
-    behind,
+    BlockResult,
+    ComputedBlock,
     block_steps,
-    cut,
+    records_after,
     run_steps,
+    split_block,
 )
 from gristmill._engine.native_batches import batches_of
 from gristmill._engine.program import Program, as_number
-from gristmill._engine.reading import Read, read_each, read_together
+from gristmill._engine.reading import ReadResult, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stage_times import READ
-from gristmill._engine.stream import NO_KEYS, Output, Position, outputs_of
-from gristmill._engine.stream_keys import Records, StreamKeys, first_of, name_of
+from gristmill._engine.stream import NO_KEYS, Output, Position, outputs_of, record_word
+from gristmill._engine.stream_keys import RecordKeys, StreamKeys, first_records, name_of
 from gristmill._hot import run as hot_run
 from gristmill._hot import steps as step_kinds
-from gristmill._hot.place import Place, as_failure
+from gristmill._hot.error_location import ErrorLocation, as_failure
 from gristmill.sources import TableSource
 
 
@@ -37,53 +36,53 @@ class NativeStream:
     """A chain of one-to-one steps, filters and batches.  See `Stream`.
 
     Its position is the number of records that it has consumed.  An output consumes
-    exactly the records that it needs.  Elements that a block map has made ahead of need
+    exactly the records that it needs.  Elements that a block map has made in advance
     are kept for the next outputs; another process has to make them again.
     """
 
     def __init__(
-        self, program: Program, stream: int, at: int, look_ahead: bool
+        self, program: Program, stream: int, record_address: int, look_ahead: bool
     ) -> None:
         self.position: Position = (0,)
         self.keys = NO_KEYS
         limit = program.errors_per_output
         self.record_errors = RecordErrors(stream, program.on_error, limit)
         self._program = program
-        self._at = at
+        self._record_address = record_address
         self._tolerant = program.tolerant
         self._consumed = 0
-        self._levels = program.levels
-        self._steps = program.levels[0].steps
+        self._stages = program.batch_stages
+        self._steps = program.batch_stages[0].steps
         self._threads = threads_to_compute(int(program.read_options.num_threads))
         self._keys = StreamKeys(program, stream)
         self._length = self._keys.length
         self._draws = self._keys.draws
         self._batches = batches_of(program, self._keys, look_ahead)
-        # Has its own StreamKeys, because it reads other blocks ahead.
+        # Has its own StreamKeys, because it reads later blocks ahead.
         ahead = look_ahead and self._batches is None
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._read_natively = isinstance(program.source, TableSource)
-        self._together = block_steps(self._steps, self._draws, at)
+        self._block_runner = block_steps(self._steps, self._draws, record_address)
         # True if each record becomes an output without more data.
         self.computes_runs = (
-            len(self._levels) == 1
-            and self._levels[0].batch is None
+            len(self._stages) == 1
+            and self._stages[0].batch is None
             and not (self._tolerant or program.owned)
         )
         # True if blocks take more records than the outputs that are wanted.
         filters = any(step[0] == step_kinds.FILTER for step in self._steps)
         self._reads_on = filters and program.in_blocks
-        explicit = self._tolerant or self._together is not None
+        explicit = self._tolerant or self._block_runner is not None
         self._reads_together = explicit and hot_run.reads_together(type(program.source))
-        # The rest of a block after a record that failed, as read, and the rest of a
-        # block that gave too many elements.  Each has its position.
-        self._rest: tuple[int, Records, Read | None] | None = None
-        self._pending: tuple[int, RanBlock] | None = None
+        # The records of a block after one that failed, as read, and the elements of a
+        # block that were too many for an output.  Each has its position.
+        self._failed_tail: tuple[int, RecordKeys, ReadResult | None] | None = None
+        self._undelivered: tuple[int, ComputedBlock] | None = None
         # During `next_run`: its first record, the keys, and the elements so far.
         self._current_run: tuple[int, Int64Array, list[Any]] | None = None
-        # Whether each step sees one element at a time until the next output.
-        self._careful = False
-        self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
+        # True if each step gets one element at a time until the next output.
+        self._lookahead_disabled = False
+        self._current_record = record_word(record_address)
         self._key_parts: list[Int64Array] = []
 
     def seek(self, position: Position) -> None:
@@ -109,7 +108,7 @@ class NativeStream:
             self._consumed = before
             raise
         self.position = (self._consumed,)
-        self._careful = False
+        self._lookahead_disabled = False
         parts = self._key_parts
         self.keys = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return output
@@ -117,7 +116,7 @@ class NativeStream:
     def next_run(self, want: int) -> list[Output]:
         """Return `want` outputs; fewer before one that fails, which `next` raises."""
         want = min(want, self._length - self._consumed)
-        if want <= 0 or self._careful:
+        if want <= 0 or self._lookahead_disabled:
             return []
         first = self._consumed
         try:
@@ -127,12 +126,12 @@ class NativeStream:
         finally:
             self._current_run = None
         _, _, (elements, *_) = block
-        (records, _, (elements, *_)), left = cut(block, len(elements))
+        (records, _, (elements, *_)), left = split_block(block, len(elements))
         keys, _, _ = records
         outputs = outputs_of(first, keys, elements)
         self._consumed += len(outputs)
         if left is not None:
-            self._pending = self._consumed, left
+            self._undelivered = self._consumed, left
         self.position = (self._consumed,)
         return outputs
 
@@ -141,53 +140,53 @@ class NativeStream:
         run = self._current_run
         return [] if run is None else outputs_of(*run)
 
-    def be_careful(self) -> None:
+    def disable_lookahead(self) -> None:
         """Run the steps over one element at a time until there is another output."""
-        self._careful = True
-        self._pending = None
+        self._lookahead_disabled = True
+        self._undelivered = None
 
     def start_prefetch(self) -> None:
-        spec: Any = self._levels[0].batch
+        spec: Any = self._stages[0].batch
         if self._batches is not None:
             self._batches.start(self._consumed, spec.batch_size)
         elif not self._read_natively:
             self._reading.start(self._consumed)
 
     def close(self) -> None:
-        self._rest = self._pending = None
+        self._failed_tail = self._undelivered = None
         self._reading.close()
         if self._batches is not None:
             self._batches.close()
 
     def _output(self, alloc: Alloc | None) -> Any:
-        top = len(self._levels) - 1
-        if self._levels[top].batch is not None:
+        top = len(self._stages) - 1
+        if self._stages[top].batch is not None:
             return self._batch(top, alloc)
         elements = self._elements(top, 1)
         if not elements:
             raise StopIteration
         return elements[0]
 
-    def _batch(self, level: int, alloc: Alloc | None) -> Any:
-        spec: Any = self._levels[level].batch
-        if level == 0 and self._batches is not None:
+    def _batch(self, stage: int, alloc: Alloc | None) -> Any:
+        spec: Any = self._stages[stage].batch
+        if stage == 0 and self._batches is not None:
             # Each record gives one element here.
             count = min(spec.batch_size, self._length - self._consumed)
             if count < spec.batch_size and (spec.drop_remainder or count <= 0):
                 self._consumed = self._length
                 raise StopIteration
             began = hot_run.begin()
-            found = self._batches.batch(self._consumed, count, alloc)
+            result = self._batches.batch(self._consumed, count, alloc)
             hot_run.end(READ, began)
-            if isinstance(found, tuple):
-                batch, keys = found
+            if isinstance(result, tuple):
+                batch, keys = result
                 self._consumed += count
                 self._key_parts.append(keys)
                 return batch
-            if found is not None:
+            if result is not None:
                 assert isinstance(self._reading, BlockReading)
-                self._reading.offer(self._consumed, found)
-        elements = self._elements(level, spec.batch_size)
+                self._reading.offer(self._consumed, result)
+        elements = self._elements(stage, spec.batch_size)
         if len(elements) < spec.batch_size and (spec.drop_remainder or not elements):
             raise StopIteration
         try:
@@ -206,15 +205,15 @@ class NativeStream:
                 raise
             raise failure from error
 
-    def _elements(self, level: int, want: int) -> list[Any]:
-        """Return up to `want` elements that have passed the steps of `level`."""
-        if level == 0:
+    def _elements(self, stage: int, want: int) -> list[Any]:
+        """Return up to `want` elements that have passed the steps of `stage`."""
+        if stage == 0:
             return self._records(want)
-        steps = self._levels[level].steps
+        steps = self._stages[stage].steps
         elements: list[Any] = []
         while len(elements) < want:
             try:
-                batch = self._batch(level - 1, None)
+                batch = self._batch(stage - 1, None)
             except StopIteration:
                 break
             if not steps:
@@ -222,7 +221,8 @@ class NativeStream:
                 continue
             # The last part is empty if no record of its block has passed the filters.
             last_key = next(part[-1:] for part in self._key_parts[::-1] if len(part))
-            elements += run_steps(steps, None, self._at, last_key, last_key, [batch])
+            address = self._record_address
+            elements += run_steps(steps, None, address, last_key, last_key, [batch])
         return elements
 
     def _records(self, want: int) -> list[Any]:
@@ -250,53 +250,54 @@ class NativeStream:
                 self._consumed -= 1
                 self._length = self._consumed
                 break
-            elements += self._in_place_of(error, records, consumed - 1)
+            elements += self._replace_record(error, records, consumed - 1)
             if read is not None and self._is_unchanged(read.elements[consumed:]):
-                unused = Read(read.elements[consumed:], read.failure)
-                self._rest = self._consumed, behind(records, consumed), unused
-            if not elements and self.record_errors.many:
+                unused = ReadResult(read.elements[consumed:], read.failure)
+                after = records_after(records, consumed)
+                self._failed_tail = self._consumed, after, unused
+            if not elements and self.record_errors.too_many_errors:
                 break
         if elements:
-            self.record_errors.alone = False
+            self.record_errors.is_first_element = False
         return elements
 
-    def _next_block(self, want: int, made: list[Any] | None = None) -> RanBlock:
-        """Run the steps over the next records; append each element to `made`."""
-        first, rest, pending = self._consumed, self._rest, self._pending
-        self._rest = self._pending = None
-        if pending is not None and pending[0] == first:
-            block = pending[1]
+    def _next_block(self, want: int, out: list[Any] | None = None) -> ComputedBlock:
+        """Run the steps over the next records; append each element to `out`."""
+        first, tail, undelivered = self._consumed, self._failed_tail, self._undelivered
+        self._failed_tail = self._undelivered = None
+        if undelivered is not None and undelivered[0] == first:
+            block = undelivered[1]
         else:
-            read: Read | None
-            if rest is not None and rest[0] == first:
-                _, records, read = rest
+            read: ReadResult | None
+            if tail is not None and tail[0] == first:
+                _, records, read = tail
             else:
                 count = want
-                if self._together is not None and not self._careful:
-                    count = self._together.enough(want)
+                if self._block_runner is not None and not self._lookahead_disabled:
+                    count = self._block_runner.round_up(want)
                 count = min(count, self._length - first)
                 records = self._keys.records(first, count)
                 began = hot_run.begin()
                 read = self._read(records)
                 hot_run.end(READ, began)
                 if read is not None and read.failure is None:
-                    records = first_of(records, len(read.elements))
+                    records = first_records(records, len(read.elements))
             if read is None and self._reads_on:
-                records = self._keys.at_hand(first)
-                ran = self._run(records, None, made, want)
+                records = self._keys.cached_records(first)
+                ran = self._run(records, None, out, want)
                 _, _, consumed, _ = ran
-                block = first_of(records, consumed), None, ran
+                block = first_records(records, consumed), None, ran
             else:
-                block = records, read, self._run(records, read, made)
-        if self._together is None:
+                block = records, read, self._run(records, read, out)
+        if self._block_runner is None:
             return block
-        block, left = cut(block, want)
+        block, left = split_block(block, want)
         if left is not None:
             _, _, (_, _, consumed, _) = block
-            self._pending = first + consumed, left
+            self._undelivered = first + consumed, left
         return block
 
-    def _read(self, records: Records) -> Read | None:
+    def _read(self, records: RecordKeys) -> ReadResult | None:
         """Read a block, or return None to let `run_block` read if that is faster."""
         keys, _, names = records
         read = None
@@ -306,54 +307,55 @@ class NativeStream:
             read = read_each(self._program.source, names)
         if read is None and self._reads_together:
             # Read here, so that the records after a bad one are not read again.
-            self._told.value = int(keys[0])
+            self._current_record.value = int(keys[0])
             read = read_together(self._program.source, keys.tolist())
-        elif read is None and self._together is not None:
-            self._told.value = int(keys[0])
+        elif read is None and self._block_runner is not None:
+            self._current_record.value = int(keys[0])
             read = read_each(self._program.source, keys.tolist())
         return read
 
     def _run(
         self,
-        records: Records,
-        read: Read | None,
-        made: list[Any] | None,
+        records: RecordKeys,
+        read: ReadResult | None,
+        out: list[Any] | None,
         most: int = -1,
-    ) -> Ran:
+    ) -> BlockResult:
         keys, indices, _ = records
-        if made is not None:
-            self._current_run = self._consumed, keys, made
+        if out is not None:
+            self._current_run = self._consumed, keys, out
         if read is None:
             source = self._program.source
             return hot_run.run_block(
-                source, keys, indices, self._steps, self._draws, self._at, None, made,
-                most,
+                source, keys, indices, self._steps, self._draws, self._record_address,
+                None, out, most,
             )  # fmt: skip
         elements, failure = read
         count = len(elements)
         keys, own_indices = keys[:count], indices[:count]
-        if self._together is None or self._careful:
+        if self._block_runner is None or self._lookahead_disabled:
             done, kept, consumed, error = hot_run.run_block(
-                None, keys, own_indices, self._steps, self._draws, self._at, elements,
-                made,
+                None, keys, own_indices, self._steps, self._draws, self._record_address,
+                elements, out,
             )  # fmt: skip
         else:
-            done, kept, consumed, error = self._together.run(
-                elements, keys, own_indices, lambda: self._again(records, elements)
+            done, kept, consumed, error = self._block_runner.run(
+                elements, keys, own_indices, lambda: self._rewind(records, elements)
             )
         if failure is None or error is not None:
             return done, kept, consumed, error
-        failure.add_note(Place(None, name_of(records, count), int(indices[count])))
+        name, index = name_of(records, count), int(indices[count])
+        failure.add_note(ErrorLocation(None, name, index))
         return done, kept, count + 1, failure
 
     def _is_unchanged(self, elements: list[Any]) -> bool:
         """Return whether there are elements, and no step can have changed them."""
-        if self._together is None:
+        if self._block_runner is None:
             return bool(elements)
         fixed = all(type(element) is bytes for element in elements)
         return bool(elements) and fixed and self._program.in_blocks
 
-    def _again(self, records: Records, elements: list[Any]) -> list[Any]:
+    def _rewind(self, records: RecordKeys, elements: list[Any]) -> list[Any]:
         """Renew the generators of records; return their elements before the steps."""
         keys, indices, names = records
         for place, index in enumerate(indices.tolist()):
@@ -365,8 +367,8 @@ class NativeStream:
         read, _ = read_each(self._program.source, known[: len(elements)])
         return read + elements[len(read) :]
 
-    def _in_place_of(
-        self, error: Exception, records: Records, number: int
+    def _replace_record(
+        self, error: Exception, records: RecordKeys, number: int
     ) -> Sequence[Any]:
         """Return the elements that replace the last record consumed.
 
@@ -376,20 +378,21 @@ class NativeStream:
             number: The index of the record in the block.
 
         Raises:
-            Exception: `error`, unless bad records are passed over.
+            Exception: `error`, if on_error is "raise", or a record did not cause it.
         """
         position, index = self._consumed - 1, records[1][number : number + 1]
 
-        def become(name: Any) -> Sequence[Any]:
+        def recompute(name: Any) -> Sequence[Any]:
             """Run the steps over another record, with this index and generator."""
             self._keys.renew_generator(position, int(index[0]))
             elements, failure = read_each(self._program.source, [name])
             if failure is not None:
                 raise failure
             key = np.array([as_number(name)], np.int64)
-            done = run_steps(self._steps, self._draws, self._at, key, index, elements)
+            steps, address = self._steps, self._record_address
+            done = run_steps(steps, self._draws, address, key, index, elements)
             self._key_parts.append(key[: len(done)])
             return done
 
-        name, others = name_of(records, number), self._keys.stand_ins(position)
-        return self.record_errors.resolve(error, name, others, become)
+        name, others = name_of(records, number), self._keys.candidates(position)
+        return self.record_errors.replace_record(error, name, others, recompute)

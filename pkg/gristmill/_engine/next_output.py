@@ -22,14 +22,14 @@ class NextOutput:
         self._future: Future[Any] | None = None
 
     @property
-    def begun(self) -> bool:
-        """Whether there is a call to take."""
+    def is_pending(self) -> bool:
+        """True if there is a call to take."""
         return self._future is not None
 
     @property
-    def lost(self) -> bool:
-        """Whether this process is a fork, which does not have the thread."""
-        return self._thread.lost
+    def is_in_fork(self) -> bool:
+        """True if this process is a fork, which does not have the thread."""
+        return self._thread.is_in_fork
 
     def begin(self, compute: Callable[[], Any]) -> None:
         """Begin a call."""
@@ -56,7 +56,7 @@ class NextOutput:
         the thread.
         """
         future, self._future = self._future, None
-        if future is None or self.lost:
+        if future is None or self.is_in_fork:
             leave()
         else:
             future.add_done_callback(lambda _: leave())

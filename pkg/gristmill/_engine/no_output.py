@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from gristmill import transforms
-from gristmill._base.describing import value_text
+from gristmill._base.object_repr import value_text
 from gristmill._base.user_lines import warn_user
 from gristmill._engine.program import Program, holds_back
 
 
 def warn_of_no_output(program: Program, operations: Sequence[Any]) -> None:
-    """Warn if a loader cannot have outputs, whatever its functions return.
+    """Warn if a loader can never have outputs.
 
     Args:
         program: The compiled loader.
@@ -26,7 +26,7 @@ def warn_of_no_output(program: Program, operations: Sequence[Any]) -> None:
             return  # The number of outputs is unknown.
         if isinstance(op, transforms.Batch):
             who, size = value_text(op), int(op.batch_size)
-            count, too_few = batches_of(count, who, size, op.drop_remainder)
+            count, too_few = count_batches(count, who, size, op.drop_remainder)
             dropping = too_few or dropping
     if count:
         return
@@ -46,7 +46,7 @@ def warn_of_no_output(program: Program, operations: Sequence[Any]) -> None:
     warn_user(f"This loader gives no output. {reason}")
 
 
-def batches_of(
+def count_batches(
     count: int, who: str, size: int, drop_remainder: bool
 ) -> tuple[int, str | None]:
     """Return the number of batches of `count` elements, and the reason if it is 0.

@@ -47,7 +47,7 @@ SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 Array = npt.NDArray[Any]
 
 # The process that has loaded the program, and the descriptors that it opened for that.
-_loaded_in = 0
+_loader_pid = 0
 _opened: set[int] = set()
 
 # Arrays mapped in mode "c" have private changes, so they are sent as bytes.
@@ -88,12 +88,12 @@ def pack(program: Any) -> int:
         Exception: An error from pickling, with a note that names the part of the
             pipeline that cannot be pickled.
     """
-    made = os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    memfd = os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         # Avoid the descriptors of the standard streams, if these are closed.
-        fd = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, 3)
+        fd = fcntl.fcntl(memfd, fcntl.F_DUPFD_CLOEXEC, 3)
     finally:
-        os.close(made)
+        os.close(memfd)
     try:
         with open(fd, "wb", CHUNK_BYTES, closefd=False) as writer:
             _write(writer, program)
@@ -107,20 +107,20 @@ def pack(program: Any) -> int:
 def unpack(fd: int) -> Runnable:
     """Return the program in a sealed file, and remember the files that it opens."""
     with remembering_files():
-        return _unpacked(fd)
+        return _load(fd)
 
 
 @contextlib.contextmanager
 def remembering_files() -> Iterator[None]:
-    """Remember the files that the body opens, for `own_positions` in forks."""
-    global _loaded_in
+    """Remember the files that the body opens, for `reopen_files` in forks."""
+    global _loader_pid
     before = _descriptors()
     yield
     _opened.update(_descriptors() - before)
-    _loaded_in = os.getpid()
+    _loader_pid = os.getpid()
 
 
-def _unpacked(fd: int) -> Runnable:
+def _load(fd: int) -> Runnable:
     """Return the program in a sealed file; its arrays view a private mapping of it."""
     import mmap  # The parent needs it only if its data is mapped.
 
@@ -239,10 +239,9 @@ def open_mapped(
     path, version, offset, writeable = place
     if _version(path) != version:
         raise ValueError(
-            f"{path} is not the file any more that the data source had mapped: "
-            "(device, inode, bytes) were "
-            f"{version} and are {_version(path)}. Keep a file in place while a "
-            "loader reads it."
+            f"{path} was replaced or resized after the data source had mapped it:"
+            f" (device, inode, bytes) were {version} and are {_version(path)}. Do not"
+            " replace files while a loader reads them."
         )
     spans = zip(shape, strides, strict=True)
     size = dtype.itemsize + sum((n - 1) * stride for n, stride in spans)
@@ -270,7 +269,7 @@ def _version(path: str) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size
 
 
-def own_positions() -> None:
+def reopen_files() -> None:
     """Reopen the program's files, in a fork of the process that loaded it.
 
     Workers are forks of the process that loaded the program, so they share its open
@@ -281,7 +280,7 @@ def own_positions() -> None:
     Raises:
         OSError: A file cannot be opened again.
     """
-    if os.getpid() == _loaded_in:
+    if os.getpid() == _loader_pid:
         return
     for fd in _opened:
         with contextlib.suppress(FileNotFoundError):  # It was closed.

@@ -2,8 +2,8 @@
 
 A `Program` is made once, in the user's process, from the arguments of a loader.  It
 contains the `sampler`, which chooses the record at each position, the `source` of the
-records, and the `levels` of steps and batches.  It is pickled to the workers, and each
-process runs it with the same `Stream` code.
+records, and the `batch_stages`: the steps before each batch, and the batch.  It is
+pickled to the workers, and each process runs it with the same `Stream` code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from gristmill import operations as legacy
 from gristmill import samplers, transforms
 from gristmill._base.deferred import deferring
-from gristmill._base.describing import value_text
+from gristmill._base.object_repr import value_text
 from gristmill._base.types import Rules, WorkerInitFn
 from gristmill._engine.stage_times import READ, REST
 from gristmill._engine.stream import first_unpicklable
@@ -28,14 +28,14 @@ from gristmill.sharding import ShardOptions
 from gristmill.sources._record_source import is_far
 
 # The opcode, callable and name of a one-to-one step or filter.
-Step = tuple[int, Callable[..., Any], str]
+StepSpec = tuple[int, Callable[..., Any], str]
 OUR_SOURCES = "gristmill.sources"
 # Small outputs that a worker computes at a time.
 RUN_RECORDS = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Level:
+class BatchStage:
     """One-to-one steps and filters, then at most one batch.
 
     Attributes:
@@ -46,9 +46,9 @@ class Level:
         users_own: Whether some step does not defer its work, so it may be the user's.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StepSpec, ...] = ()
     batch: transforms.Batch | transforms.BucketBatch | None = None
-    deferred: tuple[Step, ...] = ()
+    deferred: tuple[StepSpec, ...] = ()
     users_own: bool = True
 
 
@@ -67,7 +67,7 @@ class Program:
         length: Elements of this shard, all epochs together.
         modulus: Keys are taken modulo this, the length of the source.  0 if no key can
             reach it, or if the source has no length.
-        levels: Run by the native stream; empty if `operations` needs records.
+        batch_stages: Run by the native stream; empty if `operations` needs records.
         operations: The user's operations, run over `Record` objects when the
             chain has a step that only makes sense on them (flat-map, legacy
             callables, random steps after a batch).  Empty otherwise.
@@ -78,7 +78,7 @@ class Program:
         streams: Interleaved logical streams that define the order.
         read_options: Threads that read ahead if reads block.
         on_error: How bad records are handled: "raise", "skip" or "substitute".
-        max_errors: Bad records that an iterator passes over; None for any number.
+        max_errors: Bad records that an iterator accepts; None for any number.
         worker_init_fn: Called with (worker, workers) in each worker before all else.
     """
 
@@ -87,7 +87,7 @@ class Program:
     shard: ShardOptions
     length: int
     modulus: int
-    levels: tuple[Level, ...]
+    batch_stages: tuple[BatchStage, ...]
     operations: tuple[Any, ...]
     in_blocks: bool
     seed: int | None
@@ -105,14 +105,14 @@ class Program:
     @property
     def stages(self) -> Mapping[str, tuple[str, str]]:
         """Reading, and the grouping of elements after the steps.  See `Runnable`."""
-        behind = [level.batch for level in self.levels if level.batch is not None]
-        behind += [op for op in self.operations if is_group(op)]
-        rest = "order", "what comes at which position"
-        if behind:
-            rest = "batch", ", ".join(map(value_text, behind))
-        if self.levels and self.levels[0].deferred:
-            names = [name for _, _, name in self.levels[0].deferred]
-            rest = "batch", f"{rest[1]}, and what is left to it of {', '.join(names)}"
+        later = [stage.batch for stage in self.batch_stages if stage.batch is not None]
+        later += [op for op in self.operations if is_group(op)]
+        rest = "order", "the order of records"
+        if later:
+            rest = "batch", ", ".join(map(value_text, later))
+        if self.batch_stages and self.batch_stages[0].deferred:
+            names = [name for _, _, name in self.batch_stages[0].deferred]
+            rest = "batch", f"{rest[1]}, and the deferred work of {', '.join(names)}"
         return {READ: ("read", value_text(self.source)), REST: rest}
 
     @property
@@ -122,7 +122,7 @@ class Program:
 
     @property
     def opaque(self) -> bool:
-        """Whether a step holds back records that no position can describe."""
+        """True if a step holds back records that no position can describe."""
         return any(holds_back(op) for op in self.operations)
 
     @property
@@ -137,23 +137,23 @@ class Program:
     @property
     def buckets(self) -> transforms.BucketBatch | None:
         """The transform that batches elements by their lengths, if there is one."""
-        batch = self.levels[0].batch if self.levels else None
+        batch = self.batch_stages[0].batch if self.batch_stages else None
         return batch if isinstance(batch, transforms.BucketBatch) else None
 
     @property
     def tolerant(self) -> bool:
-        """Whether bad records are passed over."""
+        """True if bad records are skipped or substituted."""
         return self.on_error != "raise"
 
     @property
     def owned(self) -> bool:
-        """Whether one worker computes each stream.  See `Runnable`.
+        """True if one worker computes each stream.  See `Runnable`.
 
         This is False only if arithmetic alone gives the positions of outputs.
         """
         if self.operations or self.on_error == "skip" or self.buckets is not None:
             return True
-        steps = [step for level in self.levels for step in level.steps]
+        steps = [step for stage in self.batch_stages for step in stage.steps]
         filters = any(opcode == step_kinds.FILTER for opcode, _, _ in steps)
         # The elements of a block are kept for the next outputs.
         blocks = any(isinstance(call, BlockCall) for _, call, _ in steps)
@@ -164,7 +164,7 @@ class Program:
 
     @property
     def computes_ahead(self) -> bool:
-        """Whether a thread may compute an output while the caller uses the last one.
+        """True if a thread may compute an output while the caller uses the last one.
 
         This is True if only Gristmill's code runs, and most of the work releases the
         GIL.
@@ -174,14 +174,10 @@ class Program:
             return False
         if self.operations or not isinstance(self.sampler, SAMPLERS):
             return False
-        first, *behind = self.levels
-        if (
-            not first.deferred
-            or first.users_own
-            or any(level.steps for level in behind)
-        ):
+        first, *later = self.batch_stages
+        if not first.deferred or first.users_own or any(stage.steps for stage in later):
             return False
-        if any(level.batch and level.batch.batch_fn for level in behind):
+        if any(stage.batch and stage.batch.batch_fn for stage in later):
             return False
         return is_own_source(self.source)
 
@@ -201,18 +197,18 @@ class Program:
 
     @property
     def many_outputs(self) -> bool:
-        """Whether a unit has several outputs.  See `Runnable`."""
+        """True if a unit has several outputs.  See `Runnable`."""
         return self._output_records == 1
 
     @property
     def _output_records(self) -> int:
         product = 1
-        for level in self.levels:
-            if isinstance(level.batch, transforms.Batch):
-                product *= level.batch.batch_size
+        for stage in self.batch_stages:
+            if isinstance(stage.batch, transforms.Batch):
+                product *= stage.batch.batch_size
         return product
 
-    def greet(self, worker: int, workers: int) -> None:
+    def init_worker(self, worker: int, workers: int) -> None:
         """Call the user's `worker_init_fn`, if there is one."""
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker, workers)
@@ -221,10 +217,10 @@ class Program:
         """Return the text of an error if pickling failed.  See `Runnable`."""
         parts = [("data_source", self.source), ("sampler", self.sampler)]
         parts += [(f"operation {type(op).__name__}", op) for op in self.operations]
-        for level in self.levels:
-            parts += [(f"operation {name}", call) for _, call, name in level.steps]
-            if level.batch is not None:
-                parts.append(("batch_fn", level.batch.batch_fn))
+        for stage in self.batch_stages:
+            parts += [(f"operation {name}", call) for _, call, name in stage.steps]
+            if stage.batch is not None:
+                parts.append(("batch_fn", stage.batch.batch_fn))
         parts.append(("worker_init_fn", self.worker_init_fn))
         name = first_unpicklable(parts)
         if name is None:
@@ -258,10 +254,10 @@ def holds_back(operation: Any) -> bool:
 ONE_TO_ONE = (legacy.MapOperation, legacy.FilterOperation, legacy.RandomMapOperation)
 RANDOM = (transforms.RandomMap, transforms.TfRandomMap)
 BATCHES = (transforms.Batch, transforms.BucketBatch)
-# Operations that need more of a record than its element.
-PERSONAL = (*RANDOM, transforms.MapWithIndex)
+# Operations that need the metadata of a record, not only its element.
+NEED_METADATA = (*RANDOM, transforms.MapWithIndex)
 KNOWN = (
-    *PERSONAL,
+    *NEED_METADATA,
     transforms.Map,
     transforms.BlockMap,
     transforms.Filter,
@@ -276,7 +272,7 @@ SAMPLERS = (
 )
 
 
-def as_step(op: Any) -> Step:
+def as_step(op: Any) -> StepSpec:
     """Return a map or filter transform as a step of `_hot.run.run_block`."""
     name = type(op).__name__
     if isinstance(op, transforms.Map):
@@ -298,12 +294,12 @@ def is_own_source(source: Any) -> bool:
     return kind in (list, tuple) or kind.__module__.startswith(OUR_SOURCES)
 
 
-def level_of(
+def batch_stage_of(
     operations: Sequence[Any], batch: transforms.Batch | transforms.BucketBatch | None
-) -> Level:
-    """Return the level of some map or filter transforms and the batch after them."""
+) -> BatchStage:
+    """Return the stage with some map or filter transforms and the batch after them."""
     steps = [as_step(op) for op in operations]
-    deferred: list[Step] = []
+    deferred: list[StepSpec] = []
     for (opcode, _, name), op in zip(
         reversed(steps), reversed(operations), strict=True
     ):
@@ -313,8 +309,8 @@ def level_of(
         deferred.insert(0, (opcode, call, name))
     first = len(steps) - len(deferred)
     if not (deferred and isinstance(batch, transforms.Batch)) or batch.batch_fn:
-        return Level(tuple(steps), batch)
-    return Level(tuple(steps), batch, (*steps[:first], *deferred), first > 0)
+        return BatchStage(tuple(steps), batch)
+    return BatchStage(tuple(steps), batch, (*steps[:first], *deferred), first > 0)
 
 
 def as_number(key: Any) -> int:

@@ -2,9 +2,9 @@
 
 If the source returns at once, or computes, the caller reads: threads would only share
 its processor.  If the source waits for a network or a disk, `ReadOptions.num_threads`
-threads read up to `ReadOptions.prefetch_buffer_size` records ahead of need.
+threads read up to `ReadOptions.prefetch_buffer_size` records ahead.
 
-From time to time, reads in the caller are measured to tell these cases apart: reads of
+From time to time, reads in the caller are measured to distinguish these cases: reads of
 single records, or of blocks if the source has ``__getitems__``.  As soon as one of them
 blocks, even before it has returned, threads read the next records on trial, see
 `slow_probe`.
@@ -30,7 +30,7 @@ from gristmill._engine.background import Background
 from gristmill._engine.slow_probe import BLOCKS_BETWEEN_PROBES, SlowProbe
 from gristmill._hot import cancellation
 from gristmill._hot import run as hot_run
-from gristmill._hot.block_call import WrongNumber
+from gristmill._hot.block_call import BlockLengthError
 from gristmill.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ Keys = Int64Array | list[Any]
 KeysOf = Callable[[int, int], Iterable[Any]]
 
 
-class Read(NamedTuple):
+class ReadResult(NamedTuple):
     """The elements up to a failed read, and its exception."""
 
     elements: list[Any]
@@ -60,7 +60,7 @@ class Read(NamedTuple):
 _Records: TypeAlias = tuple[int, list[Any]]
 
 
-def read_each(source: Any, keys: Iterable[Any]) -> Read:
+def read_each(source: Any, keys: Iterable[Any]) -> ReadResult:
     """Return the elements up to the first failed read, and its exception."""
     elements: list[Any] = []
     try:
@@ -68,25 +68,25 @@ def read_each(source: Any, keys: Iterable[Any]) -> Read:
             cancellation.check()
             elements.append(source[key])
     except Exception as error:
-        return Read(elements, error)
-    return Read(elements, None)
+        return ReadResult(elements, error)
+    return ReadResult(elements, None)
 
 
-def read_together(source: Any, keys: list[Any]) -> Read | None:
+def read_together(source: Any, keys: list[Any]) -> ReadResult | None:
     """Read records together; if that fails, like `read_each` to find the bad one.
 
     Returns None if the source returns a wrong number of elements.
     """
     try:
         elements: list[Any] | None = list(source.__getitems__(keys))
-    except WrongNumber as error:
-        return Read([], error)  # No single record is bad.
+    except BlockLengthError as error:
+        return ReadResult([], error)  # No single record is bad.
     except Exception:
         elements = None
     if elements is None:
         # Not in the `except` block, where that exception would become the context.
         return read_each(source, keys)  # This finds the bad record.
-    return Read(elements, None) if len(elements) == len(keys) else None
+    return ReadResult(elements, None) if len(elements) == len(keys) else None
 
 
 class Reading:
@@ -99,7 +99,7 @@ class Reading:
         options: No threads read if one of its numbers is 0.
         keys_of: Called with (position, count); returns the source's keys there.
         length: The number of records of the stream.
-        look_ahead: Whether to read ahead of need.
+        look_ahead: Whether to read ahead.
         least: The least number of records that the caller reads together, if there are
             as many.
     """
@@ -120,8 +120,8 @@ class Reading:
         self._threads = int(options.num_threads)
         self._looks_ahead = look_ahead
         self._ahead = int(options.prefetch_buffer_size) if look_ahead else 0
-        wanted = options.num_threads > 0 and options.prefetch_buffer_size > 0
-        self._allowed = wanted and getattr(source, "by_threads", True)
+        enabled = options.num_threads > 0 and options.prefetch_buffer_size > 0
+        self._allowed = enabled and getattr(source, "by_threads", True)
         self._in_blocks = hot_run.reads_together(type(source))
         self._probe = SlowProbe(SLOW_READ_S, PROBED_READS, BLOCKS_BETWEEN_PROBES)
         named = threads.reads_thread_name(source) or getattr(
@@ -136,10 +136,10 @@ class Reading:
         self._lock = threading.Lock()
         self._closed = False
         self._pool: Background | None = None
-        self._waiting: dict[int, Future[Any]] = {}
-        self._reached = 0
+        self._futures: dict[int, Future[Any]] = {}
+        self._ahead_end = 0
 
-    def read(self, position: int, keys: Keys) -> Read | None:
+    def read(self, position: int, keys: Keys) -> ReadResult | None:
         """Read the records at `position`, position + 1, ... or decline.
 
         Returns None if the source does not block, so the caller should read.  Otherwise
@@ -149,21 +149,21 @@ class Reading:
         if not self._allowed:
             return None
         probe = self._probe
-        if (left := probe.left) and not (probe.waits or self._waiting):
+        if (left := probe.left) and not (probe.waits or self._futures):
             probe.left = left - 1
             return None
-        listed = keys.tolist() if isinstance(keys, np.ndarray) else keys
+        key_list = keys.tolist() if isinstance(keys, np.ndarray) else keys
         if probe.trial is not None:
             probe.judge_trial()
-        if self._waiting or self._threads_read:
-            return self._read_by_threads(position, listed, [])
-        return self._look(position, listed)
+        if self._futures or self._threads_read:
+            return self._read_by_threads(position, key_list, [])
+        return self._read_and_probe(position, key_list)
 
     @property
     def capacity(self) -> int:
         """The most records that may be read ahead; 0 while the caller reads."""
         probe = self._probe
-        if self._waiting or probe.waits or probe.trial is not None:
+        if self._futures or probe.waits or probe.trial is not None:
             return self._ahead
         return 0
 
@@ -171,7 +171,7 @@ class Reading:
         """Return the number of records read ahead, from `position` on without a gap."""
         count = 0
         while True:
-            future = self._waiting.get(position + count)
+            future = self._futures.get(position + count)
             if future is None or not future.done():
                 return count
             count += 1
@@ -189,10 +189,10 @@ class Reading:
     def forget(self) -> None:
         """Drop the records that were read ahead, since the stream moves elsewhere."""
         # Copied: `close` may be called while another thread reads.
-        for future in [*self._waiting.values()]:
+        for future in [*self._futures.values()]:
             future.cancel()
-        self._waiting.clear()
-        self._reached = 0
+        self._futures.clear()
+        self._ahead_end = 0
 
     def close(self) -> None:
         """Stop reading.  Any thread may call this; it does not wait for a read."""
@@ -201,7 +201,7 @@ class Reading:
         if self._pool is not None:
             self._pool.close()
 
-    def _look(self, position: int, keys: list[Any]) -> Read | None:
+    def _read_and_probe(self, position: int, keys: list[Any]) -> ReadResult | None:
         """Read in the caller; after a read that waited, let threads read the rest."""
         probe = self._probe
         self._trial_ahead = self._threads
@@ -214,52 +214,52 @@ class Reading:
         while len(elements) < len(keys) and not decided:
             left = keys[len(elements) :]
             count = min(len(left), most)
-            found = self._watched_read(position + len(elements), left, count)
-            if found is None:
+            measured = self._watched_read(position + len(elements), left, count)
+            if measured is None:
                 return None
-            (some, failure), waited_s = found
+            (some, failure), waited_s = measured
             elements += some
             if failure is not None:
-                return Read(elements, failure)
+                return ReadResult(elements, failure)
             decided = probe.add_read(waited_s)
             if probe.record_s > PATIENCE_S or not self._looks_ahead:
                 break
         left = keys[len(elements) :]
         if self._threads_read:
             return self._read_by_threads(position + len(elements), left, elements)
-        rest: Read | None
+        rest: ReadResult | None
         if probe.record_s * len(left) > PATIENCE_S or not self._looks_ahead:
-            rest = Read([], None)
+            rest = ReadResult([], None)
         elif self._in_blocks and left:
             rest = read_together(self._source, left)
         else:
             rest = read_each(self._source, left)
         if rest is None:
             return None
-        return Read(elements + rest.elements, rest.failure)
+        return ReadResult(elements + rest.elements, rest.failure)
 
     def _watched_read(
         self, position: int, keys: list[Any], count: int
-    ) -> tuple[Read, float | None] | None:
-        """Read the first `count` records, and measure it like `SlowProbe.timed`."""
+    ) -> tuple[ReadResult, float | None] | None:
+        """Read and measure the first `count` records; see `SlowProbe.read_timed`."""
         following: _Records | None = None
         if self._probe.waits is not None:
             following = position + count, keys[count:]
-        go_on = functools.partial(self._go_on, following)
+        go_on = functools.partial(self._read_next_in_threads, following)
         watch = _core.Watch(go_on, waiting=True)
         self._following = following
         read_some = read_together if self._in_blocks and count > 1 else read_each
         read = functools.partial(read_some, self._source, keys[:count])
         watch.begin(LONG_READ_S)
         try:
-            found, waited_s = self._probe.timed(read, count)
+            result, waited_s = self._probe.read_timed(read, count)
         finally:
             watch.end()
             with self._lock:
                 self._following = None
-        return None if found is None else (found, waited_s)
+        return None if result is None else (result, waited_s)
 
-    def _go_on(self, following: _Records | None, _: float) -> None:
+    def _read_next_in_threads(self, following: _Records | None, _: float) -> None:
         """Let threads read the next records; called in a thread while a read waits."""
         with self._lock:
             if following is None or following is not self._following:
@@ -267,7 +267,7 @@ class Reading:
             position, keys = following
             self._probe.begin_trial()
             for number, key in enumerate(keys, position):
-                self._waiting[number] = self._submit(key)
+                self._futures[number] = self._submit(key)
             self._look_ahead(position + len(keys))
 
     @property
@@ -276,15 +276,15 @@ class Reading:
 
     def _read_by_threads(
         self, position: int, keys: list[Any], elements: list[Any]
-    ) -> Read:
+    ) -> ReadResult:
         """Read the records at `position`, ...; append them to `elements`."""
-        if self._pool is not None and self._pool.lost:
+        if self._pool is not None and self._pool.is_in_fork:
             # A fork has its parent's futures, but not the threads.
-            self._waiting.clear()
+            self._futures.clear()
             self._pool = None
         futures = []
         for number, key in enumerate(keys, position):
-            begun = self._waiting.pop(number, None)
+            begun = self._futures.pop(number, None)
             futures.append(self._submit(key) if begun is None else begun)
         probe = self._probe
         if probe.waits:
@@ -294,25 +294,25 @@ class Reading:
                 probe.begin_trial()
         if self._threads_read:
             self._look_ahead(position + len(futures))
-        for given, future in enumerate(futures):
+        for count, future in enumerate(futures):
             try:
                 elements.append(future.result(PATIENCE_S if elements else None))
             except Exception as error:
-                given += future.done()
-                self._waiting.update(enumerate(futures[given:], position + given))
-                return Read(elements, error if future.done() else None)
-        return Read(elements, None)
+                count += future.done()
+                self._futures.update(enumerate(futures[count:], position + count))
+                return ReadResult(elements, error if future.done() else None)
+        return ReadResult(elements, None)
 
     def _look_ahead(self, position: int) -> None:
         ahead = self._ahead
         if self._probe.trial is not None:
             ahead = min(ahead, self._trial_ahead)
-        first = max(position, self._reached)
+        first = max(position, self._ahead_end)
         last = min(position + ahead, self._length)
         if first < last:
             for number, key in enumerate(self._keys_of(first, last - first), first):
-                self._waiting[number] = self._submit(key)
-            self._reached = last
+                self._futures[number] = self._submit(key)
+            self._ahead_end = last
 
     def _submit(self, key: Any) -> Future[Any]:
         if self._pool is None:

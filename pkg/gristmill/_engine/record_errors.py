@@ -1,4 +1,4 @@
-"""Handles bad records: `RecordErrors` in one stream, and the `Tally` of all streams.
+"""Handles bad records: `RecordErrors` in a stream, the `ErrorCounter` of all streams.
 
 A stream collects bad records while it computes an output.  They are sent with that
 output, or with the error or the end of the stream that replaces it.  They count when
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gristmill._base import log
-from gristmill._hot.place import Place, place_of
+from gristmill._hot.error_location import ErrorLocation, location_of
 from gristmill.bad_records import (
     BadRecord,
     BadRecords,
@@ -31,7 +31,7 @@ from gristmill.errors import StateMismatch, TooManyErrors, WorkerDied
 T = TypeVar("T")
 
 # Errors of the engine or the machine, not of a record.
-NEVER_FORGIVEN = (
+NOT_RECORD_ERRORS = (
     MemoryError,
     StateMismatch,
     TooManyErrors,
@@ -47,30 +47,30 @@ MOST_TRIED = 1024
 MOST_NAMED = 16
 
 # Bad records without an element after which a stream passes its turn.
-MANY = 1000
-# What to do about too many errors.
+SKIP_LIMIT_PER_TURN = 1000
+# The remedy for too many errors.
 ADVICE = (
-    "Repair the data, or pass a larger max_errors and go on from the last get_state(),"
-    " after which nothing is lost."
+    "Repair the data, or pass a larger max_errors and continue from the last"
+    " get_state(), which loses no output."
 )
 # The number of an iterator's last bad records that are shown.
 LAST_KEPT = 10
 
 
-class NoOutput(enum.Enum):
+class TurnSkipped(enum.Enum):
     """The reason why a stream's turn gave neither an output nor an exception."""
 
-    # The stream met only bad records.
-    NOTHING = enum.auto()
-    # The output met more bad records than its limit.  It is due again.
-    GIVEN_UP = enum.auto()
+    # The stream met `SKIP_LIMIT_PER_TURN` bad records or its end, and no good record.
+    ONLY_BAD_RECORDS = enum.auto()
+    # The output met more bad records than its limit.  It is computed again.
+    TOO_MANY = enum.auto()
 
 
 # Bad records, and the exception of the last one.
-Passed = tuple[Sequence[BadRecord], BaseException]
+ErrorSummary = tuple[Sequence[BadRecord], BaseException]
 
 
-class GiveUp(BaseException):
+class OutputAbandoned(BaseException):
     """Raised to abandon an output that met too many bad records.
 
     Like KeyboardInterrupt, it leaves the stream before that output, so the next call
@@ -79,14 +79,14 @@ class GiveUp(BaseException):
 
 
 class RecordErrors:
-    """Collects and resolves the bad records of one stream since its last output.
+    """Collects and replaces the bad records of one stream since its last output.
 
     An output that meets more bad records than `limit` is given up.
 
     Attributes:
         records: The bad records, in the stream's order.
         last: The exception of the last bad record.
-        alone: Whether the output being computed has no element yet.
+        is_first_element: Whether the output being computed has no element yet.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RecordErrors:
     ) -> None:
         self.records: list[BadRecord] = []
         self.last: BaseException | None = None
-        self.alone = True
+        self.is_first_element = True
         self._stream = stream
         self._on_error = on_error
         self._limit = limit
@@ -104,18 +104,18 @@ class RecordErrors:
         self._raised_limit: int | None = None
 
     @property
-    def many(self) -> bool:
-        """Whether to report the bad records before there is an element."""
-        return self.alone and len(self.records) >= MANY
+    def too_many_errors(self) -> bool:
+        """True if the turn should end with only bad records and no element."""
+        return self.is_first_element and len(self.records) >= SKIP_LIMIT_PER_TURN
 
     @property
-    def passed(self) -> Passed | None:
-        """The bad records for `Tally.account`, or None if there are none."""
+    def summary(self) -> ErrorSummary | None:
+        """The bad records for `ErrorCounter.account`, or None if there are none."""
         return None if self.last is None else (self.records, self.last)
 
     def begin(self) -> None:
         """Clear the records before an output, or before another try of the same one."""
-        self.records, self.last, self.alone = [], None, True
+        self.records, self.last, self.is_first_element = [], None, True
         raised, self._raised_limit = self._raised_limit, None
         self._limit_of_output = self._limit if raised is None else raised
 
@@ -123,12 +123,12 @@ class RecordErrors:
         """Lift the limit until `begin`, to compute delivered outputs again."""
         self._limit_of_output = None
 
-    def resolve(
+    def replace_record(
         self,
         error: Exception,
         key: Any,
         others: Iterable[Any] = (),
-        become: Callable[[Any], Sequence[T]] = lambda other: (),
+        recompute: Callable[[Any], Sequence[T]] = lambda other: (),
     ) -> Sequence[T]:
         """Return the elements that replace a record that failed.
 
@@ -136,17 +136,18 @@ class RecordErrors:
             error: The record's exception.
             key: The record's key.
             others: The keys of records to try in its place.
-            become: Called with one of these keys; returns the elements of that record
-                in this place.
+            recompute: Called with one of these keys; returns the elements of that
+                record, with the index and the generator of the failed one.
 
         Raises:
             Exception: `error`, if a record did not cause it, or on_error is "raise".
             TooManyErrors: All other records failed, too.
-            GiveUp: The output has met more bad records than its limit.
+            OutputAbandoned: The output has met more bad records than its limit.
         """
-        place = place_of(error)
-        forgiven = self._on_error != "raise" and not isinstance(error, NEVER_FORGIVEN)
-        if place is None or not forgiven:
+        place = location_of(error)
+        if place is None or self._on_error == "raise":
+            raise error
+        if isinstance(error, NOT_RECORD_ERRORS):
             raise error
         if self._on_error == "skip":
             self._add(error, place, key)
@@ -154,18 +155,18 @@ class RecordErrors:
         tried: list[Any] = []
         for other in others:
             try:
-                made = become(other)
-            except NEVER_FORGIVEN:
+                elements = recompute(other)
+            except NOT_RECORD_ERRORS:
                 raise
             except Exception:
                 tried.append(other)
                 continue
             self._add(error, place, key, other)
-            return made
-        raise _none_stands_in(key, tried) from error
+            return elements
+        raise _no_substitute_error(key, tried) from error
 
     def _add(
-        self, error: Exception, place: Place, key: Any, substitute: Any = None
+        self, error: Exception, place: ErrorLocation, key: Any, substitute: Any = None
     ) -> None:
         kind, message = describe_error(error)
         self.last = error
@@ -182,12 +183,12 @@ class RecordErrors:
         )
         count, limit = len(self.records), self._limit_of_output
         if limit is not None and count > limit:
-            self._raised_limit = max(2 * count, MANY)
-            raise GiveUp
-        if count > MANY and str(count).strip("0") == "1":
+            self._raised_limit = max(2 * count, SKIP_LIMIT_PER_TURN)
+            raise OutputAbandoned
+        if count > SKIP_LIMIT_PER_TURN and str(count).strip("0") == "1":
             log.warning(
-                "Stream %d has met %d bad records and waits for the rest of an "
-                "output. The last one is %s: %s: %s",
+                "Stream %d has met %d bad records and still computes the same output."
+                " The last one is %s: %s: %s",
                 self._stream,
                 count,
                 self.records[-1].key,
@@ -196,7 +197,7 @@ class RecordErrors:
             )
 
 
-def stand_ins(position: int, length: int) -> Iterator[int]:
+def substitute_candidates(position: int, length: int) -> Iterator[int]:
     """Yield positions of a stream to try in place of one, best first.
 
     They are its neighbors, positions at doubling distances, and then random ones, up to
@@ -223,9 +224,9 @@ def stand_ins(position: int, length: int) -> Iterator[int]:
             yield (position + offset) % length
 
 
-def _none_stands_in(key: Any, tried: list[Any]) -> TooManyErrors:
-    """Return the exception for a bad record whose stand-ins all failed, too."""
-    others = "there is no other in its stream"
+def _no_substitute_error(key: Any, tried: list[Any]) -> TooManyErrors:
+    """Return the exception for a bad record whose substitutes all failed, too."""
+    others = "there is no other record in its stream"
     if tried:
         named = ", ".join(map(repr, tried[:MOST_NAMED]))
         more = len(tried) - MOST_NAMED
@@ -233,11 +234,11 @@ def _none_stands_in(key: Any, tried: list[Any]) -> TooManyErrors:
         others = f"so did those tried in its place, [{named}]{rest}"
     return TooManyErrors(
         f"Record {key} failed, and {others}. Repair the data, or pass "
-        'on_error="skip" to leave bad records out.'
+        'on_error="skip" to skip bad records.'
     )
 
 
-class Tally:
+class ErrorCounter:
     """Counts and logs bad records, and raises an error if there are too many.
 
     `account` is called in the order in which outputs are delivered.
@@ -248,8 +249,8 @@ class Tally:
         advice: The last sentence of the error.
 
     Attributes:
-        count: The number of bad records passed over, including those before a restored
-            state.
+        count: The number of bad records skipped or substituted, including those before
+            a restored state.
     """
 
     def __init__(
@@ -259,10 +260,10 @@ class Tally:
         self._advice = advice
         self._policy = policy
         self._data_source = data_source
-        self._met = 0
+        self._logged_count = 0
         self._last: collections.deque[BadRecord] = collections.deque(maxlen=LAST_KEPT)
         # The number of bad records when the output due was held back; 0 if it was not.
-        self._held_back = 0
+        self._count_held_back = 0
 
     @property
     def bad_records(self) -> BadRecords:
@@ -272,44 +273,47 @@ class Tally:
     def restart(self, count: int) -> None:
         """Continue with the count of a restored state."""
         self.count = count
-        self._held_back = 0
+        self._count_held_back = 0
 
-    def account(self, passed: Passed, instead: BaseException | NoOutput | None) -> None:
+    def account(
+        self, summary: ErrorSummary, instead: BaseException | TurnSkipped | None
+    ) -> None:
         """Count the bad records before an output, or before its replacement.
 
         Args:
-            passed: The bad records.
-            instead: The exception or the `NoOutput` that replaces the output, if any.
+            summary: The bad records.
+            instead: The exception or `TurnSkipped` that replaces the output, if any.
 
         Raises:
             TooManyErrors: The total exceeds the limit, or an output was given up with a
                 larger total than before.  The output is due again, and the next call
                 accepts it.
         """
-        limit, total = self._policy.max_errors, self.count + len(passed[0])
-        if instead is NoOutput.GIVEN_UP:
-            if total > self._held_back:
-                self._hold_back(passed)
+        limit, total = self._policy.max_errors, self.count + len(summary[0])
+        if instead is TurnSkipped.TOO_MANY:
+            if total > self._count_held_back:
+                self._hold_back(summary)
             return
         failed = isinstance(instead, BaseException)
-        beyond = limit is not None and total > limit and not self._held_back
+        beyond = limit is not None and total > limit and not self._count_held_back
         if beyond and not failed:
-            self._hold_back(passed)
-        self._write(passed[0])
-        self._log(passed[0])
+            self._hold_back(summary)
+        self._write(summary[0])
+        self._log(summary[0])
         self.count = total
-        self._last.extend(passed[0])
+        self._last.extend(summary[0])
         if not failed:
-            self._held_back = 0
+            self._count_held_back = 0
 
     def _log(self, records: Sequence[BadRecord]) -> None:
-        before, self._met = self._met, self._met + len(records)
+        before = self._logged_count
+        self._logged_count += len(records)
         # Log the first, the 10th, the 100th, ...
-        if len(str(self._met)) > len(str(before)) or not before:
+        if len(str(self._logged_count)) > len(str(before)) or not before:
             last = records[-1]
             log.warning(
                 "Bad records so far: %d, on_error=%r. Record %s failed in %s: %s: %s",
-                self._met,
+                self._logged_count,
                 self._policy.on_error,
                 last.key,
                 last.operation,
@@ -330,19 +334,19 @@ class Tally:
         with open(path, "a", encoding="utf-8") as file:
             file.write("".join(lines))
 
-    def _hold_back(self, passed: Passed) -> None:
-        records, error = passed
-        self._held_back = self.count + len(records)
+    def _hold_back(self, summary: ErrorSummary) -> None:
+        records, error = summary
+        self._count_held_back = self.count + len(records)
         path = self._policy.quarantine
         where = ""
         if path is not None:
-            where = f" Those of the outputs that were delivered are listed in {path}."
+            where = f" The bad records of delivered outputs are listed in {path}."
         last = "; ".join(
             f"record {bad.key} in {bad.operation} ({bad.error}: {bad.message})"
             for bad in [*self._last, *records][-LAST_KEPT:]
         )
         raise TooManyErrors(
-            f"{self._held_back} records failed, and "
-            f"max_errors={self._policy.max_errors}. The last were: {last}.{where} "
-            f"{self._advice}"
+            f"At most max_errors={self._policy.max_errors} records may fail, but"
+            f" {self._count_held_back} records failed. The last were: {last}.{where}"
+            f" {self._advice}"
         ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching, transforms
-from gristmill._base.checks import kind
-from gristmill._base.describing import value_text
+from gristmill._base.argument_checks import kind
+from gristmill._base.object_repr import value_text
 from gristmill._base.types import Rules
 from gristmill._engine.block_queue import BlockReading
 from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import Reading, read_each
 from gristmill._engine.stage_times import READ
-from gristmill._engine.stream import Position
+from gristmill._engine.stream import Position, record_word
 from gristmill._engine.stream_keys import StreamKeys
 from gristmill._hot import run as hot_run
-from gristmill._hot.place import Place, as_failure
+from gristmill._hot.error_location import ErrorLocation, as_failure
 from gristmill.records import Record, RecordMetadata
 
 ADVICE = (
@@ -62,7 +61,7 @@ class Node:
 
 
 class ReadNode(Node):
-    """Reads the records of one stream, and writes the current key to address `at`.
+    """Reads the records of one stream, and writes the current key to `record_address`.
 
     Attributes:
         key: The key of the last read.
@@ -76,13 +75,13 @@ class ReadNode(Node):
         self,
         program: Program,
         positions: StreamKeys,
-        at: int,
+        record_address: int,
         reading: Reading | BlockReading,
     ) -> None:
         self.positions = positions
         self._source = program.source
         self._reading = reading
-        self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
+        self._current_record = record_word(record_address)
         self._read = 0
         self.end = positions.length
 
@@ -93,13 +92,13 @@ class ReadNode(Node):
         try:
             metadata = self.positions.metadata(self._read - 1)
             self.key = key = self.positions.key_of(metadata)
-            self._told.value = as_number(key)
+            self._current_record.value = as_number(key)
             began = hot_run.begin()
             read = self._reading.read(self._read - 1, [key])
             elements, failure = read or read_each(self._source, [key])
             hot_run.end(READ, began)
             if failure is not None:
-                failure.add_note(Place(None, key, metadata.index))
+                failure.add_note(ErrorLocation(None, key, metadata.index))
                 raise failure
         except StopIteration:
             # The source or the sampler ends here, until the next seek.
@@ -145,7 +144,7 @@ class BatchNode(Node):
         short = len(records) < self._batch.batch_size
         if not records or (short and self._batch.drop_remainder):
             raise StopIteration
-        self.keys = _joined(sources)
+        self.keys = _join_keys(sources)
         metadata = records[-1].metadata.remove_record_key()
         if self._of_splits and metadata.rng is not None:
             own = metadata.rng.bit_generator.jumped(metadata.index + 1)  # type: ignore[attr-defined]
@@ -157,7 +156,7 @@ class BatchNode(Node):
             return Record(metadata, batching.make_batch(values, rules=self._rules))
         except Exception as error:
             failure = as_failure(error, type(self._batch).__name__)
-            failure.add_note(place_in(self._batch, metadata, self.keys))
+            failure.add_note(location_in(self._batch, metadata, self.keys))
             if failure is error:
                 raise
             raise failure from error
@@ -170,20 +169,20 @@ class LegacyNode(Node):
         parent: The node of the input records.
         operation: The callable.
         number: The index of the operation in the list of operations, for errors.
-        wanted: Attributes of its output records that the next operations use.
+        attributes: Attributes of its output records that the next operations use.
     """
 
     keys: Sequence[int] = ()
 
     def __init__(
-        self, parent: Node, operation: Any, number: int, wanted: Sequence[str]
+        self, parent: Node, operation: Any, number: int, attributes: Sequence[str]
     ) -> None:
         super().__init__(parent)
         self._name = f"operations[{number}] ({value_text(operation)})"
-        self._wanted = wanted
+        self._attributes = attributes
         self._records = RecordIterator(parent)
         try:
-            made = operation(self._records)
+            iterator = operation(self._records)
         except Exception as error:
             failure = as_failure(error, value_text(operation))
             if failure is not self._records.failure:
@@ -192,11 +191,11 @@ class LegacyNode(Node):
                 raise
             raise failure from error
         try:
-            self._iterator: Iterator[Record[Any]] = iter(made)
+            self._iterator: Iterator[Record[Any]] = iter(iterator)
         except TypeError as error:
             raise TypeError(
-                f"{self._name} must return an iterator of Records, got {kind(made)}."
-                f" {ADVICE}"
+                f"{self._name} must return an iterator of Records, got"
+                f" {kind(iterator)}. {ADVICE}"
             ) from error
 
     def __next__(self) -> Record[Any]:
@@ -215,15 +214,15 @@ class LegacyNode(Node):
         if type(record) is not Record:
             self._check(record)
         # If no record was read for this output, it counts for the last record read.
-        self.keys = _joined(self._records.sources) or self.keys[-1:]
+        self.keys = _join_keys(self._records.sources) or self.keys[-1:]
         return record
 
     def _check(self, record: Any) -> None:
-        """Raise TypeError if an output lacks a wanted attribute of a `Record`."""
-        if not all(hasattr(record, name) for name in self._wanted):
+        """Raise TypeError if an output lacks an attribute that later operations use."""
+        if not all(hasattr(record, name) for name in self._attributes):
             raise TypeError(
-                f"{self._name} must give Records, got {kind(record)}. A Record has its"
-                f" element in the attribute `data`. {ADVICE}"
+                f"{self._name} must return Records, got {kind(record)}. A Record has"
+                f" its element in the attribute `data`. {ADVICE}"
             )
 
 
@@ -252,13 +251,15 @@ class RecordIterator(Node):
         return record
 
 
-def _joined(sources: list[Sequence[int]]) -> list[int]:
+def _join_keys(sources: list[Sequence[int]]) -> list[int]:
     """Return the keys of some records, once for all splits of one record."""
     each = (next(same) for _, same in itertools.groupby(sources, id))
     return list(itertools.chain.from_iterable(each))
 
 
-def place_in(operation: Any, metadata: RecordMetadata, keys: Sequence[int]) -> Place:
+def location_in(
+    operation: Any, metadata: RecordMetadata, keys: Sequence[int]
+) -> ErrorLocation:
     """Return the note for an exception of an operation."""
     key = keys[-1] if keys else None
-    return Place(type(operation).__name__, key, metadata.index)
+    return ErrorLocation(type(operation).__name__, key, metadata.index)

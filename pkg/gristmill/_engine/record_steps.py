@@ -11,18 +11,18 @@ from gristmill import operations as legacy
 from gristmill import transforms
 from gristmill._engine.program import RANDOM, Program, as_number, as_step
 from gristmill._engine.record_errors import RecordErrors
-from gristmill._engine.record_nodes import Node, ReadNode, place_in
+from gristmill._engine.record_nodes import Node, ReadNode, location_in
 from gristmill._engine.stream import Position
 from gristmill._hot import run as hot_run
 from gristmill._hot import steps as step_kinds
-from gristmill._hot.place import as_failure, without_seed
+from gristmill._hot.error_location import as_failure, without_seed
 from gristmill.records import Record, RecordMetadata
 
 # A position, and the result of the steps just before it: a record or an exception.
 Result = tuple[Position, Record[Any] | Exception]
 # The output of one step: a record, the splits of a flat-map, or None if the step drops
 # the record.
-Made = Record[Any] | list[Record[Any]] | None
+StepOutput = Record[Any] | list[Record[Any]] | None
 
 DRAWING = (*RANDOM, legacy.RandomMapOperation)
 
@@ -42,24 +42,24 @@ class StepsNode(Node):
         self._functions = [_function_of(step) for step in steps]
         kinds = [isinstance(step, transforms.FlatMap) for step in steps]
         self._flat_maps = sum(kinds)
-        behind = steps[kinds.index(True) :] if self._flat_maps else ()
-        # Whether a seek runs all steps again on the splits already returned.
-        self._replays = any(isinstance(step, DRAWING) for step in behind)
+        later = steps[kinds.index(True) :] if self._flat_maps else ()
+        # True if a seek runs all steps again on the splits already returned.
+        self._replays = any(isinstance(step, DRAWING) for step in later)
         for step in steps:
             if isinstance(step, legacy.OneByOne):
                 step.warn()
         # For each flat-map: the position after its last input record, and the number of
         # splits of that record already returned.
-        self._reached: list[Position] = []
-        self._given: list[int] = []
+        self._input_positions: list[Position] = []
+        self._split_counts: list[int] = []
         # The position of the last flat-map: the one before its last input record, and
         # the number of splits of that record already returned.
         self._last: Position = ()
         # Splits up to this position were returned before, and are skipped.
-        self._given_before: Position = ()
+        self._resume_position: Position = ()
         self._state: Position = ()
         self._results: Iterator[Result] = iter(())
-        self._stand(parent.state() + (0,) * self._flat_maps)
+        self._set_position(parent.state() + (0,) * self._flat_maps)
 
     def __next__(self) -> Record[Any]:
         result = self._next_result()
@@ -73,67 +73,72 @@ class StepsNode(Node):
     def seek(self, position: Position) -> None:
         outer = position[: len(position) - self._flat_maps]
         self._parent.seek(outer)
-        self._stand(outer + (0,) * self._flat_maps)
+        self._set_position(outer + (0,) * self._flat_maps)
         if not self._flat_maps:
             return
-        self._given_before = () if self._replays else position
+        self._resume_position = () if self._replays else position
         while self._last < position:
             try:
-                results = self._taken()
+                results = self._next_results()
             except StopIteration:
-                self._stand(position)
+                self._set_position(position)
                 break
-            following = itertools.dropwhile(lambda made: made[0] <= position, results)
+            following = itertools.dropwhile(lambda item: item[0] <= position, results)
             first = next(following, None)
             if first is not None:
                 self._results = itertools.chain([first], following)
                 break
-        self._state, self._given_before = position, ()
+        self._state, self._resume_position = position, ()
 
-    def _stand(self, position: Position) -> None:
+    def _set_position(self, position: Position) -> None:
         """Set the position to one at which no record is being split."""
         outer = len(position) - self._flat_maps
-        self._reached = [position[: outer + level] for level in range(self._flat_maps)]
-        self._given = list(position[outer:])
+        self._input_positions = [
+            position[: outer + level] for level in range(self._flat_maps)
+        ]
+        self._split_counts = list(position[outer:])
         self._state = self._last = position
         self._results = iter(())
 
     def _next_result(self) -> Record[Any] | Exception:
         """Return the next result, and set the state to the position after it."""
         while True:
-            found = next(self._results, None)
-            if found is not None:
-                self._state, result = found
+            following = next(self._results, None)
+            if following is not None:
+                self._state, result = following
                 return result
             try:
-                self._results = self._taken()
+                self._results = self._next_results()
             except StopIteration:
                 if self._flat_maps:
-                    self._state = self._end()
+                    self._state = self._end_position()
                 raise
 
-    def _end(self) -> Position:
+    def _end_position(self) -> Position:
         """Return the position at the end of the stream.
 
         It keeps the last split count, because Grain does: in Grain, each further `next`
         lets one more of the nested flat-maps reach its end.
         """
-        end = (*self._reached[-1], self._last[-1])
+        end = (*self._input_positions[-1], self._last[-1])
         for level in reversed(range(1, self._flat_maps)):
-            self._reached[level] = (*self._reached[level - 1], self._given[level - 1])
+            self._input_positions[level] = (
+                *self._input_positions[level - 1],
+                self._split_counts[level - 1],
+            )
         return end
 
-    def _taken(self) -> Iterator[Result]:
+    def _next_results(self) -> Iterator[Result]:
         """Return the results of the steps for the next record."""
         try:
             record = next(self._parent)
         except StopIteration:
             raise
         except Exception as error:
-            return iter([self._failed(error, 0, self._parent.state())])
-        return self._become(0, record, 0, self._parent.state())
+            return iter([self._failure_result(error, 0, self._parent.state())])
+        return self._run_steps(0, record, 0, self._parent.state())
 
-    def _become(
+    def _run_steps(
         self, first: int, record: Record[Any], level: int, after: Position
     ) -> Iterator[Result]:
         """Yield the results for a record of the steps from number `first` on.
@@ -148,7 +153,7 @@ class StepsNode(Node):
         for number in range(first, len(self._steps)):
             began = hot_run.begin()
             try:
-                made = self._functions[number](record)
+                output = self._functions[number](record)
                 if began >= 0:
                     hot_run.end(type(self._steps[number]).__name__, began)
             except Exception as error:
@@ -156,41 +161,41 @@ class StepsNode(Node):
                 failure: Exception = as_failure(error, type(step).__name__)
                 if isinstance(step, DRAWING) and record.metadata.rng is None:
                     failure = without_seed(failure, type(step).__name__)
-                failure.add_note(place_in(step, record.metadata, self.keys))
-                yield self._failed(failure, level, after)
+                failure.add_note(location_in(step, record.metadata, self.keys))
+                yield self._failure_result(failure, level, after)
                 return
-            if made is None:
+            if output is None:
                 return
-            if isinstance(made, list):
-                yield from self._become_splits(number + 1, made, level, after)
+            if isinstance(output, list):
+                yield from self._run_splits(number + 1, output, level, after)
                 return
-            record = made
+            record = output
         yield after, record
 
-    def _become_splits(
+    def _run_splits(
         self, first: int, splits: list[Record[Any]], level: int, after: Position
     ) -> Iterator[Result]:
-        """Yield the results of `_become` for each split of one record."""
-        before, self._reached[level] = self._reached[level], after
-        self._given[level] = 0
+        """Yield the results of `_run_steps` for each split of one record."""
+        before, self._input_positions[level] = self._input_positions[level], after
+        self._split_counts[level] = 0
         last = level + 1 == self._flat_maps
         if last:
             self._last = (*before, 0)
-        for given, split in enumerate(splits, 1):
-            place = (*before, given)
-            self._given[level] = given
+        for count, split in enumerate(splits, 1):
+            place = (*before, count)
+            self._split_counts[level] = count
             if last:
                 self._last = place
-            if place > self._given_before[: len(place)]:
-                yield from self._become(first, split, level + 1, place)
+            if place > self._resume_position[: len(place)]:
+                yield from self._run_steps(first, split, level + 1, place)
             elif not last:
-                self._reached[level + 1] = place
+                self._input_positions[level + 1] = place
 
-    def _failed(self, error: Exception, level: int, after: Position) -> Result:
+    def _failure_result(self, error: Exception, level: int, after: Position) -> Result:
         """Return the result for a record that failed; reset the flat-maps after it."""
         for deeper in range(level, self._flat_maps):
-            self._reached[deeper] = after + (0,) * (deeper - level)
-            self._given[deeper] = 0
+            self._input_positions[deeper] = after + (0,) * (deeper - level)
+            self._split_counts[deeper] = 0
             self._last = after + (0,) * (self._flat_maps - level)
         return after + (0,) * (self._flat_maps - level), error
 
@@ -222,16 +227,16 @@ class TolerantStepsNode(StepsNode):
         self._replays = self._replays or self._substitutes
 
     def __next__(self) -> Record[Any]:
-        while not (self._passes and self._errors.many):
+        while not (self._passes and self._errors.too_many_errors):
             result = self._next_result()
             if not isinstance(result, Exception):
-                self._errors.alone = False
+                self._errors.is_first_element = False
                 return result
-            self._errors.resolve(result, self._reader.key)
+            self._errors.replace_record(result, self._reader.key)
         raise StopIteration
 
-    def _end(self) -> Position:
-        end = super()._end()
+    def _end_position(self) -> Position:
+        end = super()._end_position()
         if not self._substitutes:
             return end
         # The position is after the bad records without results: do not read them again.
@@ -240,39 +245,41 @@ class TolerantStepsNode(StepsNode):
             return position, *[0] * self._flat_maps
         return position, *end[1:]
 
-    def _taken(self) -> Iterator[Result]:
+    def _next_results(self) -> Iterator[Result]:
         if not self._substitutes:
-            return super()._taken()
-        if self._passes and self._errors.many:
+            return super()._next_results()
+        if self._passes and self._errors.too_many_errors:
             raise StopIteration
-        reached, last = self._reached.copy(), self._last
+        reached, last = self._input_positions.copy(), self._last
         [position] = self._reader.state()
-        results = list(super()._taken())
+        results = list(super()._next_results())
         error = _failure_in(results)
         if error is None:
             return iter(results)
 
-        def become(key: Any) -> list[Result]:
+        def recompute(key: Any) -> list[Result]:
             """Return the results of the steps for another record in this place."""
-            self._reached, self._last = reached.copy(), last
+            self._input_positions, self._last = reached.copy(), last
             self._reader.keys = [as_number(key)]
             metadata = self._reader.positions.metadata(position)
             record = Record(metadata, self._program.source[key])
-            made = list(self._become(0, record, 0, (position + 1,)))
-            if failure := _failure_in(made):
+            substitute_results = list(self._run_steps(0, record, 0, (position + 1,)))
+            if failure := _failure_in(substitute_results):
                 raise failure
-            return made
+            return substitute_results
 
-        others = self._reader.positions.stand_ins(position)
-        return iter(self._errors.resolve(error, self._reader.key, others, become))
+        others = self._reader.positions.candidates(position)
+        return iter(
+            self._errors.replace_record(error, self._reader.key, others, recompute)
+        )
 
 
 def _failure_in(results: Sequence[Result]) -> Exception | None:
-    found = (made for _, made in results if isinstance(made, Exception))
-    return next(found, None)
+    failures = (result for _, result in results if isinstance(result, Exception))
+    return next(failures, None)
 
 
-def _function_of(step: Any) -> Callable[[Record[Any]], Made]:
+def _function_of(step: Any) -> Callable[[Record[Any]], StepOutput]:
     """Return the function that applies a step to a record."""
     if isinstance(step, legacy.OneByOne):
         return step.made_of

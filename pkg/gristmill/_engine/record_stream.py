@@ -17,7 +17,7 @@ import numpy as np
 
 from gristmill import transforms
 from gristmill._base import log
-from gristmill._base.describing import value_text
+from gristmill._base.object_repr import value_text
 from gristmill._base.types import Alloc
 from gristmill._engine.block_queue import open_reading
 from gristmill._engine.program import Program, holds_back, is_group, is_legacy
@@ -38,19 +38,19 @@ class RecordStream:
     """
 
     def __init__(
-        self, program: Program, stream: int, at: int, look_ahead: bool
+        self, program: Program, stream: int, record_address: int, look_ahead: bool
     ) -> None:
         self.keys = NO_KEYS
         self.position: Position = (0,) * program.position_capacity
         limit = program.errors_per_output
         self.record_errors = RecordErrors(stream, program.on_error, limit)
         self._program = program
-        self._at = at
+        self._record_address = record_address
         self._positions = StreamKeys(program, stream)
         self._reading = open_reading(program, self._positions, look_ahead)
         self._chain: Node | None = None
-        self._given = 0
-        self._made_at: Position = ()
+        self._output_count = 0
+        self._creation_position: Position = ()
 
     def seek(self, position: Position) -> None:
         if position[0] != self.position[0]:
@@ -68,13 +68,13 @@ class RecordStream:
         try:
             record = next(chain)
         except Exception:
-            self.position = self._position(chain)
+            self.position = self._position_after(chain)
             raise
         except BaseException:
             self._chain = None
             raise
-        self._given += 1
-        self.position = self._position(chain)
+        self._output_count += 1
+        self.position = self._position_after(chain)
         self.keys = np.array(chain.keys, np.int64)
         return record.data
 
@@ -86,16 +86,23 @@ class RecordStream:
         self._reading.close()
         self._chain = None
 
-    def _position(self, chain: Node) -> Position:
-        replay = (*self._made_at, self._given) if self._program.opaque else ()
+    def _position_after(self, chain: Node) -> Position:
+        replay = (
+            (*self._creation_position, self._output_count)
+            if self._program.opaque
+            else ()
+        )
         return chain.state() + replay
 
     def _resume(self) -> Node:
         chain = self._build()
         if self._program.opaque:
-            *made_at, outputs = self.position[1 + self._program.flat_maps :]
-            self._made_at, self._given = tuple(made_at), outputs
-            chain.seek(self._made_at)
+            *creation_position, outputs = self.position[1 + self._program.flat_maps :]
+            self._creation_position, self._output_count = (
+                tuple(creation_position),
+                outputs,
+            )
+            chain.seek(self._creation_position)
             if outputs:
                 legacy = filter(is_legacy, self._program.operations)
                 _warn_once(", ".join(map(value_text, legacy)))
@@ -114,8 +121,8 @@ class RecordStream:
         """
         program, errors = self._program, self.record_errors
         operations = program.operations
-        reader = ReadNode(program, self._positions, self._at, self._reading)
-        steps, rest = _up_to_a_group(operations)
+        reader = ReadNode(program, self._positions, self._record_address, self._reading)
+        steps, rest = _split_at_group(operations)
         chain: Node = reader
         if program.tolerant:
             # Operations that hold back records, and later flat-maps, cannot continue
@@ -127,21 +134,21 @@ class RecordStream:
         elif steps:
             chain = StepsNode(reader, steps)
         while rest:
-            group, *behind = rest
+            group, *later = rest
             if isinstance(group, transforms.Batch):
                 splits = any(isinstance(op, transforms.FlatMap) for op in steps)
-                draws = any(isinstance(op, DRAWING) for op in behind)
+                draws = any(isinstance(op, DRAWING) for op in later)
                 chain = BatchNode(chain, group, program.rules, splits and draws)
             else:
                 number = len(operations) - len(rest)
-                chain = LegacyNode(chain, group, number, _wanted_by(behind))
-            steps, rest = _up_to_a_group(behind)
+                chain = LegacyNode(chain, group, number, _attributes_used_by(later))
+            steps, rest = _split_at_group(later)
             if steps:
                 chain = StepsNode(chain, steps)
         return chain
 
 
-def _up_to_a_group(operations: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+def _split_at_group(operations: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     """Return the operations before the first group, and the other operations."""
     for number, op in enumerate(operations):
         if is_group(op):
@@ -149,10 +156,10 @@ def _up_to_a_group(operations: Sequence[Any]) -> tuple[Sequence[Any], Sequence[A
     return operations, ()
 
 
-def _wanted_by(behind: Sequence[Any]) -> Sequence[str]:
+def _attributes_used_by(later: Sequence[Any]) -> Sequence[str]:
     """Return the attributes of records that operations after a legacy one use."""
-    steps = list(itertools.takewhile(lambda op: not holds_back(op), behind))
-    if behind and not steps:
+    steps = list(itertools.takewhile(lambda op: not holds_back(op), later))
+    if later and not steps:
         return ()  # The next operation takes any objects.
     filters = all(isinstance(op, transforms.Filter) for op in steps)
     return ("data",) if filters else ("data", "metadata")
@@ -161,7 +168,7 @@ def _wanted_by(behind: Sequence[Any]) -> Sequence[str]:
 @functools.cache
 def _warn_once(names: str) -> None:
     log.warning(
-        "%s keeps records back without a state: everything since it was made is "
-        "computed again on resume. Use a Map, Filter or Batch instead.",
+        "%s holds back records that no state describes: after a resume, everything "
+        "since it was created is computed again. Use a Map, Filter or Batch instead.",
         names,
     )

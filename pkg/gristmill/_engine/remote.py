@@ -17,15 +17,20 @@ from gristmill import _core
 from gristmill._base import log
 from gristmill._base.grain_names import worker_name
 from gristmill._base.types import Int64Array
-from gristmill._engine import failures, starting
-from gristmill._engine.record_errors import NoOutput, Tally
-from gristmill._engine.stage_times import RECEIVE, StageTimes, each
+from gristmill._engine import failures, startup_progress
+from gristmill._engine.record_errors import ErrorCounter, TurnSkipped
+from gristmill._engine.stage_times import RECEIVE, StageTimes, mean_times
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Runnable
-from gristmill._engine.usage import NearUsage, Usage
-from gristmill._engine.worker_texts import death_text, gone, occupation, too_full
-from gristmill._engine.workers import LauncherWorkers, Place, Workers
-from gristmill._hot.place import as_failure
+from gristmill._engine.worker_stats import LocalStats, RemoteStats
+from gristmill._engine.worker_texts import (
+    activity_of,
+    arena_full_error,
+    closed_error,
+    death_message,
+)
+from gristmill._engine.workers import LauncherWorkers, WorkerBackend, Workers
+from gristmill._hot.error_location import as_failure
 from gristmill._workers import nesting
 from gristmill.errors import WorkerDied
 
@@ -37,10 +42,16 @@ SLOW_S = 5.0
 class RemoteOptions:
     """Options of workers.
 
-    `buffer` is the number of units that each worker may compute ahead, besides the two
-    that it holds.  A `memory_limit` of 0 is 80 % of the memory.  A negative
-    `stall_timeout` never warns.  A `place`, if any, runs the workers, and defines their
-    number and buffer.
+    Attributes:
+        workers: The number of workers, unless there is a backend.
+        buffer: Units that each worker may compute ahead, besides the two that it holds,
+            unless there is a backend.
+        max_restarts: Retries of a unit whose worker died.
+        memory_limit: Bytes of shared memory; 0 for 80 % of the available memory.
+        stall_timeout: Seconds without an output before a warning; negative: never.
+        stall_action: "warn" or "restart".
+        backend: Runs the workers, and defines their number and buffer; None for worker
+            processes of this machine.
     """
 
     workers: int
@@ -49,10 +60,10 @@ class RemoteOptions:
     memory_limit: int
     stall_timeout: float
     stall_action: str
-    place: Place | None = None
+    backend: WorkerBackend | None = None
 
 
-class _Running(NamedTuple):
+class _ScheduledWorkers(NamedTuple):
     """A scheduler, and the workers that compute its units."""
 
     scheduler: _core.Scheduler
@@ -74,21 +85,21 @@ class RemoteRun:
         program: Runnable,
         position: RunPosition,
         options: RemoteOptions,
-        tally: Tally | None,
+        counter: ErrorCounter | None,
     ) -> None:
         self.keys: Int64Array = NO_KEYS
         self._program = program
         self._start_position = position
         self._options = options
-        self._tally = tally if program.tolerant else None
-        self._running: _Running | None = None
+        self._error_counter = counter if program.tolerant else None
+        self._running: _ScheduledWorkers | None = None
         # From the last call of `usage`, or from `close`.
-        self._usage: Usage | NearUsage | None = None
+        self._usage: RemoteStats | LocalStats | None = None
         self._times = StageTimes()
         # True after the first wait for workers.
-        self._begun = False
+        self._has_waited = False
         # Replaces `_running` when its workers have started.
-        self._successor: _Running | None = None
+        self._successor: _ScheduledWorkers | None = None
         # Guards `_successor`: two threads may call `set_workers` and `next`.
         self._changing = threading.Lock()
         self._owner = os.getpid()
@@ -109,7 +120,7 @@ class RemoteRun:
             turn,
             [tuple(stream_position.tolist()) for stream_position in positions],
             ended,
-            self._tally.count if self._tally else 0,
+            self._error_counter.count if self._error_counter else 0,
             self._start_position.epoch,
         )
 
@@ -125,35 +136,37 @@ class RemoteRun:
         timeout_s = self._options.stall_timeout
         while True:
             if self._successor is not None:
-                self._change_over()
+                self._switch_to_successor()
             running = self._running or self._begin()
-            if self._begun:
+            if self._has_waited:
                 due = running.scheduler.next(timeout_s)
             else:
-                due = self._first_due(running, timeout_s)
+                due = self._wait_for_first(running, timeout_s)
             kind = due.kind
             if kind == "output":
                 try:
                     output = self._deliver(running, due)
                 except StopIteration as error:
                     raise as_failure(error, "unpickling an output") from error
-                if type(output) is not NoOutput:
+                if type(output) is not TurnSkipped:
                     return output
             elif kind == "slow":
-                self._slow(running.workers, due)
+                self._warn_of_slow_unit(running.workers, due)
                 timeout_s = max(0.0, timeout_s - due.waited_s)
                 continue
             elif kind == "timeout":
-                self._stalled(running.workers, due)
+                self._handle_stall(running.workers, due)
             elif kind == "end":
                 raise StopIteration
             elif kind == "full":
-                raise too_full(due, "An output", "outputs", "copy")
+                raise arena_full_error(due, "An output", "outputs", "copy")
             elif kind == "exited":
-                death = death_text(due, self._options.max_restarts, self._program)
-                raise WorkerDied(f"{death}\n{running.workers.told(due.worker)}".strip())
+                death = death_message(due, self._options.max_restarts, self._program)
+                raise WorkerDied(
+                    f"{death}\n{running.workers.death_details(due.worker)}".strip()
+                )
             else:
-                raise gone(self._owner)
+                raise closed_error(self._owner)
             timeout_s = self._options.stall_timeout
 
     def start_prefetch(self) -> None:
@@ -169,26 +182,26 @@ class RemoteRun:
         Args:
             count: At least 1.
         """
-        place = self._options.place
-        if place is not None:
-            place = place.resized(count)
+        backend = self._options.backend
+        if backend is not None:
+            backend = backend.resized(count)
         with self._changing:
             self._options = dataclasses.replace(
-                self._options, workers=count, place=place
+                self._options, workers=count, backend=backend
             )
             if self._running is None:
                 return
-            self._end_successor()
+            self._close_successor()
             here = self.position
             nothing = dataclasses.replace(here, ended=[True] * here.streams)
-            self._successor = self._bring(nothing, self._running.workers)
+            self._successor = self._start_workers(nothing, self._running.workers)
 
-    def usage(self) -> Usage | NearUsage | None:
+    def usage(self) -> RemoteStats | LocalStats | None:
         """Return measurements of the workers, or None if they are not measured."""
         if self._running is not None:
             self._usage = self._running.workers.usage()
-        if isinstance(self._usage, NearUsage):
-            stages = {**self._usage.stages, **each(self._times.by_clock)}
+        if isinstance(self._usage, LocalStats):
+            stages = {**self._usage.stages, **mean_times(self._times.by_clock)}
             return self._usage._replace(stages=stages)
         return self._usage
 
@@ -201,26 +214,28 @@ class RemoteRun:
     def close(self) -> None:
         """End the workers.  Arrays that were delivered stay valid."""
         with self._changing:
-            self._end_successor()
+            self._close_successor()
         if self._running is not None:
             self._start_position = self.position
             self.usage()
             self._running.workers.close()
             self._running = None
 
-    def _first_due(self, running: _Running, timeout_s: float) -> _core.NextResult:
-        if self._options.place is None:
-            due = starting.first_due(running.scheduler, timeout_s)
+    def _wait_for_first(
+        self, running: _ScheduledWorkers, timeout_s: float
+    ) -> _core.NextResult:
+        if self._options.backend is None:
+            due = startup_progress.wait_for_first(running.scheduler, timeout_s)
         else:
             due = running.scheduler.next(timeout_s)
-        self._begun = True
+        self._has_waited = True
         return due
 
-    def _begin(self) -> _Running:
-        self._running = self._bring(self._start_position, None)
+    def _begin(self) -> _ScheduledWorkers:
+        self._running = self._start_workers(self._start_position, None)
         return self._running
 
-    def _change_over(self) -> None:
+    def _switch_to_successor(self) -> None:
         """Continue with the successor if it is ready."""
         with self._changing:
             before, after = self._running, self._successor
@@ -230,24 +245,27 @@ class RemoteRun:
             self._running, self._successor = after, None
             before.workers.close()
 
-    def _end_successor(self) -> None:
+    def _close_successor(self) -> None:
         if self._successor is not None:
             self._successor.workers.close()
             self._successor = None
 
-    def _bring(self, position: RunPosition, before: Workers | None) -> _Running:
+    def _start_workers(
+        self, position: RunPosition, before: Workers | None
+    ) -> _ScheduledWorkers:
         """Start a scheduler and its workers, which will replace `before`."""
         nesting.check_may_start_workers()
         program, options = self._program, self._options
-        place = options.place
-        count = options.workers if place is None else place.count()
+        backend = options.backend
+        count = options.workers if backend is None else backend.count()
         # One worker computes an owned stream: more workers than streams would idle.
         most = program.streams if program.owned else count
         scheduler = _core.Scheduler(
             workers=min(count, most),
-            buffer=options.buffer if place is None else place.buffer,
+            buffer=options.buffer if backend is None else backend.buffer,
             kind=_core.UnitKind.SEQUENTIAL if program.owned else _core.UnitKind.RANGE,
-            unit_records=program.unit_records * (place.units_at_once if place else 1),
+            unit_records=program.unit_records
+            * (backend.units_at_once if backend else 1),
             max_restarts=options.max_restarts,
             memory_limit=options.memory_limit,
             lengths=[program.stream_length(s) for s in range(position.streams)],
@@ -258,32 +276,32 @@ class RemoteRun:
             slow_s=SLOW_S if options.stall_timeout >= 0 else -1.0,
         )
         workers: Workers
-        if place is None:
+        if backend is None:
             name = worker_name(options.buffer)
             workers = LauncherWorkers(scheduler, program, name=name)
         else:
-            workers = place.workers(scheduler, program, before)
+            workers = backend.workers(scheduler, program, before)
         workers.start()
-        return _Running(scheduler, workers)
+        return _ScheduledWorkers(scheduler, workers)
 
-    def _deliver(self, running: _Running, due: _core.NextResult) -> Any:
+    def _deliver(self, running: _ScheduledWorkers, due: _core.NextResult) -> Any:
         times = self._times
         times.left -= 1
-        received = running.workers.received
+        received = running.workers.receive
         try:
             if times.left:
                 element, keys = received(due)
             else:
-                element, keys = times.measured(RECEIVE, received, due)
+                element, keys = times.measure(RECEIVE, received, due)
         except Exception as error:
             running.scheduler.advance()  # Receiving it again would fail again.
             error.add_note(failures.RECEIVING)
             raise
-        if self._tally is None and not due.error:
+        if self._error_counter is None and not due.error:
             self.keys = keys
             running.scheduler.advance()
             return element
-        element, failure = self._settled(element, due.error)
+        element, failure = self._count_errors(element, due.error)
         if failure is None:
             self.keys = keys
         running.scheduler.advance()
@@ -291,37 +309,39 @@ class RemoteRun:
             raise failure
         return element
 
-    def _settled(self, element: Any, is_error: bool) -> tuple[Any, Any]:
+    def _count_errors(self, element: Any, is_error: bool) -> tuple[Any, Any]:
         """Account for bad records; return the element and its failure."""
-        failure = told = None
-        if self._tally is not None:
-            element, told = pickle.loads(element) if is_error else element
+        failure = errors = None
+        if self._error_counter is not None:
+            element, errors = pickle.loads(element) if is_error else element
         if is_error:
             packed = isinstance(element, bytes)
             failure = failures.unpack_failure(element) if packed else element
-        if self._tally is not None and told is not None:
-            records, last = pickle.loads(told)
-            self._tally.account((records, failures.unpack_failure(last)), failure)
+        if self._error_counter is not None and errors is not None:
+            records, last = pickle.loads(errors)
+            self._error_counter.account(
+                (records, failures.unpack_failure(last)), failure
+            )
         return element, failure
 
-    def _slow(self, workers: Workers, due: _core.NextResult) -> None:
+    def _warn_of_slow_unit(self, workers: Workers, due: _core.NextResult) -> None:
         log.warning(
             "Worker %d %s of stream %d for %.3g s already; the units before took "
             "%.3g s on average.\n%s",
             due.worker,
-            occupation(due),
+            activity_of(due),
             due.stream,
             due.busy_s,
             due.usual_s,
-            workers.doing(due.worker),
+            workers.activity(due.worker),
         )
 
-    def _stalled(self, workers: Workers, due: _core.NextResult) -> None:
+    def _handle_stall(self, workers: Workers, due: _core.NextResult) -> None:
         seconds = self._options.stall_timeout
         if due.need:
             log.warning(
                 "No output for %g s: the next one of stream %d waits for memory that"
-                " workers use for later ones. %d bytes of memory_limit=%d are taken.",
+                " workers use for later ones. %d bytes of memory_limit=%d are in use.",
                 seconds,
                 due.stream,
                 due.used,
@@ -337,16 +357,16 @@ class RemoteRun:
             )
             return
         restarts = self._options.stall_action == "restart"
-        action = 'Pass stall_action="restart" to have it killed and started again.'
+        action = 'Pass stall_action="restart" to kill it and start another one.'
         if restarts:
             action = "It is killed and started again."
         log.warning(
             "No output for %g s: worker %d %s of stream %d.\n%s\n%s",
             seconds,
             due.worker,
-            occupation(due),
+            activity_of(due),
             due.stream,
-            workers.doing(due.worker),
+            workers.activity(due.worker),
             action,
         )
         if restarts:

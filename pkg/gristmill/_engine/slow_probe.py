@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from gristmill._base import waiting
+from gristmill._base import blocked_time
 
 R = TypeVar("R")
 
@@ -18,24 +18,24 @@ BLOCKS_BETWEEN_PROBES = 256
 BUSY_SHARE = 0.5
 
 
-def timed(read: Callable[[], R]) -> tuple[R, float, float]:
+def read_timed(read: Callable[[], R]) -> tuple[R, float, float]:
     """Call `read`; return its result, its duration and the time it waited, in s."""
-    began = waiting.clocks()
+    began = blocked_time.clocks()
     result = read()
-    ended = waiting.clocks()
-    return result, ended.wall_s - began.wall_s, waiting.waited_s(began, ended)
+    ended = blocked_time.clocks()
+    return result, ended.wall_s - began.wall_s, blocked_time.waited_s(began, ended)
 
 
 class _MeasuredRead(NamedTuple):
     waited_s: float
-    ended: waiting.Clocks
+    ended: blocked_time.Clocks
 
 
 class Trial:
     """Measures reads by threads.  Any thread may call `read`."""
 
     def __init__(self) -> None:
-        self._began = waiting.clocks()
+        self._began = blocked_time.clocks()
         self._reads: list[_MeasuredRead] = []
 
     def __len__(self) -> int:
@@ -44,15 +44,15 @@ class Trial:
 
     def read(self, source: Any, key: Any) -> Any:
         """Read and measure one element."""
-        began = waiting.clocks()
+        began = blocked_time.clocks()
         element = source[key]
-        ended = waiting.clocks()
-        self._reads.append(_MeasuredRead(waiting.waited_s(began, ended), ended))
+        ended = blocked_time.clocks()
+        self._reads.append(_MeasuredRead(blocked_time.waited_s(began, ended), ended))
         return element
 
     def end(self) -> None:
         """Count the time since the start of the trial as one read that waited."""
-        ended = waiting.clocks()
+        ended = blocked_time.clocks()
         self._reads.append(_MeasuredRead(ended.wall_s - self._began.wall_s, ended))
 
     def waits(self, slow_s: float) -> bool | None:
@@ -86,7 +86,7 @@ class SlowProbe:
             a trial without a result, when the caller's own reads decide.
         left: Reads until the next probe.  The user of the probe counts them down.
         trial: The trial under way.
-        record_s: Duration of the last read that `timed` measured, in seconds for
+        record_s: Duration of the last read that `read_timed` measured, in seconds for
             each record.
     """
 
@@ -116,16 +116,16 @@ class SlowProbe:
         # The last reads of the caller.
         self._measured_s: collections.deque[float] = collections.deque(maxlen=reads)
 
-    def timed(self, read: Callable[[], R], count: int) -> tuple[R, float | None]:
+    def read_timed(self, read: Callable[[], R], count: int) -> tuple[R, float | None]:
         """Call `read`; return its result and the time it waited, in seconds.
 
         The time is for each of `count` records, or None if it is unknown.  After a
-        quick read, only the duration is measured, since `timed` takes some
+        quick read, only the duration is measured, since `read_timed` takes some
         microseconds.
         """
         waited_s = None
         if self._took_long:
-            result, took_s, waited_s = timed(read)
+            result, took_s, waited_s = read_timed(read)
             waited_s /= count
         else:
             began_s = time.perf_counter()
@@ -146,9 +146,9 @@ class SlowProbe:
         return True
 
     def add_read(self, waited_s: float | None) -> bool:
-        """Add a read that `timed` measured; return whether the caller may stop probing.
+        """Add a read that `read_timed` measured; return whether to stop probing.
 
-        It may after a verdict, or if threads read on trial.
+        The caller stops after a verdict, or if threads read on trial.
         """
         if self.trial is not None:
             return True

@@ -32,7 +32,7 @@ REST = ":rest"
 SEND = ":send"
 RECEIVE = ":receive"
 # These limits make the JSON of `StageTimes.text` fit into the worker's text.
-TOLD = 20
+MOST_NAMES = 20
 NAME_CHARS = 48
 
 
@@ -50,7 +50,7 @@ class StageTime(NamedTuple):
 
 
 @dataclasses.dataclass
-class Measured:
+class StageTotals:
     """The time of each stage over a number of outputs, by one clock, in ns."""
 
     outputs: int = 0
@@ -68,12 +68,12 @@ class StageTimes:
 
     def __init__(self) -> None:
         self.left = FIRST
-        self.by_clock = Measured(), Measured()
+        self.by_clock = StageTotals(), StageTotals()
         self._turn = 0
         self._least_ns = 0
 
     @contextlib.contextmanager
-    def measuring(self) -> Iterator[Measured]:
+    def measuring(self) -> Iterator[StageTotals]:
         """Measure the body of the `with` statement; the caller counts the outputs."""
         measured = self.by_clock[self._turn]
         spent: dict[str, int] = {}
@@ -99,18 +99,20 @@ class StageTimes:
                 least = min(self._least_ns, took)
                 self.left = min(max(REST_NS // least, 1), MOST_REST)
 
-    def measured(self, stage: str, compute: Callable[..., T], *arguments: Any) -> T:
+    def measure(self, stage: str, compute: Callable[..., T], *arguments: Any) -> T:
         """Return the output that `compute` makes; measure the call as `stage`."""
         with self.measuring() as measured:
             began = hot_run.begin()
-            made = compute(*arguments)
+            output = compute(*arguments)
             measured.outputs += hot_run.end(stage, began)
-            return made
+            return output
 
     def text(self) -> str:
-        """Return the measurements as JSON, which `told` parses."""
+        """Return the measurements as JSON, which `sum_texts` parses."""
         wall, cpu = self.by_clock
-        names = sorted(wall.spent, key=wall.spent.__getitem__, reverse=True)[:TOLD]
+        names = sorted(wall.spent, key=wall.spent.__getitem__, reverse=True)[
+            :MOST_NAMES
+        ]
         rows = [
             (name[:NAME_CHARS], wall.spent[name], cpu.spent.get(name, 0))
             for name in names
@@ -118,9 +120,9 @@ class StageTimes:
         return json.dumps((wall.outputs, cpu.outputs, rows), separators=(",", ":"))
 
 
-def told(texts: Iterable[bytes]) -> tuple[Measured, Measured]:
+def sum_texts(texts: Iterable[bytes]) -> tuple[StageTotals, StageTotals]:
     """Return the sums of the workers' measurements; skip texts that are not JSON."""
-    wall, cpu = Measured(), Measured()
+    wall, cpu = StageTotals(), StageTotals()
     for text in texts:
         try:
             outputs, cpu_outputs, rows = json.loads(text)
@@ -134,15 +136,15 @@ def told(texts: Iterable[bytes]) -> tuple[Measured, Measured]:
     return wall, cpu
 
 
-def each(by_clock: tuple[Measured, Measured]) -> dict[str, StageTime]:
+def mean_times(by_clock: tuple[StageTotals, StageTotals]) -> dict[str, StageTime]:
     """Return the mean time of each stage for one output."""
     wall, cpu = by_clock
-    found: dict[str, StageTime] = {}
+    times: dict[str, StageTime] = {}
     for name, spent in wall.spent.items():
         seconds = max(spent, 0) / max(wall.outputs, 1) / 1e9
         share = 1.0
         if cpu.outputs and seconds:
             computed = cpu.spent.get(name, 0) / cpu.outputs / 1e9
             share = min(max(computed / seconds, 0.0), 1.0)
-        found[name] = StageTime(seconds, share)
-    return found
+        times[name] = StageTime(seconds, share)
+    return times

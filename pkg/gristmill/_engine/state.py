@@ -21,7 +21,13 @@ FORMAT = 1
 # The format of states of epochs after 0, which releases without epochs must refuse.
 EPOCH_FORMAT = 2
 # Exceptions that reading an invalid state may raise.
-SPOILT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+INVALID_STATE_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclasses.dataclass
@@ -33,7 +39,7 @@ class RunPosition:
         next_stream: The number of the stream of the next output.
         positions: The position of each stream after its last delivered output.
         ended: For each stream, whether it has ended.
-        errors: The number of bad records passed over so far.
+        errors: The number of bad records skipped or substituted so far.
         epoch: The loader's epoch, see its `set_epoch`.
     """
 
@@ -55,20 +61,21 @@ class RunPosition:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pipeline:
+class SavedPipeline:
     """The description of a pipeline that its checkpoints contain.
 
     Attributes:
         program: The program; its number of streams does not matter.
         sampler: ``repr`` of the sampler.
         data_source: ``repr`` of the source, or its type for data in memory.
-        widened: Whether the shuffle differs from Grain's, which loses a record here.
+        differs_from_grain: Whether the shuffle differs from Grain's, which loses a
+            record here.
     """
 
     program: Program
     sampler: str
     data_source: str
-    widened: bool
+    differs_from_grain: bool
 
     def with_replay(
         self, position: Position, replay: list[int] | None = None
@@ -89,18 +96,18 @@ class Pipeline:
         return RunPosition(worker_count, 0, *begun, epoch=epoch)
 
 
-def encode(pipeline: Pipeline, position: RunPosition) -> bytes:
+def encode(pipeline: SavedPipeline, position: RunPosition) -> bytes:
     """Return a position as the bytes of a checkpoint."""
     form = _nested if pipeline.program.flat_maps else _version_2
     state = form(pipeline, position)
-    more = _more(pipeline, position)
+    more = _extra_values(pipeline, position)
     if more:
         number = EPOCH_FORMAT if position.epoch else FORMAT
         state["gristmill"] = {"format": number, **more}
     return json.dumps(state, indent=4).encode()
 
 
-def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> RunPosition:
+def decode(pipeline: SavedPipeline, text: bytes, validate: bool = True) -> RunPosition:
     """Return the position that a checkpoint describes.
 
     If `validate` is False, the checkpoint may name another sampler or data source.
@@ -134,13 +141,13 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> RunPositio
         ]
         if "waiting" in more:
             if pipeline.program.buckets is None:
-                raise ValueError("elements wait for a BucketBatch")
+                raise ValueError("'waiting' needs a BucketBatch")
             pairs = zip(position.positions, more["waiting"], strict=True)
             position.positions = [(*here, *waiting) for here, waiting in pairs]
         _check_form(pipeline, position)
     except StateMismatch:
         raise
-    except SPOILT as error:
+    except INVALID_STATE_ERRORS as error:
         raise StateMismatch(
             "Checkpoint does not describe a position of this pipeline: "
             f"{type(error).__name__} {error}. It was probably saved by a pipeline "
@@ -157,28 +164,27 @@ def _count(more: dict[str, Any], name: str) -> int:
     count = more.get(name, 0)
     if type(count) is not int or count < 0:
         raise StateMismatch(
-            f"Checkpoint has {name} {count!r}, expected a number of at least 0. The"
-            " file may belong to something else."
+            f"{name!r} of the checkpoint must be an int >= 0, got {count!r}. The file"
+            " may belong to something else."
         )
     return count
 
 
-def check_streams(position: RunPosition, wanted: int | None) -> None:
-    """Check that a position has the number of streams that a loader wants.
+def check_streams(position: RunPosition, streams: int | None) -> None:
+    """Check that a position has a number of streams, unless it is None.
 
     Raises:
-        StateMismatch: The number differs, and `wanted` is not None.
+        StateMismatch: The numbers differ.
     """
-    if wanted is not None and wanted != position.streams:
+    if streams is not None and streams != position.streams:
         raise StateMismatch(
-            f"Checkpoint has {position.streams} streams, but the loader was made "
-            f"with streams={wanted}. The number of streams defines the order, so "
-            "it cannot change within a run: leave streams= out, or set it to "
-            f"{position.streams}."
+            f"Checkpoint has {position.streams} streams, but the loader has "
+            f"streams={streams}. The number of streams defines the order, so it cannot "
+            f"change within a run. Leave streams out, or pass {position.streams}."
         )
 
 
-def _version_2(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
+def _version_2(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]:
     shards = pipeline.program.shard.shard_count
     stride = position.streams * shards
     offset = pipeline.program.shard.shard_index - stride
@@ -196,12 +202,14 @@ def _version_2(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
 
 
 def _from_version_2(
-    pipeline: Pipeline, state: dict[str, Any], more: dict[str, Any]
+    pipeline: SavedPipeline, state: dict[str, Any], more: dict[str, Any]
 ) -> RunPosition:
     worker_count = int(state["worker_count"])
     streams = int(more.get("streams", max(worker_count, 1)))
     if worker_count < 0 or streams < 1:
-        raise ValueError(f"worker_count {worker_count} and {streams} streams")
+        raise ValueError(
+            f"worker_count must be >= 0 and streams >= 1, got {worker_count}, {streams}"
+        )
     shards = pipeline.program.shard.shard_count
     stride = streams * shards
     offset = stride - pipeline.program.shard.shard_index
@@ -213,7 +221,7 @@ def _from_version_2(
     return RunPosition(worker_count, turn, positions, [False] * streams)
 
 
-def _nested(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
+def _nested(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]:
     states = [
         _nest(stream_position, pipeline.program.flat_maps)
         for stream_position in position.positions
@@ -232,13 +240,13 @@ def _nested(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
 
 def _nest(stream_position: Position, flat_maps: int) -> dict[str, Any]:
     state: dict[str, Any] = {"next_index": stream_position[0]}
-    for given in stream_position[1 : 1 + flat_maps]:
-        state = {"parent": state, "next_index_in_buffer": given}
+    for split_count in stream_position[1 : 1 + flat_maps]:
+        state = {"parent": state, "next_index_in_buffer": split_count}
     return state
 
 
 def _from_nested(
-    pipeline: Pipeline, state: dict[str, Any], more: dict[str, Any]
+    pipeline: SavedPipeline, state: dict[str, Any], more: dict[str, Any]
 ) -> RunPosition:
     states = state.get("iterators_in_use_states", [state])
     positions = [_unnest(nested, pipeline.program.flat_maps) for nested in states]
@@ -253,14 +261,14 @@ def _from_nested(
 
 
 def _unnest(state: dict[str, Any], flat_maps: int) -> Position:
-    given: list[int] = []
+    split_counts: list[int] = []
     for _ in range(flat_maps):
-        given.append(int(state["next_index_in_buffer"]))
+        split_counts.append(int(state["next_index_in_buffer"]))
         state = state["parent"]
-    return (int(state["next_index"]), *reversed(given))
+    return (int(state["next_index"]), *reversed(split_counts))
 
 
-def _more(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
+def _extra_values(pipeline: SavedPipeline, position: RunPosition) -> dict[str, Any]:
     """Return the values for which Grain's formats have no room, if any."""
     more: dict[str, Any] = {}
     if position.streams != max(position.worker_count, 1):
@@ -278,7 +286,7 @@ def _more(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
         len(stream_position) > 1 for stream_position in position.positions
     ):
         more["waiting"] = [list(here[1:]) for here in position.positions]
-    if pipeline.widened:
+    if pipeline.differs_from_grain:
         more["permutation"] = "complete"
     if position.errors:
         more["errors"] = position.errors
@@ -287,7 +295,7 @@ def _more(pipeline: Pipeline, position: RunPosition) -> dict[str, Any]:
     return more
 
 
-def _check_form(pipeline: Pipeline, position: RunPosition) -> None:
+def _check_form(pipeline: SavedPipeline, position: RunPosition) -> None:
     """Check that a position fits the pipeline's operations.
 
     Raises:
@@ -297,7 +305,8 @@ def _check_form(pipeline: Pipeline, position: RunPosition) -> None:
     streams, length = position.streams, len(pipeline.start(0, 1).positions[0])
     if not 0 <= position.next_stream < streams or len(position.ended) != streams:
         raise ValueError(
-            f"turn {position.next_stream} and {position.ended} of {streams}"
+            f"the next stream must be below {streams}, with {streams} flags of ended"
+            f" streams, got {position.next_stream} and {position.ended}"
         )
     if pipeline.program.buckets is not None:
         for here in position.positions:
@@ -308,7 +317,8 @@ def _check_form(pipeline: Pipeline, position: RunPosition) -> None:
         numbers = [operator.index(number) for number in stream_position][1:]
         if len(stream_position) != length or not all(0 <= n < 2**63 for n in numbers):
             raise ValueError(
-                f"position {list(stream_position)}, expected {length} integers"
+                f"a position must have {length} integers in [0, 2**63), got"
+                f" {list(stream_position)}"
             )
 
 
@@ -321,16 +331,20 @@ def _check_waiting(stream_position: Position, capacity: int) -> None:
     consumed, *waiting = map(operator.index, stream_position)
     ascending = all(a < b for a, b in itertools.pairwise([-1, *waiting, consumed]))
     if not ascending or len(stream_position) > capacity:
-        raise ValueError(f"records {waiting} of {consumed} wait for their batches")
+        raise ValueError(
+            f"waiting records must ascend and be below {consumed}, got {waiting}"
+        )
 
 
-def _check(pipeline: Pipeline, position: RunPosition, more: dict[str, Any]) -> None:
-    if pipeline.widened and more.get("permutation") != "complete":
+def _check(
+    pipeline: SavedPipeline, position: RunPosition, more: dict[str, Any]
+) -> None:
+    if pipeline.differs_from_grain and more.get("permutation") != "complete":
         raise StateMismatch(
             "Checkpoint was saved by Grain for a shuffle over 4**k + 1 records, "
             "where Grain repeats its first record and loses the last one. "
-            "Gristmill's order is complete and therefore another, so it cannot go "
-            "on from there. Start this epoch again, or finish it with Grain."
+            "Gristmill's order is complete and therefore different, so it cannot "
+            "continue from there. Start this epoch again, or finish it with Grain."
         )
     for i, stream_position in enumerate(position.positions):
         length = max(0, -(-(pipeline.program.length - i) // position.streams))
@@ -341,7 +355,7 @@ def _check(pipeline: Pipeline, position: RunPosition, more: dict[str, Any]) -> N
             )
 
 
-def _match_names(pipeline: Pipeline, state: dict[str, Any]) -> None:
+def _match_names(pipeline: SavedPipeline, state: dict[str, Any]) -> None:
     names = (
         ("Sampler", "dataloader sampler", "sampler", pipeline.sampler),
         ("DataSource", "datasource in dataloader", "data source", pipeline.data_source),
@@ -354,16 +368,16 @@ def _match_names(pipeline: Pipeline, state: dict[str, Any]) -> None:
                 f"{what} in checkpoint does not match {where}.\n"
                 f"{lower} in checkpoint: {found}\n"
                 f"{lower} in dataloader: {expected}\n"
-                f"They are compared by `repr({argument})`, so a class of your own may "
-                "need a `__repr__` that does not change from run to run."
+                f"They are compared by `repr({argument})`, so your own class may need a"
+                " `__repr__` that does not change from run to run."
             )
 
 
 def _parse(text: bytes) -> dict[str, Any]:
     if not isinstance(text, (bytes, bytearray)):
         raise TypeError(
-            "A state is the bytes that get_state() returned, got "
-            f"{type(text).__name__}."
+            "A state must be the bytes that get_state() returned, got"
+            f" {type(text).__name__}."
         )
     try:
         state = json.loads(text.decode())
@@ -374,6 +388,7 @@ def _parse(text: bytes) -> dict[str, Any]:
         ) from error
     if not isinstance(state, dict):
         raise StateMismatch(
-            f"Checkpoint is a JSON {type(state).__name__}, expected an object."
+            f"Checkpoint is a JSON {type(state).__name__}, expected an object. The file"
+            " may belong to something else."
         )
     return state

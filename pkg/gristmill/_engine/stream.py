@@ -6,6 +6,7 @@ order, in any process.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -28,20 +29,20 @@ class Stream(Protocol):
 
     A stream may have these optional methods:
 
-    - ``be_careful()``: compute only the next output, if the stream may compute more
-      than that.
+    - ``disable_lookahead()``: compute only the next output, if the stream may compute
+      more than that.
     - ``next_run(want)`` and ``finished()``, if ``computes_runs`` is true: compute up to
       `want` outputs together; return the outputs of that call so far to another thread.
-    - ``confine(count)``, if the stream computes records ahead of need: do not compute
+    - ``confine(count)``, if the stream computes records in advance: do not compute
       records after the next `count`.  It is called after each `seek` to a range.
     - ``answer(request, alloc)`` and ``leave_slot()``, if the outputs answer requests,
-      see `_core.Scheduler.ask`: compute an answer; release the memory from `alloc`
-      after the answer was written.  Such a stream has no other methods.
+      see `_core.Scheduler.add_request`: compute an answer; release the memory from
+      `alloc` after the answer was written.  Such a stream has no other methods.
 
     Attributes:
         position: The position after the last output, which a checkpoint stores.
         keys: The keys of the last output's records, shape (k,).
-        record_errors: Bad records passed over since the output before the last.
+        record_errors: Bad records that were skipped or substituted for the last output.
     """
 
     position: Position
@@ -58,7 +59,7 @@ class Stream(Protocol):
             StopIteration: The stream has ended, or it met many bad records and nothing
                 else.  In the second case there are record errors, and the next call
                 continues after them.
-            GiveUp: It met more bad records than the limit of one output.
+            OutputAbandoned: It met more bad records than the limit of one output.
             Exception: The user's code raised it.  `position` is after the record that
                 failed.
         """
@@ -76,7 +77,7 @@ class Runnable(Protocol):
     Attributes:
         streams: Interleaved streams that define the order.
         owned: Whether one worker computes each stream, from the beginning on.
-        tolerant: Whether bad records are passed over.
+        tolerant: Whether bad records are skipped or substituted.
         position_capacity: Most integers in a stream's position.
         unit_records: Records of a stream that a worker computes at a time, if streams
             are not owned.
@@ -109,20 +110,31 @@ class Runnable(Protocol):
     def stream_length(self, stream: int) -> int:
         """Return the number of records of a stream; -1 if it is not known."""
 
-    def open_stream(self, stream: int, at: int = 0) -> Stream:
+    def open_stream(self, stream: int, record_address: int = 0) -> Stream:
         """Return the stream number `stream`, at its beginning.
 
         Args:
             stream: From 0 to ``streams - 1``.
-            at: In a worker, the address of an int64 to which the stream writes the key
-                of each record before it computes the record; else 0.
+            record_address: In a worker, the address of an int64 to which the stream
+                writes the key of each record before it computes the record; else 0.
         """
 
-    def greet(self, worker: int, workers: int) -> None:
+    def init_worker(self, worker: int, workers: int) -> None:
         """Prepare a worker; called once in each, before it computes anything."""
 
     def unpicklable_note(self) -> str:
         """Return a text that names the part that cannot be pickled, and the remedy."""
+
+
+def record_word(record_address: int) -> ctypes.c_int64:
+    """Return the int64 that contains the key of the current record.
+
+    Args:
+        record_address: The address of shared memory; 0 for private memory.
+    """
+    if not record_address:
+        return ctypes.c_int64()
+    return ctypes.c_int64.from_address(record_address)
 
 
 def first_unpicklable(parts: Iterable[tuple[str, Any]]) -> str | None:

@@ -9,10 +9,10 @@ import numpy as np
 
 from gristmill._base.types import Int64Array
 from gristmill._engine.program import Program, as_number
-from gristmill._engine.record_errors import stand_ins
+from gristmill._engine.record_errors import substitute_candidates
 from gristmill._engine.stream import NO_KEYS
 from gristmill._hot.draw import Draws
-from gristmill._hot.place import as_failure
+from gristmill._hot.error_location import as_failure
 from gristmill.records import RecordMetadata
 
 KEY_BLOCK = 4096
@@ -28,7 +28,7 @@ class SamplerDraws(dict[int, "np.random.Generator | None"]):
 # Consecutive records of a stream: the keys for the source (int64, -1 for a key that is
 # not an int64), the global indices (int64), and the sampler's original keys if any of
 # them is not an int64, else None.
-Records = tuple[Int64Array, Int64Array, list[Any] | None]
+RecordKeys = tuple[Int64Array, Int64Array, list[Any] | None]
 
 
 class KeyBlocks(Protocol):
@@ -71,7 +71,7 @@ class StreamKeys:
         self._cached_at = 0
         self._cached = NO_KEYS, NO_KEYS
 
-    def records(self, first: int, count: int) -> Records:
+    def records(self, first: int, count: int) -> RecordKeys:
         """Return the records at `count` positions from `first` on.
 
         There may be fewer if the sampler returns one record at a time.  They end before
@@ -91,7 +91,7 @@ class StreamKeys:
         end = begin + count
         return keys[begin:end], indices[begin:end], None
 
-    def at_hand(self, first: int) -> Records:
+    def cached_records(self, first: int) -> RecordKeys:
         """Return the records from `first` on whose keys are computed already.
 
         REQUIRES: `records` was called last with this `first`, and keys come in blocks.
@@ -132,8 +132,8 @@ class StreamKeys:
         They end before a position for which a sampler of the user's fails.
         """
         if self._in_blocks:
-            listed: list[Any] = self._block(first, count)[0].tolist()
-            return listed
+            block: list[Any] = self._block(first, count)[0].tolist()
+            return block
         keys: list[Any] = []
         for position in range(first, first + count):
             try:
@@ -146,11 +146,11 @@ class StreamKeys:
         """Return the sampler's metadata of one record."""
         index = self._index(position)
         try:
-            found: RecordMetadata = self._program.sampler[index]
+            metadata: RecordMetadata = self._program.sampler[index]
         except Exception as error:
-            error.add_note(f"while the sampler was asked for index {index}")
+            error.add_note(f"while the sampler returned index {index}")
             raise
-        return found
+        return metadata
 
     def key_of(self, metadata: RecordMetadata) -> Any:
         """Return the key for the source: a number wraps around, a name does not."""
@@ -162,9 +162,9 @@ class StreamKeys:
         except TypeError:
             return key
 
-    def stand_ins(self, position: int) -> Iterator[Any]:
-        """Yield the keys of records to try in the place of one, best first."""
-        for other in stand_ins(position, self.length):
+    def candidates(self, position: int) -> Iterator[Any]:
+        """Yield the keys of records to try as substitutes of one, best first."""
+        for other in substitute_candidates(position, self.length):
             yield from self.source_keys(other, 1)
 
     def renew_generator(self, position: int, index: int) -> None:
@@ -190,7 +190,7 @@ class StreamKeys:
             keys %= program.modulus
         return keys, np.arange(start, start + stride * count, stride, dtype=np.int64)
 
-    def _by_metadata(self, first: int, count: int) -> Records:
+    def _by_metadata(self, first: int, count: int) -> RecordKeys:
         names: list[Any] = []
         indices: list[int] = []
         draws = self._sampler_draws
@@ -216,7 +216,7 @@ class StreamKeys:
         return np.array(keys, np.int64), np.array(indices, np.int64), odd
 
 
-def first_of(records: Records, count: int) -> Records:
+def first_records(records: RecordKeys, count: int) -> RecordKeys:
     """Return the first `count` of some records."""
     keys, indices, names = records
     if count == len(keys):
@@ -224,7 +224,7 @@ def first_of(records: Records, count: int) -> Records:
     return keys[:count], indices[:count], None if names is None else names[:count]
 
 
-def name_of(records: Records, number: int) -> Any:
+def name_of(records: RecordKeys, number: int) -> Any:
     """Return the original key of one of some records, as the sampler returned it."""
     keys, _, names = records
     return keys[number] if names is None else names[number]

@@ -29,7 +29,7 @@ class FullTraceback(Exception):
     """The cause of an exception whose traceback was cut; has the whole traceback."""
 
 
-def cut(error: BaseException, noted: bool = True) -> None:
+def cut_own_frames(error: BaseException, noted: bool = True) -> None:
     """Cut Gristmill's frames from a traceback; see setting `py_traceback_filtering`.
 
     The exception was caught in a frame of Gristmill's.  The frame that raised it stays,
@@ -39,9 +39,9 @@ def cut(error: BaseException, noted: bool = True) -> None:
     if mode == "auto":
         # IPython itself leaves out frames with `__tracebackhide__`.  A program may also
         # import IPython without running in it.
-        found = sys.modules.get("IPython")
-        asked = found is not None and found.get_ipython() is not None
-        mode = "tracebackhide" if asked else "quiet_remove_frames"
+        ipython = sys.modules.get("IPython")
+        in_ipython = ipython is not None and ipython.get_ipython() is not None
+        mode = "tracebackhide" if in_ipython else "quiet_remove_frames"
     if mode == "off" or isinstance(error, StopIteration):
         return
     whole = error.__traceback__
@@ -65,7 +65,7 @@ def cut(error: BaseException, noted: bool = True) -> None:
         error.__notes__ = [NOTE, *getattr(error, "__notes__", ())]
 
 
-def shown(whole: types.TracebackType | None) -> types.TracebackType | None:
+def filter_traceback(whole: types.TracebackType | None) -> types.TracebackType | None:
     """Return the traceback that a worker prints."""
     entries = list(entries_of(whole))
     return whole if shows_own() else _without(_own(entries), entries)
@@ -81,17 +81,17 @@ def find_own(filenames: Sequence[str]) -> list[bool]:
 
     The last frame raised, so it counts as the user's.
     """
-    found: list[bool] = []
+    is_own: list[bool] = []
     for filename in filenames[:-1]:
-        waits = filename.endswith(FUTURES) and bool(found) and found[-1]
-        found.append(waits or filename.startswith((PACKAGE, *COMPILED)))
-    return [*found, False]
+        waits = filename.endswith(FUTURES) and bool(is_own) and is_own[-1]
+        is_own.append(waits or filename.startswith((PACKAGE, *COMPILED)))
+    return [*is_own, False]
 
 
 def _own(entries: list[types.TracebackType]) -> set[types.TracebackType]:
     names = [entry.tb_frame.f_code.co_filename for entry in entries]
-    found = zip(entries, find_own(names), strict=False)
-    return {entry for entry, is_own in found if is_own}
+    marked = zip(entries, find_own(names), strict=False)
+    return {entry for entry, is_own in marked if is_own}
 
 
 def _without(

@@ -27,11 +27,11 @@ class Outputs(Protocol):
 
     Attributes:
         outputs: The outputs that were not handed over, the oldest first.
-        handed: The number of outputs that were handed over before.
+        delivered_count: The number of outputs that were handed over before.
     """
 
     outputs: list[Output]
-    handed: int
+    delivered_count: int
 
 
 class UnitParts:
@@ -124,28 +124,28 @@ class UnitParts:
     def _offer(self, unit: _core.Work, result: Outputs) -> bool:
         """Offer the finished outputs, if any; return whether that succeeded."""
         whole = len(result.outputs)
-        done = result.outputs[:]
+        finished = result.outputs[:]
         if self._running is not None:
-            done += self._running.finished()[self._of_run :]
+            finished += self._running.finished()[self._of_run :]
         # A call may compute outputs of the next unit, too.
         end = unit.first + unit.count
-        while done and done[-1][2][0] > end:
-            done.pop()
-        if not done:
+        while finished and finished[-1][2][0] > end:
+            finished.pop()
+        if not finished:
             return True
         try:
-            written = self._write(unit, done)
+            written = self._write(unit, finished)
         except Exception:
             return False  # The error is raised in its turn.
         if written is None:
             self._unit = None
             return False
-        done = done[: written[0]]
-        if not self._end.offer_part(*written, done[-1][2]):
+        finished = finished[: written[0]]
+        if not self._end.offer_part(*written, finished[-1][2]):
             return False
-        self._offered = done
-        self._of_run += max(len(done) - whole, 0)
-        del result.outputs[: len(done)]
+        self._offered = finished
+        self._of_run += max(len(finished) - whole, 0)
+        del result.outputs[: len(finished)]
         return True
 
     def _take_answer(self, result: Outputs) -> bool:
@@ -157,5 +157,5 @@ class UnitParts:
         if self._unit.first == before.first:
             result.outputs[:0] = offered
             return False
-        result.handed += len(offered)
+        result.delivered_count += len(offered)
         return True

@@ -18,7 +18,7 @@ class UnitResult:
         ended: Whether the stream ends after them.
         moved: Whether the position after the outputs differs from the end of the unit.
             If so, the next unit begins at that position.
-        handed: The number of earlier outputs that were handed over.
+        delivered_count: The number of earlier outputs that were handed over.
         is_part: Whether the worker still computes other outputs of the unit.
         leave: Called after all outputs are written, before the slot is handed over.
     """
@@ -27,7 +27,7 @@ class UnitResult:
     failure: bytes | None = None
     ended = False
     moved = False
-    handed = 0
+    delivered_count = 0
     is_part = False
     leave: Callable[[], None] | None = None
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from gristmill import _core, drop_in
 from gristmill._base import open_files
 from gristmill._base.types import Alloc
-from gristmill._engine import failures, packing, stall
-from gristmill._engine.record_errors import GiveUp, NoOutput
+from gristmill._engine import failures, packing, worker_stacks
+from gristmill._engine.record_errors import OutputAbandoned, TurnSkipped
 from gristmill._engine.stage_times import REST, SEND, StageTimes
 from gristmill._engine.stream import NO_KEYS, Output, Position, Runnable, Stream
 from gristmill._engine.unit_parts import UnitParts
@@ -61,8 +61,8 @@ def serve(
     end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
     share_among(end.workers)
     try:
-        packing.own_positions()
-        stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)
+        packing.reopen_files()
+        worker_stacks.dump_at_signal(os.fstat(arena_fd).st_ino, worker)
         server = Server(program, end, worker, end.workers)
     except BaseException:
         end.set_startup_error(traceback.format_exc())
@@ -75,7 +75,7 @@ def serve(
         else:
             with times.measuring() as measured:
                 measured.outputs += server.compute(unit, is_measured=True)
-            end.tell(times.text())
+            end.publish_status(times.text())
         if begun_fd >= 0:
             os.close(begun_fd)
             begun_fd = -1
@@ -100,8 +100,8 @@ class Server:
         self._streams: dict[int, Stream] = {}
         # The end of the last unit of each stream that was computed here, and the
         # streams at that position.
-        self._reached: dict[int, Position] = {}
-        self._ready: set[int] = set()
+        self._end_positions: dict[int, Position] = {}
+        self._streams_in_place: set[int] = set()
         # For units of several outputs.
         self._parts: UnitParts | None = None
         if program.many_outputs and self._IN_PARTS:
@@ -109,11 +109,11 @@ class Server:
         # Computes each unit: all are of one kind.
         self._outputs_of: Callable[[_core.Work, Alloc], UnitResult] | None = None
         # Raised in place of every output.
-        self._refusal: Exception | None = None
+        self._init_error: Exception | None = None
         try:
-            program.greet(worker, workers)
+            program.init_worker(worker, workers)
         except Exception as error:
-            self._refusal = error
+            self._init_error = error
 
     def close(self) -> None:
         """Close the streams, so that the user's iterators release their resources."""
@@ -126,7 +126,7 @@ class Server:
 
     def stands_at(self, stream: int, position: Position) -> bool:
         """Return whether the stream's last unit in this worker ended at `position`."""
-        return self._reached.get(stream) == position
+        return self._end_positions.get(stream) == position
 
     def compute(self, unit: _core.Work, is_measured: bool = False) -> int:
         """Compute one unit and commit it; return the number of its outputs.
@@ -144,7 +144,7 @@ class Server:
                 outputs_of = self._outputs_of = self._method_for(unit.kind)
             result = outputs_of(unit, writer.empty)
         except Exception as error:  # The stream cannot be opened or moved.
-            result = UnitResult([], self._before(unit))
+            result = UnitResult([], self._position_before(unit))
             result.failure = failures.pack_failure(error, self._worker)
             if self._tolerant:  # No record of the unit was bad.
                 result.failure = pickle.dumps((result.failure, None), 5)
@@ -162,8 +162,8 @@ class Server:
             written = self._write(writer, result)
         if is_measured:
             hot_run.end(SEND, began)
-        self._reached[stream] = result.position
-        outputs = result.handed
+        self._end_positions[stream] = result.position
+        outputs = result.delivered_count
         if written is not None:
             outputs += written[0] - (result.failure is not None)
             self._end.commit(result.status, *written, result.position)
@@ -174,24 +174,24 @@ class Server:
     ) -> Callable[[_core.Work, Alloc], UnitResult]:
         """Return the method that computes units of a kind."""
         if kind is _core.UnitKind.RANGE:
-            return self._records
+            return self._compute_range
         sequential = kind is _core.UnitKind.SEQUENTIAL
-        return self._next_output if sequential else self._answer
+        return self._compute_next if sequential else self._answer_request
 
-    def _before(self, unit: _core.Work) -> Position:
+    def _position_before(self, unit: _core.Work) -> Position:
         """Return the position at which a unit begins."""
         if unit.kind is _core.UnitKind.RANGE:
             return (unit.first,)
-        return self._reached.get(unit.stream, ANYWHERE)
+        return self._end_positions.get(unit.stream, ANYWHERE)
 
-    def _records(self, unit: _core.Work, alloc: Alloc | None) -> UnitResult:
+    def _compute_range(self, unit: _core.Work, alloc: Alloc | None) -> UnitResult:
         """Compute all outputs of the records [first, first + count)."""
         number, first = unit.stream, unit.first
-        stream: Any = self._at(number, (first,))
+        stream: Any = self._stream_at(number, (first,))
         if hasattr(stream, "confine"):
             stream.confine(unit.count)
         if unit.attempt:
-            _be_careful(stream)
+            _disable_lookahead(stream)
         result = UnitResult([], (first,))
         runs = getattr(stream, "computes_runs", False)
         if self._parts is not None:
@@ -204,7 +204,7 @@ class Server:
             run = stream.next_run(last - stream.position[0]) if runs else []
             result.position = stream.position
             if not run:
-                going_on = self._extend(result, number, alloc)
+                going_on = self._add_output(result, number, alloc)
             elif self._parts is None:
                 result.outputs += run
             else:
@@ -212,51 +212,52 @@ class Server:
         result.moved = result.position[0] > last
         return result
 
-    def _next_output(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
+    def _compute_next(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
         """Compute the next output of a stream that this worker owns."""
         number, proceed = unit.stream, unit.proceed
         if not proceed:
-            self._reached[number] = tuple(unit.position_before.tolist())
-        before = self._reached[number]
-        goes_on = proceed and number in self._ready
-        stream = self._at(number, None if goes_on else before)
+            self._end_positions[number] = tuple(unit.position_before.tolist())
+        position_before = self._end_positions[number]
+        goes_on = proceed and number in self._streams_in_place
+        stream = self._stream_at(number, None if goes_on else position_before)
         if unit.attempt:
-            _be_careful(stream)
-        result = UnitResult([], before)
-        self._extend(result, number, alloc)
+            _disable_lookahead(stream)
+        result = UnitResult([], position_before)
+        self._add_output(result, number, alloc)
         return result
 
-    def _answer(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
+    def _answer_request(self, unit: _core.Work, alloc: Alloc) -> UnitResult:
         """Compute the answer to a request; the position has no meaning."""
-        stream: Any = self._at(unit.stream, None)
+        stream: Any = self._stream_at(unit.stream, None)
         element = stream.answer(unit.position_before, alloc)
         result = UnitResult([(element, NO_KEYS, ANYWHERE)], ANYWHERE)
         result.leave = stream.leave_slot
         return result
 
-    def _extend(self, result: UnitResult, number: int, alloc: Alloc | None) -> bool:
+    def _add_output(self, result: UnitResult, number: int, alloc: Alloc | None) -> bool:
         """Add the next output of a stream; return whether there is one."""
         stream = self._streams[number]
-        instead: Exception | NoOutput | None = None
+        instead: Exception | TurnSkipped | None = None
         try:
             element = stream.next(alloc)
             length, most = len(stream.position), self._position_capacity
             if length > most:
                 raise ValueError(
-                    f"The position of stream {number} takes {8 * length} bytes after "
-                    f"this output; a worker can hand over {8 * most}. Keep less in the "
-                    "state of the pipeline's iterators, or run it without workers."
+                    f"The position of stream {number} must have at most {8 * most}"
+                    f" bytes, but has {8 * length} bytes after this output. Keep less"
+                    " in the state of the pipeline's iterators, or run it without"
+                    " workers."
                 )
             if self._tolerant:
-                element = element, self._told(stream)
+                element = element, self._pack_errors(stream)
             result.outputs.append((element, stream.keys, stream.position))
         except StopIteration:
             if not stream.record_errors.records:
                 result.ended = True
                 return False
-            instead = NoOutput.NOTHING
-        except GiveUp:
-            instead = NoOutput.GIVEN_UP
+            instead = TurnSkipped.ONLY_BAD_RECORDS
+        except OutputAbandoned:
+            instead = TurnSkipped.TOO_MANY
         except Exception as error:
             instead = error
         if instead is not None:
@@ -265,32 +266,32 @@ class Server:
             result.position = stream.position
         return instead is None
 
-    def _at(self, number: int, position: Position | None) -> Stream:
+    def _stream_at(self, number: int, position: Position | None) -> Stream:
         """Return a stream, after moving it to a position if one is given."""
-        if self._refusal is not None:
-            raise self._refusal
-        self._ready.discard(number)
+        if self._init_error is not None:
+            raise self._init_error
+        self._streams_in_place.discard(number)
         stream = self._streams.get(number)
         if stream is None:
-            stream = self._program.open_stream(number, self._end.at_address)
+            stream = self._program.open_stream(number, self._end.current_record_address)
             self._streams[number] = stream
         if position is not None:
             stream.seek(position)
-        self._ready.add(number)
+        self._streams_in_place.add(number)
         return stream
 
-    def _pack(self, instead: Exception | NoOutput, stream: Stream) -> bytes:
+    def _pack(self, instead: Exception | TurnSkipped, stream: Stream) -> bytes:
         """Pack an exception, or the reason for no output, for the parent."""
-        if isinstance(instead, NoOutput):
-            return pickle.dumps((instead, self._told(stream)), 5)
+        if isinstance(instead, TurnSkipped):
+            return pickle.dumps((instead, self._pack_errors(stream)), 5)
         failure = failures.pack_failure(instead, self._worker)
         if not self._tolerant:
             return failure
-        return pickle.dumps((failure, self._told(stream)), 5)
+        return pickle.dumps((failure, self._pack_errors(stream)), 5)
 
-    def _told(self, stream: Stream) -> bytes | None:
+    def _pack_errors(self, stream: Stream) -> bytes | None:
         """Pack the bad records before an output for the parent's count, if any."""
-        passed = stream.record_errors.passed
+        passed = stream.record_errors.summary
         if passed is None:
             return None
         records, error = passed
@@ -322,9 +323,9 @@ class Server:
             failure = result.failure, result.position
         try:
             used = slot_writer.encode(writer, result.outputs, failure)
-        except slot_writer.NeedSpace as need:
+        except slot_writer.SlotTooSmallError as need:
             if len(result.outputs) > 1 and need.bytes > self._max_unit_bytes:
-                self._cut(result, need.bytes)
+                self._drop_last_outputs(result, need.bytes)
                 return self._write(writer, result, memory)
             memory = np.empty(need.bytes + ALIGNMENT, np.uint8)
             skip = -memory.ctypes.data % ALIGNMENT
@@ -334,7 +335,7 @@ class Server:
             if result.is_part:
                 raise
             # The outputs before it may be in the slot: the writer continues there.
-            self._refuse(result, error)
+            self._cut_before_bad_output(result, error)
             return self._write(writer, result, memory)
         written = len(result.outputs) + (failure is not None)
         # No output may refer to the slot when it is handed over.
@@ -348,36 +349,38 @@ class Server:
             ctypes.memmove(address, writer.address, used)
         return written, used
 
-    def _cut(self, result: UnitResult, nbytes: int) -> None:
+    def _drop_last_outputs(self, result: UnitResult, nbytes: int) -> None:
         """Drop the last outputs of a result of `nbytes` bytes.
 
         The next unit computes them again.
         """
-        kept = max(len(result.outputs) * self._max_unit_bytes // nbytes, 1)
-        result.outputs = result.outputs[:kept]
+        count = max(len(result.outputs) * self._max_unit_bytes // nbytes, 1)
+        result.outputs = result.outputs[:count]
         result.position = result.outputs[-1][2]
         result.failure, result.ended, result.moved = None, False, True
 
-    def _refuse(self, result: UnitResult, error: Exception) -> None:
+    def _cut_before_bad_output(self, result: UnitResult, error: Exception) -> None:
         """Cut a result before its first output that cannot be sent."""
         error.add_note("while sending an output from a worker to the loader's process")
-        bad = next(i for i, output in enumerate(result.outputs) if not _sends(output))
+        bad = next(
+            i for i, output in enumerate(result.outputs) if not _can_send(output)
+        )
         element, _, result.position = result.outputs[bad]
         result.outputs = result.outputs[:bad]
         result.failure = failures.pack_failure(error, self._worker)
         if self._tolerant:
-            _, told = element
-            result.failure = pickle.dumps((result.failure, told), 5)
+            _, errors = element
+            result.failure = pickle.dumps((result.failure, errors), 5)
 
 
-def _be_careful(stream: Any) -> None:
+def _disable_lookahead(stream: Any) -> None:
     """Let a stream compute only its next output, since a worker has died."""
-    if hasattr(stream, "be_careful"):
+    if hasattr(stream, "disable_lookahead"):
         # A record of a later output may have killed the worker.
-        stream.be_careful()
+        stream.disable_lookahead()
 
 
-def _sends(output: Output) -> bool:
+def _can_send(output: Output) -> bool:
     try:
         open_files.dumps(output[0])
     except Exception:

@@ -10,7 +10,9 @@ from gristmill._engine.stream import Runnable
 from gristmill.errors import ArenaFull
 
 
-def too_full(due: _core.NextResult, one: str, many: str, copy: str) -> ArenaFull:
+def arena_full_error(
+    due: _core.NextResult, one: str, many: str, copy: str
+) -> ArenaFull:
     """Return the exception for an output without room in shared memory.
 
     Args:
@@ -21,12 +23,12 @@ def too_full(due: _core.NextResult, one: str, many: str, copy: str) -> ArenaFull
     """
     return ArenaFull(
         f"{one} needs {due.need} bytes of shared memory, but {due.used} of "
-        f"{due.limit} are taken: {due.kept_bytes} by {due.kept} {many} that "
+        f"{due.limit} are in use: {due.kept_bytes} by {due.kept} {many} that "
         f"you keep. Keep fewer, {copy} what you keep, or raise memory_limit."
     )
 
 
-def gone(owner: int) -> RuntimeError:
+def closed_error(owner: int) -> RuntimeError:
     """Return the exception for a closed scheduler, or one of another process.
 
     Args:
@@ -37,25 +39,27 @@ def gone(owner: int) -> RuntimeError:
             "This iterator belongs to the process that made it, and this process "
             "is a fork of that. Make a new iterator here."
         )
-    return RuntimeError("The iterator was closed while it was waited for.")
+    return RuntimeError(
+        "The iterator was closed while another thread waited for its next output."
+    )
 
 
-def occupation(due: _core.NextResult) -> str:
+def activity_of(due: _core.NextResult) -> str:
     """Describe the activity of a worker while the consumer waits for it."""
     if due.idle:
         return "has not begun the next one"
     return f"works on record {due.record}" if due.record >= 0 else "works on a unit"
 
 
-def death_text(due: _core.NextResult, max_restarts: int, program: Runnable) -> str:
+def death_message(due: _core.NextResult, max_restarts: int, program: Runnable) -> str:
     """Describe a worker's death: the cause, the record and the remedy."""
-    said, status = due.text.strip(), due.wait_status
+    details, status = due.text.strip(), due.wait_status
     if status is not None and status < 0:  # Unknown.
         status = None
     if due.at_start:
         return (
-            "Worker processes cannot start. The last one said:\n"
-            f"{said or _cause(status)}\n"
+            "Worker processes cannot start. The last one reported:\n"
+            f"{details or _exit_reason(status)}\n"
             f"Run with {program.in_this_process} to see the error in this process."
         )
     code = ""
@@ -65,15 +69,15 @@ def death_text(due: _core.NextResult, max_restarts: int, program: Runnable) -> s
     where = f" on record {due.record}" if due.record >= 0 else ""
     text = (
         f"Worker process was terminated unexpectedly{code}: worker "
-        f"{due.worker} {_cause(status)}{where} of stream {due.stream}, "
+        f"{due.worker} {_exit_reason(status)}{where} of stream {due.stream}, "
         f"{due.attempts} times in a row (max_restarts={max_restarts}). If it was "
         "killed for memory, use fewer workers or smaller batches; else "
         f"{program.replay_hint} computes this output in your own process."
     )
-    return f"{text}\n{said}" if said else text
+    return f"{text}\n{details}" if details else text
 
 
-def _cause(wait_status: int | None) -> str:
+def _exit_reason(wait_status: int | None) -> str:
     if wait_status is None:
         return "died"
     code = os.waitstatus_to_exitcode(wait_status)

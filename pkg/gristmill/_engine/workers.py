@@ -1,9 +1,9 @@
 """The workers that compute a scheduler's units: the protocols, and local processes.
 
-A `Place` is a backend that runs workers.  It creates one `Workers` object for each
-scheduler.  The scheduler identifies workers by number and leases units to them.  The
-workers, or the supervisor, notify it when a worker starts or ends.  The scheduler alone
-manages order, positions and restarts.
+A `WorkerBackend` runs workers: processes of this machine, or actors of a cluster.  It
+creates one `Workers` object for each scheduler.  The scheduler identifies workers by
+number and leases units to them.  The workers, or the supervisor, notify it when a
+worker starts or ends.  The scheduler alone manages order, positions and restarts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gristmill import _core
-from gristmill._base.checks import check_integer, kind
+from gristmill._base.argument_checks import check_integer, kind
 from gristmill._base.grain_names import WORKER_NAME
 from gristmill._base.types import Int64Array
 from gristmill._engine import stage_times
-from gristmill._engine.usage import NearUsage, NearWorker, Usage
+from gristmill._engine.worker_stats import LocalStats, LocalWorkerStats, RemoteStats
 from gristmill._hot import slot_reader, views
 
 if TYPE_CHECKING:
@@ -42,30 +42,30 @@ class Workers(Protocol):
     def ready(self) -> bool:
         """Return whether all workers, or as many as there is room for, have started."""
 
-    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
+    def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
         """Return the element of the output that is due, and its keys.
 
         Large arrays are views.  If the output is an error, the element is the failure
         that the worker sent.
         """
 
-    def doing(self, worker: int) -> str:
+    def activity(self, worker: int) -> str:
         """Return a readable description of the worker's current activity."""
 
-    def told(self, worker: int) -> str:
+    def death_details(self, worker: int) -> str:
         """Return details of a worker's death besides its wait status; may be empty."""
 
     def kill(self, worker: int) -> None:
         """Kill a worker that does not respond; a new one takes its number."""
 
-    def usage(self) -> Usage | NearUsage | None:
+    def usage(self) -> RemoteStats | LocalStats | None:
         """Return the workers' measurements, or None if they are not measured."""
 
     def close(self) -> None:
         """End all workers.  Arrays that were delivered stay valid."""
 
 
-class Place(Protocol):
+class WorkerBackend(Protocol):
     """A backend that runs workers."""
 
     def processes(self) -> int:
@@ -82,7 +82,7 @@ class Place(Protocol):
     def units_at_once(self) -> int:
         """The number of record ranges in one unit."""
 
-    def resized(self, processes: int) -> Place:
+    def resized(self, processes: int) -> WorkerBackend:
         """Return the same place with another number of processes."""
 
     def workers(
@@ -98,23 +98,23 @@ class Place(Protocol):
         """
 
 
-def check_place(workers: object) -> None:
-    """Raise TypeError if a loader's or a chain's `workers` has the wrong type."""
+def check_backend(workers: object) -> None:
+    """Raise TypeError if the `workers` of a loader or a chain has the wrong type."""
     if workers is not None and not hasattr(workers, "workers"):
         raise TypeError(
             f"workers must be a gristmill.ray.RayWorkers or None, got {kind(workers)}."
-            " How many processes of this machine compute is said by worker_count, or"
-            " by num_workers."
+            " To set the number of processes on this machine, pass worker_count or"
+            " num_workers."
         )
 
 
 def check_workers(count: int) -> None:
     """Check the argument of `set_workers`."""
-    check_integer("count", count, " It is how many workers there are to be.")
+    check_integer("count", count, " It is the new number of workers.")
     if count < 1:
         raise ValueError(
-            f"set_workers needs at least 1 worker, got {count}. To compute in your own"
-            " process, save a state and restore it there."
+            f"count must be at least 1, got {count}. To compute in your own process,"
+            " save a state and restore it in an iterator without workers."
         )
 
 
@@ -160,31 +160,33 @@ class LauncherWorkers:
     def ready(self) -> bool:
         return all(alive for _, alive, _ in self._scheduler.processes())
 
-    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
-        return received(self._scheduler, due)
+    def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
+        return receive_output(self._scheduler, due)
 
-    def doing(self, worker: int) -> str:
-        from gristmill._engine import stall
+    def activity(self, worker: int) -> str:
+        from gristmill._engine import worker_stacks
 
-        return stall.stack_of(os.fstat(self._scheduler.arena_fd).st_ino, worker)
+        return worker_stacks.stacks_of(
+            os.fstat(self._scheduler.arena_fd).st_ino, worker
+        )
 
-    def told(self, worker: int) -> str:
+    def death_details(self, worker: int) -> str:
         return ""
 
     def kill(self, worker: int) -> None:
         self._scheduler.kill(worker)
 
-    def usage(self) -> NearUsage:
+    def usage(self) -> LocalStats:
         return usage_of(self._scheduler, self._program)
 
     def close(self) -> None:
         self._scheduler.close()
 
 
-def received(
+def receive_output(
     scheduler: _core.Scheduler, due: _core.NextResult
 ) -> tuple[Any, Int64Array]:
-    """Decode the slot of the output that is due.  See `Workers.received`."""
+    """Decode the slot of the output that is due.  See `Workers.receive`."""
     element, keys, _ = slot_reader.decode(
         due.address,
         due.bytes,
@@ -195,7 +197,7 @@ def received(
     return element, keys
 
 
-def usage_of(scheduler: _core.Scheduler, program: Any) -> NearUsage:
+def usage_of(scheduler: _core.Scheduler, program: Any) -> LocalStats:
     """Return the measurements of a scheduler's processes.
 
     Args:
@@ -206,8 +208,8 @@ def usage_of(scheduler: _core.Scheduler, program: Any) -> NearUsage:
     for (pid, *_), (busy_ns, idle_ns, outputs, size, text) in zip(
         scheduler.processes(), scheduler.counts(), strict=False
     ):
-        near = NearWorker(pid, busy_ns / 1e9, idle_ns / 1e9, outputs, size)
+        near = LocalWorkerStats(pid, busy_ns / 1e9, idle_ns / 1e9, outputs, size)
         workers.append(near)
         texts.append(text)
-    stages = stage_times.each(stage_times.told(texts))
-    return NearUsage(tuple(workers), stages, program.stages)
+    stages = stage_times.mean_times(stage_times.sum_texts(texts))
+    return LocalStats(tuple(workers), stages, program.stages)

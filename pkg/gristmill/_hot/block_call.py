@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gristmill._base.checks import check_integer, kind
-from gristmill._hot.place import as_failure
+from gristmill._base.argument_checks import check_integer, kind
+from gristmill._hot.error_location import as_failure
 
 
-class WrongNumber(ValueError):
-    """A function got several elements and returned another number of them."""
+class BlockLengthError(ValueError):
+    """A function got several elements and did not return as many."""
 
 
 class BlockCall:
@@ -37,26 +37,26 @@ class BlockCall:
 
     def __call__(self, element: Any) -> Any:
         """Return the result for one element."""
-        return self._checked([element])[0]
+        return self._call([element])[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BlockCall, (self.function, self.size)
 
-    def of_all(self, elements: list[Any]) -> list[Any]:
+    def call_all(self, elements: list[Any]) -> list[Any]:
         """Return the results for any number of elements; the list is not changed.
 
         Raises:
             Exception: The function raised it, perhaps for several elements at once.
-            WrongNumber: The function returned another number of elements than it got.
+            BlockLengthError: The function did not return as many elements as it got.
                 For a single element this is a plain ValueError.
             TypeError: The function did not return a sequence or an array.
         """
         made: list[Any] = []
         for first in range(0, len(elements), self.size):
-            made += self._checked(elements[first : first + self.size])
+            made += self._call(elements[first : first + self.size])
         return made
 
-    def _checked(self, elements: list[Any]) -> list[Any]:
+    def _call(self, elements: list[Any]) -> list[Any]:
         # Count first: the function may change the list.
         count = len(elements)
         try:
@@ -68,14 +68,14 @@ class BlockCall:
             is_scalar = getattr(made, "ndim", 1) == 0
             if not is_sequence or is_scalar or isinstance(made, (str, bytes, Mapping)):
                 raise TypeError(
-                    f"{_name(self.function)} returned {kind(made)} for a list of"
-                    f" {count} elements. Return a list with one for each of them."
+                    f"{_name(self.function)} must return a list with one element for"
+                    f" each of the {count} that it gets, got {kind(made)}."
                 )
             made = list(made)
         if len(made) != count:
-            raise (WrongNumber if count > 1 else ValueError)(
-                f"{_name(self.function)} returned {len(made)} elements for a list of"
-                f" {count}. Return a list with one for each of them, in their order."
+            raise (BlockLengthError if count > 1 else ValueError)(
+                f"{_name(self.function)} must return a list with one element for each"
+                f" of the {count} that it gets, in order, got {len(made)} elements."
             )
         result: list[Any] = made
         return result

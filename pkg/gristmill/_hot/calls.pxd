@@ -29,7 +29,7 @@ cdef extern from "Python.h":
     void Py_DECREF(PyObject* reference) noexcept
 
 
-cdef inline object owned(PyObject* reference):
+cdef inline object take_ownership(PyObject* reference):
     """Take ownership of a new reference and return its object."""
     found = <object>reference
     Py_DECREF(reference)

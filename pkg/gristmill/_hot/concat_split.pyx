@@ -112,14 +112,14 @@ cdef class Splitter:
     cdef object _layout
     cdef tuple _keys, _column_keys
     cdef bint _split_full_rows
-    cdef unique_ptr[RowFiller] _filler, _alone
+    cdef unique_ptr[RowFiller] _filler, _single_row_filler
     # The last feature that ended a row because it is never cut.
     cdef readonly object limited_by
     # The leaves of the element that begins the next row, or None.
     cdef list _rest
     cdef object _rest_state
     cdef bint _is_cut
-    cdef vector[CellRange] _ranges, _taken
+    cdef vector[CellRange] _ranges, _planned
     # The block that contains the row being filled; None before its first element.
     cdef _Block _row
     cdef Py_ssize_t _row_index
@@ -139,9 +139,9 @@ cdef class Splitter:
             feature.whole = whole
             features.push_back(feature)
         self._filler.reset(new RowFiller(features))
-        self._alone.reset(new RowFiller(features))
+        self._single_row_filler.reset(new RowFiller(features))
         self._ranges.resize(features.size())
-        self._taken.resize(features.size())
+        self._planned.resize(features.size())
         self.clear()
 
     def clear(self):
@@ -180,7 +180,7 @@ cdef class Splitter:
                 raise ValueError(
                     f"The state has cells {begin} to {end} of feature"
                     f" {self._keys[i]!r} left over, but the element there has {size}."
-                    " It was made by another pipeline, or the data have changed."
+                    " The state belongs to another pipeline, or the data has changed."
                 )
             self._ranges[i].begin = begin
             self._ranges[i].end = end
@@ -233,13 +233,13 @@ cdef class Splitter:
         cdef _Block row = self._row
         cdef Py_ssize_t row_index = self._row_index
         cdef int32_t segment = self._segment
-        self._filler.swap(self._alone)
+        self._filler.swap(self._single_row_filler)
         self._begin_row()
         try:
             self._write(leaves, self._ranges)
             self._full.append(self._row.row(self._row_index, self._column_keys))
         finally:
-            self._filler.swap(self._alone)
+            self._filler.swap(self._single_row_filler)
             self._row = row
             self._row_index = row_index
             self._segment = segment
@@ -256,12 +256,12 @@ cdef class Splitter:
             if cnp.PyArray_NDIM(<cnp.ndarray>PyList_GET_ITEM(self._rest, i)) == 0:
                 self._ranges[i].begin = 0
                 self._ranges[i].end = 1
-        taken = filler.plan(self._ranges, self._taken)
+        taken = filler.plan(self._ranges, self._planned)
         if taken == kNothing:
             self._note_limit()
             return False
         try:
-            self._write(self._rest, self._taken)
+            self._write(self._rest, self._planned)
         except BaseException:
             self._rest = None
             raise
@@ -270,7 +270,7 @@ cdef class Splitter:
         self._is_cut = True
         for i in range(n):
             if not self._layout.whole[i]:
-                self._ranges[i].begin = self._taken[i].end
+                self._ranges[i].begin = self._planned[i].end
         return False
 
     cdef int _note_limit(self) except -1:
@@ -293,7 +293,7 @@ cdef class Splitter:
         if not isinstance(element, (dict, _Mapping)):
             raise ValueError(
                 "Parent elements must be unnested dictionaries but got"
-                f" {type(element).__name__}. Make them so in a map before packing."
+                f" {type(element).__name__}. Convert them in a map before packing."
             )
         if len(element) != len(self._keys):
             raise self._layout.structure_error(element)

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gristmill._hot.signals import StructureMismatch
+from gristmill._hot.exceptions import StructureMismatchError
 
 LEAF, NONE, LIST, TUPLE, NAMEDTUPLE, DICT, ORDERED, DEFAULT, CUSTOM, SEQUENCE = range(
     10
@@ -32,14 +32,14 @@ NUMBERS_AND_TEXT = (np.generic, int, float, complex, str, bytes)
 
 # The kind of a container, its type if the kind does not imply it, its keys or other
 # data needed to make it, and its children.
-Level = tuple[int, type | None, Any, Any]
+TreeLevel = tuple[int, type | None, Any, Any]
 
 
-class Misfit(Exception):
-    """An element does not fit the first; `raise_mismatch` reports which and where."""
+class MisfitError(Exception):
+    """Raised if an element does not fit the first one; see `raise_mismatch`."""
 
 
-def take_apart(tree: Any, jax: bool) -> Level | None:
+def take_apart(tree: Any, jax: bool) -> TreeLevel | None:
     """Return one level of an element by jax's or the plain rules; None for a leaf."""
     kind = _kind(tree, jax)
     if kind == LEAF:
@@ -95,7 +95,7 @@ def sort_keys(keys: tuple[Any, ...]) -> tuple[Any, ...]:
 def split(
     column: list[Any], jax: bool
 ) -> tuple[int, type | None, Any, list[list[Any]]] | None:
-    """Take one level of B elements apart, or raise Misfit.
+    """Take one level of B elements apart, or raise MisfitError.
 
     Returns:
         (kind, cls, aux, parts), with a list of B for each child; None for leaves.
@@ -108,7 +108,7 @@ def split(
     for element in column[1:]:
         children = _children_like(column[0], level, element, jax)
         if children is None:
-            raise Misfit
+            raise MisfitError
         rows.append(children)
     # Grain's plain rules zip sequences, so the shortest one determines the width.
     width = min(map(len, rows))
@@ -116,9 +116,9 @@ def split(
 
 
 def raise_mismatch(elements: list[Any], jax: bool) -> NoReturn:
-    """Raise StructureMismatch for the first of B elements that does not fit element 0.
+    """Raise StructureMismatchError for the first element that does not fit element 0.
 
-    REQUIRES: at least one does not fit.
+    REQUIRES: at least one element does not fit.
     """
     for position, element in enumerate(elements[1:], 1):
         _check_fits(elements[0], element, jax, position, ())
@@ -145,7 +145,7 @@ def _kind(tree: Any, jax: bool) -> int:
     return MAPPING if isinstance(tree, collections.abc.Mapping) else LEAF
 
 
-def _custom_level(tree: Any) -> Level | None:
+def _custom_level(tree: Any) -> TreeLevel | None:
     """Return the level of a type in jax's registry; None if it is a leaf."""
     jax = sys.modules.get("jax")
     if jax is None:
@@ -157,7 +157,7 @@ def _custom_level(tree: Any) -> Level | None:
     return None if is_leaf else (CUSTOM, None, treedef, children)
 
 
-def _children_like(first: Any, level: Level, element: Any, jax: bool) -> Any:
+def _children_like(first: Any, level: TreeLevel, element: Any, jax: bool) -> Any:
     """Return the children of an element in the order of the first element's level.
 
     Returns None if the element does not fit.
@@ -189,7 +189,7 @@ def _check_fits(
         expected, found = _describe(first), _describe(element)
         if expected == found:
             found = f"{found} of another kind"
-        raise StructureMismatch(position, path, expected, found)
+        raise StructureMismatchError(position, path, expected, found)
     steps: Any = range(len(children))
     if kind in (DICT, ORDERED, DEFAULT, MAPPING):
         steps = aux[1] if kind == DEFAULT else aux

@@ -12,7 +12,7 @@ cdef struct PhiloxState:
     unsigned int uinteger
 
 
-cdef class Reused:
+cdef class ReusableGenerator:
     cdef readonly object seed
     cdef dict _arguments  # Keyword arguments for Philox.
     cdef object _bits
@@ -24,17 +24,17 @@ cdef class Reused:
     cdef int _own(self) except -1
 
 
-cdef class Draws(Reused):
+cdef class Draws(ReusableGenerator):
     cdef uint64_t _seed_low
     cdef uint64_t _seed_high
-    # Whether the layout is known, and seed + index is a valid key for every index >= 0.
+    # True if the layout is known, and seed + index is a valid key for every index >= 0.
     cdef bint _fits
 
     # Returns a generator in its first state for the record with this global index.
     cdef object draw(self, int64_t index)
 
 
-cdef class OpDraws(Reused):
+cdef class OpDraws(ReusableGenerator):
     cdef uint64_t _op_seed
     cdef uint64_t _key_low
     cdef uint64_t _key_high

@@ -87,7 +87,7 @@ cdef bint _layout_is_known() except -1:
     return same and used.random() == fresh.random()
 
 
-cdef class Reused:
+cdef class ReusableGenerator:
     """One generator that is reset for each draw, unless a caller still holds it."""
 
     cdef int _renew(self) except -1:
@@ -108,7 +108,7 @@ cdef class Reused:
 
 
 @cython.final
-cdef class Draws(Reused):
+cdef class Draws(ReusableGenerator):
     """Random generators of records: one object whose key is changed in place.
 
     Args:
@@ -154,7 +154,7 @@ cdef uint64_t _word(object value, str name) except? 0:
     try:
         return PyNumber_Index(value)
     except OverflowError:
-        raise OverflowError(f"{name} must be in [0, 2**64), but got {value}") from None
+        raise OverflowError(f"{name} must be in [0, 2**64), got {value}.") from None
 
 
 def restart(generator, index, op_seed=0):
@@ -168,7 +168,8 @@ def restart(generator, index, op_seed=0):
     bits = generator.bit_generator
     if type(bits) is not _Philox:
         raise TypeError(
-            f"expected a generator of Philox, but got one of {type(bits).__name__}"
+            "generator must be an np.random.Generator of a Philox, got one of a"
+            f" {type(bits).__name__}."
         )
     if _layout:
         _recount(_state_of(bits), third, fourth)
@@ -179,7 +180,7 @@ def restart(generator, index, op_seed=0):
 
 
 @cython.final
-cdef class OpDraws(Reused):
+cdef class OpDraws(ReusableGenerator):
     """Random generators of an operation's elements: one object that is reset in place.
 
     Args:

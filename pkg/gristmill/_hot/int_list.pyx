@@ -46,7 +46,10 @@ def ints_at(list values, block):
     for i in range(count):
         place = first + i if is_range else places[i]
         if not 0 <= place < length:
-            raise IndexError(f"place {place} of a list of {length} items")
+            raise IndexError(
+                f"places must be less than {length}, the length of the list, and not"
+                f" negative, got {place}."
+            )
         # First pass: store the address of each int.
         to[i] = <int64_t><uintptr_t>PyList_GET_ITEM(values, place)
     for i in range(count):
@@ -54,6 +57,8 @@ def ints_at(list values, block):
             prefetch(<void*><uintptr_t>to[i + _AHEAD])
         item = <PyObject*><uintptr_t>to[i]
         if not PyLong_CheckExact(item):
-            raise TypeError(f"an item of the list must be an int, got {<object>item!r}")
+            raise TypeError(
+                f"Items of the list must be of class int, got {<object>item!r}."
+            )
         to[i] = PyLong_AsLongLong(item)
     return found

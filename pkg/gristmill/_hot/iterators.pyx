@@ -10,8 +10,8 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from gristmill._hot.calls cimport (
-    Py_DECREF, Py_INCREF, PyErr_Occurred, call_two, owned, raise_pending, try_call_one,
-    try_is_true, try_next,
+    Py_DECREF, Py_INCREF, PyErr_Occurred, call_two, raise_pending, take_ownership,
+    try_call_one, try_is_true, try_next,
 )
 from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.draw cimport OpDraws
@@ -21,7 +21,9 @@ cdef extern from *:
     // Returns from __next__ without adding its frame to the traceback of an exception.
     #define GRISTMILL_TIME(s, kind) if (s->_timing == 1) return gristmill_time(s, kind)
     """
-    void return_if_timed "GRISTMILL_TIME"(Stage stage, PyObject* kind) noexcept
+    void return_if_timed "GRISTMILL_TIME"(
+        TimedIterator iterator, PyObject* kind
+    ) noexcept
 
 cdef extern from "Python.h":
     PyObject* PyObject_CallFunctionObjArgs(object callable, ...) noexcept
@@ -32,11 +34,11 @@ cpdef enum:
     WINDOW = 1000
 
 
-cdef class Stage:
+cdef class TimedIterator:
     """Base class of iterators whose calls can be timed and whose drops are counted.
 
-    A subclass that drops elements defines ``_judge(skipped)``.  It is called after each
-    `WINDOW` elements if some of them were skipped.
+    A subclass that drops elements defines ``_check_dropped(skipped)``.  It is called
+    after each `WINDOW` elements if some of them were skipped.
     """
 
     cdef Py_ssize_t _seen, _skipped
@@ -54,27 +56,29 @@ cdef class Stage:
             skipped = self._skipped
             self._seen = self._skipped = 0
             if skipped:
-                (<object>self)._judge(skipped)
+                (<object>self)._check_dropped(skipped)
         return 0
 
 
-cdef PyObject* time_call "gristmill_time"(Stage stage, PyObject* kind) noexcept:
-    """Return ``stage._watch.call(stage, kind.__next__)``."""
-    call, advance = (<object>stage)._watch.call, (<object>kind).__next__
-    stage._timing = 2
+cdef PyObject* time_call "gristmill_time"(
+    TimedIterator iterator, PyObject* kind
+) noexcept:
+    """Return ``iterator._watch.call(iterator, kind.__next__)``."""
+    call, advance = (<object>iterator)._watch.call, (<object>kind).__next__
+    iterator._timing = 2
     cdef PyObject* element = PyObject_CallFunctionObjArgs(
-        call, <PyObject*>stage, <PyObject*>advance, <PyObject*>NULL
+        call, <PyObject*>iterator, <PyObject*>advance, <PyObject*>NULL
     )
-    if stage._timing == 2:
-        stage._timing = 1
+    if iterator._timing == 2:
+        iterator._timing = 1
     return element
 
 
-cdef class Step(Stage):
+cdef class StepIterator(TimedIterator):
     """Iterates over the results of a call for each element of an iterator.
 
-    A subclass defines ``_failed(error)``, which is called with an exception of the call
-    before the exception propagates.
+    A subclass defines ``_note_failure(error)``, which is called with an exception of
+    the call before the exception propagates.
 
     Attributes:
         counter: The number of elements seen, including absent ones.
@@ -89,7 +93,7 @@ cdef class Step(Stage):
 
     def __next__(self):
         cdef int64_t count = self.counter
-        return_if_timed(self, <PyObject*>Step)
+        return_if_timed(self, <PyObject*>StepIterator)
         element = next(self._elements)
         self.counter = count + 1
         if element is None:
@@ -97,7 +101,7 @@ cdef class Step(Stage):
         try:
             return self._result(element, count)
         except Exception as error:
-            (<object>self)._failed(error)
+            (<object>self)._note_failure(error)
             raise
 
     cdef object _result(self, object element, int64_t count):
@@ -108,11 +112,11 @@ cdef class Step(Stage):
         try:
             raise_pending()
         except Exception as error:
-            (<object>self)._failed(error)
+            (<object>self)._note_failure(error)
             raise
 
 
-cdef class MapStep(Step):
+cdef class MapStep(StepIterator):
     """Iterates over ``call(x)``."""
 
     def __next__(self):
@@ -125,17 +129,17 @@ cdef class MapStep(Step):
         result = try_call_one(self._call, element)
         if result is NULL:
             self._fail()
-        return owned(result)
+        return take_ownership(result)
 
 
-cdef class MapWithIndexStep(Step):
+cdef class MapWithIndexStep(StepIterator):
     """Iterates over ``call(i, x)``; i counts the elements."""
 
     cdef object _result(self, object element, int64_t count):
         return call_two(self._call, count, element)
 
 
-cdef class RandomMapStep(Step):
+cdef class RandomMapStep(StepIterator):
     """Iterates over ``call(x, rng)``; the generator depends on the element's number.
 
     If ``count`` processes share the data, element n of process ``index`` draws from
@@ -147,7 +151,7 @@ cdef class RandomMapStep(Step):
     cdef int64_t _first, _stride
 
     def __init__(self, elements, call, OpDraws draws not None):
-        Step.__init__(self, elements, call)
+        StepIterator.__init__(self, elements, call)
         self._draws = draws
 
     cdef object _result(self, object element, int64_t count):
@@ -158,7 +162,7 @@ cdef class RandomMapStep(Step):
         )
 
 
-cdef class FilterStep(Step):
+cdef class FilterStep(StepIterator):
     """Iterates over the elements for which ``call(x)`` is true, including None."""
 
     def __next__(self):
@@ -181,7 +185,7 @@ cdef class FilterStep(Step):
                 check_thread()
 
 
-cdef class MixStep(Stage):
+cdef class MixStep(TimedIterator):
     """Takes elements from several iterators in turn.
 
     It ends when an iterator has no element at its turn.  A subclass defines
@@ -221,7 +225,7 @@ cdef class MixStep(Stage):
                 self._fail(number)
             self.stopped = True
             raise StopIteration
-        return owned(found)
+        return take_ownership(found)
 
     cdef int _fail(self, Py_ssize_t number) except -1:
         """Raise the pending exception of an iterator."""
@@ -234,7 +238,7 @@ cdef class MixStep(Stage):
             raise
 
 
-cdef class Turns(Stage):
+cdef class RoundRobin(TimedIterator):
     """Takes one element from each of several iterators, round after round.
 
     Each place of the round contains an iterator, or None if it is vacant.  A subclass
@@ -259,7 +263,7 @@ cdef class Turns(Stage):
         cdef Py_ssize_t vacant = 0
         cdef Py_ssize_t count = PyList_GET_SIZE(self.places)
         cdef object iterator, element
-        return_if_timed(self, <PyObject*>Turns)
+        return_if_timed(self, <PyObject*>RoundRobin)
         while vacant < count:
             iterator = <object>PyList_GET_ITEM(self.places, self.turn)
             if iterator is not None:
@@ -287,7 +291,7 @@ cdef class Turns(Stage):
             self.turn = 0
 
 
-cdef class Feed(Stage):
+cdef class BlockFeeder(TimedIterator):
     """Iterates over elements that are fetched in blocks.
 
     A subclass defines ``_refill(first)``, which returns a list of elements from number
@@ -314,7 +318,7 @@ cdef class Feed(Stage):
 
     def __next__(self):
         cdef PyObject* found
-        return_if_timed(self, <PyObject*>Feed)
+        return_if_timed(self, <PyObject*>BlockFeeder)
         while True:
             if self._at == PyList_GET_SIZE(self._block):
                 self.seek(self.given)
@@ -337,7 +341,7 @@ cdef class Feed(Stage):
                 if found is <PyObject*>None:
                     Py_DECREF(found)
                     continue
-            return owned(found)
+            return take_ownership(found)
 
     def offer(self, list block not None):
         """Set the next elements, so that they need not be fetched."""

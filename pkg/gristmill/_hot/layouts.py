@@ -11,7 +11,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class PackLayout:
-    """How elements are packed into rows.
+    """Describes how elements are packed into rows.
 
     A feature is a packed leaf of an element.  Tuples have one item per feature unless
     noted otherwise.
@@ -25,14 +25,13 @@ class PackLayout:
     lengths: tuple[int, ...]  # Cells per row.
     alignments: tuple[int, ...]  # Elements begin at multiples of this many cells.
     paddings: tuple[Any, ...]  # Values of empty cells; None for zero.
-    numbered: tuple[bool, ...]  # Whether the feature gets segment ids and positions.
+    numbered: tuple[bool, ...]  # True if the feature gets segment ids and positions.
     # If elements are flat mappings, `keys` are the features' keys and `leaves_of` is
     # None.  Otherwise `leaves_of` returns the features of an element.
     keys: tuple[Any, ...] | None
     leaves_of: Callable[[Any], list[Any]] | None
-    meta_keys: tuple[
-        Any, ...
-    ]  # Keys whose values are collected in a list for each row.
+    # Keys whose values are collected in a list for each row.
+    meta_keys: tuple[Any, ...]
     # The leaves of a packed row, as indices into the concatenation of: values, segment
     # ids, positions (each by feature) and the lists of `meta_keys`.
     columns: tuple[int, ...]
@@ -60,7 +59,7 @@ class PackLayout:
 
 @dataclasses.dataclass(frozen=True)
 class SplitLayout:
-    """How elements are concatenated and cut into rows.
+    """Describes how elements are concatenated and cut into rows.
 
     Elements are mappings with exactly the keys of the features.  Tuples, except those
     of columns, have one item per feature.
@@ -69,9 +68,9 @@ class SplitLayout:
     keys: tuple[Any, ...]
     lengths: tuple[int, ...]  # Cells per row, at least 1.
     whole: tuple[bool, ...]  # Never cut, and without segment ids and positions.
-    bos: tuple[bool, ...]  # Whether each segment's first cell becomes `bos_token`.
+    bos: tuple[bool, ...]  # True if each segment's first cell becomes `bos_token`.
     bos_token: Any
-    # Whether an element that fills a row by itself is treated like the others.
+    # True if an element that fills a row by itself is treated like the others.
     # Otherwise it becomes a row of its own.
     split_full_rows: bool
     # The values of a row, as indices into the concatenation of: values, segment ids and
@@ -85,8 +84,8 @@ class SplitLayout:
         lengths = dict(zip(self.keys, self.lengths, strict=True))
         return ValueError(
             f"Parent element has structure {found} but target sequence length is"
-            f" {lengths}. There must be a sequence length for each feature. Drop"
-            " features that are not to be packed in a map before packing."
+            f" {lengths}. There must be a sequence length for each feature. Drop the"
+            " other features in a map before packing."
         )
 
     def whole_error(self, feature: int, size: int) -> ValueError:

@@ -7,8 +7,8 @@ from libcpp.unordered_map cimport unordered_map
 from gristmill._hot.slot_format cimport LIGHT_PARTS, MAX_DEPTH
 
 
-class NotPlain(Exception):
-    """A part of a tree is not an atom, a plain container or a leaf to replace."""
+class NotPlainError(Exception):
+    """Raised if a part is not an atom, a plain container or a leaf to replace."""
 
 
 cdef inline bint _is_atom(object leaf) noexcept:
@@ -56,7 +56,7 @@ cdef class _Replacement:
         if _is_atom(tree):
             return tree
         if kind is not dict and kind is not list and kind is not tuple:
-            raise NotPlain
+            raise NotPlainError
         return self.container(tree, depth)
 
     cdef object container(self, object tree, int depth):
@@ -67,7 +67,7 @@ cdef class _Replacement:
         cdef bint changed = False
         if not self.heavy.empty() and self.heavy.count(address):
             if self.heavy[address]:
-                raise NotPlain
+                raise NotPlainError
             return tree
         if _has_only_atoms(tree):
             self.visited += len(tree)
@@ -75,11 +75,11 @@ cdef class _Replacement:
                 self.heavy[address] = False
             return tree
         if depth == MAX_DEPTH:
-            raise NotPlain
+            raise NotPlainError
         if type(tree) is dict:
             for key in <dict>tree:
                 if not _is_atom(key):
-                    raise NotPlain
+                    raise NotPlainError
         for part in (<dict>tree).values() if type(tree) is dict else tree:
             new = self.part(part, depth + 1)
             changed = changed or new is not part
@@ -99,10 +99,10 @@ def replace_leaves(tree, kind not None, function not None):
     Containers without such leaves are not copied.
 
     Raises:
-        NotPlain: A part is not a leaf to replace, a dict, list, tuple, str, int, float,
-            bool, bytes, complex or None.  Or a key of a dict is not an atom.  Or the
-            containers are nested too deeply, perhaps recursively.  Or the tree contains
-            a container with many parts and such leaves twice.
+        NotPlainError: A part is not a leaf to replace, a dict, list, tuple, str, int,
+            float, bool, bytes, complex or None.  Or a key of a dict is not an atom.  Or
+            the containers are nested too deeply, perhaps recursively.  Or the tree
+            contains a container with many parts and such leaves twice.
         Exception: The function raised it.
     """
     cdef _Replacement replacement = _Replacement.__new__(_Replacement)

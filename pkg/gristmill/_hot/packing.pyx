@@ -9,7 +9,9 @@ from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
-from gristmill._hot.calls cimport PyErr_Occurred, owned, raise_pending, try_next
+from gristmill._hot.calls cimport (
+    PyErr_Occurred, raise_pending, take_ownership, try_next,
+)
 from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.row_matrix cimport (
     RowMatrix, add_note, blank, length_of, make_matrix, matrix_of, write,
@@ -52,9 +54,9 @@ cdef object _item_of(object element, object key):
         return element[key]
     except KeyError:
         raise KeyError(
-            f"{key!r} is to be packed, but the element has only {list(element)!r}."
-            " Add it in a map before packing, or take it out of length_struct and"
-            " meta_features."
+            f"Elements must have the key {key!r} of length_struct or meta_features,"
+            f" got one with only {list(element)!r}. Add the key in a map before"
+            " packing, or remove it from length_struct and meta_features."
         ) from None
 
 
@@ -205,7 +207,7 @@ cdef class Packer:
                 if PyErr_Occurred() is not NULL:
                     raise_pending()
                 return state, None
-            element = owned(found)
+            element = take_ownership(found)
             if not self._add(element):
                 return state, (element,)
 

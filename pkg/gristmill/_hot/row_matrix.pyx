@@ -42,8 +42,8 @@ cdef int64_t length_of(object leaf, object name) except -1:
         raise ValueError(
             f"Structures are not the same: {name} of the element is a"
             f" {type(leaf).__name__}, but length_struct has a length there, which is"
-            " for an array or a scalar. Make it one in a map before packing, such as"
-            " by np.asarray."
+            " for an array or a scalar. Convert it in a map before packing, such as by"
+            " np.asarray."
         )
     return 1 if np.ndim(leaf) == 0 else len(leaf)
 

@@ -20,7 +20,7 @@ def run_block(
     indices: npt.NDArray[np.int64],
     steps: tuple[tuple[int, Callable[..., Any], str], ...],
     draws: _Draws | None,
-    at: int,
+    record_address: int,
     elements: list[Any] | None = None,
     out: list[Any] | None = None,
     most: int = -1,

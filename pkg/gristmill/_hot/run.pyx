@@ -17,11 +17,11 @@ from posix.time cimport clockid_t
 from gristmill._hot.cancellation cimport cancelled_threads, check_thread
 from gristmill._hot.draw cimport Draws
 from gristmill._hot.steps cimport (
-    RANDOM_MAP, TIMED_STEPS, Numbers, Step, decoded, now, run_steps,
+    RANDOM_MAP, TIMED_STEPS, BlockContext, Step, make_step, now, run_steps,
 )
 
-from gristmill._base.checks import stands_for
-from gristmill._hot.place import Place, as_failure, without_seed
+from gristmill._base.argument_checks import stands_for
+from gristmill._hot.error_location import ErrorLocation, as_failure, without_seed
 
 cnp.import_array()
 
@@ -90,10 +90,14 @@ cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
         or not cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>array)
     ):
         raise TypeError(
-            "keys and indices must be contiguous int64 arrays of shape (n,)"
+            "keys and indices must be contiguous int64 arrays of shape (n,), got"
+            f" {array!r:.100}."
         )
     if n >= 0 and cnp.PyArray_SIZE(<cnp.ndarray>array) != n:
-        raise ValueError(f"expected {n} keys and indices, got {len(array)}")
+        raise ValueError(
+            f"keys and indices must have {n} items, one for each element, got"
+            f" {len(array)}."
+        )
     return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>array)
 
 
@@ -121,8 +125,8 @@ cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
         return None
     if len(records) != n:
         raise ValueError(
-            f"{type(source).__name__}.__getitems__ returned {len(records)} records"
-            f" for {n} keys"
+            f"{type(source).__name__}.__getitems__ must return one record for each of"
+            f" {n} keys, got {len(records)} records."
         )
     return records
 
@@ -156,8 +160,8 @@ cdef _add(int64_t* spent, tuple steps):
 
 
 def run_block(
-    source, keys, indices, tuple steps not None, draws, uintptr_t at, list elements=None,
-    list out=None, Py_ssize_t most=-1,
+    source, keys, indices, tuple steps not None, draws, uintptr_t record_address,
+    list elements=None, list out=None, Py_ssize_t most=-1,
 ):
     """Return ``(elements, kept, consumed, error)`` for a block of n records.
 
@@ -168,8 +172,8 @@ def run_block(
             ``map_with_index`` and the random generators.
         steps: Tuples (kind, call, name).
         draws: Has ``at(index)``; None if there is no seed.
-        at: The address of an int64 that gets each key before its record is processed,
-            or 0.
+        record_address: The address of an int64 that gets each key before its record is
+            processed, or 0.
         elements: The records if ``source`` is None.
         out: A list to which the outputs are appended; None: a new list.
         most: The block ends after this many outputs; -1: no limit.
@@ -185,7 +189,7 @@ def run_block(
     n = cnp.PyArray_DIM(<cnp.ndarray>keys, 0)
     cdef const int64_t* index_of = _int64s(indices, n)
     cdef Py_ssize_t i = 0, step = _ALL
-    cdef int64_t* told = <int64_t*>at
+    cdef int64_t* current_record = <int64_t*>record_address
     cdef bint kept_all = True, as_sequence = _takes_integers(source)
     cdef bint has_steps = len(steps) > 0
     cdef int64_t times[TIMED_STEPS + 1]
@@ -195,24 +199,24 @@ def run_block(
     cdef Py_ssize_t left = most  # Outputs up to the end.
     cdef object element, error = None
     cdef vector[Step] calls
-    cdef Numbers numbers
+    cdef BlockContext context
     if out is None:
         out = []
     for kind, call, _ in steps:
-        calls.push_back(decoded(kind, call, None))
+        calls.push_back(make_step(kind, call, None))
     if _measures():
         memset(times, 0, sizeof(times))
         spent = times
-    numbers.draws = <PyObject*>draws
-    numbers.wide = NULL
-    numbers.spent = spent
-    numbers.clock = _clock
+    context.draws = <PyObject*>draws
+    context.wide = NULL
+    context.spent = spent
+    context.clock = _clock
     try:
         if spent is not NULL:
             began = now(_clock)
         if records is None and not as_sequence:
-            if told is not NULL and n > 0:
-                told[0] = key_of[0]
+            if current_record is not NULL and n > 0:
+                current_record[0] = key_of[0]
             records = _read_all(source, key_of, n if most < 0 else min(n, most))
             if records is not None:
                 n = PyList_GET_SIZE(records)
@@ -222,8 +226,8 @@ def run_block(
             if cancelled_threads:
                 check_thread()
             step = -1
-            if told is not NULL:
-                told[0] = key_of[i]
+            if current_record is not NULL:
+                current_record[0] = key_of[i]
             if spent is not NULL:
                 began = now(_clock)
             if records is not None:
@@ -236,7 +240,7 @@ def run_block(
                 _lap(began, &spent[TIMED_STEPS])
             if has_steps:
                 element = run_steps(
-                    element, index_of[i], i, calls, &numbers, _DROPPED, &step
+                    element, index_of[i], i, calls, &context, _DROPPED, &step
                 )
             if element is _DROPPED:
                 if kept_all:
@@ -258,9 +262,10 @@ def run_block(
             if steps[step][0] == RANDOM_MAP and type(draws) is not Draws:
                 if draws is None or draws.at(index_of[i]) is None:
                     error = without_seed(error, steps[step][2])
-        place = Place(None if step < 0 else steps[step][2], key_of[i], index_of[i])
+        name = None if step < 0 else steps[step][2]
+        location = ErrorLocation(name, key_of[i], index_of[i])
         # If all records were read together, the failing one is unknown: add only text.
-        error.add_note(str(place) if step == _ALL else place)
+        error.add_note(str(location) if step == _ALL else location)
     if spent is not NULL and _measures():
         _add(spent, steps)
     return out, None if kept_all else kept, i + 1, error

@@ -18,7 +18,7 @@ cdef enum:
     MAGIC = 0x31534D47  # "GMS1"
     HEADER_BYTES = 64  # The smallest offset of an output.
     ERROR = 1
-    MAX_DEPTH = 32  # Of nested containers.  Deeper elements are pickled as a whole.
+    MAX_DEPTH = 32  # More deeply nested containers are pickled as a whole.
     # Containers with at most this many parts are walked again each time they occur,
     # which is not slower than caching the result.
     LIGHT_PARTS = 16

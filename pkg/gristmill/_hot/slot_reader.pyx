@@ -42,8 +42,8 @@ cdef class Reader:
     cdef object base_factory
     cdef object base
     cdef uint64_t copy_limit
-    cdef uint64_t copies_left
-    cdef const uint64_t* words  # Offsets and dimensions, advanced by array().
+    cdef uint64_t copy_budget
+    cdef const uint64_t* words  # Offsets and dimensions, advanced by read_array().
     cdef list objects
     cdef Py_ssize_t next_object
 
@@ -51,18 +51,19 @@ cdef class Reader:
         """Return the address of bytes, after checking that they are committed."""
         if nbytes > self.used or offset > self.used - nbytes:
             raise ValueError(
-                f"{nbytes} bytes at {offset} are beyond the {self.used} of the slot"
+                f"The slot must have {nbytes} bytes at offset {offset}, but has only"
+                f" {self.used} bytes."
             )
         return self.slot + offset
 
-    cdef bint copies(self, uint64_t nbytes) noexcept:
-        """Return whether to copy a leaf of this size; if so, count its bytes."""
-        if nbytes > self.copy_limit or nbytes > self.copies_left:
+    cdef bint reserve_copy(self, uint64_t nbytes) noexcept:
+        """Take a leaf of this size from the budget of copies; return whether it fits."""
+        if nbytes > self.copy_limit or nbytes > self.copy_budget:
             return False
-        self.copies_left -= nbytes
+        self.copy_budget -= nbytes
         return True
 
-    cdef cnp.ndarray viewed(
+    cdef cnp.ndarray view_of(
         self, const char* data, cnp.dtype descr, int n, const cnp.npy_intp* dims
     ):
         """Return an array on memory of the slot that keeps the slot in use."""
@@ -72,7 +73,7 @@ cdef class Reader:
         cnp.set_array_base(out, self.base)
         return out
 
-    cdef object array(self, cnp.dtype descr, int n):
+    cdef object read_array(self, cnp.dtype descr, int n):
         cdef uint64_t offset = self.words[0]
         cdef const cnp.npy_intp* dims = <const cnp.npy_intp*>(self.words + 1)
         cdef uint64_t nbytes = descr.itemsize
@@ -82,22 +83,24 @@ cdef class Reader:
         self.words += 1 + n
         for i in range(n):
             if dims[i] > 0 and nbytes > self.used // <uint64_t>dims[i]:
-                raise ValueError(f"an array is larger than the {self.used} of the slot")
+                raise ValueError(
+                    f"Arrays must not be larger than the {self.used} bytes of the slot."
+                )
             nbytes *= dims[i]
         if nbytes == 0:
             return view(0, descr, n, dims)
         data = self.at(offset, nbytes)
-        if self.copies(nbytes):
+        if self.reserve_copy(nbytes):
             out = view(0, descr, n, dims)
             memcpy(cnp.PyArray_DATA(out), data, nbytes)
             return out
-        return self.viewed(data, descr, n, dims)
+        return self.view_of(data, descr, n, dims)
 
-    cdef object buffer(self, uint64_t offset, uint64_t nbytes):
+    cdef object read_buffer(self, uint64_t offset, uint64_t nbytes):
         cdef const char* data = self.at(offset, nbytes)
-        if self.copies(nbytes):
+        if self.reserve_copy(nbytes):
             return PyByteArray_FromStringAndSize(data, nbytes)
-        return memoryview(self.viewed(data, _UINT8, 1, <const cnp.npy_intp*>&nbytes))
+        return memoryview(self.view_of(data, _UINT8, 1, <const cnp.npy_intp*>&nbytes))
 
     cdef object build(self, tuple spec):
         cdef int kind = <object>PyTuple_GET_ITEM(spec, 0)
@@ -106,7 +109,7 @@ cdef class Reader:
         cdef list items
         cdef dict out
         if kind == ARRAY:
-            return self.array(
+            return self.read_array(
                 <cnp.dtype>PyTuple_GET_ITEM(spec, 1), <object>PyTuple_GET_ITEM(spec, 2)
             )
         if kind == OBJECT:
@@ -128,6 +131,13 @@ cdef class Reader:
         return items if kind == LIST else tuple(items)
 
 
+cdef object _rest_error(const Row* row, uint64_t n_words):
+    return ValueError(
+        f"The rest of an output must have at least {n_words} words of 8 bytes, got"
+        f" {row.rest_bytes} bytes."
+    )
+
+
 cdef object _element(Reader reader, const Row* row):
     """Return the element of a row that is not an error."""
     cdef const char* data = reader.at(row.layout_at, row.layout_bytes)
@@ -137,16 +147,16 @@ cdef object _element(Reader reader, const Row* row):
     cdef const uint64_t* more
     cdef list buffers = []
     if row.rest_bytes // 8 <= n_words:
-        raise ValueError(f"the rest of an output has {row.rest_bytes} bytes")
+        raise _rest_error(row, n_words)
     reader.words = <const uint64_t*>rest
     more = reader.words + n_words
     n_buffers = more[0]
     if n_buffers > (row.rest_bytes // 8 - n_words - 1) // 2:
-        raise ValueError(f"the rest of an output has {row.rest_bytes} bytes")
+        raise _rest_error(row, n_words + 1 + 2 * n_buffers)
     head = 8 * (n_words + 1 + 2 * n_buffers)
     if row.rest_bytes > head:
         for i in range(n_buffers):
-            buffers.append(reader.buffer(more[1 + 2 * i], more[2 + 2 * i]))
+            buffers.append(reader.read_buffer(more[1 + 2 * i], more[2 + 2 * i]))
         reader.objects = _loads(
             PyMemoryView_FromMemory(
                 <char*>rest + head, row.rest_bytes - head, PyBUF_READ
@@ -186,16 +196,21 @@ def decode(
     reader.used = used
     reader.base_factory = base_factory
     reader.copy_limit = copy_limit
-    reader.copies_left = _COPIES * copy_limit
+    reader.copy_budget = _COPIES * copy_limit
     reader.next_object = 0
     header = <const Header*>reader.at(0, sizeof(Header))
     if header.magic != MAGIC or index < 0 or index >= header.outputs:
-        raise ValueError(f"output {index} is not in the slot")
+        raise ValueError(
+            f"Output {index} is not in the slot: the header has the magic number"
+            f" {header.magic:#x} and {header.outputs} outputs."
+        )
     width = sizeof(Row) + 8 * <uint64_t>header.position_room
     row = <const Row*>reader.at(header.table + index * width, width)
     length, room = row.position_len, header.position_room
     if length > room:
-        raise ValueError(f"a position of {length} integers in a row with {room}")
+        raise ValueError(
+            f"A position must have at most {room} integers in this slot, got {length}."
+        )
     position = cnp.PyArray_EMPTY(1, &length, cnp.NPY_INT64, 0)
     memcpy(cnp.PyArray_DATA(position), <const char*>row + sizeof(Row), 8 * length)
     n_keys = row.n_keys

@@ -3,7 +3,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._hot.signals import NeedSpace as NeedSpace
+from gristmill._hot.exceptions import SlotTooSmallError as SlotTooSmallError
 
 @final
 class SlotWriter:

@@ -19,7 +19,7 @@ import pickle
 import numpy as np
 
 from gristmill._base import writable_arrays
-from gristmill._hot.signals import NeedSpace as NeedSpace
+from gristmill._hot.exceptions import SlotTooSmallError as SlotTooSmallError
 
 cnp.import_array()
 
@@ -75,7 +75,7 @@ cdef class SlotWriter:
                 raise ValueError("negative dimensions are not allowed")
             nbytes *= operator.index(size)
         if nbytes > LARGEST:
-            raise ValueError("array is too big")
+            raise ValueError("array is too big")  # Like NumPy.
         offset = self._take(nbytes, 64)
         if self.used > self.capacity:
             self.used = before
@@ -88,7 +88,9 @@ cdef class SlotWriter:
         cdef cnp.ndarray array
         cdef int n = <int>len(shape), i
         if n > MAX_DIMENSIONS:
-            raise ValueError(f"an array has at most {MAX_DIMENSIONS} dimensions")
+            raise ValueError(
+                f"Arrays must have at most {MAX_DIMENSIONS} dimensions, got {n}."
+            )
         for i in range(n):
             sizes[i] = shape[i]
         array = view(self.address + offset, descr, n, sizes)
@@ -120,7 +122,7 @@ cdef class SlotWriter:
             memcpy(to, data, nbytes)
         return offset
 
-    cdef bint _claims(self, Py_ssize_t begin, Py_ssize_t end) noexcept:
+    cdef bint _claim(self, Py_ssize_t begin, Py_ssize_t end) noexcept:
         """Claim bytes of the slot for an output array.
 
         Returns False, and claims nothing, if another output array overlaps them.
@@ -149,7 +151,7 @@ cdef class SlotWriter:
             if (
                 self.address <= data
                 and data + nbytes <= self.address + self.capacity
-                and self._claims(data - self.address, data - self.address + nbytes)
+                and self._claim(data - self.address, data - self.address + nbytes)
             ):
                 return data - self.address
             return self._put(<void*>data, nbytes, 64)
@@ -323,7 +325,7 @@ def encode(SlotWriter writer not None, list outputs not None, tuple failure):
     Positions are tuples of ints or int64 arrays of shape (n,); n may differ.
 
     Raises:
-        NeedSpace: The slot is too small.  The writer is unchanged.
+        SlotTooSmallError: The slot is too small.  The writer is unchanged.
         Exception: Pickling an element raised it.  The writer is unchanged.
     """
     cdef Py_ssize_t before = writer.used, needed
@@ -335,5 +337,5 @@ def encode(SlotWriter writer not None, list outputs not None, tuple failure):
     if writer.used > writer.capacity:
         needed = writer.used
         writer.used = before
-        raise NeedSpace(needed)
+        raise SlotTooSmallError(needed)
     return writer.used

@@ -17,7 +17,7 @@ cpdef enum:
     FILTER
 
 
-# A step, decoded once per block.  The tuple that it comes from owns `call` and `draws`.
+# A step, made once per block.  The tuple that it comes from owns `call` and `draws`.
 cdef struct Step:
     int kind
     PyObject* call
@@ -30,7 +30,7 @@ cdef enum:
 
 
 # The generators, wide indices and clock of a block.
-cdef struct Numbers:
+cdef struct BlockContext:
     PyObject* draws  # `at(index)` returns a record's generator; None: no seed.
     PyObject* wide  # The indices as a list if they may exceed int64; else NULL.
     int64_t* spent  # Gets the time of each step, in ns; NULL: not measured.
@@ -44,15 +44,15 @@ cdef inline int64_t now(clockid_t clock) noexcept:
 
 
 cdef inline object generator_of(
-    const Step* step, const Numbers* numbers, int64_t index, Py_ssize_t place
+    const Step* step, const BlockContext* context, int64_t index, Py_ssize_t place
 ):
     """Return the generator for a random map, or None if there is no seed."""
     cdef object draws
     if step.draws is not NULL:
-        if numbers.wide is NULL:
+        if context.wide is NULL:
             return (<OpDraws>step.draws).draw(index)
-        return (<OpDraws>step.draws).at((<list>numbers.wide)[place])
-    draws = <object>numbers.draws
+        return (<OpDraws>step.draws).at((<list>context.wide)[place])
+    draws = <object>context.draws
     if type(draws) is Draws:
         return (<Draws>draws).draw(index)
     return None if draws is None else draws.at(index)
@@ -63,9 +63,9 @@ cdef inline object run_steps(
     int64_t index,
     Py_ssize_t place,
     const vector[Step]& steps,
-    const Numbers* numbers,
+    const BlockContext* context,
     object absent,
-    Py_ssize_t* at,
+    Py_ssize_t* step_number,
 ):
     """Return the result of applying the steps, or `absent` if one drops the element.
 
@@ -74,17 +74,17 @@ cdef inline object run_steps(
         index: The element's index.
         place: The element's place in the block.
         steps: The steps.
-        numbers: The generators and indices of the block.
+        context: The generators and indices of the block.
         absent: The object that stands for a dropped element.
-        at: Gets the number of the current step.
+        step_number: Gets the number of the current step.
     """
     cdef Py_ssize_t k
     cdef const Step* step
-    cdef int64_t began = 0 if numbers.spent is NULL else now(numbers.clock)
+    cdef int64_t began = 0 if context.spent is NULL else now(context.clock)
     cdef int64_t ended
     cdef object drawn, generator = None
     for k in range(<Py_ssize_t>steps.size()):
-        at[0] = k
+        step_number[0] = k
         step = &steps[k]
         if step.kind == MAP:
             element = call_one(<object>step.call, element)
@@ -93,29 +93,29 @@ cdef inline object run_steps(
                 element = absent
         elif step.kind == RANDOM_MAP:
             if step.draws is not NULL:
-                drawn = generator_of(step, numbers, index, place)
+                drawn = generator_of(step, context, index, place)
                 element = call_two(<object>step.call, element, drawn)
             else:
                 # All such steps of a record share one generator.
                 if generator is None:
-                    generator = generator_of(step, numbers, index, place)
+                    generator = generator_of(step, context, index, place)
                 element = call_two(<object>step.call, element, generator)
-        elif numbers.wide is NULL:
+        elif context.wide is NULL:
             element = call_two(<object>step.call, index, element)
         else:
             element = call_two(
-                <object>step.call, (<list>numbers.wide)[place], element
+                <object>step.call, (<list>context.wide)[place], element
             )
-        if numbers.spent is not NULL:
-            ended = now(numbers.clock)
-            numbers.spent[min(k, TIMED_STEPS - 1)] += ended - began
+        if context.spent is not NULL:
+            ended = now(context.clock)
+            context.spent[min(k, TIMED_STEPS - 1)] += ended - began
             began = ended
         if element is absent:
             break
     return element
 
 
-cdef inline Step decoded(int kind, object call, OpDraws draws):
+cdef inline Step make_step(int kind, object call, OpDraws draws):
     cdef Step step
     step.kind = kind
     step.call = <PyObject*>call

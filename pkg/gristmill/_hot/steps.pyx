@@ -25,7 +25,8 @@ cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
         or cnp.PyArray_SIZE(<cnp.ndarray>indices) != n
     ):
         raise TypeError(
-            f"indices must be a contiguous int64 array of {n} elements, got {indices!r}"
+            f"indices must be a contiguous int64 array of {n} elements, got"
+            f" {indices!r}."
         )
     return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>indices)
 
@@ -61,7 +62,7 @@ def apply(list calls not None, list elements not None, indices, list out=None):
     cdef object element, function
     cdef tuple step
     cdef vector[Step] steps
-    cdef Numbers numbers
+    cdef BlockContext context
     if wide is None:
         index_of = _indices_of(indices, n)
     if out is None:
@@ -69,15 +70,15 @@ def apply(list calls not None, list elements not None, indices, list out=None):
     steps.resize(count)
     for k in range(count):
         step = calls[k]
-        steps[k] = decoded(step[0], step[1], step[3])
+        steps[k] = make_step(step[0], step[1], step[3])
         if steps[k].kind == RANDOM_MAP and steps[k].draws is NULL:
-            raise TypeError("a random map needs draws")
-    numbers.draws = <PyObject*>None
-    numbers.wide = NULL
+            raise TypeError("A RANDOM_MAP call must have draws, got None.")
+    context.draws = <PyObject*>None
+    context.wide = NULL
     if wide is not None:
-        numbers.wide = <PyObject*>wide
-    numbers.spent = NULL
-    numbers.clock = 0
+        context.wide = <PyObject*>wide
+    context.spent = NULL
+    context.clock = 0
     k = 0
     try:
         if count == 1 and steps[0].kind == MAP:
@@ -97,7 +98,7 @@ def apply(list calls not None, list elements not None, indices, list out=None):
             element = <object>PyList_GET_ITEM(elements, i)
             if element is not None:
                 element = run_steps(
-                    element, 0 if wide is not None else index_of[i], i, steps, &numbers,
+                    element, 0 if wide is not None else index_of[i], i, steps, &context,
                     None, &k,
                 )
             out.append(element)
@@ -117,5 +118,8 @@ def scatter(list part not None, places, list out not None):
     cdef const int64_t* place_of = _indices_of(places, n)
     for i in range(n):
         if not 0 <= place_of[i] < size:
-            raise IndexError(f"place {place_of[i]} is not in a list of {size} elements")
+            raise IndexError(
+                f"places must be less than {size}, the length of the list, and not"
+                f" negative, got {place_of[i]}."
+            )
         out[place_of[i]] = <object>PyList_GET_ITEM(part, i)

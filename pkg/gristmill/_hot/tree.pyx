@@ -14,7 +14,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 
 from gristmill._hot.containers import (
-    Misfit, assemble, raise_mismatch, sort_keys, split, take_apart,
+    MisfitError, assemble, raise_mismatch, sort_keys, split, take_apart,
 )
 
 cnp.import_array()
@@ -123,7 +123,7 @@ cdef bint _is_jax(object rules) except -1:
         return True
     if rules == "plain":
         return False
-    raise ValueError(f"rules must be 'jax' or 'plain', got {rules!r}")
+    raise ValueError(f"rules must be 'jax' or 'plain', got {rules!r}.")
 
 
 def flatten(tree, rules):
@@ -159,7 +159,7 @@ def unflatten(TreeDef treedef not None, leaves):
     cdef list items = list(leaves)
     if len(items) != treedef.num_leaves:
         raise ValueError(
-            f"expected {treedef.num_leaves} leaves, got {len(items)}"
+            f"leaves must have {treedef.num_leaves} items, got {len(items)}."
         )
     return _unflatten(treedef, iter(items))
 
@@ -231,7 +231,7 @@ def batch_leaves(list elements not None, rules):
     others may have any object there.
 
     Raises:
-        StructureMismatch: An element does not have the structure of the first one.
+        StructureMismatchError: An element does not have the structure of the first one.
         ValueError: There are no elements.
     """
     cdef list columns = []
@@ -241,7 +241,7 @@ def batch_leaves(list elements not None, rules):
         raise ValueError("Cannot batch 0 values.")
     try:
         treedef = _transpose(elements, jax, columns)
-    except Misfit:
+    except MisfitError:
         raise_mismatch(elements, jax)
     if columns and columns[0] is elements:
         # Callers may change the columns, but not the list of elements.
@@ -253,7 +253,7 @@ def map_batch(function, list elements not None, rules):
     """Return one element with ``function(list of B leaves)`` for each leaf.
 
     Raises:
-        StructureMismatch: See `batch_leaves`.
+        StructureMismatchError: See `batch_leaves`.
     """
     columns, treedef = batch_leaves(elements, rules)
     return unflatten(treedef, [function(column) for column in columns])

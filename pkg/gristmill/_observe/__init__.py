@@ -1,8 +1,9 @@
 """Measures how long each part of a pipeline takes: reports, tables, pictures.
 
 It imports `_dataset`, which calls it only through the protocol of `model/observer.py`.
-Begin with `watch.py`, which times some calls of every iterator, `copying.py`, which
-copies a chain to measure every node, and `reporting.py`, which makes reports of both.
+Begin with `watch.py`, which times some calls of every iterator, `measured_copy.py`,
+which copies a chain to measure every node, and `reporting.py`, which makes reports of
+both.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def observe_datasets(datasets: ModuleType) -> None:
-    """Have chains of datasets observed; called after `_dataset` is imported."""
-    from gristmill._dataset.model import observer  # It may import this file.
+    """Observe chains of datasets; called after `_dataset` is imported."""
+    from gristmill._dataset.model import observer  # It may import this package.
 
-    observer.install(_face)
+    observer.set_observer(_api)
 
 
-def _face() -> Observer:
+def _api() -> Observer:
     """Return the observer, which is imported when a chain is first iterated over."""
-    from gristmill._observe import face
+    from gristmill._observe import api
 
-    return face
+    return api

@@ -1,7 +1,7 @@
 """Times some calls of a chain's last iterator, and measures some blocks.
 
-If ``__next__`` is in C, the iterator is a `Stage`, and checks in each call whether it
-is timed, which takes two instructions.
+If ``__next__`` is in C, the iterator is a `TimedIterator`, and checks in each call
+whether it is timed, which takes two instructions.
 
 Other iterators have another class while their calls are timed, because Python takes
 ``__next__`` from the class.  A check in Python would slow down all iterators inside of
@@ -19,10 +19,10 @@ from typing import Any
 
 from gristmill import monitoring
 from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.nodes.missing_states import similar_class
 from gristmill._dataset.nodes.to_iter import feeds_of
-from gristmill._dataset.nodes.unsaved import similar_class
-from gristmill._engine.tracebacks import cut
-from gristmill._hot.iterators import Stage
+from gristmill._engine.tracebacks import cut_own_frames
+from gristmill._hot.iterators import TimedIterator
 from gristmill._observe.kinds import is_long
 from gristmill._observe.sampling import Sampling, samplings_of
 from gristmill._observe.watch import Watch
@@ -43,8 +43,8 @@ class ChainWatch(Watch):
     def _samplings_of(self, iterator: Any) -> Iterator[tuple[Any, Any]]:
         return samplings_of(iterator)
 
-    def _switch(self, iterator: Any, on: bool) -> None:
-        if isinstance(iterator, Stage):
+    def _set_timing(self, iterator: Any, on: bool) -> None:
+        if isinstance(iterator, TimedIterator):
             # Keras looks for our code on the stack, where code in C does not appear.
             iterator._timing = on or "keras" in sys.modules
             return
@@ -58,20 +58,20 @@ class ChainWatch(Watch):
 
 @functools.cache
 def _timed_class(own: Any) -> Any:
-    """Return a subclass of a class of iterators whose calls go through the watch."""
+    """Return a subclass of an iterator class whose calls go through the watch."""
     advance = own.__next__
 
     def __next__(self: Any) -> Any:
         try:
             return self._watch.call(self, advance)
         except BaseException as error:
-            cut(error)
+            cut_own_frames(error)
             raise
 
     return similar_class(own, __next__=__next__)
 
 
-def watch(iterator: DatasetIterator[Any], dataset: Any) -> None:
+def watch_chain(iterator: DatasetIterator[Any], dataset: Any) -> None:
     """Have some calls of a chain's last iterator timed, and blocks measured."""
     reference = weakref.ref(iterator)
 

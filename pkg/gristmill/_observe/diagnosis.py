@@ -10,20 +10,20 @@ from gristmill._base.quantities import bytes_text
 from gristmill._base.report import SENDING, Advice, Change, Limit, Report, Stage
 
 # If the consumer waits for a smaller part of the time, the consumer limits.
-KEPT_UP = 0.1
+MIN_WAITED = 0.1
 # No stage stands out if the second one has at least this part of the time of the first
-# one.  NEAR counts if the first one has less than half of the whole time.
-CLOSE = 0.65
-NEAR = 0.4
+# one.  NEAR_RATIO counts if the first one has less than half of the whole time.
+CLOSE_RATIO = 0.65
+NEAR_RATIO = 0.4
 # A change that gains less is not worth it.
-WORTH = 1.1
+MIN_GAIN = 1.1
 # The time to move an output from a worker: a call, and one copy of its bytes.
 CALL_S = 50e-6
 BYTES_PER_S = 4e9
-MANY_THREADS = 32
-MANY_WORKERS = 16
-MOSTLY = 0.5
-NO_CHANGE = Advice("The consumer limits: nothing to gain from faster data.", 1.0)
+MAX_THREADS = 32
+MAX_WORKERS = 16
+MOST_OF_TIME = 0.5
+NO_CHANGE = Advice("The consumer limits the rate: faster data would not help.", 1.0)
 
 
 def diagnose(report: Report) -> Report:
@@ -36,30 +36,29 @@ def diagnose(report: Report) -> Report:
         limit=limit,
         stage=None if stage is None else stage.name,
         advice=(NO_CHANGE,) if limit == "consumer" else (),
-        untried=tuple(_changes(report, limit, stage)),
+        untried=tuple(_find_changes(report, limit, stage)),
         notes=(*report.notes, *_size_notes(report, limit)),
     )
 
 
-def advised(report: Report, found: Sequence[tuple[Change, float]]) -> Report:
+def add_advice(report: Report, gains: Sequence[tuple[Change, float]]) -> Report:
     """Add the gains of changes that were tried; a gain of 2 is twice the outputs."""
-    tried = {(change.workers, change.threads) for change, _ in found}
+    tried = {(change.workers, change.threads) for change, _ in gains}
     left = tuple(c for c in report.untried if (c.workers, c.threads) not in tried)
     report = dataclasses.replace(report, untried=left)
-    if report.limit == "consumer" or not found:
+    if report.limit == "consumer" or not gains:
         return report
-    found = sorted(found, key=lambda each: -each[1])
+    gains = sorted(gains, key=lambda each: -each[1])
     advice = [
         Advice(f"{change.text} gave {gain:.2f}x as many outputs a second.", gain)
-        for change, gain in found
-        if gain >= WORTH
+        for change, gain in gains
+        if gain >= MIN_GAIN
     ]
     if not advice:
-        what = f"What {report.stage} does" if report.stage else "What the stages do"
-        change, gain = found[0]
+        change, gain = gains[0]
         text = (
-            f"{what} has to become cheaper: the best of what was tried, {change.text},"
-            f" gave {gain:.2f}x as many outputs a second."
+            f"Make {report.stage or 'the stages'} faster: the best change tried,"
+            f" {change.text}, gave only {gain:.2f}x as many outputs a second."
         )
         advice = [Advice(text, 1.0)]
     return dataclasses.replace(report, advice=tuple(advice))
@@ -67,11 +66,13 @@ def advised(report: Report, found: Sequence[tuple[Change, float]]) -> Report:
 
 def predicted_gain(report: Report, workers: int) -> float:
     """Return how many times as many outputs a second `workers` should give."""
-    waited, consumer = _each(report)
-    work = _working_s(report) if report.workers else max(waited, _alone_s(report))
+    waited, consumer = _times_per_output(report)
+    work = (
+        _workers_s(report) if report.workers else max(waited, _single_thread_s(report))
+    )
     # Workers share the processors, and wait at the same time.
-    part = max(1 / workers, _computing(report) / _cores())
-    return (waited + consumer) / max(work * part, _rest(report))
+    part = max(1 / workers, _computing_share(report) / _count_cores())
+    return (waited + consumer) / max(work * part, _transfer_and_use_s(report))
 
 
 def ready_gain(report: Report) -> float | None:
@@ -79,44 +80,44 @@ def ready_gain(report: Report) -> float | None:
 
     The gain is at least 1, since outputs from a buffer may have come faster.
     """
-    waited, consumer = _each(report)
-    rest = _rest(report) if report.workers else consumer
+    waited, consumer = _times_per_output(report)
+    rest = _transfer_and_use_s(report) if report.workers else consumer
     if not report.workers and rest <= CALL_S:
         return None
     return max(1.0, (waited + consumer) / rest)
 
 
-def _alone_s(report: Report) -> float:
+def _single_thread_s(report: Report) -> float:
     """Return the time that one thread takes for an output that several may read now."""
     return sum(stage.seconds for stage in report.stages if stage.kind != "prefetch")
 
 
-def _computing(report: Report) -> float:
+def _computing_share(report: Report) -> float:
     """Return the part of the stages' time in which they compute, not wait."""
-    taken = sum(stage.seconds for stage in report.stages)
+    total_s = sum(stage.seconds for stage in report.stages)
     computed = sum(stage.seconds * stage.cpu_share for stage in report.stages)
-    return computed / taken if taken else 1.0
+    return computed / total_s if total_s else 1.0
 
 
-def _rest(report: Report) -> float:
+def _transfer_and_use_s(report: Report) -> float:
     """Return the time to move and use an output of workers, in s."""
-    _, consumer = _each(report)
-    return consumer + CALL_S + _bytes_each(report) / BYTES_PER_S
+    _, consumer = _times_per_output(report)
+    return consumer + CALL_S + _bytes_per_output(report) / BYTES_PER_S
 
 
-def _each(report: Report) -> tuple[float, float]:
+def _times_per_output(report: Report) -> tuple[float, float]:
     """Return the time that the consumer waits for an output and uses it, in s."""
-    whole = report.seconds / report.outputs
-    return whole * report.waited, whole * (1 - report.waited)
+    total_s = report.seconds / report.outputs
+    return total_s * report.waited, total_s * (1 - report.waited)
 
 
-def _working_s(report: Report) -> float:
+def _workers_s(report: Report) -> float:
     """Return the sum of the workers' time for an output, in s."""
     busy = sum(worker.busy for worker in report.workers)
     return busy * report.seconds / report.outputs
 
 
-def _moving_s(report: Report) -> float:
+def _transfer_s(report: Report) -> float:
     """Return the time to move an output: all workers' at once, plus this process's."""
     sending = sum(worker.sending_s for worker in report.workers)
     receiving = sum(
@@ -131,13 +132,13 @@ def _limit(report: Report) -> tuple[Limit, Stage | None]:
     """Return the limit, and the stage that limits."""
     if not report.outputs:
         return "unknown", None
-    if report.waited < KEPT_UP:
+    if report.waited < MIN_WAITED:
         return "consumer", None
     transport = [stage for stage in report.stages if stage.kind == "transport"]
     if (
         transport
         and report.workers
-        and _moving_s(report) > _working_s(report) / len(report.workers)
+        and _transfer_s(report) > _workers_s(report) / len(report.workers)
     ):
         return "transport", transport[0]
     working = [stage for stage in report.stages if stage.kind != "transport"]
@@ -145,43 +146,44 @@ def _limit(report: Report) -> tuple[Limit, Stage | None]:
         return "unknown", None
     top = working[0]
     second = working[1].share if len(working) > 1 else 0.0
-    if second >= (CLOSE if top.share > MOSTLY else NEAR) * top.share:
+    if second >= (CLOSE_RATIO if top.share > MOST_OF_TIME else NEAR_RATIO) * top.share:
         return "balanced", None
     kind: Limit = top.kind  # type: ignore[assignment]
     return kind, top
 
 
-def _changes(report: Report, limit: Limit, stage: Stage | None) -> list[Change]:
+def _find_changes(report: Report, limit: Limit, stage: Stage | None) -> list[Change]:
     """Return changes that may help, the one with the best prediction first."""
     if limit in ("unknown", "consumer"):
         return []
     if limit == "transport":
-        found = [_without_workers(report)]
+        gains = [_suggest_no_workers(report)]
     elif report.workers:
-        found = _more_workers(report, stage)
+        gains = _suggest_workers(report, stage)
     else:
-        found = _more_threads(report, stage)
-        if not _threads_wait(stage):
-            found += _more_workers(report, stage)
-    found = [change for change in found if change.predicted >= WORTH]
-    return sorted(found, key=lambda change: -change.predicted)
+        gains = _suggest_threads(report, stage)
+        if not _has_waiting_threads(stage):
+            gains += _suggest_workers(report, stage)
+    gains = [change for change in gains if change.predicted >= MIN_GAIN]
+    return sorted(gains, key=lambda change: -change.predicted)
 
 
-def _more_workers(report: Report, stage: Stage | None) -> list[Change]:
+def _suggest_workers(report: Report, stage: Stage | None) -> list[Change]:
     """Return the fewest workers with nearly the best prediction, if more than now."""
-    have = len(report.workers)
+    workers = len(report.workers)
     counts = range(1, _useful_workers(report, stage) + 1)
     gains = [predicted_gain(report, count) for count in counts]
     enough = 0.95 * max(gains)
     count, gain = next((i, gain) for i, gain in enumerate(gains, 1) if gain >= enough)
-    if count <= have:
+    if count <= workers:
         return []
-    return [Change(workers_text(count, have), gain, workers=count)]
+    return [Change(workers_text(count, workers), gain, workers=count)]
 
 
-def workers_text(count: int, have: int) -> str:
+def workers_text(count: int, workers: int) -> str:
     """Return a text such as "3 workers, not 2"."""
-    return f"{count} worker{'s' if count > 1 else ''}{f', not {have}' if have else ''}"
+    now = f", not {workers}" if workers else ""
+    return f"{count} worker{'s' if count > 1 else ''}{now}"
 
 
 def _useful_workers(report: Report, stage: Stage | None) -> int:
@@ -190,36 +192,36 @@ def _useful_workers(report: Report, stage: Stage | None) -> int:
     If the stage can have threads, these wait at less cost.
     """
     if stage is not None and stage.threads is not None:
-        return _cores()
-    busy = max(_computing(report), 1 / MANY_WORKERS)
-    return max(_cores(), min(round(_cores() / busy), MANY_WORKERS))
+        return _count_cores()
+    busy = max(_computing_share(report), 1 / MAX_WORKERS)
+    return max(_count_cores(), min(round(_count_cores() / busy), MAX_WORKERS))
 
 
-def _more_threads(report: Report, stage: Stage | None) -> list[Change]:
+def _suggest_threads(report: Report, stage: Stage | None) -> list[Change]:
     """Return more threads for a stage that waits, if it can have threads.
 
     It may wait for threads of its own that compute, or for a disk at its limit.
     """
-    if stage is None or stage.threads is None or stage.cpu_share > MOSTLY:
+    if stage is None or stage.threads is None or stage.cpu_share > MOST_OF_TIME:
         return []
-    waited, consumer = _each(report)
+    waited, consumer = _times_per_output(report)
     waiting = waited * stage.share * (1 - stage.cpu_share)
-    factor = 2 if stage.threads else MANY_THREADS
+    factor = 2 if stage.threads else MAX_THREADS
     now = waited + consumer
     gain = now / (now - waiting * (1 - 1 / factor))
-    threads = 2 * stage.threads or MANY_THREADS
+    threads = 2 * stage.threads or MAX_THREADS
     text = f"{threads} threads (ReadOptions.num_threads), not {stage.threads}"
     return [Change(text, gain, threads=threads)]
 
 
-def _threads_wait(stage: Stage | None) -> bool:
+def _has_waiting_threads(stage: Stage | None) -> bool:
     """Return whether threads wait for a stage at the same time, as workers would."""
-    return stage is not None and bool(stage.threads) and stage.cpu_share <= MOSTLY
+    return stage is not None and bool(stage.threads) and stage.cpu_share <= MOST_OF_TIME
 
 
-def _without_workers(report: Report) -> Change:
-    waited, consumer = _each(report)
-    alone = _working_s(report) + consumer
+def _suggest_no_workers(report: Report) -> Change:
+    waited, consumer = _times_per_output(report)
+    alone = _workers_s(report) + consumer
     gain = (waited + consumer) / alone if alone else 1.0
     return Change("no workers (num_workers=0)", gain, workers=0)
 
@@ -228,17 +230,17 @@ def _size_notes(report: Report, limit: Limit) -> list[str]:
     if limit != "transport":
         return []
     return [
-        f"An output that workers send has about {bytes_text(_bytes_each(report))}."
-        " Smaller dtypes, fewer Python objects and arrays in place of lists are cheaper"
+        f"Workers send about {bytes_text(_bytes_per_output(report))} for each output."
+        " Smaller dtypes, fewer Python objects, and arrays instead of lists are cheaper"
         " to send."
     ]
 
 
-def _bytes_each(report: Report) -> float:
+def _bytes_per_output(report: Report) -> float:
     return report.bytes_per_s / report.outputs_per_s
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     """Return the number of processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -16,24 +16,24 @@ import textwrap
 from typing import Any
 
 from gristmill._base import log
-from gristmill._base.describing import printable
+from gristmill._base.object_repr import printable
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._observe.kinds import is_long, kind_of, parents_of
 from gristmill._observe.meter import Measurement
 
-UNSEEN = "(no element yet)"
+NO_ELEMENT_YET = "(no element yet)"
 # Two box-drawing lines that look like slashes: the head of an arrow.
-HEAD = "\u2572\u2571"
+ARROW_HEAD = "\u2572\u2571"
 
-CHARACTER = 7.3  # Width of a character of the 12-pixel monospaced font.
-LINE = 16.0
+CHARACTER_WIDTH = 7.3  # Width of a character of the 12-pixel monospaced font.
+LINE_HEIGHT = 16.0
 PADDING = 10.0
 GAP = 28.0
-WRAP = 44
-COLUMN = WRAP * CHARACTER + 2 * PADDING + GAP
-MOST_LINES = 14
-ARROW = 22.0
-STEM = 14.0  # From the left of a box to its arrow.
+WRAP_CHARS = 44
+COLUMN = WRAP_CHARS * CHARACTER_WIDTH + 2 * PADDING + GAP
+MAX_LINES = 14
+ARROW_HEIGHT = 22.0
+STEM_OFFSET = 14.0  # From the left of a box to its arrow.
 
 COLORS = {
     "read": "#d6e9f8",
@@ -61,24 +61,26 @@ def draw(measurement: Measurement, folder: str | None) -> None:
     Raises:
         OSError: The folder cannot be written to.
     """
-    box = boxes(measurement, 0)
-    text = f"Grain Dataset graph:\n\n{as_text(box)}"
+    box = make_box(measurement, 0)
+    text = f"Grain Dataset graph:\n\n{to_text(box)}"
     if folder:
         text += f"\nWritten to {_write(box, folder)}"
     log.show(text)
 
 
-def boxes(measurement: Measurement, number: int) -> Box:
+def make_box(measurement: Measurement, number: int) -> Box:
     """Return the drawing of a node and of all nodes above it.
 
     The spec is that of an element that was measured, or the one that the node promises.
     """
     meter = measurement.meters[number]
-    parents = tuple(boxes(measurement, parent) for parent in meter.inputs)
+    parents = tuple(make_box(measurement, parent) for parent in meter.inputs)
     if meter.spec is not None:
         spec = pprint.pformat(meter.spec)
     else:
-        spec = f"{_said_spec(measurement.datasets[number])} {UNSEEN}".lstrip()
+        spec = (
+            f"{_promised_spec(measurement.datasets[number])} {NO_ELEMENT_YET}".lstrip()
+        )
     return Box(meter.name, meter.kind, spec, parents)
 
 
@@ -89,17 +91,17 @@ def figure_of(dataset: Any) -> str | None:
     """
     if is_long(dataset):
         return None
-    svg = as_svg(_box_before(dataset))
+    svg = to_svg(_promised_box(dataset))
     return f'<div style="overflow-x: auto">\n{svg}</div>\n'
 
 
-def _box_before(dataset: Any) -> Box:
+def _promised_box(dataset: Any) -> Box:
     """Return the drawing of a node that has no elements yet."""
-    parents = tuple(_box_before(parent) for parent in parents_of(dataset))
-    return Box(repr(dataset), kind_of(dataset), _said_spec(dataset), parents)
+    parents = tuple(_promised_box(parent) for parent in parents_of(dataset))
+    return Box(repr(dataset), kind_of(dataset), _promised_spec(dataset), parents)
 
 
-def _said_spec(dataset: Any) -> str:
+def _promised_spec(dataset: Any) -> str:
     """Return the spec that a node promises, or "" if it has none."""
     try:
         return pprint.pformat(get_element_spec(dataset))
@@ -107,7 +109,7 @@ def _said_spec(dataset: Any) -> str:
         return ""
 
 
-def as_text(box: Box) -> str:
+def to_text(box: Box) -> str:
     """Return the drawing as text, sources first, in Grain's format.
 
     A node with several parents comes after all of them; a bar indents each parent.
@@ -115,23 +117,23 @@ def as_text(box: Box) -> str:
     if not box.parents:
         return _edge(box.name, "", box.spec)
     if len(box.parents) == 1:
-        return _edge(as_text(box.parents[0]), box.name, box.spec)
+        return _edge(to_text(box.parents[0]), box.name, box.spec)
     parts = []
     for number, parent in enumerate(box.parents):
-        lines = as_text(parent).rstrip("\n").split("\n")
+        lines = to_text(parent).rstrip("\n").split("\n")
         body = "\n".join(f"┃ {line}".rstrip() for line in lines)
         parts.append(f"┏ parent {number} of {len(box.parents)}\n{body}\n┗\n")
     return _edge("".join(parts), box.name, box.spec)
 
 
 def _edge(above: str, name: str, below: str) -> str:
-    return f"{above}\n  ││\n  ││  {name}\n  ││\n  {HEAD}\n{below}\n"
+    return f"{above}\n  ││\n  ││  {name}\n  ││\n  {ARROW_HEAD}\n{below}\n"
 
 
 def _write(box: Box, folder: str) -> str:
     """Write the picture, and a page with it, to new files; return their paths."""
     os.makedirs(folder, exist_ok=True)
-    svg = as_svg(box)
+    svg = to_svg(box)
     name = re.split(r"\W", box.name)[0] or "dataset"
     for number in itertools.count():
         stem = os.path.join(folder, f"{name}-{os.getpid()}-{number}")
@@ -142,11 +144,11 @@ def _write(box: Box, folder: str) -> str:
             file.write(svg)
             break
     with open(f"{stem}.html", "w", encoding="utf-8") as file:
-        file.write(as_html(box, svg))
+        file.write(to_html(box, svg))
     return f"{stem}.svg and .html"
 
 
-def as_svg(node: Box) -> str:
+def to_svg(node: Box) -> str:
     """Return the picture of a chain: sources at the top, the last node below."""
     parts: list[str] = []
     bottom, columns = _draw(node, 0, parts)
@@ -161,7 +163,7 @@ def as_svg(node: Box) -> str:
     )
 
 
-def as_html(node: Box, svg: str) -> str:
+def to_html(node: Box, svg: str) -> str:
     """Return a page with the picture, a legend, and each node's full text."""
     legend = "".join(
         f'<span style="background:{color};padding:2px 8px;margin-right:6px">'
@@ -169,13 +171,13 @@ def as_html(node: Box, svg: str) -> str:
         for kind, color in COLORS.items()
     )
     rows = "".join(
-        f"<tr><td>{_escaped(box.kind)}</td><td><pre>{_escaped(box.name)}</pre>"
-        f"</td><td><pre>{_escaped(box.spec)}</pre></td></tr>\n"
+        f"<tr><td>{_escape(box.kind)}</td><td><pre>{_escape(box.name)}</pre>"
+        f"</td><td><pre>{_escape(box.spec)}</pre></td></tr>\n"
         for box in _in_order(node)
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{_escaped(node.name)}</title>\n"
+        f"<title>{_escape(node.name)}</title>\n"
         "<style>body{font-family:sans-serif;margin:24px}td{vertical-align:top;"
         "border-top:1px solid #ccc;padding:2px 12px}pre{margin:2px;white-space:"
         "pre-wrap}</style></head>\n"
@@ -186,43 +188,43 @@ def as_html(node: Box, svg: str) -> str:
 
 
 def _in_order(node: Box) -> list[Box]:
-    """A node and all above it, sources first."""
-    found = [box for parent in node.parents for box in _in_order(parent)]
-    return [*found, node]
+    """Return a node and all nodes above it, sources first."""
+    boxes = [box for parent in node.parents for box in _in_order(parent)]
+    return [*boxes, node]
 
 
 def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
     """Add a node and all above it to a picture, from the first free column on.
 
-    Each source has a column of its own.
+    Each source has its own column.
 
     Returns:
-        Where it ends, in pixels from the top, and the first column behind it.
+        The y of its lower end, in pixels, and the first free column.
     """
     ends: list[tuple[float, float]] = []
     free = column
     for parent in node.parents:
-        x = free * COLUMN + STEM
+        x = free * COLUMN + STEM_OFFSET
         bottom, free = _draw(parent, free, parts)
         ends.append((x, bottom))
     y = max((bottom for _, bottom in ends), default=0.0)
-    # Shorter branches go on, so that all end where the box can begin.
+    # Extend shorter branches to the top of the box.
     parts += [_line(x, bottom, x, y) for x, bottom in ends]
     left = column * COLUMN
     if len(ends) > 1:
-        parts += [_line(x, y, left + STEM, y + GAP) for x, _ in ends]
+        parts += [_line(x, y, left + STEM_OFFSET, y + GAP) for x, _ in ends]
         y += GAP
     y = _draw_box(node, left, y, parts)
-    return _draw_edge(node, left + STEM, y, parts), max(free, column + 1)
+    return _draw_edge(node, left + STEM_OFFSET, y, parts), max(free, column + 1)
 
 
 def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:
     """Draw a node without its parents; return the y of its lower edge."""
-    lines = _wrapped(node.name, WRAP)
-    width = max(map(len, lines)) * CHARACTER + 2 * PADDING
-    height = len(lines) * LINE + PADDING
+    lines = _wrap(node.name, WRAP_CHARS)
+    width = max(map(len, lines)) * CHARACTER_WIDTH + 2 * PADDING
+    height = len(lines) * LINE_HEIGHT + PADDING
     parts.append(
-        f"<g><title>{_escaped(node.name)}</title>\n"
+        f"<g><title>{_escape(node.name)}</title>\n"
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
         f' rx="6" fill="{COLORS.get(node.kind, "#ffffff")}" stroke="#666666"/>\n'
     )
@@ -233,13 +235,13 @@ def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:
 
 def _draw_edge(node: Box, x: float, y: float, parts: list[str]) -> float:
     """Draw the arrow below a box and the spec next to it; return the y of its end."""
-    lines = [part for line in node.spec.split("\n") for part in _wrapped(line, WRAP)]
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 1], "..."]
-    end = y + ARROW + len(lines) * LINE
+    lines = [part for line in node.spec.split("\n") for part in _wrap(line, WRAP_CHARS)]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], "..."]
+    end = y + ARROW_HEIGHT + len(lines) * LINE_HEIGHT
     parts.append(_line(x, y, x, end))
     parts += [_line(x + side, end - 7, x, end) for side in (-4, 4)]
-    parts += _texts(lines, x + 8, y + ARROW / 2)
+    parts += _texts(lines, x + 8, y + ARROW_HEIGHT / 2)
     return end
 
 
@@ -252,16 +254,16 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> str:
 
 def _texts(lines: list[str], x: float, y: float) -> list[str]:
     return [
-        f'<text x="{x:.1f}" y="{y + (i + 0.8) * LINE:.1f}" fill="#333333"'
-        f' xml:space="preserve">{_escaped(line)}</text>\n'
+        f'<text x="{x:.1f}" y="{y + (i + 0.8) * LINE_HEIGHT:.1f}" fill="#333333"'
+        f' xml:space="preserve">{_escape(line)}</text>\n'
         for i, line in enumerate(lines)
     ]
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap(text: str, width: int) -> list[str]:
     """Return one or more lines of at most `width` characters."""
     return textwrap.wrap(printable(text, "\n"), width, drop_whitespace=False) or [""]
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return html.escape(printable(text, "\n"))

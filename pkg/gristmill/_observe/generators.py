@@ -12,19 +12,19 @@ import numpy as np
 
 
 @contextlib.contextmanager
-def put_back() -> Iterator[None]:
+def restore_generators() -> Iterator[None]:
     """Restore the state of Python's, NumPy's and an imported torch's generators.
 
     They are restored when the context ends, also if it raises.
     """
     torch: Any = sys.modules.get("torch")
-    drawn = random.getstate()
-    drawn_numpy = np.random.get_state()  # noqa: NPY002 (users draw from it)
-    drawn_torch = None if torch is None else torch.get_rng_state()
+    python_state = random.getstate()
+    numpy_state = np.random.get_state()  # noqa: NPY002 (users draw from it)
+    torch_state = None if torch is None else torch.get_rng_state()
     try:
         yield
     finally:
-        random.setstate(drawn)
-        np.random.set_state(drawn_numpy)  # noqa: NPY002
-        if drawn_torch is not None:
-            torch.set_rng_state(drawn_torch)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        if torch_state is not None:
+            torch.set_rng_state(torch_state)

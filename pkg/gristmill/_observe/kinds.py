@@ -7,12 +7,12 @@ from typing import Any
 
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Kind, chain_of
-from gristmill._dataset.nodes.batch import Batching
+from gristmill._dataset.nodes.batch import BatchBase
 from gristmill._dataset.nodes.record_batches import records_of
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._engine.native_batches import has_batches
 
-MOST_NODES = 100
+MAX_NODES = 100
 
 
 def kind_of(dataset: Any) -> Kind:
@@ -30,16 +30,16 @@ def parents_of(dataset: Any) -> tuple[Any, ...]:
 
 def is_long(dataset: Any) -> bool:
     """Return whether a chain has too many nodes to show or measure each."""
-    beyond = itertools.islice(chain_of(dataset), MOST_NODES, None)
+    beyond = itertools.islice(chain_of(dataset), MAX_NODES, None)
     return next(beyond, None) is not None
 
 
-def gathers(dataset: Any) -> bool:
+def makes_native_batches(dataset: Any) -> bool:
     """Return whether a node makes batches of records without its parents' elements."""
-    if not isinstance(dataset, Batching) or dataset._batch_fn is not None:
+    if not isinstance(dataset, BatchBase) or dataset._batch_fn is not None:
         return False
     parent = dataset._parent
     if isinstance(parent, PrefetchIterDataset):
         parent = parent._parent
     found = records_of(parent) if isinstance(parent, MapDataset) else None
-    return found is not None and has_batches(found.source, found.calls)
+    return found is not None and has_batches(found.source, found.maps)

@@ -1,4 +1,4 @@
-"""Nodes that measure the node before them; `copying.py` adds them to a chain."""
+"""Nodes that measure the node before them; `measured_copy.py` adds them to a chain."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 from gristmill._base.types import Indices
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
-from gristmill._dataset.model.failing import record_of
+from gristmill._dataset.model.error_notes import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
     ForwardingIterator,
 )
-from gristmill._dataset.model.names import line_of
+from gristmill._dataset.model.names import node_line
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwatch
 
@@ -23,25 +23,25 @@ T = TypeVar("T")
 SEND_EVERY_NS = 50_000_000
 # One call of 16 takes the size of an element.
 _SIZED_MASK = 15
-# The number of calls that `costs` times for a median.
+# The number of calls that `measure_costs` times for a median.
 _TRIALS = 101
 
 
-class _Measured(ParentSpec):
+class _MeasuredBase(ParentSpec):
     """A node with the elements of the node that it measures."""
 
-    _AS_THEY_ARE = True
+    _IS_SELECTION = True
 
     def __init__(self, node: Any, measurement: Measurement, meter: Meter) -> None:
         super().__init__(node)
         self._measurement = measurement
         self._meter = meter
 
-    def _line(self) -> str:
-        return line_of(self._parent)
+    def _node_line(self) -> str:
+        return node_line(self._parent)
 
 
-class MeasuredMapDataset(_Measured, BlockMapDataset[T]):
+class MeasuredMapDataset(_MeasuredBase, BlockMapDataset[T]):
     """Measures a dataset that is read by index."""
 
     def __len__(self) -> int:
@@ -52,20 +52,20 @@ class MeasuredMapDataset(_Measured, BlockMapDataset[T]):
 
     def _block(self, indices: Indices) -> list[Any]:
         measurement, meter = self._measurement, self._meter
-        started = measurement.start(meter)
-        made = 0
+        call = measurement.start(meter)
+        element_count = 0
         try:
             elements = block_of(self._parent, indices)
-            made = len(elements)
+            element_count = len(elements)
         finally:
-            measurement.stop(meter, started, made)
+            measurement.stop(meter, call, element_count)
         if meter.spec is None or meter.numbers.calls & _SIZED_MASK == 1:
             found = next((x for x in elements if x is not None), None)
             measurement.look_at(meter, found)
         return elements
 
 
-class MeasuredIterDataset(_Measured, IterDataset[T]):
+class MeasuredIterDataset(_MeasuredBase, IterDataset[T]):
     """Measures a dataset that is iterated over."""
 
     _IS_INNER = True
@@ -100,19 +100,19 @@ class MeasuredDatasetIterator(PassingIterator[T]):
         self.measurement = measurement
         self._meter = meter
         # Whether the next call starts workers; then its time does not count.
-        self._starts = meter.kind == "transport"
+        self._starts_workers = meter.kind == "transport"
 
     def __next__(self) -> T:
         measurement, meter = self.measurement, self._meter
-        started = measurement.start(meter)
-        made = 0
+        call = measurement.start(meter)
+        element_count = 0
         try:
             element = next(self._inner)
-            made = 1
+            element_count = 1
         finally:
-            measurement.stop(meter, started, made)
-        if self._starts:
-            self._starts = False
+            measurement.stop(meter, call, element_count)
+        if self._starts_workers:
+            self._starts_workers = False
             known = meter.numbers
             meter.numbers = Numbers(known.elements, calls=known.calls)
         if meter.numbers.calls & _SIZED_MASK == 1:
@@ -121,30 +121,30 @@ class MeasuredDatasetIterator(PassingIterator[T]):
 
 
 @functools.cache
-def costs() -> Costs:
+def measure_costs() -> Costs:
     """Return the time that measuring adds; the first call measures it in 2 ms."""
     measurement = Measurement(Costs())
     node, parent = (measurement.meter_of(None, "transform") for _ in range(2))
-    inner: Any = MeasuredDatasetIterator(_Nothing(), measurement, parent)
+    inner: Any = MeasuredDatasetIterator(_Zeros(), measurement, parent)
     outer: Any = MeasuredDatasetIterator(inner, measurement, node)
 
-    def medians(asking: bool) -> tuple[int, int]:
+    def medians(reads_cpu: bool) -> tuple[int, int]:
         times = []
         for _ in range(_TRIALS):
             node.numbers, parent.numbers = Numbers(), Numbers()
-            node.asks_cpu, parent.asks_cpu = False, asking
+            node.asks_cpu, parent.asks_cpu = False, reads_cpu
             next(outer)
             times.append((node.numbers.direct_ns, parent.numbers.direct_ns))
         of_node, of_parent = zip(*times, strict=True)
         middle = _TRIALS // 2
         return sorted(of_node)[middle], sorted(of_parent)[middle]
 
-    of_node, call = medians(asking=False)
-    asking, _ = medians(asking=True)
-    return Costs(call, max(of_node - call, 0), max(asking - of_node, 0))
+    of_node, call = medians(reads_cpu=False)
+    reads_cpu, _ = medians(reads_cpu=True)
+    return Costs(call, max(of_node - call, 0), max(reads_cpu - of_node, 0))
 
 
-class _Nothing(DatasetIterator[int]):
+class _Zeros(DatasetIterator[int]):
     """Returns zeros."""
 
     def __next__(self) -> int:
@@ -173,8 +173,8 @@ class PassingIterDataset(IterDataset[T]):
     def __iter__(self) -> DatasetIterator[Any]:
         return self._kind(iter(self._parent), self._measurement)
 
-    def _line(self) -> str:
-        return line_of(self._parent)
+    def _node_line(self) -> str:
+        return node_line(self._parent)
 
 
 class SendingIterator(PassingIterator[Any]):
@@ -190,16 +190,16 @@ class SendingIterator(PassingIterator[Any]):
         self._left_cpu_ns: int | None = None
 
     def __next__(self) -> Any:
-        own = self._measurement.own
-        if not own.elements:
-            own.began_ns = time.perf_counter_ns()
+        stats = self._measurement.own
+        if not stats.elements:
+            stats.began_ns = time.perf_counter_ns()
         if self._left_cpu_ns is not None:
-            own.sending_ns += time.thread_time_ns() - self._left_cpu_ns
+            stats.sending_ns += time.thread_time_ns() - self._left_cpu_ns
             self._left_cpu_ns = None
         working = Stopwatch()
         element = next(self._parent)
-        own.working_ns += working.read_ns()
-        own.elements += 1
+        stats.working_ns += working.read_ns()
+        stats.elements += 1
         snapshot = b""
         now = time.perf_counter_ns()
         if now - self._sent_ns > SEND_EVERY_NS:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from gristmill import batching
 from gristmill._base.sizes import size_of
-from gristmill._dataset.model.names import line_of
+from gristmill._dataset.model.names import node_line
 from gristmill._engine.stage_times import sleeps
 
 # After a call that took less, the next one counts as computing, not waiting, because
@@ -63,18 +63,18 @@ class Numbers:
             self.background_ns += own_ns
         if elements:
             each = max(own_ns // elements, 0)
-            self._take_extent(each, each)
+            self._update_extremes(each, each)
             self.elements += elements
 
     def add_worker(self, sent: Numbers) -> None:
         """Add the numbers of a worker, all of which are in the background."""
         if sent.elements:
-            self._take_extent(sent.least_ns, sent.most_ns)
+            self._update_extremes(sent.least_ns, sent.most_ns)
         self.background_ns += sent.direct_ns + sent.background_ns
         for name in ("elements", "calls", "cpu_ns", "sized", "bytes", "begun"):
             setattr(self, name, getattr(self, name) + getattr(sent, name))
 
-    def _take_extent(self, least_ns: int, most_ns: int) -> None:
+    def _update_extremes(self, least_ns: int, most_ns: int) -> None:
         self.least_ns = min(self.least_ns, least_ns) if self.elements else least_ns
         self.most_ns = max(self.most_ns, most_ns)
 
@@ -140,7 +140,7 @@ class Meter:
         return Meter, (self.number, self.name, self.kind, self.inputs)
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """The state of this thread.
 
     Attributes:
@@ -212,7 +212,7 @@ class Measurement:
         self.next_number = len(self.meters)
         self.costs = costs
         self._lock = threading.Lock()
-        self.here = _Here()
+        self.state = _ThreadState()
         self.updated_ns = time.perf_counter_ns()
         self.others_ns = 0
         self.own = WorkerNumbers(os.getpid(), self.updated_ns)
@@ -226,56 +226,56 @@ class Measurement:
         number = self.next_number
         self.next_number += 1
         if number == len(self.meters):
-            self.meters.append(Meter(number, line_of(dataset), kind))
+            self.meters.append(Meter(number, node_line(dataset), kind))
             self.datasets.append(dataset)
         self.meters[number].inputs.clear()
         return self.meters[number]
 
     def start(self, meter: Meter) -> tuple[Any, ...]:
         """Begin a call of a node in this thread; pass the result to `stop`."""
-        here = self.here
-        outer = (here.root, here.nested_ns, here.nested_cpu_ns)
-        if here.root is None:
-            here.root = meter
-        here.nested_ns = here.nested_cpu_ns = 0
+        state = self.state
+        outer = (state.root, state.nested_ns, state.nested_cpu_ns)
+        if state.root is None:
+            state.root = meter
+        state.nested_ns = state.nested_cpu_ns = 0
         cpu = (time.thread_time_ns(), sleeps()) if meter.asks_cpu else None
         return outer, cpu, time.perf_counter_ns()
 
     def stop(self, meter: Meter, started: tuple[Any, ...], elements: int) -> None:
         """End a call that `start` began and that made `elements` elements."""
         now = time.perf_counter_ns()
-        (root, nested_ns, nested_cpu_ns), cpu, began = started
-        took = now - began
-        cpu_took = took
+        (root, nested_ns, nested_cpu_ns), cpu, start_ns = started
+        duration_ns = now - start_ns
+        cpu_ns = duration_ns
         others_ns = 0
-        meter.asks_cpu = took > ASK_CPU_NS or meter.kind in WAITING
+        meter.asks_cpu = duration_ns > ASK_CPU_NS or meter.kind in WAITING
         if cpu is not None:
-            cpu_took = min(time.thread_time_ns() - cpu[0], took)
+            cpu_ns = min(time.thread_time_ns() - cpu[0], duration_ns)
             if sleeps() == cpu[1]:
                 # It never waited, so other programs ran for the rest of the time.
-                others_ns, took = took - cpu_took, cpu_took
-        here = self.here
-        assert here.root is not None
-        own = took - here.nested_ns - self.costs.call
-        own_cpu = cpu_took - here.nested_cpu_ns - self.costs.call
+                others_ns, duration_ns = duration_ns - cpu_ns, cpu_ns
+        state = self.state
+        assert state.root is not None
+        own = duration_ns - state.nested_ns - self.costs.call
+        own_cpu = cpu_ns - state.nested_cpu_ns - self.costs.call
         with self._lock:
             # The consumer calls the last node of the chain.
-            direct = here.root.number == 0
+            direct = state.root.number == 0
             meter.numbers.add_call(own, own_cpu, elements, direct)
             if root is None:
                 meter.numbers.begun += not direct
                 self.others_ns += direct * others_ns
                 self.updated_ns = now
-        here.root = root
-        added = self.costs.of_parent + (self.costs.asking if cpu is not None else 0)
-        here.nested_ns = nested_ns + took + added
-        here.nested_cpu_ns = nested_cpu_ns + cpu_took + added
+        state.root = root
+        cost_ns = self.costs.of_parent + (self.costs.asking if cpu is not None else 0)
+        state.nested_ns = nested_ns + duration_ns + cost_ns
+        state.nested_cpu_ns = nested_cpu_ns + cpu_ns + cost_ns
 
     def look_at(self, meter: Meter, element: Any) -> None:
         """Add the spec and the size of an element."""
         if element is None:
             return
-        began = time.perf_counter_ns()
+        start_ns = time.perf_counter_ns()
         size = size_of(element)
         with self._lock:
             meter.numbers.sized += 1
@@ -283,9 +283,9 @@ class Measurement:
         if meter.spec is None:
             meter.spec = batching.spec_like(element, batching.tree_rules())
         # This does not count as time of the node that called for the element.
-        took = time.perf_counter_ns() - began
-        self.here.nested_ns += took
-        self.here.nested_cpu_ns += took
+        duration_ns = time.perf_counter_ns() - start_ns
+        self.state.nested_ns += duration_ns
+        self.state.nested_cpu_ns += duration_ns
 
     def snapshot(self) -> bytes:
         """Return all numbers as bytes to send to another process."""
@@ -297,12 +297,12 @@ class Measurement:
 
     def receive(self, snapshot: bytes) -> None:
         """Keep a snapshot of a worker in place of its last one."""
-        said: WorkerNumbers = pickle.loads(snapshot)
-        process = said.imported, said.pid
+        stats: WorkerNumbers = pickle.loads(snapshot)
+        process = stats.imported, stats.pid
         if process == (IMPORTED, os.getpid()):
             return  # This process has computed the stream.
-        self.workers[process] = said
-        for meter, spec in zip(self.meters, said.specs, strict=True):
+        self.workers[process] = stats
+        for meter, spec in zip(self.meters, stats.specs, strict=True):
             if meter.spec is None:
                 meter.spec = spec
 
@@ -327,6 +327,6 @@ class Stopwatch:
 
     def read_ns(self) -> int:
         """Return the time since the stopwatch was made."""
-        took = time.perf_counter_ns() - self._began_ns
+        duration_ns = time.perf_counter_ns() - self._began_ns
         cpu = time.thread_time_ns() - self._cpu_ns
-        return took if sleeps() != self._sleeps else min(took, cpu)
+        return duration_ns if sleeps() != self._sleeps else min(duration_ns, cpu)

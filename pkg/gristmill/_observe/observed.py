@@ -8,16 +8,16 @@ import weakref
 from typing import Any, TypeVar
 
 from gristmill._base import log
-from gristmill._dataset.nodes.unsaved import refuse_unsaved
+from gristmill._dataset.nodes.missing_states import refuse_missing_states
 from gristmill._observe import drawing
 from gristmill._observe.chain_watch import ChainWatch
-from gristmill._observe.copying import measured
 from gristmill._observe.measured import PassingIterator
+from gristmill._observe.measured_copy import copy_measured
 from gristmill._observe.meter import Measurement
 from gristmill._observe.summary import execution_summary, summarize
 
 T = TypeVar("T")
-LOG_EVERY_S = 60.0
+LOG_INTERVAL_S = 60.0
 IDLE_S = 120.0
 
 
@@ -28,7 +28,8 @@ class ObservedDatasetIterator(PassingIterator[T]):
         dataset: The chain's last node.
         logs: Whether to log the table of nodes every minute.
         folder: The folder for a drawing; "" to log it only, None to draw nothing.
-        refuses: Whether `get_state` raises TypeError if a part of the state is missing.
+        checks_state: Whether `get_state` raises TypeError if a part of the state is
+            missing.
     """
 
     def __init__(
@@ -36,12 +37,12 @@ class ObservedDatasetIterator(PassingIterator[T]):
         dataset: Any,
         logs: bool = False,
         folder: str | None = None,
-        refuses: bool = False,
+        checks_state: bool = False,
     ) -> None:
-        chain, self.measurement = measured(dataset)
+        chain, self.measurement = copy_measured(dataset)
         super().__init__(iter(chain))
-        if refuses:  # First, because timing changes the class for a while.
-            refuse_unsaved(self, dataset)
+        if checks_state:  # First, because timing changes the class for a while.
+            refuse_missing_states(self, dataset)
         self._folder = folder
         self._draws = folder is not None
         self._logs = logs
@@ -53,7 +54,7 @@ class ObservedDatasetIterator(PassingIterator[T]):
         if self._logs:
             self._logs = False
             threading.Thread(
-                target=_log_now_and_then,
+                target=_log_periodically,
                 args=(self.measurement, self._ended),
                 name="gristmill-debug",
                 daemon=True,
@@ -71,10 +72,10 @@ class ObservedDatasetIterator(PassingIterator[T]):
         super().close()
 
 
-def _log_now_and_then(measurement: Measurement, ended: threading.Event) -> None:
+def _log_periodically(measurement: Measurement, ended: threading.Event) -> None:
     """Log the table after changes, until the iterator ends or is not used."""
     logged_ns = 0
-    while not ended.wait(LOG_EVERY_S):
+    while not ended.wait(LOG_INTERVAL_S):
         updated_ns = measurement.updated_ns
         if time.perf_counter_ns() - updated_ns > IDLE_S * 1e9:
             return

@@ -7,7 +7,7 @@ from typing import Any
 from gristmill._base import log
 
 
-class Passes:
+class PassCounter:
     """Counts the iterations over one loader or dataset.
 
     An iterator that returns one element only does not count, because programs look at
@@ -19,36 +19,36 @@ class Passes:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._counted = False
-        self._warned = False
+        self._has_counted = False
+        self._has_warned = False
 
     def begin(self) -> None:
         """Warn if the iteration that begins repeats an earlier one."""
-        if self._counted and not self._warned:
-            self._warned = True
+        if self._has_counted and not self._has_warned:
+            self._has_warned = True
             log.warning("%s", self.text)
 
     def count(self) -> None:
         """Count an iteration."""
-        self._counted = True
+        self._has_counted = True
 
     def renew(self) -> None:
         """Forget the iterations until now, so that the next one is not a repetition."""
-        self._counted = False
+        self._has_counted = False
 
 
-class Opening:
-    """Counts an iteration at the second call of its iterator; see `Watch.opening`."""
+class PassStart:
+    """Counts an iteration at the second call of its iterator."""
 
-    def __init__(self, passes: Passes) -> None:
+    def __init__(self, passes: PassCounter) -> None:
         self._passes = passes
-        self._begun = False
+        self._has_begun = False
 
     def call(self, iterator: Any) -> None:
         """Count a call of ``next`` that begins."""
-        if self._begun:
+        if self._has_begun:
             self._passes.count()
-            iterator._watch.opening = None
+            iterator._watch.pass_start = None
         elif not iterator._from_state:
             self._passes.begin()
-        self._begun = True
+        self._has_begun = True

@@ -20,7 +20,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Usage(NamedTuple):
+class ProcessUsage(NamedTuple):
     """The processor time and the memory of a process.
 
     Attributes:
@@ -49,20 +49,20 @@ class Arena:
         """Return the loader's present state, or None if it has ended.
 
         Raises:
-            OtherLayout: The loader is of another version.
+            LayoutMismatchError: The loader is of another version.
         """
-        with contextlib.suppress(OSError), self._opened() as fd:
+        with contextlib.suppress(OSError), self._open() as fd:
             return shared_words.snapshot(fd)
         return None
 
     def waits(self) -> bool:
         """Return whether the consumer waits now."""
-        with contextlib.suppress(OSError), self._opened() as fd:
+        with contextlib.suppress(OSError), self._open() as fd:
             return shared_words.waits(fd)
         return False
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[int]:
+    def _open(self) -> Iterator[int]:
         # Another file may have the number by now.
         fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         try:
@@ -95,7 +95,7 @@ def all_pids() -> list[int]:
     return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
 
 
-def usage(pid: int) -> Usage | None:
+def usage(pid: int) -> ProcessUsage | None:
     """Return the usage of a process, or None if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -106,7 +106,7 @@ def usage(pid: int) -> Usage | None:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 pss = int(line.split()[1]) * 1024
-    return Usage(fields[0], (int(fields[11]) + int(fields[12])) / _TICKS, pss)
+    return ProcessUsage(fields[0], (int(fields[11]) + int(fields[12])) / _TICKS, pss)
 
 
 def command(pid: int) -> str:
@@ -116,8 +116,8 @@ def command(pid: int) -> str:
     except OSError:
         return ""
     text = b" ".join(words).decode(errors="replace")
-    shown = (letter if letter.isprintable() else " " for letter in text)
-    return " ".join("".join(shown).split())
+    printable = (letter if letter.isprintable() else " " for letter in text)
+    return " ".join("".join(printable).split())
 
 
 def has_gristmill(pid: int) -> bool:

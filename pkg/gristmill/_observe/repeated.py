@@ -6,38 +6,40 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gristmill._base.epochs import here
+from gristmill._base.epoch_context import epoch_context
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.nodes.epochs import EpochIterDataset
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._observe.kinds import parents_of
-from gristmill._observe.passes import Passes
+from gristmill._observe.passes import PassCounter
 
 _REPEATED = (
     "{} is iterated over again, with the same shuffles and random draws as before."
-    " Iterate over dataset.at_epoch(epoch) for those of another epoch, or over"
-    " dataset.at_epoch(0) if the same ones are meant."
+    " Iterate over dataset.at_epoch(epoch) to get those of another epoch, or over"
+    " dataset.at_epoch(0) to repeat these on purpose."
 )
 _REPEATED_IN_LOADER = (
     "{} is iterated over again by a torch loader, in the same order as before. Call"
-    " loader.set_epoch(epoch) before each epoch if the dataset is an AsIterable; else"
-    " iterate over chain.at_epoch(epoch) in your IterableDataset, or over"
-    " chain.at_epoch(0) if the same order is meant."
+    " loader.set_epoch(epoch) before each epoch if the dataset is an AsIterable."
+    " Otherwise iterate over chain.at_epoch(epoch) in your IterableDataset, or over"
+    " chain.at_epoch(0) to repeat this order on purpose."
 )
 
 
-class _Known(NamedTuple):
+class _ChainPasses(NamedTuple):
     """A chain's iterations, and whether they repeat an order."""
 
-    passes: Passes
+    passes: PassCounter
     has_order: bool
 
 
 # By dataset; the value is None if iterations do not repeat anything random.
-_known: weakref.WeakKeyDictionary[Any, _Known | None] = weakref.WeakKeyDictionary()
+_passes_by_dataset: weakref.WeakKeyDictionary[Any, _ChainPasses | None] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def passes_of(dataset: Any) -> Passes | None:
+def passes_of(dataset: Any) -> PassCounter | None:
     """Return the iterations over a chain, or None if they repeat nothing random.
 
     That is if nothing in the chain is random, or it has several epochs, or its epoch
@@ -47,30 +49,31 @@ def passes_of(dataset: Any) -> Passes | None:
         # `iter` of a `MapDataset` makes another node each time.
         dataset = dataset._parent
     try:
-        if dataset not in _known:
-            _known[dataset] = _look_at(dataset)
-        known = _known[dataset]
+        if dataset not in _passes_by_dataset:
+            _passes_by_dataset[dataset] = _analyze(dataset)
+        known = _passes_by_dataset[dataset]
     except TypeError:
         return None  # A user's class without a hash.
     if known is None:
         return None
-    if here.epoch:  # In a torch loader, in which random steps draw other numbers.
-        if not known.has_order or not here.warns:
+    # In a torch loader, in which random steps draw other numbers.
+    if epoch_context.epoch:
+        if not known.has_order or not epoch_context.warns:
             return None
         known.passes.text = _REPEATED_IN_LOADER.format(dataset)
-        if here.epoch == 1:
+        if epoch_context.epoch == 1:
             known.passes.count()  # A worker of the first epoch may have ended.
     return known.passes
 
 
-def _look_at(dataset: Any) -> _Known | None:
+def _analyze(dataset: Any) -> _ChainPasses | None:
     nodes = list(_nodes_of(dataset))
     chosen = any(isinstance(node, EpochIterDataset) for node in nodes)
     repeats = any(getattr(node, "_num_epochs", 1) != 1 for node in nodes)
     random = {node._random for node in nodes} - {None}
     if chosen or repeats or not random:
         return None
-    return _Known(Passes(_REPEATED.format(dataset)), "order" in random)
+    return _ChainPasses(PassCounter(_REPEATED.format(dataset)), "order" in random)
 
 
 def _nodes_of(dataset: Any) -> Iterator[Any]:

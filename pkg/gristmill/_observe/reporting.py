@@ -10,34 +10,34 @@ from typing import Any
 import numpy as np
 
 from gristmill._base.report import Buffer, Report, Stage, WorkerLoad
+from gristmill._base.trials import NotTriedError
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.observer import as_inner
+from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
-from gristmill._engine.trial import NotTriedError
-from gristmill._engine.usage import Usage
-from gristmill._observe import far_workers, generators, near_workers
+from gristmill._engine.worker_stats import RemoteStats
+from gristmill._observe import cluster_workers, generators, local_workers
 from gristmill._observe.diagnosis import diagnose
 from gristmill._observe.meter import Measurement, Meter
 from gristmill._observe.observed import ObservedDatasetIterator
-from gristmill._observe.running import Took, check_seconds, run_for
 from gristmill._observe.sampling import samplings_of
 from gristmill._observe.summary import summarize
-from gristmill._observe.verifying import ChainTrial, Trial, verified
+from gristmill._observe.timed_run import RunTimes, check_seconds, run_for
+from gristmill._observe.verification import ChainTrial, Trial, verify_report
 
-BEHIND = "what is behind to_iter_dataset in this process"
-NOT_TOLD_APART = (
-    "Steps of an IterDataset are not told apart, nor those in workers: iterate with"
-    " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING), or"
-    " see dataset.report()."
+AFTER_READING = "steps after to_iter_dataset in this process"
+UNMEASURED_STEPS_NOTE = (
+    "Steps of an IterDataset, and steps in workers, are not measured separately. To"
+    " measure them, call dataset.report(), or iterate with"
+    " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING)."
 )
-# From this part of the time on, a report has the note `OTHERS`.
-MANY_OTHERS = 0.1
-OTHERS = (
-    "Other threads and programs had the processor for {:.0%} of the time. The rate"
-    " counts that; the times of stages do not."
+# From this part of the time on, a report has the note `OTHERS_NOTE`.
+MANY_OTHERS_SHARE = 0.1
+OTHERS_NOTE = (
+    "Other threads and programs used the processor for {:.0%} of the time. The rate"
+    " includes that time; the times of stages do not."
 )
 END_OF_THREADS_S = 1.0
-SAMPLED = "Some calls of next() were timed, not all of them."
+SAMPLED_NOTE = "Only some calls of next() were timed."
 
 
 def report_of(iterator: Any, verify: bool = False, seconds: float = 2.0) -> Report:
@@ -47,33 +47,33 @@ def report_of(iterator: Any, verify: bool = False, seconds: float = 2.0) -> Repo
         ValueError: Another iterator iterates over the chain that the iterator is part
             of, or `seconds` is not positive.
     """
-    report = _known(iterator)
+    report = _report_so_far(iterator)
     if not verify:
         return report
-    return verified(report, _trial_of(iterator), seconds, None)
+    return verify_report(report, _make_trial(iterator), seconds, None)
 
 
-def _trial_of(iterator: Any) -> Trial:
+def _make_trial(iterator: Any) -> Trial:
     if isinstance(iterator, DatasetIterator):
         return ChainTrial(iterator._watch.dataset, iterator)
     found: Trial = iterator._trial()
     return found
 
 
-def _known(iterator: Any) -> Report:
+def _report_so_far(iterator: Any) -> Report:
     watch = iterator._watch
     if watch is None:
         raise ValueError(
-            f"{iterator} is part of a chain, so its calls were not timed. Ask the"
-            " iterator that iter(dataset) returned for the report."
+            f"{iterator} is part of another iterator's chain, so its calls were not"
+            " timed. Call report() of the iterator that iter(dataset) returned."
         )
     watch.count(iterator)
     watch.start(iterator)
-    usage = far_workers.usage_of(iterator)
-    near = near_workers.usage_of(iterator)
-    # The first output of workers took as long as their start.
-    begins = usage is not None or bool(near and near.workers)
-    first = min(watch.outputs, int(begins))
+    cluster_stats = cluster_workers.usage_of(iterator)
+    local_stats = local_workers.usage_of(iterator)
+    # The time of the first output includes the start of the workers.
+    skips_first = cluster_stats is not None or bool(local_stats and local_stats.workers)
+    first = min(watch.outputs, int(skips_first))
     next_s = (watch.next_ns - first * watch.first_ns) / 1e9
     seconds = next_s + watch.gap_ns / 1e9
     report = _measured_report(
@@ -83,29 +83,33 @@ def _known(iterator: Any) -> Report:
         [ns / 1e9 for ns in list(watch.durations_ns)],
         watch.bytes / max(watch.sized, 1),
     )
-    notes = [] if watch.complete else [SAMPLED]
+    notes = [] if watch.complete else [SAMPLED_NOTE]
     if isinstance(iterator, ObservedDatasetIterator):
         report = _with_nodes(report, iterator.measurement)
-    elif usage is not None:
-        notes.append(far_workers.NOT_TOLD_APART)
-    elif near is not None:
-        report = near_workers.with_usage(report, near, iterator)
+    elif cluster_stats is not None:
+        notes.append(cluster_workers.UNMEASURED_STEPS_NOTE)
+    elif local_stats is not None:
+        report = local_workers.with_usage(report, local_stats, iterator)
         notes += report.notes
         if isinstance(iterator, DatasetIterator):
-            notes.append(NOT_TOLD_APART)
+            notes.append(UNMEASURED_STEPS_NOTE)
     elif not isinstance(iterator, DatasetIterator):
-        notes.append(near_workers.NOT_YET)
+        notes.append(local_workers.TOO_FEW_OUTPUTS_NOTE)
     else:
         stages = tuple(_sampled_stages(iterator, report))
         report = dataclasses.replace(report, stages=stages)
-        notes.append(NOT_TOLD_APART)
+        notes.append(UNMEASURED_STEPS_NOTE)
     buffers = tuple(_buffers(iterator))
     report = dataclasses.replace(report, buffers=buffers, notes=tuple(notes))
-    return _diagnosed(report, usage)
+    return _diagnose(report, cluster_stats)
 
 
-def _diagnosed(report: Report, usage: Usage | None) -> Report:
-    return diagnose(report) if usage is None else far_workers.with_usage(report, usage)
+def _diagnose(report: Report, cluster_stats: RemoteStats | None) -> Report:
+    return (
+        diagnose(report)
+        if cluster_stats is None
+        else cluster_workers.with_usage(report, cluster_stats)
+    )
 
 
 def _measured_report(
@@ -140,7 +144,7 @@ def _measured_report(
     )
 
 
-@generators.put_back()
+@generators.restore_generators()
 def report_of_loader(
     loader: Any,
     seconds: float,
@@ -153,17 +157,17 @@ def report_of_loader(
     try:
         iterator = trial.open(0, True)
     except NotTriedError as error:
-        raise ValueError(f"This loader cannot be tried: {error}") from None
-    report = _report_of(run_for(iterator, seconds, consume, trial.close))
-    near = near_workers.usage_of(iterator)
-    if near is not None:
-        report = near_workers.with_usage(report, near, iterator)
-    usage = far_workers.usage_of(iterator)
-    report = _diagnosed(report, usage)
-    return verified(report, trial, seconds, consume) if verify else report
+        raise ValueError(f"report() cannot run this loader: {error}") from None
+    report = _report_from_times(run_for(iterator, seconds, consume, trial.close))
+    local_stats = local_workers.usage_of(iterator)
+    if local_stats is not None:
+        report = local_workers.with_usage(report, local_stats, iterator)
+    cluster_stats = cluster_workers.usage_of(iterator)
+    report = _diagnose(report, cluster_stats)
+    return verify_report(report, trial, seconds, consume) if verify else report
 
 
-@generators.put_back()
+@generators.restore_generators()
 def report_of_run(
     dataset: Any,
     seconds: float,
@@ -171,13 +175,13 @@ def report_of_run(
     verify: bool = False,
 ) -> Report:
     """Run a chain and return its report; see `IterDataset.report`."""
-    report = _of_run(dataset, seconds, consume)
+    report = _report_of_chain(dataset, seconds, consume)
     if not verify:
         return report
-    return verified(report, ChainTrial(dataset, None), seconds, consume)
+    return verify_report(report, ChainTrial(dataset, None), seconds, consume)
 
 
-def _of_run(
+def _report_of_chain(
     dataset: Any, seconds: float, consume: Callable[[Any], Any] | None
 ) -> Report:
     check_seconds(seconds)
@@ -186,27 +190,27 @@ def _of_run(
     if all(meter.kind != "transport" for meter in iterator.measurement.meters):
         # Measuring takes time itself, so the waits are taken without it.
         before = set(threading.enumerate())
-        with as_inner():
+        with suppress_observation():
             plain = _run(iter(dataset), seconds / 3, consume)
         seconds -= seconds / 3
         for thread in set(threading.enumerate()) - before:
-            thread.join(END_OF_THREADS_S)  # Else their last work would be measured.
+            thread.join(END_OF_THREADS_S)  # Do not measure their last work.
     report = _run(iterator, seconds, consume)
     if plain is not None and plain.outputs:
         report = plain
     report = _with_nodes(report, iterator.measurement)
-    return _diagnosed(report, far_workers.usage_of(iterator))
+    return _diagnose(report, cluster_workers.usage_of(iterator))
 
 
 def _run(iterator: Any, seconds: float, consume: Callable[[Any], Any] | None) -> Report:
     """Return the report of a run of about `seconds`."""
-    took = run_for(iterator, seconds, consume, lambda one: one.close())
-    return _report_of(took)
+    times = run_for(iterator, seconds, consume, lambda one: one.close())
+    return _report_from_times(times)
 
 
-def _report_of(took: Took) -> Report:
+def _report_from_times(times: RunTimes) -> Report:
     return _measured_report(
-        took.outputs, took.seconds, took.waited, took.waits_s, took.bytes_each
+        times.outputs, times.seconds, times.waited, times.waits_s, times.bytes_each
     )
 
 
@@ -220,18 +224,18 @@ def _with_nodes(report: Report, measurement: Measurement) -> Report:
     ]
     workers = [
         WorkerLoad(
-            pid=said.pid,
-            busy=min(said.working_ns / max(said.alive_ns, 1), 1.0),
-            sending_s=said.sending_ns / max(said.elements, 1) / 1e9,
-            elements=said.elements,
+            pid=worker.pid,
+            busy=min(worker.working_ns / max(worker.alive_ns, 1), 1.0),
+            sending_s=worker.sending_ns / max(worker.elements, 1) / 1e9,
+            elements=worker.elements,
         )
-        for said in measurement.workers.values()
+        for worker in measurement.workers.values()
     ]
     others_s = measurement.others_ns / 1e9
     taken_s = sum(stage.seconds for stage in stages) * outputs + others_s
     notes = report.notes
-    if taken_s and others_s / taken_s >= MANY_OTHERS:
-        notes = (*notes, OTHERS.format(others_s / taken_s))
+    if taken_s and others_s / taken_s >= MANY_OTHERS_SHARE:
+        notes = (*notes, OTHERS_NOTE.format(others_s / taken_s))
     return dataclasses.replace(
         report, stages=tuple(stages), workers=tuple(workers), notes=notes
     )
@@ -265,27 +269,30 @@ def _sampled_stages(iterator: Any, report: Report) -> list[Stage]:
     """Return the nodes that are read by index, and the rest as one stage."""
     if not report.outputs:
         return []
-    each = report.waited * report.seconds / report.outputs
+    wait_per_output_s = report.waited * report.seconds / report.outputs
     found: list[Stage] = []
-    rest = each
+    rest = wait_per_output_s
     for sampling, feed in samplings_of(iterator):
         if sampling.measurement is None or not (sampling.measured and sampling.indices):
             continue
         per_output = sampling.indices / report.outputs
-        took = sampling.took_ns / sampling.measured * per_output / 1e9
+        times = sampling.took_ns / sampling.measured * per_output / 1e9
         # Threads take longer for elements than the consumer waits.
-        share = min(took / each, 1.0)
-        rest -= share * each
+        share = min(times / wait_per_output_s, 1.0)
+        rest -= share * wait_per_output_s
         nodes = summarize(sampling.measurement)
-        whole = sum(node.numbers.total_ns for node in nodes) or 1
+        total_ns = sum(node.numbers.total_ns for node in nodes) or 1
         for node in nodes:
-            part = node.numbers.total_ns / whole
+            part = node.numbers.total_ns / total_ns
             measured = sampling.measured / per_output
             threads = feed.read_options.num_threads
             found.append(_stage(node, part * share, measured, threads))
     kind = "transform" if found else "unknown"
     rest = max(rest, 0.0)
-    return [*found, Stage(BEHIND, kind, rest / each, rest, 1.0, report.outputs)]
+    return [
+        *found,
+        Stage(AFTER_READING, kind, rest / wait_per_output_s, rest, 1.0, report.outputs),
+    ]
 
 
 def _buffers(iterator: Any) -> list[Buffer]:

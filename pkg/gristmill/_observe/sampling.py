@@ -16,12 +16,12 @@ from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import block_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
-from gristmill._observe.copying import measured
+from gristmill._observe.measured_copy import copy_measured
 from gristmill._observe.meter import Measurement
 
 # Measuring a block takes up to 0.2 ms, so a shorter run has none.
-FIRST_NS = 10_000_000
-REST_NS = 250_000_000
+FIRST_SAMPLE_NS = 10_000_000
+SAMPLE_INTERVAL_NS = 250_000_000
 
 
 class Sampling:
@@ -53,40 +53,42 @@ class Sampling:
         self._wake = wake
         self.measured = self.took_ns = 0
         self.indices = self.ready = self.looks = 0
-        self._given = 0
-        self.due_ns = time.perf_counter_ns() + FIRST_NS
+        self._last_index = 0
+        self.due_ns = time.perf_counter_ns() + FIRST_SAMPLE_NS
 
     def read(self, indices: Int64Array) -> list[Any]:
         """Return the elements at `indices`, of shape (n,), and measure them."""
         with self._lock:
             if self._copy is None:
-                self._copy, self.measurement = measured(self._dataset, users_own=False)
+                self._copy, self.measurement = copy_measured(
+                    self._dataset, copies_user_nodes=False
+                )
         self._wake(False)
-        began = time.perf_counter_ns()
-        self.due_ns = began + REST_NS
+        start_ns = time.perf_counter_ns()
+        self.due_ns = start_ns + SAMPLE_INTERVAL_NS
         elements = block_of(self._copy, indices)
-        took = time.perf_counter_ns() - began
+        duration_ns = time.perf_counter_ns() - start_ns
         with self._lock:
             self.measured += len(indices)
-            self.took_ns += took
+            self.took_ns += duration_ns
         return elements
 
-    def failed(self) -> None:
-        """Note that an element fails."""
+    def note_failure(self) -> None:
+        """Record that an element failed."""
         self._wake(True)
 
     def begin(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Begin to count indices that are given out."""
-        self._given = feed.given
+        self._last_index = feed.given
 
     def count(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Count the indices that were given out since the last time."""
-        self.indices += max(feed.given - self._given, 0)
-        self._given = feed.given
+        self.indices += max(feed.given - self._last_index, 0)
+        self._last_index = feed.given
 
     def look(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Count the elements that are ready."""
-        ready = feed.ready()
+        ready = feed.count_ready()
         self.ready += ready
         self.looks += 1
         if monitoring.is_on():

@@ -19,7 +19,7 @@ _MARK = b"grstml"
 _FREE, _LEASED, _NEED, _GRANTED, _COMMITTED, _PART = range(1, 7)
 _HELD = (_LEASED, _NEED, _GRANTED, _PART)
 _RANGE, _REQUEST = 0, 2
-_MOST_WORKERS, _MOSTUNITS = 4094, 1 << 23
+_MAX_WORKERS, _MAX_UNITS = 4094, 1 << 23
 
 
 def _structure(size: int, **fields: tuple[int, str]) -> np.dtype[np.void]:
@@ -52,7 +52,7 @@ CELL = _structure(
     pid=(8, "<u4"),
     asleep=(64, "<u4"),
     started=(68, "<u4"),
-    at=(72, "<i8"),
+    current_record=(72, "<i8"),
     # Fields of its Counts.
     claimed_ns=(8064, "<i8"),
     outputs=(8088, "<i8"),
@@ -67,7 +67,7 @@ UNIT = _structure(
 )
 
 
-class OtherLayout(Exception):
+class LayoutMismatchError(Exception):
     """The loader's version of Gristmill shares other structures."""
 
 
@@ -150,14 +150,14 @@ def snapshot(fd: int) -> Snapshot | None:
     """Return the loader of a file of shared memory, or None for any other file.
 
     Raises:
-        OtherLayout: The loader is of another version.
+        LayoutMismatchError: The loader is of another version.
         OSError: The file cannot be read.
     """
     control = _control(fd)
     if control is None:
         return None
     count, units = int(control["workers"]), int(control["units"])
-    if not (0 < count <= _MOST_WORKERS and 0 < units <= _MOSTUNITS):
+    if not (0 < count <= _MAX_WORKERS and 0 < units <= _MAX_UNITS):
         return None
     cells_at = CONTROL.itemsize
     cells = _read(fd, CELL, count, cells_at)
@@ -196,7 +196,9 @@ def _control(fd: int) -> Any:
         return None
     layout = int.from_bytes(begin[:2], "little")
     if layout != LAYOUT:
-        raise OtherLayout(f"layout {layout} of shared memory, not {LAYOUT}")
+        raise LayoutMismatchError(
+            f"shared memory has layout {layout}, expected {LAYOUT}"
+        )
     found = _read(fd, CONTROL, 1, 0)
     return None if found is None else found[0]
 
@@ -220,7 +222,7 @@ def _worker(number: int, cell: Any, unit: Any, kind: int, now_s: float) -> Worke
     else:
         needs = int(unit["word"]) >> 12 & 0xF == _NEED
         state = "waiting for room" if needs else "computing"
-        is_range, at = kind == _RANGE, int(cell["at"])
+        is_range, at = kind == _RANGE, int(cell["current_record"])
         claimed_ns = int(cell["claimed_ns"])
         doing = Unit(
             int(unit["stream"]),

@@ -10,14 +10,14 @@ from gristmill._observe.meter import Measurement, Meter
 COLUMN_WIDTH = 30
 ROW_LINES = 5
 NOTE = (
-    "NOTE: look at `percent wait time` first: it says what the consumer waits for."
-    " `total processing time` of nodes that run in several threads or processes is the"
-    " sum over all of them, so it may be longer than the run and does not compare with"
-    " that of the others."
+    "NOTE: look at `percent wait time` first: it shows which nodes the consumer waited"
+    " for. If a node runs in several threads or processes, its `total processing time`"
+    " is the sum over all of them. It may exceed the duration of the run, so do not"
+    " compare it with that of other nodes."
 )
 SOURCE_LIMITS = (
-    "WARNING: most of the waiting is for the source to read. See whether the data is"
-    " near, and what the disk or the network could give."
+    "WARNING: the consumer waits mostly for the source. Check whether the data is on a"
+    " local disk, and how fast the disk or the network is."
 )
 
 
@@ -46,9 +46,9 @@ def _share_waiting(meters: list[Meter]) -> None:
     whole = sum(meter.numbers.direct for meter in meters) or 1
     amounts = [meter.numbers.direct / whole for meter in meters]
     for meter in meters:
-        behind = _working_for(meters, meter) if _waits(meters, meter) else []
-        weight = sum(node.numbers.background for node in behind)
-        for node in behind if weight else ():
+        workers = _working_for(meters, meter) if _waits(meters, meter) else []
+        weight = sum(node.numbers.background for node in workers)
+        for node in workers if weight else ():
             part = node.numbers.background / weight
             amounts[node.number] += amounts[meter.number] * part
         meter.wait_ratio = None if weight else amounts[meter.number]

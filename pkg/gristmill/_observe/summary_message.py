@@ -39,7 +39,8 @@ def _classes() -> dict[str, Any]:
         factory = importlib.import_module("google.protobuf.message_factory")
     except ImportError as error:
         raise ImportError(
-            "Execution summaries are protobuf messages: pip install protobuf."
+            "get_execution_summary needs the protobuf package. Install it with: pip"
+            " install protobuf"
         ) from error
 
     kinds = protobuf.FieldDescriptorProto
@@ -99,20 +100,20 @@ def get_execution_summary(ds: Any) -> Any:
     message = _classes()["ExecutionSummary"]()
     for node in summarize(ds.measurement):
         numbers = node.numbers
-        made = message.nodes[node.number]
-        made.id = node.number
-        made.name = node.name
-        made.inputs.extend(node.inputs)
-        made.wait_time_ratio = node.wait_ratio or 0.0
-        made.total_processing_time_ns = numbers.total_ns
-        made.min_processing_time_ns = numbers.least_ns
-        made.max_processing_time_ns = numbers.most_ns
-        made.num_produced_elements = numbers.elements
-        made.output_spec = "" if node.spec is None else str(node.spec)
-        made.is_output = node.number == 0
-        made.is_prefetch = node.wait_ratio is None
-        made.bytes_produced = int(numbers.bytes_each * numbers.elements)
-        made.bytes_consumed = made.bytes_produced + node.held_bytes
+        node_message = message.nodes[node.number]
+        node_message.id = node.number
+        node_message.name = node.name
+        node_message.inputs.extend(node.inputs)
+        node_message.wait_time_ratio = node.wait_ratio or 0.0
+        node_message.total_processing_time_ns = numbers.total_ns
+        node_message.min_processing_time_ns = numbers.least_ns
+        node_message.max_processing_time_ns = numbers.most_ns
+        node_message.num_produced_elements = numbers.elements
+        node_message.output_spec = "" if node.spec is None else str(node.spec)
+        node_message.is_output = node.number == 0
+        node_message.is_prefetch = node.wait_ratio is None
+        node_message.bytes_produced = int(numbers.bytes_each * numbers.elements)
+        node_message.bytes_consumed = node_message.bytes_produced + node.held_bytes
     return message
 
 
@@ -123,7 +124,7 @@ def pretty_format_summary(summary: Any) -> str:
 
 
 def _node_of(node: Any) -> Meter:
-    waits, made = node.is_prefetch, node.num_produced_elements
+    waits, node_message = node.is_prefetch, node.num_produced_elements
     held = node.bytes_consumed - node.bytes_produced if waits else 0
     return Meter(
         node.id,
@@ -131,7 +132,7 @@ def _node_of(node: Any) -> Meter:
         "prefetch" if waits else "transform",
         list(node.inputs),
         numbers=Numbers(
-            elements=made,
+            elements=node_message,
             direct_ns=node.total_processing_time_ns,
             least_ns=node.min_processing_time_ns,
             most_ns=node.max_processing_time_ns,

@@ -1,8 +1,9 @@
 """Times some calls of an iterator; a call that is not timed costs next to nothing.
 
 Each iterator that users get has a `Watch`.  `Watch.call` makes a call of the iterator
-and takes the time.  A loader's iterator counts its calls down in `Watch.left`, and lets
-`Watch.call` make those that are due; `chain_watch.py` says how chains do that.
+and measures its duration.  A loader's iterator counts its calls down in
+`Watch.calls_until_sample`, and makes a call through `Watch.call` when the count reaches
+0.  `chain_watch.py` explains how chains do that.
 
 A stretch of calls is timed when the iterator is new.  In a chain that is read by index,
 the next stretch begins when `Sampling` measures a block, after two seconds or more.  In
@@ -24,17 +25,18 @@ import numpy as np
 
 from gristmill import monitoring
 from gristmill._base.sizes import size_of
-from gristmill._engine.tracebacks import cut
-from gristmill._observe.passes import Opening
+from gristmill._engine.tracebacks import cut_own_frames
+from gristmill._observe.passes import PassStart
 
-AT_ONCE = 128
-KEPT_DURATIONS = 8192
+# The number of timed calls after which their durations are added up.
+FLUSH_CALLS = 128
+MAX_DURATIONS = 8192
 # Two blocks of short elements, so that the computation of blocks is timed as well.
 STRETCH_CALLS = 1024
 # More calls than any iterator makes.
-NEVER = 1 << 60
+NEVER_CALLS = 1 << 60
 # The time from the beginning of a stretch to the beginning of the next one.
-EVERY_NS = 2_000_000_000
+STRETCH_INTERVAL_NS = 2_000_000_000
 
 
 class Watch:
@@ -43,10 +45,11 @@ class Watch:
     Args:
         iterator: The iterator.
         record: Called with the durations of calls, in ns, while metrics are recorded.
-        rests: Whether to time stretches even if no block is measured.
+        samples_periodically: Whether to time stretches even if no block is measured.
 
     Attributes:
-        left: The calls that a loader makes until one is timed; 0 or less during one.
+        calls_until_sample: The number of calls until a loader's next timed call; 0 or
+            less during a timed call.
         times: Beginnings and ends of calls that are not added up yet, in ns.
         complete: Whether all calls were timed.
         outputs: The number of timed calls that returned an element.
@@ -54,45 +57,48 @@ class Watch:
         gap_ns: The time between calls that follow each other, which is the consumer's.
         sized: The number of elements whose size was taken; bytes: their size.
         durations_ns: The durations of the last calls.
-        opening: Called before the first calls, if iterations are counted.
+        pass_start: Called before the first calls, if iterations are counted.
     """
 
     def __init__(
-        self, iterator: Any, record: Callable[[list[int]], None], rests: bool = False
+        self,
+        iterator: Any,
+        record: Callable[[list[int]], None],
+        samples_periodically: bool = False,
     ) -> None:
         self._record = record
-        self.opening: Opening | None = None
-        self._rests = rests
-        self.left = 0
+        self.pass_start: PassStart | None = None
+        self._samples_periodically = samples_periodically
+        self.calls_until_sample = 0
         self.times: list[int] = []
         # The number of times that are worth adding up.
-        self._enough = 2 if monitoring.is_on() else 2 * AT_ONCE
+        self._flush_threshold = 2 if monitoring.is_on() else 2 * FLUSH_CALLS
         self.complete = True
         self.outputs = self.next_ns = self.gap_ns = self.first_ns = 0
         self.sized = self.bytes = 0
         self.durations_ns: collections.deque[int] = collections.deque(
-            maxlen=KEPT_DURATIONS
+            maxlen=MAX_DURATIONS
         )
         # The end of the last call, or 0 if the time until the next one does not count.
         self._ended_ns = 0
         # The number of outputs at which the stretch ends; 0 between stretches.
-        self._until = 0
+        self._stretch_end = 0
         self._due_ns = 0
         self._traces = False
         self.start(iterator)
 
     def start(self, iterator: Any) -> None:
         """Time the next calls: begin a stretch, or begin the current one again."""
-        if not self._until:
+        if not self._stretch_end:
             self._ended_ns = 0
             for sampling, feed in self._samplings_of(iterator):
                 sampling.begin(feed)
-        self._until = self.outputs + STRETCH_CALLS
-        self._due_ns = time.perf_counter_ns() + EVERY_NS
-        self._traces = tracing()
-        self.left = 0
+        self._stretch_end = self.outputs + STRETCH_CALLS
+        self._due_ns = time.perf_counter_ns() + STRETCH_INTERVAL_NS
+        self._traces = is_tracing()
+        self.calls_until_sample = 0
         try:
-            self._switch(iterator, on=True)
+            self._set_timing(iterator, on=True)
         except TypeError:  # The class of the iterator forbids it.
             self.complete = False
 
@@ -102,58 +108,60 @@ class Watch:
 
     def call(self, iterator: Any, advance: Callable[[Any], Any]) -> Any:
         """Return `advance(iterator)`, an element, and take the time."""
-        if not self._until:
-            if not self._rests:  # The call is only to be on Python's stack.
+        if not self._stretch_end:
+            if (
+                not self._samples_periodically
+            ):  # The call is only to be on Python's stack.
                 return advance(iterator)
             self.start(iterator)
-        if self.opening is not None:
-            self.opening.call(iterator)
+        if self.pass_start is not None:
+            self.pass_start.call(iterator)
         if self._traces:
-            advance = functools.partial(_annotated, advance)
+            advance = functools.partial(_call_annotated, advance)
         times = self.times
-        self.left = NEVER
-        began = time.perf_counter_ns()
+        self.calls_until_sample = NEVER_CALLS
+        starts = time.perf_counter_ns()
         try:
             element = advance(iterator)
-            times += began, time.perf_counter_ns()
+            times += starts, time.perf_counter_ns()
         except BaseException as error:
             self.count(iterator)
-            cut(error, getattr(iterator, "_CUT_IS_NOTED", True))
+            cut_own_frames(error, getattr(iterator, "_CUT_IS_NOTED", True))
             raise
         finally:
-            self.left = 0
-        if len(times) >= self._enough:
-            self._take(iterator, element)
+            self.calls_until_sample = 0
+        if len(times) >= self._flush_threshold:
+            self._record_calls(iterator, element)
         return element
 
     def count(self, iterator: Any) -> None:
         """Add up the calls that were timed."""
-        if self._until:
+        if self._stretch_end:
             for sampling, feed in self._samplings_of(iterator):
                 sampling.count(feed)
-        whole = len(self.times) // 2 * 2
-        if not whole:
+        count = len(self.times) // 2 * 2
+        if not count:
             return
-        began, ended = np.array(self.times[:whole], np.int64).reshape(-1, 2).T
-        del self.times[:whole]
+        starts, ends = np.array(self.times[:count], np.int64).reshape(-1, 2).T
+        del self.times[:count]
         if not self._ended_ns:
-            self._ended_ns = int(began[0])
-        took = (ended - began).tolist()
+            self._ended_ns = int(starts[0])
+        durations_ns = (ends - starts).tolist()
         if not self.outputs:
-            self.first_ns = took[0]
-        self.outputs += len(took)
-        self.next_ns += sum(took)
-        self.gap_ns += int(ended[-1]) - self._ended_ns - sum(took)
-        self._ended_ns = int(ended[-1])
-        self.durations_ns.extend(took)
+            self.first_ns = durations_ns[0]
+        self.outputs += len(durations_ns)
+        self.next_ns += sum(durations_ns)
+        self.gap_ns += int(ends[-1]) - self._ended_ns - sum(durations_ns)
+        self._ended_ns = int(ends[-1])
+        self.durations_ns.extend(durations_ns)
         if monitoring.is_on():
-            self._record(took)
+            self._record(durations_ns)
 
-    def leave_out(self) -> None:
+    def exclude_gap(self) -> None:
         """Do not count the time between the last call and the next one."""
         self._ended_ns = 0
 
-    def _take(self, iterator: Any, element: Any) -> None:
+    def _record_calls(self, iterator: Any, element: Any) -> None:
         """Add up the calls that were timed; end the stretch if it is long enough."""
         self.count(iterator)
         samplings = list(self._samplings_of(iterator))
@@ -163,25 +171,27 @@ class Watch:
             self.sized += 1
             self.bytes += size_of(element)
             self._ended_ns = time.perf_counter_ns()
-        if self.outputs < self._until or monitoring.is_on() or tracing():
+        if self.outputs < self._stretch_end or monitoring.is_on() or is_tracing():
             return
-        if self._rests or samplings:
-            self._rest(iterator)
+        if self._samples_periodically or samplings:
+            self._pause(iterator)
 
-    def _rest(self, iterator: Any) -> None:
+    def _pause(self, iterator: Any) -> None:
         """Time no call until the next stretch is due."""
-        self.left = NEVER
-        if self._rests:
-            took = time.perf_counter_ns() - (self._due_ns - EVERY_NS)
-            self.left = STRETCH_CALLS * (EVERY_NS - took) // took
-            if self.left < STRETCH_CALLS:
+        self.calls_until_sample = NEVER_CALLS
+        if self._samples_periodically:
+            durations_ns = time.perf_counter_ns() - (self._due_ns - STRETCH_INTERVAL_NS)
+            self.calls_until_sample = (
+                STRETCH_CALLS * (STRETCH_INTERVAL_NS - durations_ns) // durations_ns
+            )
+            if self.calls_until_sample < STRETCH_CALLS:
                 self.start(iterator)
                 return
-        self._until = 0
+        self._stretch_end = 0
         self.complete = False
-        self._switch(iterator, on=False)
+        self._set_timing(iterator, on=False)
 
-    def _switch(self, iterator: Any, on: bool) -> None:
+    def _set_timing(self, iterator: Any, on: bool) -> None:
         """Have `call` make the calls of the iterator, or no longer have it do so."""
 
     def _samplings_of(self, iterator: Any) -> Iterable[tuple[Any, Any]]:
@@ -189,13 +199,13 @@ class Watch:
         return ()
 
 
-def tracing() -> bool:
+def is_tracing() -> bool:
     """Return whether jax's profiler runs."""
     profiler = getattr(sys.modules.get("jax"), "profiler", None)
     return profiler is not None and bool(profiler.TraceAnnotation.is_enabled())
 
 
-def _annotated(advance: Callable[[Any], Any], iterator: Any) -> Any:
+def _call_annotated(advance: Callable[[Any], Any], iterator: Any) -> Any:
     """Return `advance(iterator)`, and name the call in the trace of jax's profiler."""
     import jax
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._engine.arguments import worker_count
+from gristmill._engine.arguments import check_worker_count
 from gristmill.options import MultiprocessingOptions
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 def determine_worker_count(input_worker_count: int | None) -> int:
     """Return the given number of workers, or the number of CPU cores for None."""
-    return worker_count(input_worker_count)
+    return check_worker_count(input_worker_count)
 
 
 def multiprocess_prefetch(

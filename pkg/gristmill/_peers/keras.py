@@ -117,22 +117,22 @@ def _adapter_class(theirs: Any, utils: Any) -> type[Any]:
             found = self._get_dataset_info(dataset)
             self._batch_size, self._output_signature = found
 
-        def _converted(self, convert: Convert, **how: Any) -> _Converted:
+        def _convert_elements(self, convert: Convert, **how: Any) -> _ConvertedElements:
             one = functools.partial(convert, utils)
-            return _Converted(
+            return _ConvertedElements(
                 self._dataset, lambda x: tree.map_structure(one, x, **how)
             )
 
         def get_numpy_iterator(self) -> Any:
-            return self._converted(_to_numpy, none_is_leaf=False)
+            return self._convert_elements(_to_numpy, none_is_leaf=False)
 
         def get_jax_iterator(self) -> Any:
-            return self._converted(_to_jax, none_is_leaf=False)
+            return self._convert_elements(_to_jax, none_is_leaf=False)
 
         def get_tf_dataset(self) -> Any:
             tensorflow = importlib.import_module("tensorflow")
-            elements = self._converted(_to_tensorflow)
-            converted = _Converted(elements, tree.lists_to_tuples)
+            elements = self._convert_elements(_to_tensorflow)
+            converted = _ConvertedElements(elements, tree.lists_to_tuples)
             return tensorflow.data.Dataset.from_generator(
                 lambda: converted,
                 output_signature=tree.map_structure(
@@ -172,7 +172,7 @@ def _to_tensorflow(utils: Any, x: Any) -> Any:
     return x
 
 
-class _Converted:
+class _ConvertedElements:
     """A loader or dataset with a function applied to its elements."""
 
     def __init__(self, dataset: Any, convert: Callable[[Any], Any]) -> None:

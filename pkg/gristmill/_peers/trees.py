@@ -41,7 +41,7 @@ def map_structure_with_path(
     """Like `map_structure`, but pass the path of a leaf to the function first."""
     if util := _jax():
         return util.tree_map_with_path(f, tree, *rest, is_leaf=is_leaf)
-    return _mapped(f, (), (tree, *rest), is_leaf)
+    return _map(f, (), (tree, *rest), is_leaf)
 
 
 def map_structure_up_to(
@@ -49,7 +49,7 @@ def map_structure_up_to(
 ) -> Any:
     """Apply a function to the parts of a tree at the leaves of a shallower tree."""
     pair = shallow_structure, structure
-    return _mapped(lambda path, shallow, part: f(part), (), pair, None)
+    return _map(lambda path, shallow, part: f(part), (), pair, None)
 
 
 def flatten(structure: Any) -> list[Any]:
@@ -63,7 +63,7 @@ def flatten_with_path(structure: Any) -> list[tuple[Path, Any]]:
     if util := _jax():
         found = util.tree_flatten_with_path(structure)[0]
     else:
-        _mapped(lambda *pair: found.append(pair), (), (structure,), None)
+        _map(lambda *pair: found.append(pair), (), (structure,), None)
     return found
 
 
@@ -72,7 +72,7 @@ def unflatten_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
     if util := _jax():
         return util.tree_unflatten(util.tree_structure(structure), flat_sequence)
     leaves = iter(flat_sequence)
-    return _mapped(lambda path, leaf: next(leaves), (), (structure,), None)
+    return _map(lambda path, leaf: next(leaves), (), (structure,), None)
 
 
 def assert_same_structure(a: Any, b: Any) -> None:
@@ -101,7 +101,7 @@ def estimate_byte_size(structure: Any) -> int:
     return total
 
 
-def _mapped(
+def _map(
     f: Callable[..., Any], path: Path, trees: Iterable[Any], is_leaf: IsLeaf
 ) -> Any:
     """Return the tree of a function's results; the first tree defines the leaves."""
@@ -110,13 +110,13 @@ def _mapped(
         return f(path, first, *others)
     if isinstance(first, (list, tuple)):
         items = [
-            _mapped(f, (*path, position), parts, is_leaf)
+            _map(f, (*path, position), parts, is_leaf)
             for position, parts in enumerate(zip(first, *others, strict=False))
         ]
         return type(first)(*items) if hasattr(first, "_fields") else type(first)(items)
     if isinstance(first, Mapping):
         made = {
-            key: _mapped(
+            key: _map(
                 f, (*path, key), (tree[key] for tree in (first, *others)), is_leaf
             )
             for key in first

@@ -22,7 +22,7 @@ from gristmill._engine import worker
 from gristmill._engine.stream import Position, Runnable
 from gristmill._engine.unit_result import UnitResult
 from gristmill._hot import slot_writer
-from gristmill._ray.metrics import Load
+from gristmill._ray.metrics import ActorLoad
 from gristmill._workers import nesting, settings
 from gristmill.sources._share import share_among
 
@@ -31,7 +31,7 @@ Bytes = npt.NDArray[np.uint8]
 FIRST_BYTES = 64 << 10
 
 
-class Task(NamedTuple):
+class UnitTask(NamedTuple):
     """A unit as the scheduler published it.
 
     Any actor may compute it, any number of times.
@@ -54,7 +54,7 @@ class Task(NamedTuple):
     before: Position
 
 
-class Answer(NamedTuple):
+class TaskResult(NamedTuple):
     """The result of a unit.
 
     Attributes:
@@ -71,10 +71,10 @@ class Answer(NamedTuple):
     position: Position
     failure: bytes | None
     payload: Bytes
-    load: Load
+    load: ActorLoad
 
 
-class Home(NamedTuple):
+class ActorLocation(NamedTuple):
     """The node, the node's address and the process id of an actor."""
 
     node: str
@@ -93,7 +93,8 @@ class WorkerActor:
     Args:
         packed: The program for calls of `compute`, as written by
             `gristmill._engine.packing.pack`.  None if all calls name their program.
-        present: The settings of the program's process; empty if calls name programs.
+        process_settings: The settings of the program's process; empty if calls name
+            programs.
         number: The number of this actor in its pool.
         sharing: The number of actors that read at the same time.
     """
@@ -101,40 +102,40 @@ class WorkerActor:
     def __init__(
         self,
         packed: Bytes | None,
-        present: Sequence[settings.Setting],
+        process_settings: Sequence[settings.Setting],
         number: int,
         sharing: int,
     ) -> None:
         nesting.become_worker()
-        settings.adopt(present)
+        settings.adopt(process_settings)
         _core.keep_freed_memory()
         share_among(sharing)
         self._number = number
         self._sharing = sharing
-        self._own = None if packed is None else self._load(packed)
+        self._own = None if packed is None else self._load_program(packed)
         # The keys are names of programs.
         self._servers: dict[str, _Server] = {}
 
-    def home(self) -> Home:
+    def location(self) -> ActorLocation:
         """Return the node and the process of this actor."""
         import ray
 
         context = ray.get_runtime_context()
         address = ray.util.get_node_ip_address()
-        return Home(context.get_node_id(), address, os.getpid())
+        return ActorLocation(context.get_node_id(), address, os.getpid())
 
-    def compute(self, *task: Any) -> Answer:
+    def compute(self, *task: Any) -> TaskResult:
         """Compute a unit of the actor's own program.
 
         Args:
-            task: The fields of a `Task`.
+            task: The fields of a `UnitTask`.
         """
         assert self._own is not None
-        return self._own.answer(Task(*task))
+        return self._own.answer(UnitTask(*task))
 
     def compute_of(
         self, name: str, packed: tuple[Any], *task: Any
-    ) -> tuple[str, Answer | None]:
+    ) -> tuple[str, TaskResult | None]:
         """Compute a unit of the program `name`.
 
         The results are separate objects in Ray's store, so that a caller can read the
@@ -143,7 +144,7 @@ class WorkerActor:
         Args:
             name: The name of the program.
             packed: The reference of the packed program in Ray's store.
-            task: The fields of `Task`.
+            task: The fields of `UnitTask`.
 
         Returns:
             The traceback if the program cannot be loaded, else "", and the answer.
@@ -152,17 +153,17 @@ class WorkerActor:
 
         if name not in self._servers:
             try:
-                self._servers[name] = self._load(ray.get(packed[0]))
+                self._servers[name] = self._load_program(ray.get(packed[0]))
             except Exception:
                 return traceback.format_exc(), None
-        return "", self._servers[name].answer(Task(*task))
+        return "", self._servers[name].answer(UnitTask(*task))
 
-    def forget(self, name: str) -> None:
+    def drop_program(self, name: str) -> None:
         """Drop the program `name`, if it is loaded."""
         if server := self._servers.pop(name, None):
             server.close()
 
-    def _load(self, packed: Bytes) -> _Server:
+    def _load_program(self, packed: Bytes) -> _Server:
         fd = os.memfd_create("gristmill-program", os.MFD_CLOEXEC)
         try:
             with open(fd, "wb", closefd=False) as file:
@@ -185,7 +186,7 @@ class _Slot:
         self.position_capacity = position_capacity
         self._record = ctypes.c_int64(-1)
         # A stream stores the number of its current record at this address.
-        self.at_address = ctypes.addressof(self._record)
+        self.current_record_address = ctypes.addressof(self._record)
         self.capacity = 0
         self.committed: tuple[int, int, int, Position] = (0, 0, 0, ())
         self.need(FIRST_BYTES)
@@ -204,7 +205,7 @@ class _Slot:
     def commit(self, status: int, outputs: int, used: int, position: Position) -> None:
         self.committed = status, outputs, used, position
 
-    def written(self) -> Bytes:
+    def committed_bytes(self) -> Bytes:
         """Return a view of the committed bytes; the next unit overwrites them."""
         used = self.committed[2]
         return self._memory[self._skip : self._skip + used]
@@ -213,7 +214,7 @@ class _Slot:
 class _Unit:
     """A task with the interface of `_core.Work`."""
 
-    def __init__(self, task: Task, slot: _Slot, proceed: bool) -> None:
+    def __init__(self, task: UnitTask, slot: _Slot, proceed: bool) -> None:
         sequential, range_ = _core.UnitKind.SEQUENTIAL, _core.UnitKind.RANGE
         self.kind = sequential if task.sequential else range_
         self.stream = task.stream
@@ -239,27 +240,27 @@ class _Server(worker.Server):
         self._first_s: float | None = None
         self._busy_s = 0.0
 
-    def answer(self, task: Task) -> Answer:
+    def answer(self, task: UnitTask) -> TaskResult:
         began = time.perf_counter()
         unit: Any = _Unit(task, self._slot, self.stands_at(task.stream, task.before))
         self.compute(unit)
         status, outputs, _, position = self._slot.committed
         positions = self._positions[: outputs - (self._failure is not None)]
-        payload = self._slot.written()
-        load = self._load(began)
-        return Answer(status, positions, position, self._failure, payload, load)
+        payload = self._slot.committed_bytes()
+        load = self._measure(began)
+        return TaskResult(status, positions, position, self._failure, payload, load)
 
     def close(self) -> None:
         """Stop reading ahead."""
         for stream in self._streams.values():
             stream.close()
 
-    def _load(self, began: float) -> Load:
+    def _measure(self, began: float) -> ActorLoad:
         now = time.perf_counter()
         if self._first_s is None:
             self._first_s = began
         self._busy_s += now - began
-        return Load(now - began, self._busy_s, now - self._first_s)
+        return ActorLoad(now - began, self._busy_s, now - self._first_s)
 
     def _write(
         self,

@@ -18,25 +18,25 @@ import numpy as np
 from gristmill._engine import packing
 from gristmill._engine.stream import Runnable
 from gristmill._ray import metrics
-from gristmill._ray.actor import Home, Task, WorkerActor
+from gristmill._ray.actor import ActorLocation, UnitTask, WorkerActor
 from gristmill._ray.pool import (
-    LOOK_AT_ACTOR_S,
-    NOBODY,
+    ACTOR_CHECK_S,
+    NO_LANE,
     Actor,
-    Computed,
+    ActorLost,
     Lane,
-    Loss,
+    TimedResult,
 )
-from gristmill._ray.progress import Progress
+from gristmill._ray.start_progress import StartProgress
 from gristmill._workers import settings
 
 Reference = TypeVar("Reference")
 
-# The pool gives up after this many failed starts in a row.  MOST_FAILED_STARTS is for
-# actors that cannot load the program, MOST_ENDED_STARTS for actors that die, for
+# The pool gives up after this many failed starts in a row.  MAX_FAILED_STARTS is for
+# actors that cannot load the program, MAX_ENDED_STARTS for actors that die, for
 # example with their machine.
-MOST_FAILED_STARTS = 3
-MOST_ENDED_STARTS = 20
+MAX_FAILED_STARTS = 3
+MAX_ENDED_STARTS = 20
 POLL_S = 0.25
 
 
@@ -49,7 +49,7 @@ class ActorPool:
         program: The program whose streams the actors compute; None if calls name it.
         count: The number of actors.
         options: Arguments of Ray's ``ActorClass.options``.
-        telling: Whether to report the progress of starting actors to the user.
+        reports_progress: Whether to report the progress of starting actors to the user.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class ActorPool:
         program: Runnable | None,
         count: int,
         options: dict[str, Any],
-        telling: bool = True,
+        reports_progress: bool = True,
     ) -> None:
         import ray
 
         self._ray = ray
-        self._telling = telling
+        self._reports_progress = reports_progress
         self._program = program
         # A reference to the program in the object store.
         self._packed: Any = None
@@ -88,32 +88,32 @@ class ActorPool:
             if self._users == 1:
                 if self._program is not None:
                     self._packed = put(self._program)
-                    self._settings = settings.present()
-                self._fill()
+                    self._settings = settings.read_settings()
+                self._start_missing()
                 self._thread.start()
 
     def resize(self, count: int) -> None:
         with self._changed:
             self.count = count
-            self._fill()
-            spare = [actor for actor in self._actors if actor.home is None]
-            spare += [actor for actor in self._actors if actor.home is not None]
+            self._start_missing()
+            spare = [actor for actor in self._actors if actor.location is None]
+            spare += [actor for actor in self._actors if actor.location is not None]
             for actor in spare[: max(0, len(spare) - count)]:
-                actor.last = NOBODY
-                self._forget(actor)
+                actor.last = NO_LANE
+                self._end_actor(actor)
             self._changed.notify_all()
 
-    def compute(self, lane: Lane, task: Task) -> Computed | Loss | None:
+    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | ActorLost | None:
         called = self.call(lane, lambda handle: handle.compute.remote(*task))
         if called is None:
             return None
         actor, reference = called
         try:
-            ready, answer = self.waited_for(actor, reference)
+            ready, answer = self.wait_for(actor, reference)
         except Exception as error:
-            return self.failed(lane, actor, error)
-        self.answered(lane, actor)
-        return Computed(actor, ready, answer)
+            return self.record_failure(lane, actor, error)
+        self.record_answer(lane, actor)
+        return TimedResult(actor, ready, answer)
 
     def call(
         self, lane: Lane, ask: Callable[[Any], Reference]
@@ -129,16 +129,16 @@ class ActorPool:
             was closed or has failed.
         """
         with self._changed:
-            while not self._closed and not self._failed():
-                ready = [actor for actor in self._actors if actor.home is not None]
+            while not self._closed and not self._has_failed():
+                ready = [actor for actor in self._actors if actor.location is not None]
                 if ready:
-                    actor = self._chosen(lane, ready)
-                    actor.asked.append(lane)
+                    actor = self._choose(lane, ready)
+                    actor.waiting_lanes.append(lane)
                     return actor, ask(actor.handle)
                 self._changed.wait()
         return None
 
-    def waited_for(self, actor: Actor, reference: Any) -> tuple[float, Any]:
+    def wait_for(self, actor: Actor, reference: Any) -> tuple[float, Any]:
         """Return the time at which an answer was ready, and the answer.
 
         Stops waiting if another lane has found out that the actor is lost.
@@ -153,7 +153,7 @@ class ActorPool:
 
         def wait() -> bool:
             return not self._ray.wait(
-                [reference], timeout=LOOK_AT_ACTOR_S, fetch_local=False
+                [reference], timeout=ACTOR_CHECK_S, fetch_local=False
             )[0]
 
         while wait() and not actor.lost:
@@ -161,19 +161,19 @@ class ActorPool:
         ready = time.perf_counter()
         while True:
             try:
-                answer = self._ray.get(reference, timeout=LOOK_AT_ACTOR_S)
+                answer = self._ray.get(reference, timeout=ACTOR_CHECK_S)
             except self._ray.exceptions.GetTimeoutError:
                 if actor.lost:
                     raise
             else:
                 return ready, answer
 
-    def answered(self, lane: Lane, actor: Actor) -> None:
+    def record_answer(self, lane: Lane, actor: Actor) -> None:
         """Record that an actor has answered a lane's call."""
         with self._changed:
-            actor.asked.remove(lane)
+            actor.waiting_lanes.remove(lane)
 
-    def failed(self, lane: Lane, actor: Actor, error: Any) -> Loss:
+    def record_failure(self, lane: Lane, actor: Actor, error: Any) -> ActorLost:
         """Record that an actor did not answer, and replace it.
 
         Args:
@@ -184,46 +184,50 @@ class ActorPool:
         exceptions = self._ray.exceptions
         ended = isinstance(error, exceptions.ActorDiedError)
         far = isinstance(error, (exceptions.RayActorError, exceptions.ObjectLostError))
-        if ended and actor.home is not None and not error.preempted:
-            far = not self._is_alive(actor.home.node)
+        if ended and actor.location is not None and not error.preempted:
+            far = not self._is_alive(actor.location.node)
         with self._changed:
             if actor.last is None:
-                actor.last = NOBODY if far else actor.asked[0]
+                actor.last = NO_LANE if far else actor.waiting_lanes[0]
             if far:
-                self._lose_node(actor, str(error))
+                self._replace_node(actor, str(error))
             else:
-                self._lose(actor, str(error))
+                self._replace(actor, str(error))
             raised = isinstance(error, exceptions.RayTaskError)
-            return Loss(actor, actor.lost or str(error), raised or actor.last == lane)
+            return ActorLost(
+                actor, actor.lost or str(error), raised or actor.last == lane
+            )
 
     def end(self, lane: Lane) -> None:
         with self._changed:
-            actor = self._asked_by(lane)
+            actor = self._actor_of(lane)
             if actor is not None:
-                self._lose(actor, "it did not answer and was ended")
+                self._replace(actor, "it did not answer, so it was ended")
 
     def doing(self, lane: Lane) -> str:
         with self._changed:
-            actor = self._asked_by(lane)
-        return "It waits for an actor." if actor is None else f"It asks {actor}."
+            actor = self._actor_of(lane)
+        return "It waits for an actor." if actor is None else f"It waits for {actor}."
 
-    def homes(self) -> list[Home]:
+    def locations(self) -> list[ActorLocation]:
         """Return the nodes and processes of the running actors."""
         with self._changed:
-            return [actor.home for actor in self._actors if actor.home is not None]
+            return [
+                actor.location for actor in self._actors if actor.location is not None
+            ]
 
-    def let_go(self, owner: str) -> None:
+    def release_lanes(self, owner: str) -> None:
         """Forget the lanes of an owner that makes no more calls."""
         with self._changed:
             for actor in self._actors:
                 actor.lanes = {lane for lane in actor.lanes if lane[0] != owner}
 
-    def forget(self, program: str) -> None:
+    def drop_program(self, program: str) -> None:
         """Make all actors drop a program."""
         with self._changed:
             for actor in self._actors:
-                if actor.home is not None:
-                    actor.handle.forget.remote(program)
+                if actor.location is not None:
+                    actor.handle.drop_program.remote(program)
 
     def close(self) -> None:
         with self._changed:
@@ -232,29 +236,31 @@ class ActorPool:
                 return
             self._closed = True
             for actor in list(self._actors):
-                self._forget(actor)
+                self._end_actor(actor)
             self._changed.notify_all()
 
-    def _asked_by(self, lane: Lane) -> Actor | None:
+    def _actor_of(self, lane: Lane) -> Actor | None:
         return next((actor for actor in self._actors if lane in actor.lanes), None)
 
-    def _lose(self, actor: Actor, why: str) -> None:
+    def _replace(self, actor: Actor, why: str) -> None:
         if actor in self._actors:
             actor.lost = why
-            metrics.lost()
-            self._forget(actor)
-            self._fill()
+            metrics.count_lost_actor()
+            self._end_actor(actor)
+            self._start_missing()
 
-    def _lose_node(self, actor: Actor, why: str) -> None:
+    def _replace_node(self, actor: Actor, why: str) -> None:
         """Replace all actors of a lost node, without waiting for each to fail."""
-        there = [
+        same_node = [
             other
             for other in self._actors
-            if other.home and actor.home and other.home.node == actor.home.node
+            if other.location
+            and actor.location
+            and other.location.node == actor.location.node
         ]
-        for other in there:
-            other.last = NOBODY
-            self._lose(other, why)
+        for other in same_node:
+            other.last = NO_LANE
+            self._replace(other, why)
 
     def _is_alive(self, node: str) -> bool:
         if self._closed or not self._ray.is_initialized():
@@ -262,7 +268,7 @@ class ActorPool:
         nodes = self._ray.nodes()
         return any(one["NodeID"] == node and one["Alive"] for one in nodes)
 
-    def _chosen(self, lane: Lane, ready: list[Actor]) -> Actor:
+    def _choose(self, lane: Lane, ready: list[Actor]) -> Actor:
         """Return the lane's own actor, unless another has at least two lanes fewer."""
         best = min(ready, key=lambda actor: len(actor.lanes))
         own = next((actor for actor in ready if lane in actor.lanes), None)
@@ -273,18 +279,18 @@ class ActorPool:
         best.lanes.add(lane)
         return best
 
-    def _fill(self) -> None:
+    def _start_missing(self) -> None:
         while len(self._actors) < self.count and not self._closed:
-            if self._failed():
+            if self._has_failed():
                 return
             taken = {actor.number for actor in self._actors}
             number = min(set(range(self.count)) - taken)
             handle = self._kind.remote(self._packed, self._settings, number, self.count)
             actor = Actor(number, handle)
             self._actors.append(actor)
-            self._starting[handle.home.remote()] = actor
+            self._starting[handle.location.remote()] = actor
 
-    def _failed(self) -> bool:
+    def _has_failed(self) -> bool:
         """Return whether no actor can be started anymore.
 
         Checks whether Ray was shut down, since calling it would start it again.
@@ -294,61 +300,61 @@ class ActorPool:
             self._changed.notify_all()
         return bool(self.failure)
 
-    def _forget(self, actor: Actor) -> None:
+    def _end_actor(self, actor: Actor) -> None:
         self._actors.remove(actor)
-        if actor.home is not None:
-            metrics.started(-1)
+        if actor.location is not None:
+            metrics.add_running_actors(-1)
         if self._ray.is_initialized():
             # Lanes that wait for its answer get an exception.
             self._ray.kill(actor.handle)
 
     def _watch(self) -> None:
         """Wait for actors to start, and report their progress to the user."""
-        progress = Progress(self._ray)
+        progress = StartProgress(self._ray)
         while True:
             with self._changed:
-                if self._closed or self._failed():
+                if self._closed or self._has_failed():
                     return
                 waiting = list(self._starting)
             started = self._ray.wait(waiting, timeout=POLL_S)[0] if waiting else []
             for reference in started:
-                self._admit(reference)
+                self._finish_start(reference)
             if not waiting:
                 with self._changed:
                     self._changed.wait(POLL_S)
-            if self._telling and not self._closed:
-                progress.look(len(self.homes()), self.count)
+            if self._reports_progress and not self._closed:
+                progress.update(len(self.locations()), self.count)
 
-    def _admit(self, reference: Any) -> None:
+    def _finish_start(self, reference: Any) -> None:
         try:
-            home, error = self._ray.get(reference), None
+            location, error = self._ray.get(reference), None
         except Exception as raised:
-            home, error = None, raised
+            location, error = None, raised
         with self._changed:
             actor = self._starting.pop(reference)
             if actor not in self._actors:
                 return
             if error is None:
-                actor.home = home
-                metrics.started(1)
+                actor.location = location
+                metrics.add_running_actors(1)
                 self._failed_starts = self._ended_starts = 0
             else:
                 self._actors.remove(actor)
-                self._count_start(error)
-                self._fill()
+                self._count_failed_start(error)
+                self._start_missing()
             self._changed.notify_all()
 
-    def _count_start(self, error: Any) -> None:
+    def _count_failed_start(self, error: Any) -> None:
         ended = isinstance(error, self._ray.exceptions.RayActorError)
         if ended and not error.actor_init_failed:
             self._ended_starts += 1
         else:
             self._failed_starts += 1
         if (
-            self._failed_starts >= MOST_FAILED_STARTS
-            or self._ended_starts >= MOST_ENDED_STARTS
+            self._failed_starts >= MAX_FAILED_STARTS
+            or self._ended_starts >= MAX_ENDED_STARTS
         ):
-            self.failure = f"Ray actors cannot start. The last one said:\n{error}"
+            self.failure = f"Ray actors cannot start. The last error was:\n{error}"
 
 
 def put(program: Runnable) -> Any:

@@ -12,20 +12,20 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from gristmill._ray.actor import Home, Task
+from gristmill._ray.actor import ActorLocation, UnitTask
 from gristmill._ray.actor_pool import ActorPool
-from gristmill._ray.identity import described
-from gristmill._ray.pool import Lane
-from gristmill._ray.shared import Lagging, SharedStream
+from gristmill._ray.identity import digest_of
+from gristmill._ray.pool import ActorLost, Lane
+from gristmill._ray.shared import LaggingError, SharedStream
 
 NAMESPACE = "gristmill"
 # The hub runs at most this many calls at a time; Ray queues the others.
-MOST_CALLS = 256
+MAX_CALLS = 256
 # A job that has made no call for this long, in s, counts as ended.
-SILENT_S = 30.0
+JOB_TIMEOUT_S = 30.0
 # The hub ends after this time without a job, in s.
 IDLE_S = 10.0
-LOOK_S = 1.0
+CHECK_S = 1.0
 
 
 class Membership(NamedTuple):
@@ -52,24 +52,16 @@ class Membership(NamedTuple):
     parts: dict[str, str]
 
 
-class Found(NamedTuple):
+class UnitComputed(NamedTuple):
     """The reply for a unit that was computed; `answer` holds a reference."""
 
     unit: int
     actor: int
-    home: Home
+    location: ActorLocation
     answer: tuple[Any]
 
 
-class Lost(NamedTuple):
-    """The reply for a unit that was lost; see `gristmill._ray.pool.Loss`."""
-
-    actor: str
-    why: str
-    blamed: bool
-
-
-class Refused(NamedTuple):
+class UnitRejected(NamedTuple):
     """The reply if no answer will come.
 
     Attributes:
@@ -79,20 +71,20 @@ class Refused(NamedTuple):
     why: str
 
 
-Reply = Found | Lost | Refused
+Reply = UnitComputed | ActorLost | UnitRejected
 
 
-class Beat(NamedTuple):
+class HubStatus(NamedTuple):
     """The state of the actors.
 
     Attributes:
-        homes: The nodes and processes of the running actors.
+        locations: The nodes and processes of the running actors.
         wanted: The number of actors that should run.
         failure: The reason why no actor can be started; empty if there is none.
         member: Whether the calling job has joined.
     """
 
-    homes: list[Home]
+    locations: list[ActorLocation]
     wanted: int
     failure: str
     member: bool
@@ -112,7 +104,7 @@ class _Program:
 class _Job:
     program: _Program
     actors: int
-    heard: float
+    last_call_s: float
 
 
 class Hub:
@@ -130,79 +122,83 @@ class Hub:
         self._ray = ray
         self._name = name
         self._version = version
-        self._options = described(options)
+        self._options = digest_of(options)
         self._lock = threading.Lock()
         self._jobs: dict[str, _Job] = {}
         self._programs: dict[str, _Program] = {}
         # Maps each lane that waits for a shared unit to the lane that computes it.
         self._waiting: dict[Lane, Lane] = {}
-        self._pool = ActorPool(None, 0, options, telling=False)
+        self._pool = ActorPool(None, 0, options, reports_progress=False)
         self._pool.open()
         threading.Thread(target=self._watch, name="gristmill-hub", daemon=True).start()
 
-    def join(self, told: Membership) -> str:
+    def join(self, membership: Membership) -> str:
         """Add a job.
 
         Returns:
             The reason why the job was refused; empty if it was added.
         """
-        if told.version != self._version:
+        if membership.version != self._version:
             return (
-                f"{self._name} was started by Gristmill {self._version}, and this is"
-                f" {told.version}. Use one version, or another name."
+                f"Expected Gristmill {self._version}, the version of {self._name}, got"
+                f" {membership.version}. Use the same version, or another name."
             )
-        if told.options != self._options:
+        if membership.options != self._options:
             return (
-                f"{self._name} has actors with other options. Pass the same to all"
-                " RayWorkers of that name, or another name."
+                f"Expected the options of {self._name}, got other options. Pass the"
+                " same options to all RayWorkers of that name, or use another name."
             )
-        packed = self._ray.put(self._ray.get(told.program[0]))
+        packed = self._ray.put(self._ray.get(membership.program[0]))
         with self._lock:
-            name = f"share {told.share}" if told.share else told.job
+            name = f"share {membership.share}" if membership.share else membership.job
             program = self._programs.get(name)
             if program is None:
-                stream = SharedStream(told.parts, told.window) if told.share else None
+                stream = None
+                if membership.share:
+                    stream = SharedStream(membership.parts, membership.window)
                 program = self._programs[name] = _Program(name, packed, stream)
-            elif why := _difference(told, program):
+            elif why := _describe_difference(membership, program):
                 return why
-            program.jobs.add(told.job)
-            self._jobs[told.job] = _Job(program, told.actors, time.monotonic())
+            program.jobs.add(membership.job)
+            self._jobs[membership.job] = _Job(
+                program, membership.actors, time.monotonic()
+            )
             self._resize()
         return ""
 
     def leave(self, job: str) -> None:
         """Remove a job, and its pipeline if no other job uses it."""
         with self._lock:
-            known = self._jobs.pop(job, None)
-            if known is None:
+            entry = self._jobs.pop(job, None)
+            if entry is None:
                 return
-            program = known.program
+            program = entry.program
             program.jobs.discard(job)
-            self._pool.let_go(job)
+            self._pool.release_lanes(job)
             if program.stream is not None:
                 program.stream.leave(job)
             if not program.jobs:
                 del self._programs[program.name]
-                self._pool.let_go(program.name)
-                self._pool.forget(program.name)
+                self._pool.release_lanes(program.name)
+                self._pool.drop_program(program.name)
             if self._jobs:
                 self._resize()
 
-    def beat(self, job: str) -> Beat:
+    def heartbeat(self, job: str) -> HubStatus:
         """Record that a job is alive, and return the state of the actors."""
         with self._lock:
-            known = self._heard(job)
+            entry = self._touch(job)
         pool = self._pool
-        return Beat(pool.homes(), pool.count, pool.failure, known is not None)
+        return HubStatus(pool.locations(), pool.count, pool.failure, entry is not None)
 
     def resize(self, job: str, actors: int) -> None:
         """Set the number of actors that a job needs; the largest of all jobs counts."""
         with self._lock:
-            if known := self._heard(job):
-                known.actors = actors
+            if entry := self._touch(job):
+                entry.actors = actors
                 self._resize()
 
-    def unit(self, job: str, lane: int, task: Task, lost: int) -> Reply:
+    def compute_unit(self, job: str, lane: int, task: UnitTask, lost: int) -> Reply:
         """Have a unit computed, unless another job did, and wait for it.
 
         Args:
@@ -212,27 +208,27 @@ class Hub:
             lost: The number of a unit whose answer was lost; -1 if there is none.
         """
         with self._lock:
-            known = self._heard(job)
-        if known is None:
-            return Refused("")
-        task, program = Task(*task), known.program
+            entry = self._touch(job)
+        if entry is None:
+            return UnitRejected("")
+        task, program = UnitTask(*task), entry.program
         if program.stream is None:
-            return self._computed((job, lane), program, task)
+            return self._compute((job, lane), program, task)
         # The actor that computed the previous output continues, for any job.
         by = (program.name, task.stream) if task.sequential else (job, lane)
         try:
             unit, ours = program.stream.claim(task, by, job, lost)
-        except Lagging:
-            return Refused(_lagging(program, task))
+        except LaggingError:
+            return UnitRejected(_describe_lag(program, task))
         if not ours:
-            return self._awaited((job, lane), unit)
+            return self._wait_for((job, lane), unit)
         try:
-            reply = self._computed(by, program, task)
+            reply = self._compute(by, program, task)
         except BaseException as error:
             program.stream.withdraw(task, unit)
             unit.reply.set_exception(error)
             raise
-        if isinstance(reply, Found):
+        if isinstance(reply, UnitComputed):
             reply = reply._replace(unit=unit.number)
         else:
             program.stream.withdraw(task, unit)
@@ -247,7 +243,7 @@ class Hub:
         """End the actor that a lane waits for."""
         self._pool.end(self._waiting.get((job, lane), (job, lane)))
 
-    def _awaited(self, lane: Lane, unit: Any) -> Reply:
+    def _wait_for(self, lane: Lane, unit: Any) -> Reply:
         """Wait for a unit that another call has computed; return its reply."""
         self._waiting[lane] = unit.lane
         try:
@@ -255,33 +251,33 @@ class Hub:
         finally:
             self._waiting.pop(lane, None)
         # The lane that has the unit computed counts the loss.
-        return reply._replace(blamed=False) if isinstance(reply, Lost) else reply
+        return reply._replace(blamed=False) if isinstance(reply, ActorLost) else reply
 
-    def _computed(self, lane: Lane, program: _Program, task: Task) -> Reply:
+    def _compute(self, lane: Lane, program: _Program, task: UnitTask) -> Reply:
         def ask(handle: Any) -> Any:
             asked = handle.compute_of.options(num_returns=2)
             return asked.remote(program.name, (program.packed,), *task)
 
         called = self._pool.call(lane, ask)
         if called is None:
-            return Refused(self._pool.failure)
+            return UnitRejected(self._pool.failure)
         actor, (failure, answer) = called
         try:
-            _, why = self._pool.waited_for(actor, failure)
+            _, why = self._pool.wait_for(actor, failure)
         except Exception as error:
-            loss = self._pool.failed(lane, actor, error)
-            return Lost(str(loss.actor), loss.why, loss.blamed)
-        self._pool.answered(lane, actor)
+            loss = self._pool.record_failure(lane, actor, error)
+            return loss._replace(actor=str(loss.actor))
+        self._pool.record_answer(lane, actor)
         if why:
-            return Refused(f"{actor} cannot load the pipeline. It said:\n{why}")
-        assert actor.home is not None
-        return Found(-1, actor.number, actor.home, (answer,))
+            return UnitRejected(f"{actor} cannot load the pipeline:\n{why}")
+        assert actor.location is not None
+        return UnitComputed(-1, actor.number, actor.location, (answer,))
 
-    def _heard(self, job: str) -> _Job | None:
-        known = self._jobs.get(job)
-        if known is not None:
-            known.heard = time.monotonic()
-        return known
+    def _touch(self, job: str) -> _Job | None:
+        entry = self._jobs.get(job)
+        if entry is not None:
+            entry.last_call_s = time.monotonic()
+        return entry
 
     def _resize(self) -> None:
         wanted = max(job.actors for job in self._jobs.values())
@@ -292,10 +288,10 @@ class Hub:
         """Remove silent jobs, and end the hub if no job is left."""
         needed = time.monotonic()
         while True:
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
             now = time.monotonic()
-            for job, known in list(self._jobs.items()):
-                if now - known.heard > SILENT_S:
+            for job, entry in list(self._jobs.items()):
+                if now - entry.last_call_s > JOB_TIMEOUT_S:
                     self.leave(job)
             if self._jobs:
                 needed = now
@@ -305,26 +301,25 @@ class Hub:
                 return
 
 
-def _difference(told: Membership, program: _Program) -> str:
+def _describe_difference(membership: Membership, program: _Program) -> str:
     parts = {} if program.stream is None else program.stream.parts
-    others = told.parts
+    others = membership.parts
     differing = sorted(
         name for name in parts | others if parts.get(name) != others.get(name)
     )
     if not differing:
         return ""
     return (
-        f"share={told.share!r} is another stream: it differs in"
-        f" {', '.join(differing)}. Jobs that share one pass the same; give this one"
-        " another name."
+        f"share={membership.share!r} names a stream that differs from this one in"
+        f" {', '.join(differing)}. Pass the same arguments in all jobs that share it,"
+        " or use another name."
     )
 
 
-def _lagging(program: _Program, task: Task) -> str:
+def _describe_lag(program: _Program, task: UnitTask) -> str:
     assert program.stream is not None
     return (
-        f"This job lags too far behind those it shares a stream with ({program.name}):"
-        f" {task} is no longer kept. Each job's last {program.stream.window} calls"
-        " are. Pass a larger window, go on from a newer state, or compute alone,"
-        " without share."
+        f"This job lags too far behind the other jobs of {program.name}: it needs"
+        f" {task}, but only each job's last {program.stream.window} calls are kept."
+        " Pass a larger window, resume from a newer state, or do not pass share."
     )

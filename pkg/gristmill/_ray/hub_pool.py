@@ -14,16 +14,16 @@ from typing import Any
 
 from gristmill._base import log
 from gristmill._engine.stream import Runnable
-from gristmill._ray.actor import Home, Task
+from gristmill._ray.actor import ActorLocation, UnitTask
 from gristmill._ray.actor_pool import put
-from gristmill._ray.hub import MOST_CALLS, NAMESPACE, Found, Hub, Lost, Membership
-from gristmill._ray.identity import described
-from gristmill._ray.pool import LOOK_AT_ACTOR_S, Actor, Computed, Lane, Loss
-from gristmill._ray.progress import Progress
+from gristmill._ray.hub import MAX_CALLS, NAMESPACE, Hub, Membership, UnitComputed
+from gristmill._ray.identity import digest_of
+from gristmill._ray.pool import ACTOR_CHECK_S, Actor, ActorLost, Lane, TimedResult
+from gristmill._ray.start_progress import StartProgress
 
-BEAT_S = 1.0
+HEARTBEAT_S = 1.0
 # Attempts to get the answer of a unit; answers can be lost with their node.
-MOST_GONE_ANSWERS = 20
+MAX_LOST_ANSWERS = 20
 
 
 class HubPool:
@@ -70,10 +70,10 @@ class HubPool:
         self._hub: Any = None
         self._membership: Membership | None = None
         self._refusal = ""
-        # Keyed by home, so that all answers of an actor count for one object.
-        self._actors: dict[Home, Actor] = {}
+        # Keyed by location, so that all answers of an actor count for one object.
+        self._actors: dict[ActorLocation, Actor] = {}
         self._numbers: dict[Lane, int] = {}
-        self._progress = Progress(ray)
+        self._progress = StartProgress(ray)
         self.failure = ""
 
     def open(self) -> None:
@@ -90,13 +90,13 @@ class HubPool:
             self._job,
             self._version,
             self._count,
-            described(self._options),
+            digest_of(self._options),
             (put(self._program),),
             self._share,
             self._window,
-            self._described() if self._share else {},
+            self._digest_parts() if self._share else {},
         )
-        self._joined()
+        self._joined_hub()
         if self._refusal:
             raise ValueError(self._refusal)
         threading.Thread(target=self._watch, name="gristmill-ray", daemon=True).start()
@@ -108,23 +108,25 @@ class HubPool:
         if (hub := self._hub) is not None:
             hub.resize.remote(self._job, count)
 
-    def compute(self, lane: Lane, task: Task) -> Computed | Loss | None:
+    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | ActorLost | None:
         lost = -1
-        for _ in range(MOST_GONE_ANSWERS):
-            hub = self._joined()
+        for _ in range(MAX_LOST_ANSWERS):
+            hub = self._joined_hub()
             if hub is None:
                 return None
             try:
-                asked = hub.unit.remote(self._job, self._number(lane), task, lost)
+                asked = hub.compute_unit.remote(
+                    self._job, self._number(lane), task, lost
+                )
                 reply = self._answer(asked)
             except self._ray.exceptions.RayActorError as error:
                 self._leave(hub)
-                return Loss(self._title(), str(error), blamed=False)
+                return ActorLost(self._name_in_texts(), str(error), blamed=False)
             if reply is None:
                 return None
-            if isinstance(reply, Lost):
-                return Loss(reply.actor, reply.why, reply.blamed)
-            if not isinstance(reply, Found):
+            if isinstance(reply, ActorLost):
+                return reply
+            if not isinstance(reply, UnitComputed):
                 if reply.why:
                     self.failure = reply.why
                     return None
@@ -138,18 +140,18 @@ class HubPool:
                 continue
             if answer is None:
                 return None
-            return Computed(self._actor(reply), ready, answer)
-        return Loss(self._title(), "its answers were lost", blamed=False)
+            return TimedResult(self._actor(reply), ready, answer)
+        return ActorLost(self._name_in_texts(), "its answers were lost", blamed=False)
 
     def doing(self, lane: Lane) -> str:
-        nobody = f"It waits for {self._title()}."
+        no_actor = f"It waits for {self._name_in_texts()}."
         if (hub := self._hub) is None:
-            return nobody
+            return no_actor
         asked = hub.doing.remote(self._job, self._number(lane))
         try:
-            return str(self._ray.get(asked, timeout=LOOK_AT_ACTOR_S))
+            return str(self._ray.get(asked, timeout=ACTOR_CHECK_S))
         except self._ray.exceptions.RayError:
-            return nobody
+            return no_actor
 
     def end(self, lane: Lane) -> None:
         if (hub := self._hub) is not None:
@@ -163,27 +165,27 @@ class HubPool:
         if (hub := self._hub) is not None and self._ray.is_initialized():
             hub.leave.remote(self._job)
 
-    def _described(self) -> dict[str, str]:
+    def _digest_parts(self) -> dict[str, str]:
         parts = {**vars(self._program), **self._parts}
-        return {name: described(part) for name, part in parts.items()}
+        return {name: digest_of(part) for name, part in parts.items()}
 
-    def _title(self) -> str:
+    def _name_in_texts(self) -> str:
         return f"the actors named {self._name!r}"
 
     def _number(self, lane: Lane) -> int:
         return self._numbers.setdefault(lane, len(self._numbers))
 
-    def _joined(self) -> Any:
+    def _joined_hub(self) -> Any:
         """Return the hub after it has added this job; None if the pool has ended."""
         with self._lock:
-            while self._hub is None and not self._ended():
+            while self._hub is None and not self._has_ended():
                 try:
                     self._join()
                 except self._ray.exceptions.RayActorError as error:
-                    log.info("%s ended: %s", self._title(), error)
-            return None if self._ended() else self._hub
+                    log.info("%s ended: %s", self._name_in_texts(), error)
+            return None if self._has_ended() else self._hub
 
-    def _ended(self) -> bool:
+    def _has_ended(self) -> bool:
         if not self.failure and not self._ray.is_initialized():
             self.failure = "Ray was shut down."
         return bool(self.failure) or self._closing.is_set()
@@ -194,10 +196,10 @@ class HubPool:
             namespace=NAMESPACE,
             get_if_exists=True,
             lifetime="detached",
-            max_concurrency=MOST_CALLS,
+            max_concurrency=MAX_CALLS,
             num_cpus=0,
         )
-        hub = kind.remote(self._title(), self._version, self._options)
+        hub = kind.remote(self._name_in_texts(), self._version, self._options)
         refusal = self._answer(hub.join.remote(self._membership))
         if refusal:
             self._refusal = self.failure = refusal
@@ -213,30 +215,30 @@ class HubPool:
     def _answer(self, reference: Any) -> Any:
         """Wait for a call and return its result; None if the pool is closed first."""
         while not self._closing.is_set():
-            if self._ray.wait([reference], timeout=LOOK_AT_ACTOR_S)[0]:
+            if self._ray.wait([reference], timeout=ACTOR_CHECK_S)[0]:
                 return self._ray.get(reference)
             if self._hub is None:
-                self._progress.look(0, self._count)
+                self._progress.update(0, self._count)
         return None
 
-    def _actor(self, found: Found) -> Actor:
-        actor = Actor(found.actor, None, found.home)
-        return self._actors.setdefault(found.home, actor)
+    def _actor(self, found: UnitComputed) -> Actor:
+        actor = Actor(found.actor, None, found.location)
+        return self._actors.setdefault(found.location, actor)
 
     def _watch(self) -> None:
         """Send beats to the hub, and report the start of the actors to the user."""
-        while (hub := self._joined()) is not None:
+        while (hub := self._joined_hub()) is not None:
             try:
-                beat = self._answer(hub.beat.remote(self._job))
+                status = self._answer(hub.heartbeat.remote(self._job))
             except self._ray.exceptions.RayActorError:
                 self._leave(hub)
                 continue
-            if beat is None:
+            if status is None:
                 return
-            if not beat.member:
+            if not status.member:
                 self._leave(hub)
-            self.failure = self.failure or beat.failure
-            for home, actor in list(self._actors.items()):
-                actor.lost = "" if home in beat.homes else "It ended."
-            self._progress.look(len(beat.homes), beat.wanted)
-            self._closing.wait(BEAT_S)
+            self.failure = self.failure or status.failure
+            for location, actor in list(self._actors.items()):
+                actor.lost = "" if location in status.locations else "It ended."
+            self._progress.update(len(status.locations), status.wanted)
+            self._closing.wait(HEARTBEAT_S)

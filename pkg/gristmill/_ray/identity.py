@@ -12,68 +12,68 @@ from collections.abc import Iterable
 from typing import Any
 
 # The digest of a long list covers this many items at its start and at its end.
-MOST_ITEMS = 64
+MAX_ITEMS = 64
 # The digest covers at most this many values, not counting numbers and strings.
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 
 
-def described(value: object) -> str:
+def digest_of(value: object) -> str:
     """Return a digest of a value, in hex."""
-    description = _Description()
+    description = _Digest()
     description.add(value)
     return description.digest()
 
 
-class _Description:
+class _Digest:
     def __init__(self) -> None:
-        self._said = hashlib.sha256()
+        self._hash = hashlib.sha256()
         # Maps the id of each value to its order and to the value, to keep it alive.
-        self._met: dict[int, tuple[int, object]] = {}
+        self._seen: dict[int, tuple[int, object]] = {}
 
     def digest(self) -> str:
-        return self._said.hexdigest()
+        return self._hash.hexdigest()
 
     def add(self, value: Any) -> None:
         """Add a value, and the values that it holds, each object once."""
         if value is None or isinstance(value, (bool, int, float, complex, str)):
-            self._say(type(value).__name__, repr(value))
-        elif id(value) in self._met:
-            self._say("again", self._met[id(value)][0])
-        elif len(self._met) < MOST_VALUES:
-            self._met[id(value)] = len(self._met), value
+            self._update(type(value).__name__, repr(value))
+        elif id(value) in self._seen:
+            self._update("again", self._seen[id(value)][0])
+        elif len(self._seen) < MAX_VALUES:
+            self._seen[id(value)] = len(self._seen), value
             self._enter(value)
 
     def _enter(self, value: Any) -> None:
         if isinstance(value, (bytes, bytearray, memoryview)):
-            self._say("bytes", hashlib.sha256(value).hexdigest())
+            self._update("bytes", hashlib.sha256(value).hexdigest())
         elif isinstance(value, (list, tuple)):
-            self._say(type(value).__name__, len(value))
-            self._add_all([*value[:MOST_ITEMS], *value[MOST_ITEMS:][-MOST_ITEMS:]])
+            self._update(type(value).__name__, len(value))
+            self._add_all([*value[:MAX_ITEMS], *value[MAX_ITEMS:][-MAX_ITEMS:]])
         elif isinstance(value, (set, frozenset)):
-            self._say("set", sorted(described(item) for item in value))
+            self._update("set", sorted(digest_of(item) for item in value))
         elif isinstance(value, dict):
-            self._say(type(value).__name__, len(value))
+            self._update(type(value).__name__, len(value))
             self._add_all(item for pair in value.items() for item in pair)
         elif isinstance(value, types.CodeType):
-            self._say(value.co_code, value.co_names)
+            self._update(value.co_code, value.co_names)
             self._add_all(value.co_consts)
         elif isinstance(value, types.FunctionType):
-            self._say(_name(value))
+            self._update(_name(value))
             held = value.__code__, value.__defaults__, value.__kwdefaults__
             self._add_all([*held, *(cell.cell_contents for cell in _cells(value))])
         elif isinstance(value, (type, types.BuiltinFunctionType, types.ModuleType)):
-            self._say(_name(value))
+            self._update(_name(value))
         else:
-            self._say(_name(type(value)))
+            self._update(_name(type(value)))
             self._add_all(_parts(value))
 
-    def _say(self, *words: object) -> None:
-        self._said.update(f"{words}\n".encode())
+    def _update(self, *words: object) -> None:
+        self._hash.update(f"{words}\n".encode())
 
     def _add_all(self, values: Iterable[object]) -> None:
         for value in values:
             self.add(value)
-        self._say("end")
+        self._update("end")
 
 
 def _name(value: Any) -> str:
@@ -93,6 +93,6 @@ def _parts(value: object) -> list[object]:
         return [vars(value)] if hasattr(value, "__dict__") else []
     if isinstance(reduced, str):
         return [reduced]
-    made, arguments, *rest = reduced
+    make, arguments, *rest = reduced
     state, items, pairs = [*rest, None, None, None][:3]
-    return [made, arguments, state, [*(items or ())], [*(pairs or ())]]
+    return [make, arguments, state, [*(items or ())], [*(pairs or ())]]

@@ -26,16 +26,16 @@ from typing import Any
 from gristmill import _core
 from gristmill._base.types import Int64Array
 from gristmill._engine.stream import NO_KEYS, Position
-from gristmill._engine.usage import Usage
-from gristmill._engine.workers import COPIED_LEAF_BYTES, received
+from gristmill._engine.worker_stats import RemoteStats
+from gristmill._engine.workers import COPIED_LEAF_BYTES, receive_output
 from gristmill._hot import slot_reader, slot_writer
-from gristmill._ray.actor import Answer, Bytes, Task
-from gristmill._ray.metrics import Call, Flow
-from gristmill._ray.pool import Computed, Lane, Pool
+from gristmill._ray.actor import Bytes, TaskResult, UnitTask
+from gristmill._ray.metrics import CallTiming, RayMetrics
+from gristmill._ray.pool import Lane, Pool, TimedResult
 
 UNKNOWN_STATUS = -1
 # A lane gives up a unit after this many actors in a row were lost by other causes.
-MOST_LOSSES = 20
+MAX_LOSSES = 20
 
 
 class RayLanes:
@@ -65,20 +65,20 @@ class RayLanes:
     def ready(self) -> bool:
         return True
 
-    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
-        return self._lanes.received(due)
+    def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
+        return self._lanes.receive(due)
 
-    def doing(self, worker: int) -> str:
+    def activity(self, worker: int) -> str:
         return self._lanes.doing(worker)
 
-    def told(self, worker: int) -> str:
-        return self._lanes.told.get(worker, "")
+    def death_details(self, worker: int) -> str:
+        return self._lanes.loss_reports.get(worker, "")
 
     def kill(self, worker: int) -> None:
         self._lanes.kill(worker)
 
-    def usage(self) -> Usage:
-        return self._lanes.flow.usage()
+    def usage(self) -> RemoteStats:
+        return self._lanes.metrics.usage()
 
     def close(self) -> None:
         self._lanes.close()
@@ -90,8 +90,8 @@ class _Lanes:
     def __init__(self, scheduler: _core.Scheduler, pool: Pool) -> None:
         self.pool = pool
         # For each lane, a report on the last actor that it lost.
-        self.told: dict[int, str] = {}
-        self.flow = Flow()
+        self.loss_reports: dict[int, str] = {}
+        self.metrics = RayMetrics()
         self._scheduler = scheduler
         self._payloads = _Payloads()
         self._owner = os.getpid()
@@ -108,22 +108,22 @@ class _Lanes:
         lanes = range(len(self._scheduler.processes()))
         runs = [functools.partial(self._run, lane) for lane in lanes]
         runs.append(functools.partial(self._answer_calls))
-        self._left = len(runs)
+        self._threads_left = len(runs)
         self._leaving = threading.Lock()
         for run in runs:
             threading.Thread(target=run, name="gristmill-lane", daemon=True).start()
 
     def doing(self, lane: int) -> str:
         """Return a sentence about what a lane waits for."""
-        return self.pool.doing(self._named(lane))
+        return self.pool.doing(self._lane_id(lane))
 
     def kill(self, lane: int) -> None:
         """End the actor that a lane calls."""
-        self.pool.end(self._named(lane))
+        self.pool.end(self._lane_id(lane))
 
-    def received(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
-        """Decode an output; see `gristmill._engine.workers.Workers.received`."""
-        element, keys = received(self._scheduler, due)
+    def receive(self, due: _core.NextResult) -> tuple[Any, Int64Array]:
+        """Decode an output; see `gristmill._engine.workers.Workers.receive`."""
+        element, keys = receive_output(self._scheduler, due)
         if due.error:
             return element, keys
         began = time.perf_counter()
@@ -135,7 +135,7 @@ class _Lanes:
             lambda: payload,
             COPIED_LEAF_BYTES,
         )
-        self.flow.received(time.perf_counter() - began)
+        self.metrics.record_decoding(time.perf_counter() - began)
         return element, keys
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class _Lanes:
             os.eventfd_write(self._calls_fd, _END)
             self._payloads.clear()
 
-    def _named(self, lane: int) -> Lane:
+    def _lane_id(self, lane: int) -> Lane:
         return str(id(self)), lane
 
     def _run(self, lane: int) -> None:
@@ -167,7 +167,7 @@ class _Lanes:
         except Exception:  # Otherwise, the program would wait forever for its units.
             self._scheduler.on_failed(traceback.format_exc())
         finally:
-            self._leave()
+            self._end_thread()
 
     def _serve(self, lane: int, generation: int) -> bool:
         """Serve as one generation of a worker.
@@ -177,47 +177,51 @@ class _Lanes:
         """
         end = _core.WorkerEnd(self._arena_fd, self._calls_fd, lane, generation)
         self._scheduler.on_started(lane, generation, self._owner)
-        reached: dict[int, Position] = {}
+        positions: dict[int, Position] = {}
         while unit := end.claim():
-            answer = self._ask(lane, unit, reached)
+            answer = self._compute(lane, unit, positions)
             if answer is None:
                 return False
             self._commit(end, unit, answer)
-            reached[unit.stream] = answer.position
+            positions[unit.stream] = answer.position
         return True
 
-    def _ask(
-        self, lane: int, unit: _core.Work, reached: dict[int, Position]
-    ) -> Answer | None:
+    def _compute(
+        self, lane: int, unit: _core.Work, positions: dict[int, Position]
+    ) -> TaskResult | None:
         """Return the answer for a unit; None if its actor was lost or none is left."""
         sequential = unit.kind is _core.UnitKind.SEQUENTIAL
         before: Position = ()
         if sequential:
-            live = unit.proceed and unit.stream in reached
+            live = unit.proceed and unit.stream in positions
             before = (
-                reached[unit.stream] if live else tuple(unit.position_before.tolist())
+                positions[unit.stream] if live else tuple(unit.position_before.tolist())
             )
-        task = Task(
+        task = UnitTask(
             unit.stream, sequential, unit.first, unit.count, unit.attempt, before
         )
-        for _ in range(MOST_LOSSES):
+        for _ in range(MAX_LOSSES):
             asked = time.perf_counter()
-            found = self.pool.compute(self._named(lane), task)
+            found = self.pool.compute(self._lane_id(lane), task)
             if found is None:
                 return None
-            if isinstance(found, Computed):
-                answer = found.answer
+            if isinstance(found, TimedResult):
+                answer = found.result
                 made, size = len(answer.positions), len(answer.payload)
                 here = time.perf_counter()
-                call = Call(asked, found.ready, here, made, size, answer.load)
-                self.flow.answered(found.actor, call)
+                call = CallTiming(asked, found.ready_s, here, made, size, answer.load)
+                self.metrics.record_call(found.actor, call)
                 return answer
-            self.told[lane] = f"{found.actor} was lost in {_text(task)}: {found.why}"
+            self.loss_reports[lane] = (
+                f"{found.actor} was lost while computing {_describe(task)}: {found.why}"
+            )
             if found.blamed:
                 return None
         return None
 
-    def _commit(self, end: _core.WorkerEnd, unit: _core.Work, answer: Answer) -> None:
+    def _commit(
+        self, end: _core.WorkerEnd, unit: _core.Work, answer: TaskResult
+    ) -> None:
         self._payloads.keep(unit.stream, unit.id, answer.payload)
         outputs = [(2 * unit.id, NO_KEYS, position) for position in answer.positions]
         if outputs:
@@ -228,7 +232,7 @@ class _Lanes:
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
         try:
             used = slot_writer.encode(writer, outputs, failure)
-        except slot_writer.NeedSpace as need:
+        except slot_writer.SlotTooSmallError as need:
             address = end.need(need.bytes)
             if address is None:
                 return
@@ -242,19 +246,19 @@ class _Lanes:
             while os.eventfd_read(self._calls_fd) < _END:
                 self._scheduler.on_slot_requested()
         finally:
-            self._leave()
+            self._end_thread()
 
-    def _leave(self) -> None:
+    def _end_thread(self) -> None:
         """Count a thread that ends; the last one closes the descriptors."""
         with self._leaving:
-            self._left -= 1
-            last = not self._left
+            self._threads_left -= 1
+            last = not self._threads_left
         if last:
             os.close(self._arena_fd)
             os.close(self._calls_fd)
 
 
-def _text(task: Task) -> str:
+def _describe(task: UnitTask) -> str:
     if task.sequential:
         return f"an output of stream {task.stream}"
     last = task.first + task.records - 1
@@ -271,13 +275,13 @@ class _Payloads:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # Maps each stream to its payloads, keyed by the id of the unit.
-        self._kept: dict[int, dict[int, Bytes]] = collections.defaultdict(dict)
+        self._by_stream: dict[int, dict[int, Bytes]] = collections.defaultdict(dict)
         # The stream and the id of the last unit whose last output was due.
         self._finished = (0, -1)
 
     def keep(self, stream: int, unit: int, payload: Bytes) -> None:
         with self._lock:
-            self._kept[stream][unit] = payload
+            self._by_stream[stream][unit] = payload
 
     def due(self, stream: int, unit: int, last: int) -> Bytes:
         """Return the payload of a unit, one of whose outputs is due.
@@ -294,14 +298,14 @@ class _Payloads:
         with self._lock:
             if self._finished != (stream, unit):
                 finished, done = self._finished
-                self._kept[finished].pop(done, None)
-            kept = self._kept[stream]
-            for older in [other for other in kept if other < unit]:
-                del kept[older]
+                self._by_stream[finished].pop(done, None)
+            payloads = self._by_stream[stream]
+            for older in [other for other in payloads if other < unit]:
+                del payloads[older]
             if last:
                 self._finished = stream, unit
-            return kept[unit]
+            return payloads[unit]
 
     def clear(self) -> None:
         with self._lock:
-            self._kept.clear()
+            self._by_stream.clear()

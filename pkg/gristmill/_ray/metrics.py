@@ -23,13 +23,13 @@ import threading
 import weakref
 from typing import Any, NamedTuple, Protocol
 
-from gristmill._engine.usage import FarWorker, Usage
+from gristmill._engine.worker_stats import RemoteStats, RemoteWorkerStats
 
 # Outputs between two updates of Ray's counter.
-TELL_EVERY = 64
+OUTPUTS_PER_REPORT = 64
 
 
-class Home(Protocol):
+class MeasuredProcess(Protocol):
     """The process of an actor.
 
     Attributes:
@@ -43,21 +43,21 @@ class Home(Protocol):
     def address(self) -> str: ...
 
 
-class Actor(Protocol):
-    """The attributes of an actor that `Flow` reads.
+class MeasuredActor(Protocol):
+    """The attributes of an actor that `RayMetrics` reads.
 
     Attributes:
-        home: Its process; None until it has started.
+        location: Its process; None until it has started.
         lost: The reason why it ended; empty while it is alive.
     """
 
     @property
-    def home(self) -> Home | None: ...
+    def location(self) -> MeasuredProcess | None: ...
     @property
     def lost(self) -> str: ...
 
 
-class Load(NamedTuple):
+class ActorLoad(NamedTuple):
     """The times of an actor after an answer, in s on its own clock.
 
     Attributes:
@@ -71,18 +71,18 @@ class Load(NamedTuple):
     alive_s: float
 
 
-class Call(NamedTuple):
+class CallTiming(NamedTuple):
     """One answer, with the times of the call, of its completion and of its arrival."""
 
-    asked: float
-    ready: float
-    here: float
+    asked_s: float
+    ready_s: float
+    arrived_s: float
     outputs: int
     bytes: int
-    load: Load
+    load: ActorLoad
 
 
-class Flow:
+class RayMetrics:
     """Measures the actors that compute for one scheduler."""
 
     def __init__(self) -> None:
@@ -90,38 +90,40 @@ class Flow:
         # Weak keys drop a lost actor with the last reference to it.  The values are the
         # first and last load of the actor by its clock, since answers may be counted
         # in another order.
-        self._loads: weakref.WeakKeyDictionary[Actor, tuple[Load, Load]] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._known: weakref.WeakKeyDictionary[Actor, FarWorker] = (
+        self._loads: weakref.WeakKeyDictionary[
+            MeasuredActor, tuple[ActorLoad, ActorLoad]
+        ] = weakref.WeakKeyDictionary()
+        self._stats: weakref.WeakKeyDictionary[MeasuredActor, RemoteWorkerStats] = (
             weakref.WeakKeyDictionary()
         )
         self._received = 0
-        self._receiving_s = self._told_s = 0.0
+        self._receiving_s = self._reported_s = 0.0
 
-    def answered(self, actor: Actor, call: Call) -> None:
+    def record_call(self, actor: MeasuredActor, call: CallTiming) -> None:
         """Count an answer."""
-        assert actor.home is not None
-        home, load = actor.home, call.load
-        moving_s = call.here - call.ready
+        assert actor.location is not None
+        location, load = actor.location, call.load
+        moving_s = call.arrived_s - call.ready_s
         with self._lock:
-            said = *self._loads.get(actor, ()), load
+            loads = *self._loads.get(actor, ()), load
             first, last = self._loads[actor] = (
-                min(said, key=_age),
-                max(said, key=_age),
+                min(loads, key=_alive_s),
+                max(loads, key=_alive_s),
             )
-            known = self._known.get(actor, FarWorker(home.pid, home.address))
-            self._known[actor] = known._replace(
+            stats = self._stats.get(
+                actor, RemoteWorkerStats(location.pid, location.address)
+            )
+            self._stats[actor] = stats._replace(
                 alive_s=last.alive_s - first.alive_s + first.computing_s,
                 busy_s=last.busy_s - first.busy_s + first.computing_s,
-                calls=known.calls + 1,
-                outputs=known.outputs + call.outputs,
-                bytes=known.bytes + call.bytes,
-                asked_s=known.asked_s + call.here - call.asked,
-                computing_s=known.computing_s + load.computing_s,
-                moving_s=known.moving_s + moving_s,
+                calls=stats.calls + 1,
+                outputs=stats.outputs + call.outputs,
+                bytes=stats.bytes + call.bytes,
+                call_s=stats.call_s + call.arrived_s - call.asked_s,
+                computing_s=stats.computing_s + load.computing_s,
+                transfer_s=stats.transfer_s + moving_s,
             )
-        tags = {"node": home.address}
+        tags = {"node": location.address}
         for name, value in (
             ("calls", 1),
             ("bytes", call.bytes),
@@ -132,38 +134,38 @@ class Flow:
             if value > 0:
                 _counter(name).inc(value, tags)
 
-    def received(self, seconds: float) -> None:
+    def record_decoding(self, seconds: float) -> None:
         """Count an output that was decoded from an answer."""
         self._received += 1
         self._receiving_s += seconds
-        if self._received % TELL_EVERY == 0:
-            _counter("receiving_s").inc(self._receiving_s - self._told_s)
-            self._told_s = self._receiving_s
+        if self._received % OUTPUTS_PER_REPORT == 0:
+            _counter("receiving_s").inc(self._receiving_s - self._reported_s)
+            self._reported_s = self._receiving_s
 
-    def usage(self) -> Usage:
+    def usage(self) -> RemoteStats:
         """Return the measurements of the actors that are alive."""
         with self._lock:
-            known = [one for actor, one in self._known.items() if not actor.lost]
-        return Usage(tuple(known), self._received, self._receiving_s)
+            stats = [one for actor, one in self._stats.items() if not actor.lost]
+        return RemoteStats(tuple(stats), self._received, self._receiving_s)
 
 
-def _age(load: Load) -> float:
+def _alive_s(load: ActorLoad) -> float:
     return load.alive_s
 
 
-def lost() -> None:
+def count_lost_actor() -> None:
     """Count an actor that was lost."""
     _counter("actors_lost").inc()
 
 
-def started(more: int) -> None:
+def add_running_actors(more: int) -> None:
     """Add to the number of running actors of this process."""
-    with _there.lock:
-        _there.count += more
-        _gauge().set(_there.count)
+    with _actor_gauge.lock:
+        _actor_gauge.count += more
+        _gauge().set(_actor_gauge.count)
 
 
-class _There:
+class _ActorGauge:
     """The number of actors that all loaders of this process use."""
 
     def __init__(self) -> None:
@@ -171,15 +173,15 @@ class _There:
         self.count = 0
 
 
-_there = _There()
+_actor_gauge = _ActorGauge()
 
 _ABOUT = {
     "actors_lost": "Actors of Gristmill that were lost.",
     "calls": "Answers of Gristmill's actors.",
     "bytes": "Bytes of the answers of Gristmill's actors.",
     "computing_s": "Seconds for which Gristmill's actors computed.",
-    "moving_s": "Seconds for which answers that were ready were on their way.",
-    "receiving_s": "Seconds that elements took to be made of the answers.",
+    "moving_s": "Seconds from when answers were ready to their arrival.",
+    "receiving_s": "Seconds to decode elements from the answers.",
 }
 _OF_NODES = ("calls", "bytes", "computing_s", "moving_s")
 

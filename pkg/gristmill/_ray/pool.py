@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple, Protocol
 
-from gristmill._ray.actor import Answer, Home, Task
+from gristmill._ray.actor import ActorLocation, TaskResult, UnitTask
 
 # Time between checks of whether a called actor is alive, in s.
-LOOK_AT_ACTOR_S = 0.5
+ACTOR_CHECK_S = 0.5
 
 # The name of a lane's owner, and the number of the lane.  A lane makes one call at a
 # time.
 Lane = tuple[str, int]
-NOBODY = ("", -1)
+NO_LANE = ("", -1)
 
 
 @dataclasses.dataclass(eq=False)
@@ -22,35 +22,35 @@ class Actor:
 
     number: int
     handle: Any
-    home: Home | None = None
+    location: ActorLocation | None = None
     lost: str = ""
     # The lanes that use this actor, and the lanes that wait for its answers, in the
     # order in which it answers.
     lanes: set[Lane] = dataclasses.field(default_factory=set)
-    asked: list[Lane] = dataclasses.field(default_factory=list)
-    # The lane whose unit it was computing when it was lost, or NOBODY.
+    waiting_lanes: list[Lane] = dataclasses.field(default_factory=list)
+    # The lane whose unit it was computing when it was lost, or NO_LANE.
     last: Lane | None = None
 
     def __str__(self) -> str:
-        place = "not yet placed" if self.home is None else str(self.home)
+        place = "not yet placed" if self.location is None else str(self.location)
         return f"Ray actor {self.number} ({place})"
 
 
-class Computed(NamedTuple):
+class TimedResult(NamedTuple):
     """A unit that was computed.
 
     Attributes:
         actor: The actor that computed it.
-        ready: The time at which the answer was ready, before its transfer.
-        answer: The answer.
+        ready_s: The time at which the result was ready, before its transfer.
+        result: The result.
     """
 
     actor: Actor
-    ready: float
-    answer: Answer
+    ready_s: float
+    result: TaskResult
 
 
-class Loss(NamedTuple):
+class ActorLost(NamedTuple):
     """A unit that was not computed because its actor was lost.
 
     Attributes:
@@ -81,11 +81,11 @@ class Pool(Protocol):
             Exception: The program cannot be pickled.
         """
 
-    def compute(self, lane: Lane, task: Task) -> Computed | Loss | None:
+    def compute(self, lane: Lane, task: UnitTask) -> TimedResult | ActorLost | None:
         """Have an actor compute a unit and wait for it.
 
         Returns:
-            The answer, or a report of the loss; None if no answer will come.
+            The result, or a report of the loss; None if no result will come.
         """
 
     def doing(self, lane: Lane) -> str:

@@ -1,7 +1,7 @@
 """Streams that several jobs read: each unit is computed once and kept for a while.
 
 The first job that asks for a unit has it computed.  The unit is kept until the same
-job has had `window` more units computed.  Later requests for it raise `Lagging`.
+job has had `window` more units computed.  Later requests for it raise `LaggingError`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
-from gristmill._ray.actor import Task
+from gristmill._ray.actor import UnitTask
 from gristmill._ray.pool import Lane
 
 # Keys of at most this many dropped units are kept, to detect requests for them.
-MOST_GONE = 1 << 16
+MAX_DROPPED_KEYS = 1 << 16
 
 Key = bytes
 
 
-def key_of(task: Task) -> Key:
+def key_of(task: UnitTask) -> Key:
     """Return a digest of all fields of a task except for its attempt."""
     return hashlib.blake2b(repr(task._replace(attempt=0)).encode()).digest()
 
 
-class Lagging(Exception):
+class LaggingError(Exception):
     """Raised if a unit was computed but is no longer kept."""
 
 
@@ -59,15 +59,17 @@ class SharedStream:
         self.parts = parts
         self.window = window
         self._lock = threading.Lock()
-        self._asked = 0
+        self._request_count = 0
         self._units: dict[Key, Unit] = {}
         # Keyed by the job that had them computed; None for jobs that have left.
-        self._caused: dict[str | None, collections.deque[tuple[Key, Unit]]] = (
+        self._units_by_job: dict[str | None, collections.deque[tuple[Key, Unit]]] = (
             collections.defaultdict(collections.deque)
         )
-        self._gone: dict[Key, None] = {}
+        self._dropped: dict[Key, None] = {}
 
-    def claim(self, task: Task, lane: Lane, job: str, lost: int) -> tuple[Unit, bool]:
+    def claim(
+        self, task: UnitTask, lane: Lane, job: str, lost: int
+    ) -> tuple[Unit, bool]:
         """Return the unit of a task, and whether the caller must have it computed.
 
         Args:
@@ -77,21 +79,21 @@ class SharedStream:
             lost: The number of a unit whose answer was lost; the unit is replaced.
 
         Raises:
-            Lagging: The unit was dropped.
+            LaggingError: The unit was dropped.
         """
         key = key_of(task)
         with self._lock:
             unit = self._units.get(key)
             if unit is not None and unit.number != lost:
                 return unit, False
-            if key in self._gone:
-                raise Lagging
-            unit = self._units[key] = Unit(self._asked, lane)
-            self._asked += 1
+            if key in self._dropped:
+                raise LaggingError
+            unit = self._units[key] = Unit(self._request_count, lane)
+            self._request_count += 1
             self._keep(job, [(key, unit)])
             return unit, True
 
-    def withdraw(self, task: Task, unit: Unit) -> None:
+    def withdraw(self, task: UnitTask, unit: Unit) -> None:
         """Remove the unit, so that the next caller has it computed again."""
         key = key_of(task)
         with self._lock:
@@ -101,15 +103,15 @@ class SharedStream:
     def leave(self, job: str) -> None:
         """Remove a job; its units are kept for other jobs, within one window."""
         with self._lock:
-            self._keep(None, self._caused.pop(job, ()))
+            self._keep(None, self._units_by_job.pop(job, ()))
 
     def _keep(self, job: str | None, units: Any) -> None:
-        caused = self._caused[job]
-        caused.extend(units)
-        while len(caused) > self.window:
-            key, unit = caused.popleft()
+        job_units = self._units_by_job[job]
+        job_units.extend(units)
+        while len(job_units) > self.window:
+            key, unit = job_units.popleft()
             if self._units.get(key) is unit:
                 del self._units[key]
-                self._gone[key] = None
-        while len(self._gone) > MOST_GONE:
-            del self._gone[next(iter(self._gone))]
+                self._dropped[key] = None
+        while len(self._dropped) > MAX_DROPPED_KEYS:
+            del self._dropped[next(iter(self._dropped))]

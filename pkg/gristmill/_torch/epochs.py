@@ -15,12 +15,12 @@ from typing import Any
 from torch.utils.data import BatchSampler, SequentialSampler
 
 from gristmill._base import log
-from gristmill._base.epochs import checked_epoch, here
+from gristmill._base.epoch_context import check_epoch, epoch_context
 
 # The attribute of a loader that contains its `Epochs`.
-_NAME = "_gristmill_epochs"
+_ATTRIBUTE = "_gristmill_epochs"
 # Epochs in requests are less than this.
-_MOST = 1 << 63
+_MAX_EPOCH = 1 << 63
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,16 +41,16 @@ class Epochs:
 
 def begin(loader: Any) -> int:
     """Count an iteration over a loader, and return its epoch."""
-    known = _known(loader)
-    of_sampler = _of_sampler(loader)
+    known = _epochs_of(loader)
+    of_sampler = _sampler_epoch(loader)
     if known.chosen is not None:
         epoch = known.chosen
     elif of_sampler is not None and of_sampler != known.of_sampler:
         epoch = of_sampler
     else:
         epoch = known.latest + 1
-    setattr(loader, _NAME, Epochs(epoch, None, of_sampler))
-    if told(epoch) == 1:
+    setattr(loader, _ATTRIBUTE, Epochs(epoch, None, of_sampler))
+    if draw_epoch(epoch) == 1:
         _warn_of_order(loader)
     return epoch
 
@@ -61,39 +61,39 @@ def resume(loader: Any, epoch: int, finished: bool) -> int:
     If the saved iteration was finished, an epoch chosen by `set_epoch` applies to the
     iteration after it.
     """
-    chosen = _known(loader).chosen if finished else None
-    setattr(loader, _NAME, Epochs(epoch, chosen, _of_sampler(loader)))
+    chosen = _epochs_of(loader).chosen if finished else None
+    setattr(loader, _ATTRIBUTE, Epochs(epoch, chosen, _sampler_epoch(loader)))
     return epoch
 
 
 def choose(loader: Any, epoch: Any) -> None:
     """Set the next iteration's epoch in a loader, its samplers and its dataset."""
-    epoch = checked_epoch(epoch)
+    epoch = check_epoch(epoch)
     for part in (*_samplers(loader), loader.dataset):
         if callable(set_epoch := getattr(part, "set_epoch", None)):
             set_epoch(epoch)
-    setattr(loader, _NAME, dataclasses.replace(_known(loader), chosen=epoch))
+    setattr(loader, _ATTRIBUTE, dataclasses.replace(_epochs_of(loader), chosen=epoch))
 
 
-def told(epoch: int) -> int:
+def draw_epoch(epoch: int) -> int:
     """Return the epoch for random steps; 0 if the program has no Gristmill dataset."""
     # A program with such a dataset has imported this module.
-    return epoch % _MOST if "gristmill._dataset" in sys.modules else 0
+    return epoch % _MAX_EPOCH if "gristmill._dataset" in sys.modules else 0
 
 
-def drawing(fetch: Callable[[Any], Any], epoch: int) -> Callable[[Any], Any]:
+def fetch_in_epoch(fetch: Callable[[Any], Any], epoch: int) -> Callable[[Any], Any]:
     """Return a fetch that computes batches with the random draws of an epoch."""
-    draws_in = told(epoch)
-    return functools.partial(_fetch_in, draws_in, fetch) if draws_in else fetch
+    draws_in = draw_epoch(epoch)
+    return functools.partial(_call_in_epoch, draws_in, fetch) if draws_in else fetch
 
 
-def _fetch_in(epoch: int, fetch: Callable[[Any], Any], batch: Any) -> Any:
-    # Does the same as `drawing_in`, in less time.
-    before, here.epoch = here.epoch, epoch
+def _call_in_epoch(epoch: int, fetch: Callable[[Any], Any], batch: Any) -> Any:
+    # Does the same as `use_epoch`, in less time.
+    before, epoch_context.epoch = epoch_context.epoch, epoch
     try:
         return fetch(batch)
     finally:
-        here.epoch = before
+        epoch_context.epoch = before
 
 
 def _warn_of_order(loader: Any) -> None:
@@ -115,15 +115,16 @@ def _warn_of_order(loader: Any) -> None:
         if isinstance(node, ShuffleMapDataset):
             log.warning(
                 "The order of %s is the same in each epoch of a torch loader without"
-                " shuffle=True: its shuffle() is that of one epoch. Pass shuffle=True.",
+                " shuffle=True: shuffle() draws only one order. Pass shuffle=True to"
+                " the loader.",
                 dataset,
             )
             return
         node = node._parent
 
 
-def _known(loader: Any) -> Epochs:
-    known: Epochs = getattr(loader, _NAME, Epochs())
+def _epochs_of(loader: Any) -> Epochs:
+    known: Epochs = getattr(loader, _ATTRIBUTE, Epochs())
     return known
 
 
@@ -137,7 +138,7 @@ def _samplers(loader: Any) -> Iterator[Any]:
         yield loader.sampler
 
 
-def _of_sampler(loader: Any) -> int | None:
+def _sampler_epoch(loader: Any) -> int | None:
     for sampler in _samplers(loader):
         epoch = getattr(sampler, "epoch", None)
         if type(epoch) is int and hasattr(sampler, "set_epoch"):

@@ -68,7 +68,7 @@ NUM_WORKERS = "_num_workers"
 BASE_SEED = "_base_seed"
 WORKER_ID = "worker_id"
 EPOCH = "_epoch"
-GIVEN_AHEAD = "_given_ahead"
+DELIVERED_AHEAD = "_given_ahead"
 GENERATORS = "_generators"
 WORKER_GENERATORS = "_worker_generators"
 
@@ -94,7 +94,7 @@ def restore(part: Any, state: State | None) -> bool:
     return True
 
 
-def copied(state: State) -> State:
+def copy_state(state: State) -> State:
     """Return a copy of a state whose own parts may be written to."""
     return {
         key: dict(part) if isinstance(part, dict) else part
@@ -177,21 +177,21 @@ def read(state: Mapping[str, Any], loader: Any) -> Saved:
         raise AssertionError(
             f"State doesn't contain key '{own}' expected for {name} dataloader"
         )
-    saved = _saved(state)
+    saved = _parse(state)
     has_states = any(part and part[DATASET_STATE] is not None for part in saved.parts)
     if saved.workers != workers and (not map_style or has_states):
         raise AssertionError(
-            f"The state is of a loader with num_workers={saved.workers}, each with its"
-            f" own state of the dataset, and this one has num_workers={workers}. Load"
-            f" it with num_workers={saved.workers}."
+            f"Expected a loader with num_workers={saved.workers}, like the saved one,"
+            " because each worker's copy of the dataset has its own state; got"
+            f" num_workers={workers}."
         )
     return saved
 
 
-def _saved(state: Mapping[str, Any]) -> Saved:
+def _parse(state: Mapping[str, Any]) -> Saved:
     epoch = {
         "finished": state[FINISHED],
-        "generators": [*map(from_digits, state.get(GENERATORS, ()))],
+        "generators": [*map(from_hex_digits, state.get(GENERATORS, ()))],
         "worker_generators": state.get(WORKER_GENERATORS, ()),
         "epoch": state.get(EPOCH, 0),
     }
@@ -212,13 +212,13 @@ def _saved(state: Mapping[str, Any]) -> Saved:
     )
 
 
-def digits(state: torch.Tensor) -> str:
+def hex_digits(state: torch.Tensor) -> str:
     """Return the state of one of torch's generators as hexadecimal digits."""
     return bytes(state.numpy()).hex()
 
 
-def from_digits(found: str) -> torch.Tensor:
-    """Return the state that `digits` has converted."""
+def from_hex_digits(found: str) -> torch.Tensor:
+    """Return the state that `hex_digits` has converted."""
     return torch.frombuffer(bytearray.fromhex(found), dtype=torch.uint8)
 
 
@@ -226,7 +226,7 @@ def generator_states() -> State:
     """Return the states of torch's, Python's and NumPy's generators, fit for JSON."""
     name, keys, *rest = np.random.get_state()  # noqa: NPY002 (users draw from it)
     return {
-        "torch": digits(torch.get_rng_state()),
+        "torch": hex_digits(torch.get_rng_state()),
         "random": random.getstate(),
         "numpy": [name, np.asarray(keys).tolist(), *rest],
     }
@@ -234,7 +234,7 @@ def generator_states() -> State:
 
 def restore_generators(found: State) -> None:
     """Restore the states that `generator_states` has returned."""
-    torch.set_rng_state(from_digits(found["torch"]))
+    torch.set_rng_state(from_hex_digits(found["torch"]))
     version, numbers, gauss = found["random"]
     random.setstate((version, tuple(numbers), gauss))
     np.random.set_state(tuple(found["numpy"]))  # noqa: NPY002

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
-from gristmill._base.checks import check_integer
-from gristmill._base.describing import call_html, call_text, value_text
+from gristmill._base.argument_checks import check_integer
+from gristmill._base.object_repr import call_html, call_text, value_text
 from gristmill._base.types import T
 from gristmill._engine.arguments import check_restarts
 from gristmill._torch import epochs, private
@@ -165,13 +165,13 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
                 raise ValueError(f"overlap_epochs needs {name}=True, got {name}=False.")
 
     def __repr__(self) -> str:
-        return call_text(self, **self._shown_arguments())
+        return call_text(self, **self._repr_arguments())
 
     def _repr_html_(self) -> str:
-        shown = self._shown_arguments().items()
+        shown = self._repr_arguments().items()
         return call_html(self, {name: value_text(value) for name, value in shown})
 
-    def _shown_arguments(self) -> dict[str, Any]:
+    def _repr_arguments(self) -> dict[str, Any]:
         arguments: dict[str, Any] = {"dataset": self.dataset}
         if self.batch_size is None and self.batch_sampler is not None:
             arguments["batch_sampler"] = self.batch_sampler
@@ -300,8 +300,8 @@ def _warn_of_accelerate() -> None:
     if loader is private.TorchLoader and not _warned_of_accelerate:
         _warned_of_accelerate = True
         warnings.warn(
-            "accelerate is imported: a loader that it prepares, and the Hugging Face"
-            " Trainer's, are rebuilt as torch's own DataLoader. Call"
-            " gristmill.torch.install() first to make them Gristmill's.",
+            "accelerate is imported: it replaces the loaders that it prepares, and"
+            " those of the Hugging Face Trainer, by torch's own DataLoader. Call"
+            " gristmill.torch.install() first to keep Gristmill's.",
             stacklevel=3,
         )

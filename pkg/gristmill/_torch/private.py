@@ -59,10 +59,10 @@ class Absent:
 def _part(path: str, arguments: int | None = None, *names: str) -> Any:
     """Add a part to `_USED`, and return it; `path` is its name after ``torch.``."""
     _USED[path] = None if arguments is None else (arguments, names)
-    return _found(path)
+    return _find(path)
 
 
-def _found(path: str) -> Any:
+def _find(path: str) -> Any:
     """Return a part of torch, or `Absent` if it does not exist."""
     try:
         return functools.reduce(getattr, path.split("."), torch)
@@ -133,9 +133,9 @@ _OF_FETCHERS = ("dataset", "dataset_iter", "ended", "fetch")
 def unknown() -> str | None:
     """Describe the first part that differs from those of `KNOWN`; None if none does."""
     for path, call in _USED.items():
-        part = _found(path)
+        part = _find(path)
         if part is Absent:
-            return f"torch.{path} is not there"
+            return f"torch.{path} does not exist"
         if call is None:
             continue
         count, names = call
@@ -148,8 +148,8 @@ def unknown() -> str | None:
         # advance, and its default device may not exist.
         with torch.device("cpu"):
             loader = TorchLoader([0], generator=torch.Generator())
-            iterator = _found(_LOADING + "_SingleProcessDataLoaderIter")(loader)
-            kinds = _found(_LOADING + "_DatasetKind")
+            iterator = _find(_LOADING + "_SingleProcessDataLoaderIter")(loader)
+            kinds = _find(_LOADING + "_DatasetKind")
             fetcher = kinds.create_fetcher(kinds.Iterable, [0], False, None, False)
     except Exception as error:
         return f"torch's iterator fails: {error!r}"
@@ -173,9 +173,10 @@ def warn_of_unknown() -> None:
     if UNKNOWN is None:
         return
     warnings.warn(
-        f"{_because(UNKNOWN)} Loaders compute as torch's own do, and max_restarts,"
-        " reorder_window, memory_limit and overlap_epochs have no effect. Random steps"
-        " of Gristmill's datasets draw the same in each epoch.",
+        f"{_version_note(UNKNOWN)} Loaders use torch's own iterators: max_restarts,"
+        " reorder_window, memory_limit and overlap_epochs have no effect, and random"
+        " steps of Gristmill's datasets draw the same numbers in each epoch. Install a"
+        " supported version of torch.",
         stacklevel=3,
     )
 
@@ -188,13 +189,13 @@ def require() -> None:
     """
     if UNKNOWN is not None:
         raise RuntimeError(
-            f"{_because(UNKNOWN)} Only torch's own loaders can be relied on, which"
-            " have no state: torchdata has a StatefulDataLoader."
+            f"{_version_note(UNKNOWN)} Install a supported version of torch, or use"
+            " torchdata's StatefulDataLoader."
         )
 
 
-def _because(found: str) -> str:
-    return f"Gristmill knows {KNOWN}, and in torch {torch.__version__} {found}."
+def _version_note(found: str) -> str:
+    return f"Gristmill supports {KNOWN}, but in torch {torch.__version__} {found}."
 
 
 def needs_torchs_iterator(loader: Any) -> bool:
@@ -259,7 +260,7 @@ def is_unread(iteration: Any, sampler: Any) -> bool:
     )
 
 
-def lend(**parts: Any) -> Callable[[], None]:
+def set_loader_attributes(**parts: Any) -> Callable[[], None]:
     """Set attributes of torch's loader class, which its subclasses inherit.
 
     Returns:
@@ -270,7 +271,7 @@ def lend(**parts: Any) -> Callable[[], None]:
     for name, part in parts.items():
         setattr(TorchLoader, name, part)
 
-    def take_back() -> None:
+    def restore() -> None:
         for name, part in parts.items():
             if vars(TorchLoader).get(name) is not part:
                 continue
@@ -279,7 +280,7 @@ def lend(**parts: Any) -> Callable[[], None]:
             else:
                 setattr(TorchLoader, name, before[name])
 
-    return take_back
+    return restore
 
 
 def collation() -> dict[Any, Callable[..., Any]]:

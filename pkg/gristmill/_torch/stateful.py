@@ -246,4 +246,6 @@ class StatefulMultiProcessIterator(MultiProcessIterator):
 
     def state_dict(self) -> State:
         """Return the iterator's state in torchdata's layout."""
-        return self._position.state(self, None if self._shutdown else self._ask_each)
+        return self._position.state(
+            self, None if self._shutdown else self._request_each
+        )

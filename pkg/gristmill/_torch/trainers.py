@@ -66,8 +66,8 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
     for name in options:
         if name not in allowed:
             raise TypeError(
-                f"install() got {name!r}. It takes what trainers cannot pass on:"
-                f" {', '.join(allowed)}. Give the trainer the others."
+                f"install() got an unexpected option {name!r}; its options are"
+                f" {', '.join(allowed)}. Pass other arguments to the trainer."
             )
     check_options(1, **options)
     uninstall()
@@ -85,7 +85,7 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
         names = ("_get_iterator", "set_epoch")
         parts = {name: getattr(DataLoader, name) for name in names}
         parts |= {**_DEFAULTS, **options}
-        _installed.callback(private.lend(**parts))
+        _installed.callback(private.set_loader_attributes(**parts))
 
 
 def uninstall() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 # The descriptors that this process received with the program that it loads.
-received: list[int] = []
+received_fds: list[int] = []
 
 
 class Inherited:
@@ -26,7 +26,7 @@ class Inherited:
 
     def detach(self) -> int:
         """Return the descriptor; the caller must close it."""
-        return received[self._number]
+        return received_fds[self._number]
 
 
 class _Start:

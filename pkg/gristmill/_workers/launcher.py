@@ -47,7 +47,7 @@ _RUN_BY_EACH = "main program for each worker"
 
 def main(entry: str, also: Sequence[str]) -> None:
     """Run the launcher: fork zygotes until the supervisor is gone."""
-    *wanted, fd, parent = sys.argv[1:]
+    *arguments, fd, parent = sys.argv[1:]
     _core.die_with_parent(int(parent))
     nesting.become_worker()
     look_like_worker("GristmillWorker", int(parent))
@@ -56,7 +56,7 @@ def main(entry: str, also: Sequence[str]) -> None:
     module = importlib.import_module(entry)  # Once, instead of in every zygote.
     for name in also:
         importlib.import_module(name)
-    outcome = _import_all(module, wanted)
+    outcome = _import_all(module, arguments)
     os.environ.pop(nesting.IMPORTING, None)
     gc.freeze()  # The collector does not touch frozen objects, so forks share them.
     gc.enable()
@@ -66,14 +66,16 @@ def main(entry: str, also: Sequence[str]) -> None:
     _run(supervisor, outcome)
 
 
-def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.Outcome:
+def _import_all(
+    entry: types.ModuleType, arguments: Sequence[str]
+) -> main_module.Outcome:
     """Run the main program and import modules.
 
     If that starts threads, replace this process by a launcher without them.
     """
-    if wanted == [_RUN_BY_EACH]:
+    if arguments == [_RUN_BY_EACH]:
         return main_module.Outcome(by_each=True)
-    main, modules = main_module.parted(wanted)
+    main, modules = main_module.split_description(arguments)
     # NumPy's OpenBLAS has started these threads.  They are known to be harmless, so no
     # fork is needed to check.
     of_numpy = other_threads()
@@ -89,18 +91,18 @@ def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.O
             # The zygote that needs the module imports it again and reports the error.
             with contextlib.suppress(Exception):
                 importlib.import_module(module)
-    if wanted and (threads := lasting_threads(of_numpy)):
+    if arguments and (threads := lasting_threads(of_numpy)):
         if main:
             log.warning(
                 "the top level of the main program starts %d thread(s), which no fork"
                 " copies: each worker runs it for itself, which takes more time and"
-                ' memory. Start threads behind `if __name__ == "__main__":` to avoid'
+                ' memory. Start threads under `if __name__ == "__main__":` to avoid'
                 " this.",
                 threads,
             )
         command = sys.orig_argv
         again = [_RUN_BY_EACH] if main else []
-        rest = [*command[: -2 - len(wanted)], *again, *command[-2:]]
+        rest = [*command[: -2 - len(arguments)], *again, *command[-2:]]
         os.execv(sys.executable, rest)
     return main_module.Outcome(failure=failure)
 

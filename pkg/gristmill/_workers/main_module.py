@@ -122,7 +122,7 @@ class Outcome(NamedTuple):
     failure: str = ""
 
 
-def parted(arguments: Sequence[str]) -> tuple[str, list[str]]:
+def split_description(arguments: Sequence[str]) -> tuple[str, list[str]]:
     """Return the description among arguments as one text, and the other arguments."""
     parts = [one.removeprefix(_MARK) for one in arguments if one.startswith(_MARK)]
     return "".join(parts), [one for one in arguments if not one.startswith(_MARK)]
@@ -146,8 +146,8 @@ def run(text: str) -> None:
     except BaseException as error:
         error.add_note(
             f"Workers run the top level of {place} again, as multiprocessing's spawn"
-            ' does, but not what is behind `if __name__ == "__main__":`. Put there what'
-            " must not run again."
+            ' does, except for the code under `if __name__ == "__main__":`. Put code'
+            " that must not run again there."
         )
         raise
     finally:

@@ -51,16 +51,16 @@ def check_may_start_workers() -> None:
     module = next((one for one in frames if one.f_code.co_name == "<module>"), None)
     if module is not None:
         raise RuntimeError(
-            f"{_place(module)} iterates a loader with workers when it is imported or"
+            f"{_location(module)} iterates a loader with workers when it is imported or"
             " run, and a worker process has imported or started it: each worker would"
-            " start workers, without end. Put this code into a function, or behind"
+            " start workers, forever. Put this code into a function, or under"
             ' `if __name__ == "__main__":`, so that an import does not run it.'
         )
-    who = _place(frames[0]) if frames else "A thread"
+    who = _location(frames[0]) if frames else "A thread"
     raise RuntimeError(
-        f"{who} iterates a loader with workers in a worker process, which cannot have"
-        " workers of its own. Use worker_count=0, or num_workers=0, for loaders that"
-        " steps, sources and datasets iterate."
+        f"{who} iterates a loader with workers in a worker process, which cannot start"
+        " workers. Use worker_count=0, or num_workers=0, for loaders that steps,"
+        " sources and datasets iterate."
     )
 
 
@@ -77,7 +77,7 @@ def _module(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", ""))
 
 
-def _place(frame: FrameType) -> str:
+def _location(frame: FrameType) -> str:
     file = frame.f_code.co_filename
     # Pickled functions of ``__main__`` have no file name.
     known = "" if file.startswith("<") else f"{file}, "

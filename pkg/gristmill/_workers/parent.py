@@ -33,8 +33,8 @@ def configure(entry: str, also: Sequence[str] = ()) -> None:
     """
     if not sys.executable:
         raise RuntimeError(
-            "worker processes need a Python interpreter, but sys.executable is "
-            "empty: set it, or use no workers"
+            "Workers need sys.executable, the path of the Python interpreter, but"
+            " sys.executable is empty. Set it, or use worker_count=0."
         )
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     bootstrap = (
@@ -73,8 +73,8 @@ def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> b
         "environ": dict(os.environ),
         "argv": list(getattr(sys, "argv", [""])),
         "affinity": os.sched_getaffinity(0),
-        "main": main_module.parted(main)[0],
-        "settings": [] if main else settings.present(),
+        "main": main_module.split_description(main)[0],
+        "settings": [] if main else settings.read_settings(),
     }
     return pickle.dumps(like_parent)
 

@@ -40,7 +40,7 @@ from gristmill import _core
 ) = range(1, 12)
 _MESSAGE = struct.Struct("<IIiIi")
 _MOST_FDS = 8
-_BOTH = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Message(NamedTuple):
@@ -162,7 +162,7 @@ class Children:
     def wait(self, timeout_ms: int | None = None) -> list[int]:
         """Wait for events, and reap ended children; return the other ready fds."""
         ready = [fd for fd, _ in self.poll.poll(timeout_ms)]
-        return [fd for fd in ready if not self._reaps(fd)]
+        return [fd for fd in ready if not self._reap(fd)]
 
     def kill(self, group: int) -> None:
         """Kill the processes of a group."""
@@ -170,7 +170,7 @@ class Children:
             if started.group == group:
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
-    def _reaps(self, pidfd: int) -> bool:
+    def _reap(self, pidfd: int) -> bool:
         started = self._running.pop(pidfd, None)
         if started is None:
             return False
@@ -217,15 +217,15 @@ def lasting_threads(harmless: Set[str] = frozenset()) -> int:
 
 def other_threads() -> set[str]:
     """Return the ids of this process's threads except this one and jemalloc's."""
-    found = set()
+    threads = set()
     for thread in os.listdir("/proc/self/task"):
         try:
             with open(f"/proc/self/task/{thread}/comm") as name:
                 if name.read() != "jemalloc_bg_thd\n":
-                    found.add(thread)
+                    threads.add(thread)
         except OSError:
             continue  # The thread has ended.
-    return found - {str(threading.get_native_id())}
+    return threads - {str(threading.get_native_id())}
 
 
 def look_like_worker(name: str, parent_pid: int) -> None:
@@ -250,7 +250,7 @@ def leave_signals_to_parent() -> None:
     This sets a handler that does nothing, since programs that a worker runs would
     inherit SIG_IGN.
     """
-    for number in _BOTH:
+    for number in _SIGNALS:
         signal.signal(number, _ignore)
 
 
@@ -260,7 +260,7 @@ def restore_signals_in_forks() -> None:
     The signals are blocked during the fork, so that none is lost.
     """
     os.register_at_fork(
-        before=functools.partial(signal.pthread_sigmask, signal.SIG_BLOCK, _BOTH),
+        before=functools.partial(signal.pthread_sigmask, signal.SIG_BLOCK, _SIGNALS),
         after_in_parent=_unblock,
         after_in_child=_restore_signals,
     )
@@ -271,7 +271,7 @@ def _ignore(number: int, frame: object) -> None:
 
 
 def _unblock() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _BOTH)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 def _restore_signals() -> None:

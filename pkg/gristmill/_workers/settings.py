@@ -40,7 +40,7 @@ class Setting(NamedTuple):
         _KINDS[self.module].write(module, pickle.loads(self.pickled))
 
 
-def present() -> list[Setting]:
+def read_settings() -> list[Setting]:
     """Return the settings of the libraries that this process has imported."""
     return [
         Setting(name, pickle.dumps(kind.read(sys.modules[name])))

@@ -33,8 +33,8 @@ from gristmill._workers.processes import (
     send_failure,
 )
 
-# The interval of the checks whether starting workers are idle, and the longest time
-# that others wait for a worker's first output.
+# The interval between checks for idle workers among those that start, and the longest
+# time that other workers wait for a worker's first output.
 _PATIENCE_S = 0.05
 _LONGEST_S = 2.0
 # The time that workers have for leaving after the supervisor has dismissed them.
@@ -61,11 +61,11 @@ class Zygote:
         self._main = main
         self._supervisor = socket.socket(fileno=fds[0])
         setup_fd, self._blob_fd, self._arena_fd, self._slot_requests_fd = fds[1:5]
-        inheriting.received[:] = fds[5:]
+        inheriting.received_fds[:] = fds[5:]
         with open(setup_fd, "rb") as file:
             file.seek(0)  # Another zygote of this group may have read it.
             self._setup = pickle.load(file)
-        self._wanted: deque[Message] = deque()
+        self._start_requests: deque[Message] = deque()
         self._workers = Children(self._supervisor, EXITED)
         self._throttle = StartThrottle()
         self._entry: types.ModuleType
@@ -79,7 +79,7 @@ class Zygote:
     def _run(self) -> None:
         nesting.become_worker()
         try:
-            self._entry = become_like_parent(self._setup)
+            self._entry = adopt_parent_state(self._setup)
             if self._main.failure and self._setup["main"]:
                 self._fail(self._main.failure)
                 return
@@ -110,7 +110,7 @@ class Zygote:
 
     @property
     def _runs_main(self) -> bool:
-        """Whether each worker runs the main program for itself."""
+        """True if each worker runs the main program for itself."""
         return self._main.by_each and bool(self._setup["main"])
 
     def _load(self) -> None:
@@ -124,19 +124,19 @@ class Zygote:
 
     def _serve(self) -> None:
         while True:
-            patience_ms = round(_PATIENCE_S * 1e3) if self._wanted else None
+            patience_ms = round(_PATIENCE_S * 1e3) if self._start_requests else None
             for ready in self._workers.wait(patience_ms):
                 if ready in self._throttle.fds:
-                    self._let_go(ready)
+                    self._stop_watching(ready)
                 elif received := receive(self._supervisor):
-                    self._wanted.append(received[0])
+                    self._start_requests.append(received[0])
                 else:
                     return self._let_workers_leave()
-            if self._wanted:
-                for fd in self._throttle.no_longer_busy():
-                    self._let_go(fd)
-            while self._wanted and self._throttle.has_room():
-                self._start(self._wanted.popleft())
+            if self._start_requests:
+                for fd in self._throttle.idle_pipes():
+                    self._stop_watching(fd)
+            while self._start_requests and self._throttle.has_room():
+                self._start(self._start_requests.popleft())
 
     def _let_workers_leave(self) -> None:
         """Wait for the workers, which were asked to stop.
@@ -145,32 +145,32 @@ class Zygote:
         """
         self._workers.poll.unregister(self._supervisor)
         for fd in [*self._throttle.fds]:
-            self._let_go(fd)
+            self._stop_watching(fd)
         deadline = time.monotonic() + _LEAVE_S
         while self._workers.count and (left_s := deadline - time.monotonic()) > 0:
             self._workers.wait(round(left_s * 1e3))
 
-    def _start(self, wanted: Message) -> None:
+    def _start(self, request: Message) -> None:
         begins, has_begun = os.pipe()
 
         def child() -> None:
             os.close(begins)
-            self._work(wanted, has_begun)
+            self._run_worker(request, has_begun)
 
-        pid = self._workers.fork(wanted._replace(kind=STARTED), child)
+        pid = self._workers.fork(request._replace(kind=STARTED), child)
         os.close(has_begun)
         self._throttle.add(begins, pid)
         self._workers.poll.register(begins, select.POLLIN)
 
-    def _let_go(self, begins: int) -> None:
+    def _stop_watching(self, begins: int) -> None:
         self._workers.poll.unregister(begins)
         self._throttle.drop(begins)
         os.close(begins)
 
-    def _work(self, wanted: Message, has_begun: int) -> None:
+    def _run_worker(self, request: Message, has_begun: int) -> None:
         for fd in self._throttle.fds:
             os.close(fd)
-        name = self._setup["name"].format(wanted.worker)
+        name = self._setup["name"].format(request.worker)
         look_like_worker(name, self._setup["pid"])
         nesting.become_worker()
         restore_signals_in_forks()
@@ -190,26 +190,26 @@ class Zygote:
             self._arena_fd,
             self._slot_requests_fd,
             has_begun,
-            wanted.worker,
-            wanted.generation,
+            request.worker,
+            request.generation,
         )
         gc.collect()  # Ends iterators in reference cycles; there is little else.
         inheriting.leave_child()
 
 
-def become_like_parent(wanted: dict[str, Any]) -> types.ModuleType:
+def adopt_parent_state(state: dict[str, Any]) -> types.ModuleType:
     """Adopt the state in `parent.setup` and return the entry module."""
-    look_like_worker("GristmillWorker", wanted["pid"])
-    process.current_process().authkey = wanted["authkey"]
+    look_like_worker("GristmillWorker", state["pid"])
+    process.current_process().authkey = state["authkey"]
     os.environ.clear()
-    os.environ.update(wanted["environ"])
-    sys.path[:] = wanted["sys_path"]
-    sys.argv[:] = wanted["argv"]
-    os.chdir(wanted["cwd"])
+    os.environ.update(state["environ"])
+    sys.path[:] = state["sys_path"]
+    sys.argv[:] = state["argv"]
+    os.chdir(state["cwd"])
     with contextlib.suppress(OSError):  # These cores may no longer be available.
-        os.sched_setaffinity(0, wanted["affinity"])
-    settings.adopt(wanted["settings"])
-    return importlib.import_module(wanted["entry"])
+        os.sched_setaffinity(0, state["affinity"])
+    settings.adopt(state["settings"])
+    return importlib.import_module(state["entry"])
 
 
 class StartThrottle:
@@ -233,7 +233,7 @@ class StartThrottle:
     def has_room(self) -> bool:
         return len(self.fds) < len(os.sched_getaffinity(0))
 
-    def no_longer_busy(self) -> list[int]:
+    def idle_pipes(self) -> list[int]:
         """Return the pipes of workers for which the others need not wait any longer."""
         now = time.monotonic()
         idle = []

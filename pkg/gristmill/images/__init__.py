@@ -21,7 +21,7 @@ Example:
 
 from __future__ import annotations
 
-from gristmill._base.listing import listed
+from gristmill._base.lazy_names import public_names
 from gristmill.images._format import Normalize, ToLayout
 from gristmill.images._geometry import (
     CenterCrop,
@@ -43,4 +43,4 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

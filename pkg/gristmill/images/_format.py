@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._base.checks import check_finite
+from gristmill._base.argument_checks import check_finite
 from gristmill.images._transform import ImageMap
 from gristmill.transforms._image_task import ImageTask, Scaling, bfloat16
 
@@ -73,7 +73,7 @@ class Normalize(ImageMap):
 
     def add(self, task: ImageTask) -> ImageTask:
         """Add the conversion to floats."""
-        return task.scaled(self.scaling)
+        return task.add_scaling(self.scaling)
 
 
 class ToLayout(ImageMap):
@@ -115,10 +115,10 @@ class ToLayout(ImageMap):
         """
         pixels = self._value(element)
         if not isinstance(pixels, np.ndarray) or pixels.ndim != 3:
-            raise self._wrong(pixels, "an array of three dimensions")
+            raise self._type_error(pixels, "an array of three dimensions")
         if self.layout == "CHW":
             pixels = np.ascontiguousarray(np.moveaxis(pixels, 2, 0))
-        return self._replaced(element, pixels)
+        return self._replace_value(element, pixels)
 
     def defer(self, element: Any) -> Any:
         """Return the element with a task in place of the image."""
@@ -126,8 +126,8 @@ class ToLayout(ImageMap):
         if not isinstance(task, ImageTask):
             return self.map(element)
         if self.layout == "CHW" and task.chw:
-            return self.map(self._replaced(element, task.compute()))
-        return self._replaced(element, self.add(task))
+            return self.map(self._replace_value(element, task.compute()))
+        return self._replace_value(element, self.add(task))
 
     def add(self, task: ImageTask) -> ImageTask:
         """Add the layout."""

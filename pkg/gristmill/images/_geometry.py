@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill.images._transform import (
     ImageMap,
     RandomImageMap,
@@ -74,8 +74,8 @@ class RandomResizedCrop(RandomImageMap):
 
     def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:
         """Add a crop and a resize."""
-        task = task.cropped(*self._box(task.height, task.width, rng))
-        return task.resized_to(*self.size, FILTERS.index(self.interpolation))
+        task = task.add_crop(*self._box(task.height, task.width, rng))
+        return task.add_resize(*self.size, FILTERS.index(self.interpolation))
 
     def _box(self, height: int, width: int, rng: np.random.Generator) -> Box:
         smallest, largest = self.scale
@@ -125,7 +125,7 @@ class CenterCrop(ImageMap):
         """Add a crop."""
         rows, columns = self.size
         top, left = _begin(task.height, rows), _begin(task.width, columns)
-        return task.cropped(top, left, rows, columns)
+        return task.add_crop(top, left, rows, columns)
 
 
 class Resize(ImageMap):
@@ -188,7 +188,7 @@ class Resize(ImageMap):
     def add(self, task: ImageTask) -> ImageTask:
         """Add a resize."""
         rows, columns = self._sides(task.height, task.width)
-        return task.resized_to(rows, columns, FILTERS.index(self.interpolation))
+        return task.add_resize(rows, columns, FILTERS.index(self.interpolation))
 
     def _sides(self, height: int, width: int) -> tuple[int, int]:
         if isinstance(self.size, tuple):
@@ -238,7 +238,7 @@ class RandomHorizontalFlip(RandomImageMap):
 
     def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:
         """Add a flip, or return the task unchanged."""
-        return task.flipped(bool(rng.random() < self.p))
+        return task.add_flip(bool(rng.random() < self.p))
 
 
 def _begin(have: int, want: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_finite, check_integer
+from gristmill._base.argument_checks import check_finite, check_integer
 from gristmill.transforms import Map, RandomMap
 from gristmill.transforms._decoding import Keyed
 from gristmill.transforms._image_task import FILTERS, ImageTask
@@ -41,7 +41,7 @@ class _ImageTransform(Keyed):
             return value
         if not isinstance(value, np.ndarray):
             advice = "" if isinstance(value, dict) else " Decode it first."
-            raise TypeError(f"{self._wrong(value, 'a NumPy array')}{advice}")
+            raise TypeError(f"{self._type_error(value, 'a NumPy array')}{advice}")
         try:
             return ImageTask.of_array(value)
         except TypeError as error:
@@ -77,7 +77,7 @@ class ImageMap(_ImageTransform, Map):
             TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
         """
         task = self.add(self._task_of(self._value(element)))
-        return self._replaced(element, task.compute())
+        return self._replace_value(element, task.compute())
 
     def defer(self, element: Any) -> Any:
         """Return the element with a task in place of the image.
@@ -89,7 +89,7 @@ class ImageMap(_ImageTransform, Map):
             The task, or a new dict with the task.
         """
         task = self.add(self._task_of(self._value(element)))
-        return self._replaced(element, task.settled())
+        return self._replace_value(element, task.compute_if_smaller())
 
 
 class RandomImageMap(_ImageTransform, RandomMap):
@@ -123,7 +123,7 @@ class RandomImageMap(_ImageTransform, RandomMap):
             TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
             ValueError: `rng` is None, because the sampler has no seed.
         """
-        return self._replaced(element, self._add_random(element, rng).compute())
+        return self._replace_value(element, self._add_random(element, rng).compute())
 
     def defer(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the element with a task in place of the image.
@@ -135,7 +135,9 @@ class RandomImageMap(_ImageTransform, RandomMap):
         Returns:
             The task, or a new dict with the task.
         """
-        return self._replaced(element, self._add_random(element, rng).settled())
+        return self._replace_value(
+            element, self._add_random(element, rng).compute_if_smaller()
+        )
 
     def _add_random(self, element: Any, rng: np.random.Generator | None) -> ImageTask:
         if rng is None:

@@ -10,22 +10,22 @@ from typing import Any, Never, Unpack, overload
 import numpy.typing as npt
 
 from gristmill import samplers, sharding, sources, transforms
-from gristmill._base.checks import check_flag
-from gristmill._base.listing import listed
-from gristmill._base.torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
+from gristmill._base.argument_checks import check_flag
+from gristmill._base.lazy_names import public_names
+from gristmill._base.torch_names import OF_LOAD, OF_LOADER, reject_torch_names
 from gristmill._base.types import Array, D, K, S, Scalar, T, WorkerInitFn
 from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
 from gristmill._engine.no_output import warn_of_no_output
-from gristmill._engine.record_errors import Tally
+from gristmill._engine.record_errors import ErrorCounter
 from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.workers import Place, check_place
+from gristmill._engine.workers import WorkerBackend, check_backend
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.loader._epochs import Epochs
 from gristmill.loader._iterator import DataLoaderIterator
 from gristmill.loader._load_arguments import Batching, Loading
-from gristmill.loader._shown import Shown
+from gristmill.loader._reportable import Reportable
 from gristmill.loader._source_text import text_in_states
 from gristmill.operations import Operation
 from gristmill.options import MultiprocessingOptions, ReadOptions
@@ -37,7 +37,7 @@ __all__ = ["DataLoader", "DataLoaderIterator", "load"]
 _NO_SHARDING = sharding.NoSharding()
 
 
-class DataLoader(Epochs, Shown[T]):
+class DataLoader(Epochs, Reportable[T]):
     """Reads records in the sampler's order and runs operations on them.
 
     Iterating returns the outputs of the last operation.  With ``Batch(B)`` an array
@@ -99,7 +99,7 @@ class DataLoader(Epochs, Shown[T]):
         [[0, 10], [20, 30], [40]]
     """
 
-    @refusing_names_of_torch(OF_LOADER)
+    @reject_torch_names(OF_LOADER)
     def __init__(  # noqa: PLR0913 (Grain's arguments, and ours)
         self,
         *,
@@ -119,11 +119,11 @@ class DataLoader(Epochs, Shown[T]):
         on_error: OnError = "raise",
         max_errors: int | None = None,
         quarantine: str | os.PathLike[str] | None = None,
-        workers: Place | None = None,
+        workers: WorkerBackend | None = None,
         worker_init_fn: WorkerInitFn | None = None,
     ) -> None:
-        count = arguments.worker_count(worker_count)
-        check_place(workers)
+        count = arguments.check_worker_count(worker_count)
+        check_backend(workers)
         arguments.check_counts(worker_buffer_size, streams, max_restarts)
         check_flag("enable_profiling", enable_profiling)
         self._error_policy = ErrorPolicy(on_error, max_errors, quarantine)
@@ -131,7 +131,7 @@ class DataLoader(Epochs, Shown[T]):
         self._worker_init_fn = worker_init_fn
         self._data_source = data_source
         self._sampler = sampler
-        self._operations = arguments.checked_operations(operations)
+        self._operations = arguments.check_operations(operations)
         self._read_options = read_options or ReadOptions()
         self._multiprocessing_options = MultiprocessingOptions(
             count, worker_buffer_size, enable_profiling
@@ -140,22 +140,24 @@ class DataLoader(Epochs, Shown[T]):
             workers=count,
             buffer=int(worker_buffer_size),
             max_restarts=int(max_restarts),
-            memory_limit=arguments.memory_limit(memory_limit),
-            stall_timeout=arguments.stall_timeout(stall_timeout),
-            stall_action=arguments.stall_action(stall_action),
-            place=workers,
+            memory_limit=arguments.check_memory_limit(memory_limit),
+            stall_timeout=arguments.check_stall_timeout(stall_timeout),
+            stall_action=arguments.check_stall_action(stall_action),
+            backend=workers,
         )
-        self._shard_options = arguments.checked_shard_options(shard_options, sampler)
+        self._shard_options = arguments.check_shard_options(shard_options, sampler)
         arguments.check_readers(sampler, read_options)
-        made = int(streams or max(count, 1))
-        arguments.check_ranks(sampler, self._shard_options, self._operations, made)
-        self._program = self._compile(made)
+        stream_count = int(streams or max(count, 1))
+        arguments.check_ranks(
+            sampler, self._shard_options, self._operations, stream_count
+        )
+        self._program = self._compile(stream_count)
         arguments.check_records(sampler, self._program.source)
-        self._pipeline = states.Pipeline(
+        self._pipeline = states.SavedPipeline(
             program=self._program,
             sampler=repr(sampler),
             data_source=text_in_states(data_source, self._program.source),
-            widened=compilation.differs_from_grain(sampler),
+            differs_from_grain=compilation.differs_from_grain(sampler),
         )
         warn_of_no_output(self._program, self._operations)
         self._watch_epochs(self._operations)
@@ -175,10 +177,10 @@ class DataLoader(Epochs, Shown[T]):
         return self._local_num_workers * self._shard_options.shard_count
 
     def __iter__(self) -> DataLoaderIterator[T]:
-        return self._counted(DataLoaderIterator(self, None))
+        return self._register(DataLoaderIterator(self, None))
 
     def __len__(self) -> int:
-        return compilation.outputs(self._program, self._operations)
+        return compilation.count_outputs(self._program, self._operations)
 
     def __bool__(self) -> bool:
         # Like Grain.  Without this method, `bool` would call `len`, which may raise.
@@ -208,7 +210,7 @@ class DataLoader(Epochs, Shown[T]):
             >>> first, list(loader)
             ([1, 2, 3, 0], [0, 3, 1, 2])
         """
-        self._choose(epoch)
+        self._set_epoch(epoch)
 
     def replay(self, state: bytes) -> T:
         """Compute the output after a state again, here, and advance no iterator.
@@ -254,11 +256,13 @@ class DataLoader(Epochs, Shown[T]):
         program = self._program if same else self._compile(position.streams)
         return compilation.in_epoch(program, position.epoch)
 
-    def _run(self, position: states.RunPosition, tally: Tally) -> LocalRun | RemoteRun:
+    def _run(
+        self, position: states.RunPosition, counter: ErrorCounter
+    ) -> LocalRun | RemoteRun:
         program = self._program_for(position)
-        if self._remote.workers == 0 and self._remote.place is None:
-            return LocalRun(program, position, tally, program.computes_ahead)
-        return RemoteRun(program, position, self._remote, tally)
+        if self._remote.workers == 0 and self._remote.backend is None:
+            return LocalRun(program, position, counter, program.computes_ahead)
+        return RemoteRun(program, position, self._remote, counter)
 
 
 @overload
@@ -326,12 +330,12 @@ def load(
     drop_remainder: bool = False,
     worker_count: int | None = 0,
     read_options: ReadOptions | None = None,
-    workers: Place | None = None,
+    workers: WorkerBackend | None = None,
     worker_init_fn: WorkerInitFn | None = None,
 ) -> DataLoader[Any]: ...
 
 
-@refusing_names_of_torch(OF_LOAD)
+@reject_torch_names(OF_LOAD)
 def load(  # noqa: PLR0913 (Grain's arguments)
     source: Any,
     *,
@@ -344,7 +348,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
     drop_remainder: bool = False,
     worker_count: int | None = 0,
     read_options: ReadOptions | None = None,
-    workers: Place | None = None,
+    workers: WorkerBackend | None = None,
     worker_init_fn: WorkerInitFn | None = None,
 ) -> DataLoader[Any]:
     """Make a `DataLoader` over `source` with an `IndexSampler`.
@@ -374,7 +378,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         >>> [batch.tolist() for batch in loader]
         [[0, 10], [20, 30], [40]]
     """
-    operations = arguments.checked_operations(transformations, "transformations")
+    operations = arguments.check_operations(transformations, "transformations")
     check_flag("drop_remainder", drop_remainder)
     sampler = samplers.IndexSampler(
         num_records=length_of(sources.as_source(source)),
@@ -397,4 +401,4 @@ def load(  # noqa: PLR0913 (Grain's arguments)
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from gristmill._base.epochs import checked_epoch
+from gristmill._base.epoch_context import check_epoch
 from gristmill._engine import compilation
-from gristmill._observe.passes import Opening, Passes
+from gristmill._observe.passes import PassCounter, PassStart
 
-Made = TypeVar("Made", bound=Any)
+Iterated = TypeVar("Iterated", bound=Any)
 _REPEATED = (
     "This DataLoader is iterated over again, in the same order and with the same random"
-    " draws as before. Call loader.set_epoch(epoch) before each epoch for those of that"
-    " epoch, or loader.set_epoch(0) if the same ones are meant."
+    " draws as before. Call loader.set_epoch(epoch) before each epoch for a new order"
+    " and new draws, or loader.set_epoch(0) to repeat the same ones."
 )
 
 
@@ -22,12 +22,12 @@ class Epochs:
     _program: compilation.LoaderProgram
     _epoch = 0
     # None if all epochs are the same.
-    _passes: Passes | None = None
+    _passes: PassCounter | None = None
 
-    def _choose(self, epoch: int) -> None:
+    def _set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iterators; see `DataLoader.set_epoch`."""
-        epoch = checked_epoch(epoch)
-        compilation.in_epoch(self._program, epoch)  # It checks the epoch.
+        epoch = check_epoch(epoch)
+        compilation.in_epoch(self._program, epoch)  # Checks the epoch.
         self._epoch = epoch
         if self._passes is not None:
             self._passes.renew()
@@ -35,10 +35,10 @@ class Epochs:
     def _watch_epochs(self, operations: list[Any]) -> None:
         """Warn from now on if a random epoch is repeated."""
         if compilation.changes_with_epoch(self._program, operations):
-            self._passes = Passes(_REPEATED)
+            self._passes = PassCounter(_REPEATED)
 
-    def _counted(self, iterator: Made) -> Made:
-        """Return an iterator, after registering it as at the start of an epoch."""
+    def _register(self, iterator: Iterated) -> Iterated:
+        """Return an iterator, after recording that it begins an epoch."""
         if self._passes is not None:
-            iterator._watch.opening = Opening(self._passes)
+            iterator._watch.pass_start = PassStart(self._passes)
         return iterator

@@ -13,15 +13,15 @@ import numpy.typing as npt
 
 from gristmill import checkpoint, monitoring
 from gristmill._base import log
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
+from gristmill._base.trials import NotTriedError
 from gristmill._base.types import T
 from gristmill._engine import state as states
 from gristmill._engine.compilation import LoaderProgram
 from gristmill._engine.local import LocalRun
-from gristmill._engine.record_errors import Tally
+from gristmill._engine.record_errors import ErrorCounter
 from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.tracebacks import cut
-from gristmill._engine.trial import NotTriedError
+from gristmill._engine.tracebacks import cut_own_frames
 from gristmill._engine.workers import check_workers
 from gristmill._observe.watch import Watch
 from gristmill.bad_records import BadRecords, ErrorPolicy
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class IteratedLoader(Protocol):
     """The part of a `DataLoader` that its iterators and trials use."""
 
-    _pipeline: states.Pipeline
+    _pipeline: states.SavedPipeline
     _program: LoaderProgram
     _error_policy: ErrorPolicy
     _read_options: ReadOptions
@@ -48,7 +48,7 @@ class IteratedLoader(Protocol):
     def _compile(self, streams: int) -> LoaderProgram: ...
     def _restore(self, state: bytes, validate: bool = True) -> states.RunPosition: ...
     def _run(
-        self, position: states.RunPosition, tally: Tally
+        self, position: states.RunPosition, counter: ErrorCounter
     ) -> LocalRun | RemoteRun: ...
 
 
@@ -77,7 +77,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         True
     """
 
-    # Whether iteration started from a state.
+    # True if iteration started from a state.
     _from_state = False
 
     def __init__(
@@ -90,24 +90,28 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._validate_state = validate_state
         pipeline, program = data_loader._pipeline, data_loader._program
         workers = data_loader.multiprocessing_options.num_workers
-        self._tally = Tally(data_loader._error_policy, pipeline.data_source)
+        self._error_counter = ErrorCounter(
+            data_loader._error_policy, pipeline.data_source
+        )
         epoch = data_loader._epoch
         start = pipeline.start(workers, program.streams, epoch)
-        self._run = data_loader._run(start, self._tally)
+        self._run = data_loader._run(start, self._error_counter)
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
         # With profiling, the time of all calls is logged at the end, so time each call.
-        rests = not data_loader.multiprocessing_options.enable_profiling
-        self._watch = Watch(self, monitoring.record_get_next, rests=rests)
+        samples = not data_loader.multiprocessing_options.enable_profiling
+        self._watch = Watch(
+            self, monitoring.record_get_next, samples_periodically=samples
+        )
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
         watch = self._watch
-        watch.left -= 1
+        watch.calls_until_sample -= 1
         try:
-            if watch.left > 0:
+            if watch.calls_until_sample > 0:
                 output: T = self._run.next()
             else:
                 output = watch.call(self, lambda iterator: iterator._run.next())
@@ -115,13 +119,13 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
             if self._data_loader.multiprocessing_options.enable_profiling:
                 watch.count(self)
                 log.warning(
-                    "%d outputs, waited %.3f s for them in all",
+                    "%d outputs, waited %.3f s in total",
                     watch.outputs,
                     watch.next_ns / 1e9,
                 )
             raise
         except BaseException as error:
-            cut(error)
+            cut_own_frames(error)
             raise
         return output
 
@@ -144,13 +148,13 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         """
         position = self._data_loader._restore(state, self._validate_state)
         self._from_state = True
-        self._tally.restart(position.errors)
+        self._error_counter.restart(position.errors)
         here = self._run.position
         if (position.streams, position.epoch) == (here.streams, here.epoch):
             self._run.restart(position)
             return
         self._run.close()
-        self._run = self._data_loader._run(position, self._tally)
+        self._run = self._data_loader._run(position, self._error_counter)
 
     def start_prefetch(self) -> None:
         """Start computing in the background, before the first ``next``."""
@@ -174,8 +178,8 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         check_workers(count)
         if isinstance(self._run, LocalRun):
             raise ValueError(
-                "This loader has no workers, whose number could change: it was made"
-                " with worker_count=0. Make one with worker_count=1, and streams=1 for"
+                "set_workers needs a loader with workers, but this one has"
+                " worker_count=0. Make one with worker_count=1, and with streams=1 for"
                 " the same order."
             )
         self._run.set_workers(int(count))
@@ -187,7 +191,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     @property
     def errors(self) -> BadRecords:
         """The records that were skipped or substituted: their number, and the last."""
-        return self._tally.bad_records
+        return self._error_counter.bad_records
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
         """Return a report of what limits the speed, and which changes would help.
@@ -243,7 +247,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
 
 class LoaderTrial:
-    """A `gristmill._observe.verifying.Trial` of a loader.
+    """A `gristmill._observe.verification.Trial` of a loader.
 
     Args:
         data_loader: The loader.
@@ -258,34 +262,34 @@ class LoaderTrial:
         if iterator is not None:
             self.workers = iterator._run.workers
             self._state = json.loads(iterator.get_state())
-        if data_loader._remote.place is not None:
+        if data_loader._remote.backend is not None:
             self.workers = 0  # No worker runs on this machine.
-        made = copy.copy(data_loader)
-        policy = made._error_policy
+        loader = copy.copy(data_loader)
+        policy = loader._error_policy
         # Bad records of a trial are not written to the quarantine file.
-        made._error_policy = ErrorPolicy(policy.on_error, policy.max_errors, None)
-        self._loader = made
+        loader._error_policy = ErrorPolicy(policy.on_error, policy.max_errors, None)
+        self._loader = loader
 
     def open(
         self, more: int, here: bool, threads: int | None = None
     ) -> DataLoaderIterator[Any]:
-        made = copy.copy(self._loader)
+        loader = copy.copy(self._loader)
         if threads is not None:
-            size = max(made._read_options.prefetch_buffer_size, threads)
-            made._read_options = ReadOptions(threads, size)
-            made._program = made._compile(made._program.streams)
-        if made._remote.place is not None and more:
+            size = max(loader._read_options.prefetch_buffer_size, threads)
+            loader._read_options = ReadOptions(threads, size)
+            loader._program = loader._compile(loader._program.streams)
+        if loader._remote.backend is not None and more:
             raise NotTriedError("actors of a cluster compute.")
         workers = self.workers + more
-        made._remote = dataclasses.replace(made._remote, workers=workers)
+        loader._remote = dataclasses.replace(loader._remote, workers=workers)
         state = self._state if here else None
-        if more and made._program.owned and workers > made._program.streams:
-            if made._explicit_streams is not None:
-                streams = made._explicit_streams
-                raise NotTriedError(f"each of the {streams} streams is one worker's.")
-            made._program = made._compile(workers)
+        if more and loader._program.owned and workers > loader._program.streams:
+            if loader._explicit_streams is not None:
+                streams = loader._explicit_streams
+                raise NotTriedError(f"each of the {streams} streams needs one worker.")
+            loader._program = loader._compile(workers)
             state = None
-        return DataLoaderIterator(made, state, validate_state=False)
+        return DataLoaderIterator(loader, state, validate_state=False)
 
     def close(self, iterator: DataLoaderIterator[Any]) -> None:
         iterator.close()

@@ -6,7 +6,7 @@ from typing import Required, TypedDict
 
 from gristmill import sharding
 from gristmill._base.types import WorkerInitFn
-from gristmill._engine.workers import Place
+from gristmill._engine.workers import WorkerBackend
 from gristmill.options import ReadOptions
 
 
@@ -20,7 +20,7 @@ class Loading(TypedDict, total=False):
     transformations: tuple[()]
     worker_count: int | None
     read_options: ReadOptions | None
-    workers: Place | None
+    workers: WorkerBackend | None
     worker_init_fn: WorkerInitFn | None
 
 

@@ -10,15 +10,15 @@ import numpy as np
 from gristmill.sources._folder import without_place
 
 
-def text_in_states(given: Any, source: Any) -> str:
+def text_in_states(argument: Any, source: Any) -> str:
     """Return the description of a source, the same as in earlier releases.
 
     Args:
-        given: The user's argument.
+        argument: The user's argument.
         source: The source that the loader made from it.
     """
-    if isinstance(given, (list, tuple, np.ndarray)):
-        return str(type(given))
+    if isinstance(argument, (list, tuple, np.ndarray)):
+        return str(type(argument))
     # The `repr` of this node shows elements or paths.  Its module is imported if the
     # program has made one.
     nodes = sys.modules.get("gristmill._dataset.nodes.source")

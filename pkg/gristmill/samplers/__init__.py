@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gristmill._base.checks import stands_for
-from gristmill._base.listing import listed
+from gristmill._base.argument_checks import stands_for
+from gristmill._base.lazy_names import public_names
 from gristmill.records import RecordMetadata
 from gristmill.samplers._distributed import DistributedSampler, WithMask
 from gristmill.samplers._group_shuffle import GroupShuffleSampler
@@ -58,4 +58,4 @@ def reads_in_blocks(sampler: object) -> bool:
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

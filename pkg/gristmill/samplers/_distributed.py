@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_instance
-from gristmill._base.masks import check_mask_key, with_mask
+from gristmill._base.argument_checks import check_instance
+from gristmill._base.padding_masks import check_mask_key, with_mask
 from gristmill._base.types import Int64Array
 from gristmill._core import KeyPlan
 from gristmill.samplers._planned import NO_SHARDING, PlannedSampler, check_seed
@@ -83,7 +83,7 @@ class DistributedSampler(PlannedSampler):
         if self._epoch_length >= 2**63:
             raise OverflowError(
                 f"An epoch of {ranks} ranks with batches of {self._batch_size} has"
-                f" {self._epoch_length} places, and must have less than 2**63."
+                f" {self._epoch_length} positions, expected less than 2**63."
             )
         self._max_index = None
         if self._num_epochs is not None:

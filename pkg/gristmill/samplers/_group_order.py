@@ -29,7 +29,7 @@ from gristmill.samplers._planned import keys_by_lane
 __all__ = ["GroupOrder"]
 
 # The number of records to sort at once: the target, and the maximum.
-_SORTED, _MOST_SORTED = 1 << 12, 1 << 14
+_SORTED, _MAX_SORTED = 1 << 12, 1 << 14
 
 # Constants of the generator splitmix64.
 _MASK = 2**64 - 1
@@ -77,7 +77,7 @@ class GroupOrder:
         self._lines: dict[int, _Line] = {}
         # The windows that each lane is in: their epoch, their first place on the line,
         # and the shuffled places relative to it, uint16.
-        self._mixed: dict[int, tuple[int, int, npt.NDArray[np.uint16]]] = {}
+        self._shuffled_windows: dict[int, tuple[int, int, npt.NDArray[np.uint16]]] = {}
 
     def keys(self, first: int, step: int, count: int) -> Int64Array:
         """Return the record keys of `count` indices first, first + step, ..."""
@@ -117,7 +117,7 @@ class GroupOrder:
         done = 0
         while done < len(out):
             low, high, groups = self._around(line, place, begin, end, self._span)
-            in_memory = high - low <= _MOST_SORTED
+            in_memory = high - low <= _MAX_SORTED
             if not in_memory and self._span > self._window:
                 low, high, _ = self._around(line, place, begin, end, self._window)
             count = min(len(out) - done, -(-(high - place) // stride))
@@ -153,9 +153,9 @@ class GroupOrder:
         self, rank: int, epoch: int, line: _Line, low: int, high: int, groups: range
     ) -> npt.NDArray[np.uint16]:
         """Return the places [low, high), minus `low`, in the order of a lane."""
-        kept = self._mixed.get(rank)
-        if kept is not None and kept[:2] == (epoch, low):
-            return kept[2]
+        shuffled = self._shuffled_windows.get(rank)
+        if shuffled is not None and shuffled[:2] == (epoch, low):
+            return shuffled[2]
         draws = _draws(_hash(self._seed, epoch), low, high)
         bounds = line.bounds[groups.start : groups.stop : self._window]
         windows = bounds[1:].searchsorted(np.arange(low, high), "right")
@@ -163,7 +163,7 @@ class GroupOrder:
         draws >>= np.uint64(16)
         draws |= windows.astype(np.uint64) << np.uint64(48)
         order = draws.argsort(kind="stable").astype(np.uint16)
-        self._mixed[rank] = epoch, low, order
+        self._shuffled_windows[rank] = epoch, low, order
         return order
 
     def _piece(self, rank: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.types import Int64Array
 from gristmill.samplers._group_order import GroupOrder
 from gristmill.samplers._planned import NO_SHARDING, PlannedSampler, check_seed
@@ -67,7 +67,7 @@ class GroupShuffleSampler(PlannedSampler):
         seed: int,
         reshuffle: bool = True,
     ) -> None:
-        self._groups = _checked_groups(groups)
+        self._groups = _check_groups(groups)
         super().__init__(int(self._groups.sum()), shard_options, num_epochs)
         check_integer("window", window)
         if window < 1:
@@ -154,7 +154,7 @@ class GroupShuffleSampler(PlannedSampler):
         )
 
 
-def _checked_groups(groups: Any) -> Int64Array:
+def _check_groups(groups: Any) -> Int64Array:
     """Return the number of records in each group, int64 of shape (G,)."""
     sizes = np.asarray(groups)
     if sizes.ndim != 1 or (sizes.size and sizes.dtype.kind not in "iu"):
@@ -164,7 +164,7 @@ def _checked_groups(groups: Any) -> Int64Array:
         )
     if sizes.size and sizes.min() < 0:
         raise ValueError(
-            f"groups must be numbers of records, but group {int(sizes.argmin())} has"
-            f" {int(sizes.min())}."
+            f"groups must be at least 0, got {int(sizes.min())} for group"
+            f" {int(sizes.argmin())}."
         )
     return sizes.astype(np.int64)

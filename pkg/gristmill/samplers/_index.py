@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.types import Int64Array
 from gristmill._core import KeyPlan
 from gristmill.records import RecordMetadata, seeded_metadata
@@ -84,7 +84,7 @@ class IndexSampler(PlannedSampler):
 
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
         if count and not len(self._record_keys):
-            raise self._owns_nothing()
+            raise self._empty_shard_error()
 
         def fill(index: int, step: int, out: Int64Array) -> None:
             self._record_keys.fill(
@@ -109,14 +109,14 @@ class IndexSampler(PlannedSampler):
     def __getitem__(self, index: int) -> RecordMetadata:
         end = self._max_index
         if index < 0 or (end is not None and index >= end):
-            raise self._out_of_bounds(index)
+            raise self._index_error(index)
         position = index // self._shard_count
         try:
             key = self._record_keys.key(position)
         except TypeError:
             key = self._record_keys.key(self._same_position(position))
         except ZeroDivisionError:
-            raise self._owns_nothing() from None
+            raise self._empty_shard_error() from None
         if self._seed is None:
             return RecordMetadata(index, key)
         return seeded_metadata(index, key, self._seed + index)
@@ -127,7 +127,7 @@ class IndexSampler(PlannedSampler):
         # Epochs are shuffled by their number modulo 2**32.
         return operator.index(position) % (len(self._record_keys) << 32)
 
-    def _owns_nothing(self) -> ZeroDivisionError:
+    def _empty_shard_error(self) -> ZeroDivisionError:
         # Grain raises the same type.
         return ZeroDivisionError(
             f"{self._shard_options!r} owns none of the {self._num_records} records. Use"

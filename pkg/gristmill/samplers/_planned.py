@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.types import Int64Array
 from gristmill.records import RecordMetadata, seeded_metadata
 from gristmill.sharding import NoSharding, ShardOptions
@@ -103,7 +103,7 @@ class PlannedSampler(abc.ABC):
             )
         last, end = first + step * (count - 1), self._max_index
         if first < 0 or (count and end is not None and last >= end):
-            raise self._out_of_bounds(first if first < 0 else last)
+            raise self._index_error(first if first < 0 else last)
         return self._keys(first, step, count)
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class PlannedSampler(abc.ABC):
     def __getitem__(self, index: int) -> RecordMetadata:
         end = self._max_index
         if index < 0 or (end is not None and index >= end):
-            raise self._out_of_bounds(index)
+            raise self._index_error(index)
         key = self._key(index)
         if self._seed is None:
             return RecordMetadata(index, key)
@@ -135,7 +135,7 @@ class PlannedSampler(abc.ABC):
         endless._max_index = None
         return endless
 
-    def _out_of_bounds(self, index: int) -> IndexError:
+    def _index_error(self, index: int) -> IndexError:
         return IndexError(
             f"RecordMetadata object index is out of bounds; Got index {index},"
             f" allowed indices should be in [0, {self._max_index}]"

@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.types import Int64Array
 from gristmill._core import KeyPlan
 from gristmill.samplers._planned import NO_SHARDING, PlannedSampler

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, runtime_checkable
 
-from gristmill._base.checks import check_finite, kind
-from gristmill._base.listing import lazily, listed, places_of
+from gristmill._base.argument_checks import check_finite, kind
+from gristmill._base.lazy_names import lazy_getattr, locate_names, public_names
 from gristmill._base.types import T
 from gristmill.sources._checks import check_readable
 from gristmill.sources._columns import ColumnSource
@@ -183,8 +183,8 @@ _HOMES = {
 
 # Hidden from type checkers, which would accept every name.
 if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, _HOMES)
-    __all__ = sorted({*_HERE.split(), *places_of(_HOMES)})
+    __getattr__ = lazy_getattr(__name__, _HOMES)
+    __all__ = sorted({*_HERE.split(), *locate_names(_HOMES)})
 
     def __dir__() -> list[str]:
-        return listed(__all__)
+        return public_names(__all__)

@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any
 
-from gristmill._base.checks import kind
+from gristmill._base.argument_checks import kind
 
 __all__ = ["check_numbered", "check_readable", "length_of"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
-from gristmill._base.checks import stands_for
+from gristmill._base.argument_checks import stands_for
 from gristmill._base.types import Alloc, Int64Array
 
 __all__ = [

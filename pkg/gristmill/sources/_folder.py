@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex, TypedDict
 
 import numpy as np
 
-from gristmill._base.checks import check_callable
+from gristmill._base.argument_checks import check_callable
 from gristmill._base.types import Int64Array
 from gristmill.sources._urls import is_local, local_path
 

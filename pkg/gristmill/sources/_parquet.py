@@ -16,9 +16,9 @@ import numpy as np
 
 from gristmill import _core
 from gristmill._base import log
-from gristmill._base.checks import check_integer
-from gristmill._base.closing import Closing
-from gristmill._base.describing import FileSource, call_text
+from gristmill._base.argument_checks import check_integer
+from gristmill._base.closeable import Closeable
+from gristmill._base.object_repr import FileSource, call_text
 from gristmill._base.types import Alloc, Int64Array
 from gristmill.errors import CorruptRecord
 from gristmill.sources._columns import Columns, ColumnSource, Gathered, gather
@@ -36,7 +36,7 @@ REPEATED_ROWS = 4
 _in_use: weakref.WeakSet[ParquetDataSource] = weakref.WeakSet()
 
 
-class ParquetDataSource(FileSource, Closing, ColumnSource):
+class ParquetDataSource(FileSource, Closeable, ColumnSource):
     """Serve the rows of Parquet files, in the order of the files.
 
     Args:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
-from gristmill._base.closing import Closing
-from gristmill._base.describing import FileSource, call_text
+from gristmill._base.closeable import Closeable
+from gristmill._base.object_repr import FileSource, call_text
 from gristmill._base.types import Int64Array, T
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import FAR_THREADS, LOCAL_THREADS, in_threads
@@ -21,7 +21,7 @@ from gristmill.sources._urls import is_local
 ITER_BLOCK = 256
 
 
-class RecordSource(FileSource, Closing, Generic[T]):
+class RecordSource(FileSource, Closeable, Generic[T]):
     """Serve the records of several files as one list; the base of several sources.
 
     An element is the bytes of a record, unless the class defines `_to_element`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 
 __all__ = ["RemoteOptions"]
 

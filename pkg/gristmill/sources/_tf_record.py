@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from gristmill import _core
 from gristmill._base import log
-from gristmill._base.progress import Count, Progress, shown, watched
+from gristmill._base.progress_bar import Count, Progress, is_watched, new_display
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
 from gristmill.sources._record_source import RecordSource
@@ -169,7 +169,7 @@ class _Report:
         self._total = sum(local_sizes) if len(local_sizes) == len(sizes) else None
         self._start = time.monotonic()
         self._next = self._start
-        self._watched = watched()
+        self._watched = is_watched()
         self._bar = Progress()
         self._is_shown = False
         self._done_mb = 0
@@ -196,7 +196,7 @@ class _Report:
     def _draw(self, done_mb: int) -> None:
         if not self._is_shown:
             # Deferred, because rich is slow to import.
-            self._bar = Count() if self._total is None else shown()
+            self._bar = Count() if self._total is None else new_display()
             what = f"MB indexed of {len(self.progress)} {self._kind}"
             self._bar.begin(what, (self._total or 0) // 10**6)
         self._bar.advance(done_mb - self._done_mb)

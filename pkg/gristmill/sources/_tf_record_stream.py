@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any, Literal, NamedTuple
 
 from gristmill import _core
-from gristmill._base.closing import Closing
+from gristmill._base.closeable import Closeable
 from gristmill.errors import CorruptRecord
 from gristmill.sources._record_files import find_file
 from gristmill.sources._remote import RemoteStream
@@ -149,7 +149,7 @@ def _seek(file: IO[bytes], path: str, offset: int) -> None:
     file.seek(offset)
 
 
-class TFRecordStream(Closing, Iterator[bytes]):
+class TFRecordStream(Closeable, Iterator[bytes]):
     """An iterator over the records of a TFRecord file, made by `read_tf_records`.
 
     It closes its file when it is closed or garbage-collected.

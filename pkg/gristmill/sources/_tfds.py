@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex
 
-from gristmill._base.closing import Closing
-from gristmill._base.describing import FileSource, call_text
+from gristmill._base.closeable import Closeable
+from gristmill._base.object_repr import FileSource, call_text
 from gristmill.sources._array_record import ArrayRecordDataSource
 from gristmill.sources._record_files import find_file
 from gristmill.sources._remote import RemoteFile
@@ -24,7 +24,7 @@ SPLIT = re.compile(r"(?P<name>[^\[\]+]+)(?:\[(?P<first>[^:]*):(?P<last>[^:]*)\])
 BOUND = re.compile(r"(-?\d+)(%?)")
 
 
-class TFDSDataSource(FileSource, Closing):
+class TFDSDataSource(FileSource, Closeable):
     """Serve the elements of a TFDS dataset, without TFDS or TensorFlow.
 
     Args:

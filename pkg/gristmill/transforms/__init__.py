@@ -11,7 +11,7 @@ from collections.abc import Callable as Callable
 from typing import TYPE_CHECKING
 from typing import Any as Any
 
-from gristmill._base.listing import lazily, listed
+from gristmill._base.lazy_names import lazy_getattr, public_names
 from gristmill.transforms._bucket import BucketBatch
 from gristmill.transforms._features import FixedLen, Ragged, RaggedArray, VarLen
 from gristmill.transforms._kinds import (
@@ -69,8 +69,8 @@ _HOMES = {
 
 # Hidden from type checkers, which would accept every name.
 if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, _HOMES)
+    __getattr__ = lazy_getattr(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
-    return listed(__all__)
+    return public_names(__all__)

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gristmill._base.buckets import Buckets, make_buckets
-from gristmill._base.checks import check_callable, check_flag
+from gristmill._base.argument_checks import check_callable, check_flag
+from gristmill._base.length_buckets import Buckets, make_buckets
 from gristmill.transforms._kinds import AnyTransform
 
 
@@ -71,17 +71,19 @@ class BucketBatch(AnyTransform):
             check_callable("batch_fn", self.batch_fn, " Leave it out to pad leaves.")
             if self.pad_to_bucket_boundary or self.padding_values is not None:
                 raise ValueError(
-                    "batch_fn makes batches by itself: leave out padding_values and"
-                    " pad_to_bucket_boundary, or batch_fn."
+                    "batch_fn cannot be combined with padding_values or"
+                    " pad_to_bucket_boundary. Leave out batch_fn, or both of these."
                 )
         self.buckets()
 
     def buckets(self) -> Buckets:
         """Return the ranges of lengths, and the sizes of their batches."""
-        made = make_buckets(
+        buckets = make_buckets(
             self.bucket_boundaries, self.bucket_batch_sizes, self.max_tokens
         )
         if not self.pad_to_bucket_boundary:
-            return made
+            return buckets
         # There is no boundary to pad to after the last one.
-        return dataclasses.replace(made, sizes=made.sizes[: len(made.boundaries)])
+        return dataclasses.replace(
+            buckets, sizes=buckets.sizes[: len(buckets.boundaries)]
+        )

@@ -39,11 +39,11 @@ class Keyed:
             )
         return element[self._key]
 
-    def _replaced(self, element: Any, value: Any) -> Any:
+    def _replace_value(self, element: Any, value: Any) -> Any:
         """Return the new value, or a new dict that contains it in the field."""
         return value if self._key is None else {**element, self._key: value}
 
-    def _wrong(self, value: Any, expected: str) -> TypeError:
+    def _type_error(self, value: Any, expected: str) -> TypeError:
         """Return the error for a value of an unsupported type."""
         hint = ""
         if isinstance(value, dict) and self._key is None:
@@ -86,11 +86,11 @@ class Decoder(Keyed, Map):
             KeyError: The field does not exist.
             TypeError: The value is not bytes.
         """
-        return self._replaced(element, self.decode(self._buffer(element)))
+        return self._replace_value(element, self.decode(self._buffer(element)))
 
     def _buffer(self, element: Any) -> memoryview:
         data = self._value(element)
         try:
             return memoryview(data).cast("B")
         except TypeError:
-            raise self._wrong(data, "bytes") from None
+            raise self._type_error(data, "bytes") from None

@@ -30,7 +30,7 @@ Output: TypeAlias = tuple[
 ]
 
 # Empty rows take memory; a damaged record must not use all of it.
-_MOST_EMPTY_ROWS = 2**24
+_MAX_EMPTY_ROWS = 2**24
 
 
 class ParseExample(Map):
@@ -75,26 +75,27 @@ class ParseExample(Map):
         unknown: Literal["ignore", "raise"] = "ignore",
     ) -> None:
         if unknown not in ("ignore", "raise"):
-            raise ValueError(
-                f"unknown is {unknown!r}, but must be 'ignore' or 'raise'."
-            )
+            raise ValueError(f"unknown must be 'ignore' or 'raise', got {unknown!r}.")
         if features is None:
             self._features = None
             if unknown == "raise":
-                raise ValueError("unknown='raise' needs features: all are read.")
+                raise ValueError(
+                    "unknown='raise' needs features, got None, which reads all of them."
+                    " Pass the features to read."
+                )
         elif isinstance(features, Mapping):
             self._features = {n: as_feature(n, f) for n, f in features.items()}
         else:
             raise TypeError(
-                f"features is a {type(features).__name__}, but must be a dict of names"
-                " and features, or None."
+                "features must be a dict of names and features, or None, got"
+                f" {type(features).__name__}."
             )
         self._unknown = unknown
         self._compile()
 
     def _compile(self) -> None:
         features = self._features or {}
-        self._ragged = any(isinstance(f, Ragged) for f in features.values())
+        self._has_ragged = any(isinstance(f, Ragged) for f in features.values())
         self._parse = _core.parse_all_features
         if self._features is not None:
             self._parser = self._new_parser(features)
@@ -136,11 +137,11 @@ class ParseExample(Map):
             TypeError: The record is not bytes.
         """
         parsed: dict[Any, Any] = self._parse(element)
-        if not self._ragged:
+        if not self._has_ragged:
             return parsed
         assert self._features is not None
         return {
-            name: _ragged(name, feature, parsed)
+            name: _make_ragged(name, feature, parsed)
             if isinstance(feature, Ragged)
             else parsed[name]
             for name, feature in self._features.items()
@@ -185,12 +186,15 @@ class ParseExample(Map):
             TypeError: `decodes_blocks` is False.
         """
         if not self.decodes_blocks:
-            raise TypeError("only features of fixed shape and numbers make blocks.")
+            raise TypeError(
+                "decode_block needs features that are FixedLen numbers. Check"
+                " decodes_blocks before the call."
+            )
         parser = self._sorted_parser if rules == "jax" else self._parser
         return parser.parse_block(data, offsets, alloc)
 
     def __getstate__(self) -> dict[str, Any]:
-        compiled = ("_parse", "_parser", "_sorted_parser", "_ragged")
+        compiled = ("_parse", "_parser", "_sorted_parser", "_has_ragged")
         return {k: v for k, v in vars(self).items() if k not in compiled}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -208,7 +212,7 @@ def _parts_of(name: str, feature: Ragged) -> list[tuple[str, np.dtype[Any]]]:
     return [(feature.value_key or name, feature.dtype), *rows]
 
 
-def _ragged(name: str, feature: Ragged, parsed: dict[Any, Any]) -> Any:
+def _make_ragged(name: str, feature: Ragged, parsed: dict[Any, Any]) -> Any:
     """Return the `RaggedArray` of the parsed parts, or an array."""
     values, *rows = (parsed[key, dtype.str] for key, dtype in _parts_of(name, feature))
     length = len(values)
@@ -233,19 +237,27 @@ def _ragged(name: str, feature: Ragged, parsed: dict[Any, Any]) -> Any:
     return values
 
 
-def _row_splits(partition: Any, told: Int64Array, length: int) -> Int64Array:
+def _row_splits(
+    partition: Any, values_of_partition: Int64Array, length: int
+) -> Int64Array:
     """Return the row splits of `length` values; raise ValueError if invalid."""
     if isinstance(partition, Ragged.ValueRowIds):
-        return _splits_of_ids(told, length)
+        return _splits_of_ids(values_of_partition, length)
     zero = np.zeros(1, np.int64)
     if isinstance(partition, Ragged.RowLengths):
-        if told.size and not 0 <= told.min() <= told.max() <= length:
+        if (
+            values_of_partition.size
+            and not 0
+            <= values_of_partition.min()
+            <= values_of_partition.max()
+            <= length
+        ):
             raise ValueError(f"row lengths are not between 0 and its {length} values")
-        splits = np.concatenate((zero, told.cumsum()))
+        splits = np.concatenate((zero, values_of_partition.cumsum()))
     elif isinstance(partition, Ragged.RowStarts):
-        splits = np.append(told, length)
+        splits = np.append(values_of_partition, length)
     else:
-        splits = told if told.size else zero
+        splits = values_of_partition if values_of_partition.size else zero
     if splits[0] != 0 or splits[-1] != length or (np.diff(splits) < 0).any():
         raise ValueError(f"rows do not ascend from 0 to its {length} values")
     return splits
@@ -257,6 +269,6 @@ def _splits_of_ids(ids: Int64Array, length: int) -> Int64Array:
     if length and (ids[0] < 0 or (np.diff(ids) < 0).any()):
         raise ValueError("row ids do not ascend from 0")
     rows = int(ids[-1]) + 1 if length else 0
-    if rows > length + _MOST_EMPTY_ROWS:
-        raise ValueError(f"row ids leave more than {_MOST_EMPTY_ROWS} rows empty")
+    if rows > length + _MAX_EMPTY_ROWS:
+        raise ValueError(f"row ids leave more than {_MAX_EMPTY_ROWS} rows empty")
     return np.searchsorted(ids, np.arange(rows + 1))

@@ -24,7 +24,7 @@ def _dtype_of(dtype: Any) -> np.dtype[Any]:
     """Return the NumPy dtype of a specification; object stands for bytes."""
     dtype = getattr(dtype, "as_numpy_dtype", dtype)  # For TensorFlow's dtypes.
     if dtype is None:
-        raise TypeError("dtype is None, which says nothing. Name the type of values.")
+        raise TypeError("dtype must be a type of NumPy or bytes, got None.")
     if any(dtype is string or dtype == string for string in _STRINGS):
         return _OBJECT
     found: np.dtype[Any] = np.dtype(dtype)
@@ -33,8 +33,8 @@ def _dtype_of(dtype: Any) -> np.dtype[Any]:
     wanted = found.kind in "iub" or (found.kind == "f" and found.itemsize <= 8)
     if not wanted or not found.isnative:
         raise TypeError(
-            f"features cannot be read as {dtype!r}. Use bytes, bool, or an integer or"
-            " float type of NumPy's of at most 64 bits."
+            "dtype must be bytes, bool, or an integer or float type of NumPy of at most"
+            f" 64 bits, got {dtype!r}."
         )
     return found
 
@@ -48,15 +48,15 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
     found = tuple(-1 if extent is None else int(extent) for extent in extents)
     if any(extent < 0 for extent in found):
         raise ValueError(
-            f"shape is {tuple(extents)}, but must be known. For any number of rows use"
-            " VarLen(dtype, shape_of_a_row)."
+            f"shape must have only known extents, got {tuple(extents)}. For any number"
+            " of rows, use VarLen(dtype, shape_of_a_row)."
         )
     return found
 
 
-def _nested(items: Any) -> Any:
+def _as_tuples(items: Any) -> Any:
     """Return nested lists as tuples, which can be compared and printed."""
-    return tuple(map(_nested, items)) if isinstance(items, list) else items
+    return tuple(map(_as_tuples, items)) if isinstance(items, list) else items
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -87,7 +87,9 @@ class FixedLen:
         object.__setattr__(self, "shape", _shape_of(shape))
         object.__setattr__(self, "dtype", _dtype_of(dtype))
         if default is not None:
-            default = _nested(_filled(default, self.shape, self.dtype).tolist())
+            default = _as_tuples(
+                _fill_default(default, self.shape, self.dtype).tolist()
+            )
         object.__setattr__(self, "default", default)
 
     @property
@@ -95,27 +97,28 @@ class FixedLen:
         """The default as a new array of the feature's shape and dtype."""
         if self.default is None:
             return None
-        return _filled(self.default, self.shape, self.dtype)
+        return _fill_default(self.default, self.shape, self.dtype)
 
     def __repr__(self) -> str:
         default = "" if self.default is None else f", default={self.default!r}"
         return f"FixedLen({self.shape}, {_name_of(self.dtype)}{default})"
 
 
-def _filled(
+def _fill_default(
     default: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    given = np.asarray(default, dtype)
-    if given.size != 1 and given.size != math.prod(shape):
+    value = np.asarray(default, dtype)
+    if value.size != 1 and value.size != math.prod(shape):
         raise ValueError(
-            f"default has shape {given.shape}, but the feature has shape {shape}."
+            f"default must have the feature's shape, {shape}, or one value, got shape"
+            f" {value.shape}."
         )
     if dtype == _OBJECT:
-        given = np.asarray(np.frompyfunc(_as_bytes, 1, 1)(given), dtype)
-    if given.size == math.prod(shape):
-        return given.reshape(shape).copy()
+        value = np.asarray(np.frompyfunc(_as_bytes, 1, 1)(value), dtype)
+    if value.size == math.prod(shape):
+        return value.reshape(shape).copy()
     filled = np.empty(shape, dtype)
-    filled.fill(given.item())
+    filled.fill(value.item())
     return filled
 
 
@@ -124,7 +127,7 @@ def _as_bytes(item: Any) -> bytes:
         return item.encode()
     if not isinstance(item, bytes):
         raise TypeError(
-            f"default is a {type(item).__name__}, but the feature is of bytes."
+            f"default of a feature of bytes must be bytes, got {type(item).__name__}."
         )
     return bytes(item)
 
@@ -154,7 +157,7 @@ class VarLen:
         object.__setattr__(self, "dtype", _dtype_of(dtype))
         object.__setattr__(self, "shape", _shape_of(shape))
         if 0 in self.shape:
-            raise ValueError(f"shape is {self.shape}, of which rows have no values.")
+            raise ValueError(f"shape must not contain 0, got {self.shape}.")
 
     def __repr__(self) -> str:
         shape = f", shape={self.shape}" if self.shape else ""
@@ -247,9 +250,7 @@ class Ragged:
     ) -> None:
         splits = _dtype_of(row_splits_dtype)
         if splits not in (np.dtype(np.int64), np.dtype(np.int32)):
-            raise TypeError(
-                f"row_splits_dtype is {splits}, but must be int64 or int32."
-            )
+            raise TypeError(f"row_splits_dtype must be int64 or int32, got {splits}.")
         object.__setattr__(self, "dtype", _dtype_of(dtype))
         object.__setattr__(self, "value_key", value_key)
         object.__setattr__(self, "partitions", tuple(map(_partition, partitions)))
@@ -270,42 +271,42 @@ class Ragged:
 Feature: TypeAlias = FixedLen | VarLen | Ragged
 
 
-def _partition(given: Any) -> Any:
+def _partition(value: Any) -> Any:
     """Convert a partition, which may be TensorFlow's, to one of these classes."""
-    kind = getattr(Ragged, type(given).__name__, None)
-    if kind is None or not isinstance(given, tuple):
+    kind = getattr(Ragged, type(value).__name__, None)
+    if kind is None or not isinstance(value, tuple):
         raise TypeError(
-            f"a partition is a {type(given).__name__}, but must be a Ragged.RowLengths,"
-            " RowSplits, RowStarts, ValueRowIds or UniformRowLength."
+            "A partition must be a Ragged.RowLengths, RowSplits, RowStarts, ValueRowIds"
+            f" or UniformRowLength, got {type(value).__name__}."
         )
     if kind is Ragged.UniformRowLength:
-        length = int(given[0])
+        length = int(value[0])
         if length < 1:
             raise ValueError(
-                f"a uniform row length is {length}, but must be 1 or more."
+                f"length of a UniformRowLength must be at least 1, got {length}."
             )
         return kind(length)
-    return kind(str(given[0]))
+    return kind(str(value[0]))
 
 
-def as_feature(name: str, given: Any) -> Feature:
+def as_feature(name: str, value: Any) -> Feature:
     """Convert a specification, which may be a ``tf.io.*Feature``, to a `Feature`."""
-    if isinstance(given, FixedLen | VarLen | Ragged):
-        return given
-    fields = getattr(given, "_fields", ())
+    if isinstance(value, FixedLen | VarLen | Ragged):
+        return value
+    fields = getattr(value, "_fields", ())
     try:
         if fields == ("shape", "dtype", "default_value"):
-            return FixedLen(given.shape, given.dtype, given.default_value)
+            return FixedLen(value.shape, value.dtype, value.default_value)
         if fields == ("dtype",):
-            return VarLen(given.dtype)
+            return VarLen(value.dtype)
         if fields == ("shape", "dtype", "allow_missing", "default_value"):
             # The default only fills batches, and this parser reads single records.
-            if not given.allow_missing:
-                raise ValueError("allow_missing is False, but must be True.")
-            return VarLen(given.dtype, given.shape)
+            if not value.allow_missing:
+                raise ValueError("allow_missing must be True, got False.")
+            return VarLen(value.dtype, value.shape)
         if "partitions" in fields and "row_splits_dtype" in fields:
             return Ragged(
-                given.dtype, given.value_key, given.partitions, given.row_splits_dtype
+                value.dtype, value.value_key, value.partitions, value.row_splits_dtype
             )
     except (TypeError, ValueError) as error:
         raise type(error)(f"features[{name!r}]: {error}") from error
@@ -313,6 +314,6 @@ def as_feature(name: str, given: Any) -> Feature:
     if "index_key" in fields:
         hint = " Read its indices and values as two VarLen features."
     raise TypeError(
-        f"features[{name!r}] is a {type(given).__name__}, but must be a FixedLen,"
-        f" VarLen or Ragged, or TensorFlow's feature of that kind.{hint}"
+        f"features[{name!r}] must be a FixedLen, VarLen or Ragged, or TensorFlow's"
+        f" feature of that kind, got {type(value).__name__}.{hint}"
     )

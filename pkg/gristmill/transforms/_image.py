@@ -79,16 +79,18 @@ class DecodeImage(Decoder):
     ) -> None:
         super().__init__(key)
         if channels not in (None, *_MODES):
-            raise ValueError(f"channels is {channels}, but must be None, 1, 3 or 4.")
+            raise ValueError(f"channels must be None, 1, 3 or 4, got {channels}.")
         if np.dtype(dtype) not in _DTYPES:
-            raise ValueError(f"dtype is {dtype}, but must be uint8 or float32.")
+            raise ValueError(f"dtype must be uint8 or float32, got {dtype}.")
         sides = None if size is None else tuple(map(int, size))
         if sides is not None and (len(sides) != 2 or min(sides) < 1):
-            raise ValueError(f"size is {size}, but must be a height and a width.")
+            raise ValueError(f"size must be a height and a width, got {size}.")
         if draft and size is None:
-            raise ValueError("draft=True needs size, below which it does not go.")
+            raise ValueError(
+                "draft=True needs size, got None. Pass the size of images."
+            )
         if max_pixels < 1:
-            raise ValueError(f"max_pixels is {max_pixels}, but must be 1 or more.")
+            raise ValueError(f"max_pixels must be at least 1, got {max_pixels}.")
         self._channels = channels
         self._dtype = np.dtype(dtype)
         self._size = sides
@@ -101,12 +103,12 @@ class DecodeImage(Decoder):
         """Return the pixels of a file."""
         task = self._task(data)
         if task is None:
-            return self._by_pillow(data)
+            return self._decode_with_pillow(data)
         try:
             pixels = task.compute()
         except CorruptRecord as error:
-            raise _undecodable(data, str(error)) from error
-        return self._scaled(pixels)
+            raise _decode_error(data, str(error)) from error
+        return self._scale(pixels)
 
     def defer(self, element: Any) -> Any:
         """Return the element with a task in place of the bytes.
@@ -121,15 +123,15 @@ class DecodeImage(Decoder):
         """
         data = self._buffer(element)
         if self._dtype != np.uint8:
-            return self._replaced(element, self.decode(data))
+            return self._replace_value(element, self.decode(data))
         task = self._task(data)
         if task is None:
-            pixels = self._by_pillow(data)
+            pixels = self._decode_with_pillow(data)
             if pixels.shape[2] not in (1, 3):
-                return self._replaced(element, pixels)
+                return self._replace_value(element, pixels)
             task = ImageTask.of_array(pixels)
             task.draft = self._draft
-        return self._replaced(element, task)
+        return self._replace_value(element, task)
 
     def _task(self, data: memoryview) -> ImageTask | None:
         """Return the task of decoding a file, or None if Pillow must decode it.
@@ -149,11 +151,11 @@ class DecodeImage(Decoder):
         orientation = orientation if self._orient else 1
         task = ImageTask(data, height, width, channels, orientation)
         if self._size is not None:
-            task = task.resized_to(*self._size, FILTERS.index("bilinear"))
+            task = task.add_resize(*self._size, FILTERS.index("bilinear"))
         task.draft = self._draft
         return task
 
-    def _by_pillow(self, data: memoryview) -> npt.NDArray[Any]:
+    def _decode_with_pillow(self, data: memoryview) -> npt.NDArray[Any]:
         pillow = _pillow()
         try:
             with pillow.open(io.BytesIO(data)) as image:
@@ -163,8 +165,8 @@ class DecodeImage(Decoder):
         except Exception as error:  # Decoders raise many types on arbitrary bytes.
             reason = str(error)
             if isinstance(error, pillow.UnidentifiedImageError):
-                reason = "they are of no format that Pillow knows"
-            raise _undecodable(data, reason) from error
+                reason = "Pillow does not know the format"
+            raise _decode_error(data, reason) from error
 
     def _check_pixels(self, height: int, width: int) -> None:
         if width * height > self._max_pixels:
@@ -186,21 +188,21 @@ class DecodeImage(Decoder):
 
             image = PIL.ImageOps.exif_transpose(image)
         if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG"):
-            return self._of_16_bits(image)
-        image = self._resized(self._converted(image))
+            return self._decode_16_bits(image)
+        image = self._resize(self._convert(image))
         pixels = np.array(image)
         if pixels.ndim == 2:
             pixels = pixels[:, :, np.newaxis]
-        return self._scaled(pixels)
+        return self._scale(pixels)
 
-    def _scaled(self, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _scale(self, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self._dtype == np.float32:
             return pixels * np.float32(1 / 255)
         return pixels
 
-    def _of_16_bits(self, image: Any) -> npt.NDArray[Any]:
+    def _decode_16_bits(self, image: Any) -> npt.NDArray[Any]:
         gray: npt.NDArray[Any] = np.asarray(image).astype(np.float32)
-        gray = np.asarray(self._resized(_pillow().fromarray(gray)))
+        gray = np.asarray(self._resize(_pillow().fromarray(gray)))
         gray = gray / 65535 if self._dtype == np.float32 else gray // 256
         pixels = np.empty((*gray.shape, self._channels or 1), self._dtype)
         pixels[:] = gray[:, :, np.newaxis]
@@ -208,7 +210,7 @@ class DecodeImage(Decoder):
             pixels[:, :, 3] = 1 if self._dtype == np.float32 else 255
         return pixels
 
-    def _converted(self, image: Any) -> Any:
+    def _convert(self, image: Any) -> Any:
         if image.mode in ("I", "F") or image.mode.startswith("I;"):
             raise CorruptRecord(
                 f"the image has samples of Pillow's mode {image.mode}, expected 8 bits,"
@@ -222,14 +224,14 @@ class DecodeImage(Decoder):
             mode = _MODES[self._channels]
         return image if image.mode == mode else image.convert(mode)
 
-    def _resized(self, image: Any) -> Any:
+    def _resize(self, image: Any) -> Any:
         if self._size is None:
             return image
         rows, columns = self._size
         return image.resize((columns, rows), _pillow().Resampling.BILINEAR)
 
     def __repr__(self) -> str:
-        shown = {
+        arguments = {
             "channels": self._channels,
             "dtype": None if self._dtype == np.uint8 else self._dtype.name,
             "key": self._key,
@@ -238,11 +240,11 @@ class DecodeImage(Decoder):
             "orient": self._orient or None,
             "max_pixels": None if self._max_pixels == MAX_PIXELS else self._max_pixels,
         }
-        given = [f"{name}={v!r}" for name, v in shown.items() if v is not None]
+        given = [f"{name}={v!r}" for name, v in arguments.items() if v is not None]
         return f"DecodeImage({', '.join(given)})"
 
 
-def _undecodable(data: memoryview, reason: str) -> CorruptRecord:
+def _decode_error(data: memoryview, reason: str) -> CorruptRecord:
     return CorruptRecord(f"{len(data)} bytes cannot be decoded as an image: {reason}")
 
 

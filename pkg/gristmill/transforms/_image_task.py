@@ -102,7 +102,7 @@ class ImageTask(Deferred):
             or 0 in shape
         ):
             raise TypeError(
-                f"pictures must have shape (H, W, 1) or (H, W, 3) and dtype uint8, got"
+                "Images must have shape (H, W, 1) or (H, W, 3) and dtype uint8, got"
                 f" {shape} and {pixels.dtype}. Decode with channels=1 or 3, and put"
                 " Normalize and then ToLayout last."
             )
@@ -126,13 +126,13 @@ class ImageTask(Deferred):
             return self.channels, height, width
         return height, width, self.channels
 
-    def cropped(self, top: int, left: int, height: int, width: int) -> ImageTask:
+    def add_crop(self, top: int, left: int, height: int, width: int) -> ImageTask:
         """Add a crop to a box, which is 0 where it extends beyond the image."""
         begin_y, begin_x, rows, columns = self.window
         inside = min(top, left) >= 0
         inside = inside and top + height <= rows and left + width <= columns
         if self._is_closed or not (inside or self._is_whole):
-            return self._computed().cropped(top, left, height, width)
+            return self._compute_as_task().add_crop(top, left, height, width)
         if inside and self._is_plain:
             self.crop = (self.crop[0] + top, self.crop[1] + left, height, width)
             self.resized = (height, width)
@@ -141,44 +141,45 @@ class ImageTask(Deferred):
             self.window = (begin_y + top, begin_x + left, height, width)
         return self
 
-    def resized_to(self, height: int, width: int, filter: int) -> ImageTask:
+    def add_resize(self, height: int, width: int, filter: int) -> ImageTask:
         """Add a resize."""
         if self._is_closed or not self._is_plain:
-            return self._computed().resized_to(height, width, filter)
+            return self._compute_as_task().add_resize(height, width, filter)
         self.filter = filter
         self.resized = (height, width)
         self.window = (0, 0, height, width)
         return self
 
-    def flipped(self, flip: bool) -> ImageTask:
+    def add_flip(self, flip: bool) -> ImageTask:
         """Add a swap of left and right, if `flip`."""
         if self._is_formatted:
-            return self._computed().flipped(flip)
+            return self._compute_as_task().add_flip(flip)
         self.flip ^= flip
         return self
 
-    def scaled(self, scaling: Scaling) -> ImageTask:
+    def add_scaling(self, scaling: Scaling) -> ImageTask:
         """Add a conversion to floats.
 
         Raises:
             ValueError: The number of means does not match the channels.
         """
         if self._is_formatted:
-            return self._computed().scaled(scaling)
+            return self._compute_as_task().add_scaling(scaling)
         if len(scaling.mean) not in (1, self.channels):
             raise ValueError(
-                f"mean and std have {len(scaling.mean)} values, but the picture has"
-                f" {self.channels} channels. Decode with channels={len(scaling.mean)}."
+                "mean and std must have one value, or one for each of the image's"
+                f" {self.channels} channels, got {len(scaling.mean)}. Decode with"
+                f" channels={len(scaling.mean)}."
             )
         self.scaling = scaling
         return self
 
-    def settled(self) -> ImageTask:
+    def compute_if_smaller(self) -> ImageTask:
         """Return this task, or one of its result if that needs much less memory."""
         if self._is_formatted or not isinstance(self.data, np.ndarray):
             return self
-        few = self.data.size <= 2 * self.height * self.width * self.channels
-        return self if few else self._computed()
+        is_small = self.data.size <= 2 * self.height * self.width * self.channels
+        return self if is_small else self._compute_as_task()
 
     def stack(
         self, column: list[Any], alloc: Alloc | None, threads: int
@@ -192,9 +193,14 @@ class ImageTask(Deferred):
         style, shape = self._style, self.shape
         for task in column:
             if not isinstance(task, ImageTask):
-                raise ShapeMismatch(f"a picture and {type(task).__name__} in one batch")
+                raise ShapeMismatch(
+                    f"A batch must have only images, got {type(task).__name__}."
+                )
             if task.shape != shape or task._style != style:
-                raise ShapeMismatch(f"pictures of {shape} and {task.shape}")
+                raise ShapeMismatch(
+                    "Images of a batch must have the same shape and settings, got"
+                    f" shapes {shape} and {task.shape}."
+                )
         make = np.empty if alloc is None else alloc
         out = make((len(column), *shape), self._dtype)
         self._render(column, out, threads)
@@ -274,7 +280,7 @@ class ImageTask(Deferred):
         whole = (0, 0, *self.data.shape[:2])
         return self.crop == self.window == whole and self._is_whole
 
-    def _computed(self) -> ImageTask:
+    def _compute_as_task(self) -> ImageTask:
         return ImageTask.of_array(self.compute())
 
 

@@ -21,7 +21,7 @@ _MAGIC = b"\x93NUMPY"
 # The size in bytes of the header's length, and the header's encoding, by version.
 _VERSIONS = {(1, 0): (2, "latin1"), (2, 0): (4, "latin1"), (3, 0): (4, "utf8")}
 # NumPy's own limit, because parsing a longer text may exhaust the stack.
-_LONGEST_HEADER = 10_000
+_MAX_HEADER_BYTES = 10_000
 
 
 class _Layout(NamedTuple):
@@ -121,7 +121,10 @@ class DecodeNpy(Decoder):
             TypeError: `decodes_blocks` is False.
         """
         if not self.decodes_blocks:
-            raise TypeError(f"{self!r} decodes a field, and no blocks of records.")
+            raise TypeError(
+                f"decode_block cannot be used with {self!r}, which decodes a field."
+                " Check decodes_blocks before the call."
+            )
         count = len(offsets) - 1
         sizes = np.diff(offsets)
         if count < 1 or (sizes != sizes[0]).any():
@@ -163,10 +166,10 @@ def _end_of_header(data: memoryview) -> int:
         )
     begin = 8 + _VERSIONS[version][0]
     end = begin + int.from_bytes(data[8:begin], "little")
-    if end - begin > _LONGEST_HEADER:
+    if end - begin > _MAX_HEADER_BYTES:
         raise CorruptRecord(
             f"the .npy file has a header of {end - begin} bytes, expected at most"
-            f" {_LONGEST_HEADER}."
+            f" {_MAX_HEADER_BYTES}."
         )
     if len(data) < end:
         raise CorruptRecord(
@@ -187,7 +190,7 @@ def _parse(header: bytes) -> _Layout:
             raise ValueError(f"it has the fields {', '.join(fields)}")
         shape, fortran = fields["shape"], fields["fortran_order"]
         if not isinstance(fortran, bool) or not isinstance(shape, tuple):
-            raise TypeError("fortran_order is no bool, or shape is no tuple")
+            raise TypeError("fortran_order is not a bool, or shape is not a tuple")
         if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
             raise ValueError(f"shape is {shape}")
         dtype = np.lib.format.descr_to_dtype(fields["descr"])

@@ -1,6 +1,6 @@
 // Writes small ArrayRecord files for tests: uncompressed, simple chunks.
 //
-// It lets a test break any part of a file and fix the hashes around it.
+// A test can damage any part of a file and correct the hashes around it.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ inline void append_varint(Bytes& to, std::uint64_t value) {
   to.push_back(static_cast<std::byte>(value));
 }
 
-// The data of a simple, uncompressed chunk.
+// Returns the data of a simple, uncompressed chunk.
 inline Bytes simple_data(const std::vector<Bytes>& records) {
   Bytes sizes;
   Bytes values;
@@ -62,7 +62,7 @@ class RecordWriter {
  public:
   RecordWriter() { chunk('s', {}, 0, 0); }
 
-  // Writes a chunk and returns where it begins.
+  // Writes a chunk and returns its offset.
   std::uint64_t chunk(char type, const Bytes& data, std::uint64_t num_records,
                       std::uint64_t decoded_size) {
     Bytes header;
@@ -117,7 +117,7 @@ class RecordWriter {
     return file_;
   }
 
-  std::vector<Bytes> footer_;  // The entries, for tests to change.
+  std::vector<Bytes> footer_;  // The entries, which tests may change.
   std::uint64_t footer_at = 0;
 
  private:
@@ -144,7 +144,7 @@ class RecordWriter {
   std::uint64_t num_records_ = 0;
 };
 
-// A file that is removed at the end of a test.
+// A file that the destructor removes.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const Bytes& contents) {

@@ -12,7 +12,7 @@
 namespace gristmill {
 namespace {
 
-// Decodes to one record of `size` bytes and counts how often.
+// Returns a function that decodes one record of `size` bytes and counts calls.
 ChunkCache::Decode counting(std::atomic<int>& count, std::size_t size) {
   return [&count, size](DecodedChunk& chunk) {
     ++count;
@@ -21,7 +21,7 @@ ChunkCache::Decode counting(std::atomic<int>& count, std::size_t size) {
   };
 }
 
-void keeps_the_recent_ones() {
+void test_cache_full_evicts_least_recently_used() {
   ChunkCache cache(250);
   std::atomic<int> decoded{0};
   const auto get = [&](std::uint64_t id) {
@@ -32,13 +32,13 @@ void keeps_the_recent_ones() {
   CHECK_EQ(get(2), 2);
   CHECK_EQ(get(1), 2);
   CHECK_EQ(cache.held_bytes(), 200u);
-  CHECK_EQ(get(3), 3);  // 2 was used longest ago.
+  CHECK_EQ(get(3), 3);  // Evicts 2, the least recently used.
   CHECK_EQ(get(1), 3);
   CHECK_EQ(get(2), 4);
   CHECK_EQ(cache.held_bytes(), 200u);
 }
 
-void keeps_one_that_is_too_large() {
+void test_chunk_larger_than_limit_is_kept() {
   ChunkCache cache(250);
   std::atomic<int> decoded{0};
   CHECK(cache.get(1, counting(decoded, 1000)).ok());
@@ -48,7 +48,7 @@ void keeps_one_that_is_too_large() {
   CHECK_EQ(cache.held_bytes(), 100u);
 }
 
-void without_memory_it_keeps_nothing() {
+void test_limit_of_zero_keeps_nothing() {
   ChunkCache cache(0);
   std::atomic<int> decoded{0};
   CHECK(cache.get(1, counting(decoded, 10)).ok());
@@ -57,7 +57,7 @@ void without_memory_it_keeps_nothing() {
   CHECK_EQ(cache.held_bytes(), 0u);
 }
 
-void a_failure_of_the_system_is_not_kept() {
+void test_system_error_is_not_cached() {
   ChunkCache cache(1000);
   const auto fail = [](DecodedChunk&) { return Status::system(EIO, "bad"); };
   CHECK_EQ(cache.get(1, fail).status().message(), "bad");
@@ -66,7 +66,7 @@ void a_failure_of_the_system_is_not_kept() {
   CHECK_EQ(decoded.load(), 1);
 }
 
-void damage_is_found_once() {
+void test_damaged_chunk_is_decoded_once() {
   ChunkCache cache(1000);
   int found = 0;
   const auto fail = [&](DecodedChunk&) {
@@ -79,7 +79,7 @@ void damage_is_found_once() {
   CHECK_EQ(found, 1);
 }
 
-void a_chunk_is_decoded_once_for_all_threads() {
+void test_threads_decode_a_chunk_once() {
   ChunkCache cache(1 << 20);
   std::atomic<int> decoded{0};
   std::vector<std::thread> threads;
@@ -94,7 +94,7 @@ void a_chunk_is_decoded_once_for_all_threads() {
   CHECK_EQ(decoded.load(), 100);
 }
 
-void a_forked_child_needs_no_lock() {
+void test_forked_child_ignores_locked_entry() {
   ChunkCache cache(1000);
   std::atomic<int> decoded{0};
   pid_t child = -1;
@@ -109,7 +109,7 @@ void a_forked_child_needs_no_lock() {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-void a_child_has_a_cache_that_its_parent_never_used() {
+void test_forked_child_uses_unused_cache() {
   ChunkCache cache(1000);
   std::atomic<int> decoded{0};
   const pid_t child = fork();
@@ -122,7 +122,7 @@ void a_child_has_a_cache_that_its_parent_never_used() {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-void files_share_a_cache_and_take_their_chunks_along() {
+void test_drop_removes_chunks_of_one_file() {
   ChunkCache cache(1000);
   const std::uint64_t first = cache.reserve(3);
   const std::uint64_t second = cache.reserve(2);
@@ -132,7 +132,7 @@ void files_share_a_cache_and_take_their_chunks_along() {
     CHECK(cache.get(id, counting(decoded, 92)).ok());
   }
   CHECK_EQ(cache.held_bytes(), 500u);
-  cache.forget(first, 3);
+  cache.drop(first, 3);
   CHECK_EQ(cache.held_bytes(), 200u);
   CHECK(cache.get(second, counting(decoded, 92)).ok());
   CHECK_EQ(decoded.load(), 5);
@@ -144,13 +144,13 @@ void files_share_a_cache_and_take_their_chunks_along() {
 }  // namespace gristmill
 
 int main() {
-  gristmill::files_share_a_cache_and_take_their_chunks_along();
-  gristmill::keeps_the_recent_ones();
-  gristmill::keeps_one_that_is_too_large();
-  gristmill::without_memory_it_keeps_nothing();
-  gristmill::a_failure_of_the_system_is_not_kept();
-  gristmill::damage_is_found_once();
-  gristmill::a_chunk_is_decoded_once_for_all_threads();
-  gristmill::a_forked_child_needs_no_lock();
-  gristmill::a_child_has_a_cache_that_its_parent_never_used();
+  gristmill::test_drop_removes_chunks_of_one_file();
+  gristmill::test_cache_full_evicts_least_recently_used();
+  gristmill::test_chunk_larger_than_limit_is_kept();
+  gristmill::test_limit_of_zero_keeps_nothing();
+  gristmill::test_system_error_is_not_cached();
+  gristmill::test_damaged_chunk_is_decoded_once();
+  gristmill::test_threads_decode_a_chunk_once();
+  gristmill::test_forked_child_ignores_locked_entry();
+  gristmill::test_forked_child_uses_unused_cache();
 }

@@ -19,7 +19,8 @@ Bytes bytes(std::initializer_list<int> values) {
   return out;
 }
 
-// "gristmill " twelve times, and nothing, as each library writes them.
+// Twelve times "gristmill ", and an empty string, as each library compresses
+// them.
 Bytes text() {
   const std::string word = "gristmill ";
   Bytes out;
@@ -39,7 +40,7 @@ std::vector<Sample> samples() {
   Bytes snappy = bytes({0x78, 9 << 2});
   const Bytes plain = text();
   snappy.insert(snappy.end(), plain.begin(), plain.begin() + 10);
-  for (const int length : {64, 46}) {  // Copies of what came 10 bytes before.
+  for (const int length : {64, 46}) {  // Copies of the bytes 10 bytes earlier.
     const Bytes copy = bytes({(length - 1) << 2 | 2, 10, 0});
     snappy.insert(snappy.end(), copy.begin(), copy.end());
   }
@@ -64,14 +65,14 @@ bool decodes(const Sample& sample, std::span<const std::byte> from,
   return decompress(sample.codec, from, to).ok();
 }
 
-void decompresses(const Sample& sample) {
+void test_valid_data_decompress(const Sample& sample) {
   Bytes to(120);
   CHECK(decompress(sample.codec, sample.packed, to).ok());
   CHECK(to == text());
   CHECK(decodes(sample, sample.nothing, 0));
 }
 
-void refuses_what_does_not_fit(const Sample& sample) {
+void test_wrong_size_or_damage_is_error(const Sample& sample) {
   const std::span<const std::byte> packed(sample.packed);
   CHECK(!decodes(sample, packed, 119));
   CHECK(!decodes(sample, packed, 121));
@@ -86,7 +87,7 @@ void refuses_what_does_not_fit(const Sample& sample) {
   CHECK(!decodes(sample, longer, 120));
 }
 
-void claims_are_bounded() {
+void test_implausible_sizes_are_rejected() {
   CHECK(plausible(Codec::kNone, 5, 5) && !plausible(Codec::kNone, 5, 6));
   CHECK(plausible(Codec::kZstd, 20, 1 << 20));
   CHECK(!plausible(Codec::kZstd, 20, 1ull << 40));
@@ -94,7 +95,7 @@ void claims_are_bounded() {
   CHECK(!plausible(Codec::kBrotli, 20, 1ull << 40));
 }
 
-void codecs_have_names() {
+void test_codec_names() {
   CHECK(codec_of('z') == Codec::kZstd && codec_of(0) == Codec::kNone);
   CHECK(!codec_of('x').has_value());
   CHECK_EQ(std::string(name_of(Codec::kBrotli)), "brotli");
@@ -105,9 +106,9 @@ void codecs_have_names() {
 
 int main() {
   for (const auto& sample : gristmill::samples()) {
-    gristmill::decompresses(sample);
-    gristmill::refuses_what_does_not_fit(sample);
+    gristmill::test_valid_data_decompress(sample);
+    gristmill::test_wrong_size_or_damage_is_error(sample);
   }
-  gristmill::claims_are_bounded();
-  gristmill::codecs_have_names();
+  gristmill::test_implausible_sizes_are_rejected();
+  gristmill::test_codec_names();
 }

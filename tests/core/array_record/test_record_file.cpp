@@ -20,7 +20,7 @@ std::shared_ptr<ChunkCache> no_cache() {
   return std::make_shared<ChunkCache>(0);
 }
 
-// Keeps each record in memory of its own.
+// Keeps each record in its own buffer.
 struct Kept final : RecordFile::Sink {
   Result<std::span<std::byte>> place(std::size_t slot,
                                      std::uint64_t size) override {
@@ -31,7 +31,7 @@ struct Kept final : RecordFile::Sink {
   std::map<std::size_t, Bytes> slots;
 };
 
-// Records of sizes that meet every case of a block's end, and are unlike.
+// Different records whose sizes cover every case at the end of a block.
 std::vector<Bytes> some_records() {
   std::vector<Bytes> records;
   std::uint32_t state = 1;
@@ -99,8 +99,9 @@ bool contains(const std::string& text, const std::string& part) {
   return false;
 }
 
-void reads_what_was_written(std::size_t group,
-                            const RecordFile::Options& options, Access access) {
+void test_all_records_equal_written_ones(std::size_t group,
+                                         const RecordFile::Options& options,
+                                         Access access) {
   const auto records = some_records();
   const TemporaryFile disk(file_of(records, group));
   const FilePtr file = open(disk.path(), options, access);
@@ -125,7 +126,7 @@ void reads_what_was_written(std::size_t group,
   }
 }
 
-void every_byte_of_a_chunk_matters(std::size_t group) {
+void test_any_changed_byte_of_chunk_is_error(std::size_t group) {
   const auto records = some_records();
   const Bytes good = file_of(records, group);
   const TemporaryFile disk(good);
@@ -147,7 +148,7 @@ void every_byte_of_a_chunk_matters(std::size_t group) {
   }
 }
 
-void damaged_block_headers_are_named() {
+void test_damaged_block_header_is_named() {
   const auto records = some_records();
   Bytes bad = file_of(records, 1);
   bad[kBlockBytes * 3 + 5] ^= std::byte{1};
@@ -171,7 +172,7 @@ void damaged_block_headers_are_named() {
   }
 }
 
-void records_out_of_range_are_refused() {
+void test_record_out_of_range_is_error() {
   const TemporaryFile disk(file_of(some_records(), 7));
   const FilePtr file = open(disk.path());
   for (const std::int64_t record : {std::int64_t{-1}, std::int64_t{18}}) {
@@ -184,14 +185,14 @@ void records_out_of_range_are_refused() {
   }
 }
 
-void an_empty_file_of_records_has_none() {
+void test_file_without_records_has_size_0() {
   const TemporaryFile disk(file_of({}, 1));
   const FilePtr file = open(disk.path());
   CHECK_EQ(file->size(), 0u);
   CHECK(contains(read_error(*file, 0), "out of range"));
 }
 
-void files_of_wrong_length_are_refused() {
+void test_wrong_file_length_is_error() {
   const Bytes good = file_of(some_records(), 1);
   const TemporaryFile disk({});
   CHECK(contains(open_error(disk.path()), ": the file has 0 bytes"));
@@ -212,7 +213,7 @@ void files_of_wrong_length_are_refused() {
   CHECK(contains(open_error("/tmp/no such file"), "open failed"));
 }
 
-void a_damaged_footer_is_refused() {
+void test_damaged_footer_is_error() {
   const Bytes good = file_of(some_records(), 1);
   RecordWriter writer;
   for (const Bytes& record : some_records()) writer.records({record});
@@ -228,8 +229,8 @@ void a_damaged_footer_is_refused() {
   }
 }
 
-// A footer with good hashes may still say what cannot be.
-void a_footer_that_lies_is_refused() {
+// A footer with correct hashes can still have invalid values.
+void test_inconsistent_footer_is_error() {
   const auto lying = [](unsigned field, std::uint64_t value) {
     RecordWriter writer;
     for (int i = 0; i < 3; ++i) writer.records({bytes_of("record")});
@@ -253,10 +254,10 @@ void a_footer_that_lies_is_refused() {
   CHECK(contains(error_of(3, 2), "its chunk has 2 records, expected 1"));
   CHECK(contains(error_of(3, 0), "its chunk has 0 records"));
   const TemporaryFile disk(lying(2, 7));
-  CHECK(contains(read_error(*open(disk.path()), 2), "expected by the footer"));
+  CHECK(contains(read_error(*open(disk.path()), 2), "but the footer lists"));
 }
 
-void a_file_that_changes_is_noticed(Access access, std::size_t group) {
+void test_modified_file_is_error(Access access, std::size_t group) {
   const Bytes good = file_of(some_records(), group);
   const TemporaryFile disk(good);
   const FilePtr file = open(disk.path(), {Verify::kAll, no_cache()}, access);
@@ -268,7 +269,7 @@ void a_file_that_changes_is_noticed(Access access, std::size_t group) {
   if (access == Access::kPread && group == 1) {
     CHECK_EQ(read_error(*file, 1), "");
   }
-  disk.write(good);  // As a process might that restores it.
+  disk.write(good);  // Another process may restore the file.
   CHECK_EQ(read_error(*file, 9), "");
   Bytes longer = good;
   longer.resize(good.size() + 100);
@@ -278,7 +279,7 @@ void a_file_that_changes_is_noticed(Access access, std::size_t group) {
   CHECK(contains(read_error(*file, 9), "written to while it was open"));
 }
 
-void a_file_that_is_replaced_is_read_on() {
+void test_replaced_file_is_still_readable() {
   const auto records = some_records();
   const TemporaryFile disk(file_of(records, 1));
   const FilePtr file = open(disk.path());
@@ -290,7 +291,7 @@ void a_file_that_is_replaced_is_read_on() {
   CHECK(kept.slots[0] == records[9]);
 }
 
-void threads_share_a_file(std::size_t group, std::size_t cache_bytes) {
+void test_threads_read_one_file(std::size_t group, std::size_t cache_bytes) {
   const auto records = some_records();
   const TemporaryFile disk(file_of(records, group));
   const FilePtr file = open(
@@ -310,7 +311,7 @@ void threads_share_a_file(std::size_t group, std::size_t cache_bytes) {
   for (std::thread& thread : threads) thread.join();
 }
 
-void parts_share_no_chunk() {
+void test_cuts_share_no_chunk() {
   const TemporaryFile disk(file_of(some_records(), 4));
   const FilePtr file = open(disk.path());
   const std::vector<std::int64_t> order = {17, 3, 2, 9, 1, 0, 10, 11, 8, 8};
@@ -329,7 +330,7 @@ void parts_share_no_chunk() {
   }
 }
 
-// A file that counts how it is read.
+// A file that records the ranges that are read.
 class FarFile final : public File {
  public:
   FarFile(Bytes bytes, const Hints& hints)
@@ -360,8 +361,8 @@ std::vector<Bytes> even_records(std::size_t count) {
   return records;
 }
 
-void far_files_are_read_in_few_requests(std::size_t tail_bytes,
-                                        std::size_t opening) {
+void test_remote_file_takes_few_requests(std::size_t tail_bytes,
+                                         std::size_t opening) {
   const auto records = even_records(20'000 / 100);
   const Bytes bytes = file_of(records, 1);
   auto* far = new FarFile(bytes, {50'000, 400'000, tail_bytes, 4});
@@ -370,7 +371,7 @@ void far_files_are_read_in_few_requests(std::size_t tail_bytes,
   CHECK_EQ(file->parallel(), 4u);
   far->reads.clear();
   Kept kept;
-  // Four records of 10 kB lie between 1 and 6, five between 6 and 12.
+  // There are four records of 10 kB between 1 and 6, and five between 6 and 12.
   CHECK(read(*file, std::vector<std::int64_t>{1, 6, 12, 13, 100}, kept).ok());
   CHECK_EQ(far->reads.size(), 3u);
   CHECK(kept.slots[1] == records[6] && kept.slots[4] == records[100]);
@@ -381,7 +382,7 @@ void far_files_are_read_in_few_requests(std::size_t tail_bytes,
   }
   const auto requests = file->plan(all).value();
   const auto cuts = file->cut(requests, requests.size());
-  CHECK_EQ(cuts.size(), 5u);  // 2 MB, cut each 400 kB.
+  CHECK_EQ(cuts.size(), 5u);  // 2 MB in cuts of 400 kB.
   for (const auto cut : cuts) CHECK(file->read(cut, kept).ok());
   CHECK(far->reads.size() <= 2 * cuts.size());
   for (const auto& [offset, size] : far->reads) CHECK(size <= 400'000);
@@ -390,7 +391,7 @@ void far_files_are_read_in_few_requests(std::size_t tail_bytes,
   }
 }
 
-void what_a_callback_raised_is_passed_on() {
+void test_error_of_callback_is_passed_on() {
   const Bytes bytes = file_of(even_records(200), 1);
   auto* far = new FarFile(bytes, {0, 400'000, 0, 4});
   const FilePtr file = RecordFile::open(File::Ptr(far), {}).value();
@@ -403,7 +404,7 @@ void what_a_callback_raised_is_passed_on() {
   CHECK(status.code() == Code::kRaised);
   CHECK_EQ(status.message(), "far: record 50");
   CHECK_EQ(*static_cast<const int*>(status.cause().get()), 17);
-  CHECK_EQ(far->reads.size(), 3u);  // Not again for each of the three.
+  CHECK_EQ(far->reads.size(), 3u);  // The three others cause no further reads.
   auto* broken = new FarFile(bytes, {0, 400'000, 0, 4});
   broken->fails_from = 0;
   const auto failed = RecordFile::open(File::Ptr(broken), {});
@@ -420,28 +421,29 @@ int main() {
     for (const auto access : {Access::kPread, Access::kMmap}) {
       for (const auto verify :
            {Verify::kAll, Verify::kHeaders, Verify::kNone}) {
-        reads_what_was_written(group, {verify}, access);
+        test_all_records_equal_written_ones(group, {verify}, access);
       }
-      reads_what_was_written(group, {Verify::kAll, no_cache()}, access);
+      test_all_records_equal_written_ones(group, {Verify::kAll, no_cache()},
+                                          access);
     }
-    threads_share_a_file(group, 1u << 20);
-    threads_share_a_file(group, 1000);
+    test_threads_read_one_file(group, 1u << 20);
+    test_threads_read_one_file(group, 1000);
   }
-  every_byte_of_a_chunk_matters(1);
-  every_byte_of_a_chunk_matters(3);
-  damaged_block_headers_are_named();
-  records_out_of_range_are_refused();
-  an_empty_file_of_records_has_none();
-  files_of_wrong_length_are_refused();
-  a_damaged_footer_is_refused();
-  a_footer_that_lies_is_refused();
-  a_file_that_changes_is_noticed(Access::kPread, 1);
-  a_file_that_changes_is_noticed(Access::kPread, 3);
-  a_file_that_changes_is_noticed(Access::kMmap, 1);
-  a_file_that_changes_is_noticed(Access::kMmap, 3);
-  a_file_that_is_replaced_is_read_on();
-  parts_share_no_chunk();
-  far_files_are_read_in_few_requests(1 << 20, 1);
-  far_files_are_read_in_few_requests(kBlockBytes, 2);
-  what_a_callback_raised_is_passed_on();
+  test_any_changed_byte_of_chunk_is_error(1);
+  test_any_changed_byte_of_chunk_is_error(3);
+  test_damaged_block_header_is_named();
+  test_record_out_of_range_is_error();
+  test_file_without_records_has_size_0();
+  test_wrong_file_length_is_error();
+  test_damaged_footer_is_error();
+  test_inconsistent_footer_is_error();
+  test_modified_file_is_error(Access::kPread, 1);
+  test_modified_file_is_error(Access::kPread, 3);
+  test_modified_file_is_error(Access::kMmap, 1);
+  test_modified_file_is_error(Access::kMmap, 3);
+  test_replaced_file_is_still_readable();
+  test_cuts_share_no_chunk();
+  test_remote_file_takes_few_requests(1 << 20, 1);
+  test_remote_file_takes_few_requests(kBlockBytes, 2);
+  test_error_of_callback_is_passed_on();
 }

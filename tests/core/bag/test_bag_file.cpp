@@ -11,8 +11,7 @@
 namespace gristmill {
 namespace {
 
-// What `zstd` makes of "hello", and of 500 times "q" where it is not told how
-// much comes.
+// Output of `zstd` for "hello", and for 500 times "q" without a known size.
 constexpr std::string_view kHello("(\xb5/\xfd \x05)\0\0hello", 14);
 constexpr std::string_view kUnknown(
     "(\xb5/\xfd\0\0M\0\0\x10qq\x01\0\xef*\xc0\x02", 18);
@@ -42,7 +41,7 @@ Bytes bag_of(const std::vector<std::string_view>& records) {
   return file;
 }
 
-// A record, or the error.
+// Returns a record, or the error.
 std::string record_of(const BagFile& file, std::int64_t number) {
   KeptRecord sink;
   const RecordReader::Request request{number, 0};
@@ -55,7 +54,7 @@ std::string record_of(const BagFile& file, std::int64_t number) {
           sink.record.size()};
 }
 
-void records_lie_between_their_limits() {
+void test_records_equal_written_ones() {
   const std::vector<std::string_view> records{"one", "", "three", ""};
   const TemporaryFile disk(bag_of(records));
   CHECK_EQ(BagLimits::count(*local(disk.path()), nullptr).value(), 4u);
@@ -68,7 +67,7 @@ void records_lie_between_their_limits() {
   }
 }
 
-void limits_may_lie_in_a_file_of_their_own() {
+void test_separate_limits_file_is_used() {
   const std::vector<std::string_view> records{"one", "two"};
   const TemporaryFile disk(joined(records));
   const TemporaryFile limits(limits_of(records));
@@ -78,7 +77,7 @@ void limits_may_lie_in_a_file_of_their_own() {
   CHECK_EQ(BagLimits::count(*local(disk.path()), separate.get()).value(), 2u);
 }
 
-void frames_are_decompressed() {
+void test_zstd_frames_are_decompressed() {
   const TemporaryFile disk(bag_of({kHello, "", kUnknown}));
   auto opened = BagFile::open(local(disk.path()), {nullptr, true});
   const BagFile& file = *opened.value();
@@ -88,7 +87,7 @@ void frames_are_decompressed() {
   CHECK_EQ(record_of(file, 2), std::string(500, 'q'));
 }
 
-void damaged_frames_are_told() {
+void test_damaged_frame_is_error_of_its_record() {
   const TemporaryFile disk(
       bag_of({"plain", kHello.substr(0, 12), kUnknown.substr(0, 14)}));
   auto opened = BagFile::open(local(disk.path()), {nullptr, true});
@@ -100,14 +99,15 @@ void damaged_frames_are_told() {
   CHECK(record_of(file, 2).starts_with(path + ": record 2 at offset 17: zstd"));
 }
 
-void limits_that_cannot_be_are_told() {
+void test_invalid_limits_are_errors() {
   const auto message = [](const Bytes& contents) {
     const TemporaryFile disk(contents);
     auto opened = BagFile::open(local(disk.path()), {});
     CHECK(!opened.ok());
     return opened.status().message();
   };
-  CHECK(message(Bytes(7)).find("a limit has 8") != std::string::npos);
+  CHECK(message(Bytes(7)).find("7 bytes, expected at least 8") !=
+        std::string::npos);
   Bytes beyond;
   append_u64(beyond, 9);
   CHECK(message(beyond).find("offset 9 of 8") != std::string::npos);
@@ -116,7 +116,7 @@ void limits_that_cannot_be_are_told() {
   CHECK(message(falling).find("limit of record 1 is 1") != std::string::npos);
 }
 
-void an_empty_file_has_no_records() {
+void test_empty_file_has_size_0() {
   const TemporaryFile disk(Bytes{});
   CHECK_EQ(BagFile::open(local(disk.path()), {}).value()->size(), 0u);
 }
@@ -126,10 +126,10 @@ void an_empty_file_has_no_records() {
 
 int main() {
   using namespace gristmill;
-  records_lie_between_their_limits();
-  limits_may_lie_in_a_file_of_their_own();
-  frames_are_decompressed();
-  damaged_frames_are_told();
-  limits_that_cannot_be_are_told();
-  an_empty_file_has_no_records();
+  test_records_equal_written_ones();
+  test_separate_limits_file_is_used();
+  test_zstd_frames_are_decompressed();
+  test_damaged_frame_is_error_of_its_record();
+  test_invalid_limits_are_errors();
+  test_empty_file_has_size_0();
 }

@@ -1,4 +1,4 @@
-// The order of what is done around a fork.
+// The order of the steps around a fork.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ Mutex mutex;
 
 void close_in_child() { happened += "d"; }
 
-// Entered in another order than that of the steps.
+// Registered in another order than that of the steps.
 const bool kEntered =
     at_fork(ForkStep::kDescriptors, {.before = [] { happened += "3"; },
                                      .in_parent = [] { happened += "p"; },
@@ -27,11 +27,11 @@ const bool kEntered =
                                     .in_parent = [] { happened += "q"; },
                                     .in_child = [] { happened += "e"; }});
 
-void steps_run_in_order_and_end_in_the_opposite_one() {
+void test_steps_run_in_order_and_end_in_reverse() {
   CHECK(kEntered);
   const pid_t pid = fork();
   if (pid == 0) {
-    const MutexLock lock(mutex);  // Nobody holds it.
+    const MutexLock lock(mutex);  // No thread holds it.
     _exit(happened == "123cde" ? 0 : 1);
   }
   int status = -1;
@@ -43,4 +43,4 @@ void steps_run_in_order_and_end_in_the_opposite_one() {
 
 }  // namespace
 
-int main() { steps_run_in_order_and_end_in_the_opposite_one(); }
+int main() { test_steps_run_in_order_and_end_in_reverse(); }

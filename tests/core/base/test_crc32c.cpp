@@ -27,7 +27,7 @@ Bytes noise(std::size_t size) {
   return bytes;
 }
 
-// By the definition: a bit at a time.
+// Computes the checksum bit by bit, as it is defined.
 std::uint32_t by_bits(std::span<const std::byte> bytes) {
   std::uint32_t crc = 0xffffffff;
   for (const std::byte byte : bytes) {
@@ -39,7 +39,7 @@ std::uint32_t by_bits(std::span<const std::byte> bytes) {
   return ~crc;
 }
 
-void gives_the_published_values(Function crc) {
+void test_values_equal_published_ones(Function crc) {
   const auto of_text = [&](std::string_view text) {
     return crc(std::as_bytes(std::span(text)), 0);
   };
@@ -69,7 +69,7 @@ void gives_the_published_values(Function crc) {
   CHECK_EQ(crc(command, 0), 0xd9963a56u);
 }
 
-void every_length_and_alignment_is_as_defined(Function crc) {
+void test_any_length_and_alignment_equals_definition(Function crc) {
   const Bytes bytes = noise(420);
   for (std::size_t begin = 0; begin < 17; ++begin) {
     for (std::size_t size = 0; begin + size <= bytes.size(); ++size) {
@@ -84,7 +84,7 @@ void every_length_and_alignment_is_as_defined(Function crc) {
   }
 }
 
-void pieces_do_not_matter(Function crc) {
+void test_pieces_equal_whole(Function crc) {
   const Bytes bytes = noise(2000);
   const std::uint32_t whole = by_bits(bytes);
   for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
@@ -93,7 +93,7 @@ void pieces_do_not_matter(Function crc) {
   }
 }
 
-void three_at_once_are_as_one_by_one() {
+void test_three_at_once_equal_single() {
   const Bytes bytes = noise(3 * 4096 + 3);
   const auto all = std::span<const std::byte>(bytes);
   for (const std::size_t size : {0u, 1u, 7u, 8u, 63u, 4096u, 4097u}) {
@@ -110,10 +110,10 @@ void three_at_once_are_as_one_by_one() {
 }  // namespace gristmill
 
 int main() {
-  gristmill::three_at_once_are_as_one_by_one();
+  gristmill::test_three_at_once_equal_single();
   for (const auto crc : {gristmill::crc32c, gristmill::crc32c_portable}) {
-    gristmill::gives_the_published_values(crc);
-    gristmill::every_length_and_alignment_is_as_defined(crc);
-    gristmill::pieces_do_not_matter(crc);
+    gristmill::test_values_equal_published_ones(crc);
+    gristmill::test_any_length_and_alignment_equals_definition(crc);
+    gristmill::test_pieces_equal_whole(crc);
   }
 }

@@ -13,7 +13,7 @@ namespace {
 
 using Speed = HighwayHash::Speed;
 
-// The bytes 0 to 31, as the published vectors have it.
+// The bytes 0 to 31, like the key of the published hashes.
 constexpr HighwayHash::Key kKey = {0x0706050403020100, 0x0f0e0d0c0b0a0908,
                                    0x1716151413121110, 0x1f1e1d1c1b1a1918};
 
@@ -44,13 +44,13 @@ std::uint64_t hash_of(std::span<const std::byte> bytes, Speed speed) {
   return hash.value();
 }
 
-void gives_the_published_hashes(Speed speed) {
+void test_hashes_equal_published_ones(Speed speed) {
   for (const Vector& vector : kVectors) {
     CHECK_EQ(hash_of(counted(vector.n), speed), vector.hash);
   }
 }
 
-void pieces_do_not_matter(Speed speed) {
+void test_pieces_equal_whole(Speed speed) {
   const auto bytes = counted(300);
   for (std::size_t n = 0; n <= bytes.size(); n += 7) {
     const auto whole = std::span(bytes).first(n);
@@ -64,7 +64,7 @@ void pieces_do_not_matter(Speed speed) {
   }
 }
 
-void two_at_once_are_as_one_by_one(Speed speed) {
+void test_two_at_once_equal_single(Speed speed) {
   const auto bytes = counted(200);
   const auto all = std::span(bytes);
   for (std::size_t n = 0; n <= 100; n += 3) {
@@ -82,7 +82,7 @@ void two_at_once_are_as_one_by_one(Speed speed) {
   }
 }
 
-void value_may_be_asked_on_the_way() {
+void test_value_of_prefix_can_be_read() {
   const auto bytes = counted(100);
   HighwayHash hash(kKey);
   hash.append(std::span(bytes).first(33));
@@ -97,9 +97,9 @@ void value_may_be_asked_on_the_way() {
 int main() {
   for (const auto speed : {gristmill::HighwayHash::Speed::kFastest,
                            gristmill::HighwayHash::Speed::kPortable}) {
-    gristmill::gives_the_published_hashes(speed);
-    gristmill::pieces_do_not_matter(speed);
-    gristmill::two_at_once_are_as_one_by_one(speed);
+    gristmill::test_hashes_equal_published_ones(speed);
+    gristmill::test_pieces_equal_whole(speed);
+    gristmill::test_two_at_once_equal_single(speed);
   }
-  gristmill::value_may_be_asked_on_the_way();
+  gristmill::test_value_of_prefix_can_be_read();
 }

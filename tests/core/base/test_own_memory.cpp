@@ -1,4 +1,4 @@
-// Memory that grows, shrinks and moves, and keeps what it holds.
+// OwnMemory keeps its contents when it grows, shrinks or moves.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kSizes[] = {0,       1,       1000,    1 << 20, 5 << 20,
                                   3 << 20, 1 << 10, 7 << 20, 0,       1 << 10};
 
-// The byte that is to be at a place.
+// Returns the expected byte at a place.
 std::byte byte_at(std::size_t place) {
   return static_cast<std::byte>(place * 7 / 64);
 }
@@ -27,7 +27,7 @@ std::size_t wrong_bytes(const OwnMemory& memory, std::size_t bytes) {
   return wrong;
 }
 
-void what_it_holds_stays_when_it_is_resized() {
+void test_resize_keeps_contents() {
   OwnMemory memory;
   std::size_t before = 0;
   for (const std::size_t size : kSizes) {
@@ -39,7 +39,7 @@ void what_it_holds_stays_when_it_is_resized() {
   }
 }
 
-void it_is_as_it_was_where_there_is_no_memory() {
+void test_failed_resize_changes_nothing() {
   OwnMemory memory;
   CHECK(!memory.resize(PTRDIFF_MAX));
   CHECK(memory.resize(2 << 20));
@@ -49,7 +49,7 @@ void it_is_as_it_was_where_there_is_no_memory() {
   CHECK(memory.data()[0] == std::byte{3});
 }
 
-void it_moves() {
+void test_move_transfers_memory() {
   OwnMemory large, small;
   CHECK(large.resize(2 << 20) && small.resize(10));
   const std::byte* const at = large.data();
@@ -61,7 +61,7 @@ void it_moves() {
 }  // namespace
 
 int main() {
-  what_it_holds_stays_when_it_is_resized();
-  it_is_as_it_was_where_there_is_no_memory();
-  it_moves();
+  test_resize_keeps_contents();
+  test_failed_resize_changes_nothing();
+  test_move_transfers_memory();
 }

@@ -15,7 +15,7 @@
 namespace gristmill {
 namespace {
 
-void every_task_runs_before_wait_returns() {
+void test_wait_returns_after_all_tasks() {
   Pool pool(3);
   TaskGroup group;
   std::vector<int> done(1000);
@@ -26,7 +26,7 @@ void every_task_runs_before_wait_returns() {
   for (const int count : done) CHECK_EQ(count, 1);
 }
 
-void a_wait_may_be_short() {
+void test_wait_for_returns_after_timeout() {
   Pool pool(1);
   TaskGroup gate;
   TaskGroup held;
@@ -39,7 +39,7 @@ void a_wait_may_be_short() {
   CHECK(held.wait_for(std::chrono::milliseconds(0)) == true);
 }
 
-// Gives a task when it ends.
+// Adds a task to the pool when it is destroyed.
 class Giver {
  public:
   Giver(Pool& pool, TaskGroup& group) : pool_(pool), group_(group) {
@@ -57,7 +57,7 @@ class Giver {
   TaskGroup& group_;
 };
 
-void what_a_task_owns_may_give_tasks_when_it_ends() {
+void test_destructor_in_task_can_add_tasks() {
   Pool pool(1);
   TaskGroup tasks;
   TaskGroup given;
@@ -68,7 +68,7 @@ void what_a_task_owns_may_give_tasks_when_it_ends() {
   CHECK(given.wait());
 }
 
-void one_thread_runs_tasks_in_order() {
+void test_single_thread_runs_tasks_in_order() {
   Pool pool(1);
   TaskGroup group;
   std::vector<int> order;
@@ -79,7 +79,7 @@ void one_thread_runs_tasks_in_order() {
   for (int i = 0; i < 100; ++i) CHECK_EQ(order[static_cast<std::size_t>(i)], i);
 }
 
-void the_destructor_finishes_what_was_given() {
+void test_pool_destructor_finishes_tasks() {
   std::atomic<int> done{0};
   TaskGroup group;
   {
@@ -89,7 +89,7 @@ void the_destructor_finishes_what_was_given() {
   CHECK_EQ(done.load(), 100);
 }
 
-void a_group_waits_for_its_own_tasks_only() {
+void test_group_waits_only_for_its_tasks() {
   Pool pool(2);
   TaskGroup held;
   TaskGroup gate;
@@ -102,12 +102,12 @@ void a_group_waits_for_its_own_tasks_only() {
   CHECK(held.wait());
 }
 
-// Runs `act` in a forked child; returns whether it ends well and soon.
+// Runs `act` in a forked child.  Returns true if it returns true in time.
 template <class Act>
 bool in_a_child(const Act& act) {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(10);  // A wait for threads that are not there would last for ever.
+    alarm(10);  // A wait for missing threads would never end.
     _exit(act() ? 0 : 1);
   }
   int status = 0;
@@ -115,7 +115,7 @@ bool in_a_child(const Act& act) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-void a_forked_child_runs_tasks_itself() {
+void test_forked_child_runs_tasks_in_caller() {
   Pool pool(2);
   TaskGroup group;
   pool.run(group, [] {});
@@ -128,19 +128,19 @@ void a_forked_child_runs_tasks_itself() {
   }));
 }
 
-void a_forked_child_can_end_the_pool() {
+void test_forked_child_can_destroy_pool() {
   auto pool = std::make_unique<Pool>(2);
   TaskGroup group;
   for (int i = 0; i < 4; ++i) pool->run(group, [] {});
   CHECK(group.wait());
-  usleep(1000);  // The threads are asleep by now, or the test proves less.
+  usleep(1000);  // The threads are probably asleep by now.
   CHECK(in_a_child([&] {
     pool = nullptr;
     return true;
   }));
 }
 
-void a_forked_child_learns_that_tasks_are_lost() {
+void test_forked_child_wait_reports_lost_tasks() {
   Pool pool(1);
   TaskGroup gate;
   gate.expect(1);
@@ -155,13 +155,13 @@ void a_forked_child_learns_that_tasks_are_lost() {
   CHECK(held->wait());
 }
 
-// Not under sanitizers, which need more than the limit for themselves.
-[[maybe_unused]] void threads_that_cannot_start_are_done_without() {
-  // In a child, since the limit counts all processes of the user.
+// Not with sanitizers, since they need more memory than the limit.
+[[maybe_unused]] void test_pool_works_if_threads_cannot_start() {
+  // In a child, so that the limit does not affect other tests.
   CHECK(in_a_child([] {
     rlimit few{};
     getrlimit(RLIMIT_AS, &few);
-    few.rlim_cur = rlim_t{64} << 20;  // Eight stacks of 8 MiB, at most.
+    few.rlim_cur = rlim_t{64} << 20;  // At most eight stacks of 8 MiB.
     setrlimit(RLIMIT_AS, &few);
     std::atomic<int> done{0};
     Pool pool(1000);
@@ -178,7 +178,7 @@ void a_forked_child_learns_that_tasks_are_lost() {
   }));
 }
 
-void the_group_waits_for_its_tasks_before_it_ends() {
+void test_group_destructor_waits_for_tasks() {
   Pool pool(2);
   int done = 0;
   {
@@ -195,17 +195,17 @@ void the_group_waits_for_its_tasks_before_it_ends() {
 }  // namespace gristmill
 
 int main() {
-  gristmill::every_task_runs_before_wait_returns();
-  gristmill::a_wait_may_be_short();
-  gristmill::what_a_task_owns_may_give_tasks_when_it_ends();
-  gristmill::one_thread_runs_tasks_in_order();
-  gristmill::the_destructor_finishes_what_was_given();
-  gristmill::a_group_waits_for_its_own_tasks_only();
-  gristmill::a_forked_child_runs_tasks_itself();
-  gristmill::a_forked_child_can_end_the_pool();
-  gristmill::a_forked_child_learns_that_tasks_are_lost();
+  gristmill::test_wait_returns_after_all_tasks();
+  gristmill::test_wait_for_returns_after_timeout();
+  gristmill::test_destructor_in_task_can_add_tasks();
+  gristmill::test_single_thread_runs_tasks_in_order();
+  gristmill::test_pool_destructor_finishes_tasks();
+  gristmill::test_group_waits_only_for_its_tasks();
+  gristmill::test_forked_child_runs_tasks_in_caller();
+  gristmill::test_forked_child_can_destroy_pool();
+  gristmill::test_forked_child_wait_reports_lost_tasks();
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  gristmill::threads_that_cannot_start_are_done_without();
+  gristmill::test_pool_works_if_threads_cannot_start();
 #endif
-  gristmill::the_group_waits_for_its_tasks_before_it_ends();
+  gristmill::test_group_destructor_waits_for_tasks();
 }

@@ -7,7 +7,7 @@
 namespace gristmill {
 namespace {
 
-// The bytes of a code point, written as UTF-8 would in `size` bytes.
+// Encodes a code point like UTF-8 in exactly `size` bytes.
 std::string written(unsigned point, unsigned size) {
   if (size == 1) return {static_cast<char>(point)};
   std::string text(size, '\0');
@@ -18,7 +18,7 @@ std::string written(unsigned point, unsigned size) {
   return text;
 }
 
-void knows_every_code_point() {
+void test_every_code_point_is_valid() {
   for (unsigned point = 0; point < 0x1fffff; ++point) {
     const bool character =
         point < 0x110000 && (point < 0xd800 || point > 0xdfff);
@@ -34,7 +34,7 @@ void knows_every_code_point() {
   }
 }
 
-void refuses_what_is_cut_off() {
+void test_truncated_sequence_is_invalid() {
   const std::string_view text = "\xf0\x9f\x8c\xbe";
   CHECK(is_utf8(text));
   CHECK(is_utf8(""));
@@ -51,7 +51,7 @@ void refuses_what_is_cut_off() {
 }  // namespace gristmill
 
 int main() {
-  gristmill::knows_every_code_point();
-  gristmill::refuses_what_is_cut_off();
+  gristmill::test_every_code_point_is_valid();
+  gristmill::test_truncated_sequence_is_invalid();
   return 0;
 }

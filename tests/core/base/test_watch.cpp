@@ -1,4 +1,4 @@
-// What calls back while something takes long.
+// A Watch calls back if something takes too long.
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 
 using Duration = Watch::Duration;
 
-// Computes for so much time of this thread's processor.
+// Computes until this thread has used `time` of CPU time.
 void compute(Duration time) {
   const auto now = [] {
     timespec spec{};
@@ -31,7 +31,7 @@ void compute(Duration time) {
   }
 }
 
-void a_watch_calls_back_until_it_is_told_not_to() {
+void test_watch_calls_back_until_nullopt() {
   std::promise<void> third;
   int calls = 0;
   Duration passed{};
@@ -48,7 +48,7 @@ void a_watch_calls_back_until_it_is_told_not_to() {
   CHECK_EQ(calls, 3);
 }
 
-void a_watch_that_has_ended_does_not_call() {
+void test_ended_watch_does_not_call() {
   std::atomic<int> calls = 0;
   Watch ended(Watch::What::kTime, [&](Duration) {
     ++calls;
@@ -67,7 +67,7 @@ void a_watch_that_has_ended_does_not_call() {
   CHECK_EQ(calls.load(), 0);
 }
 
-void a_thread_that_waits_is_noticed() {
+void test_waiting_thread_is_detected() {
   std::promise<void> noticed;
   Watch watch(Watch::What::kWaiting, [&](Duration) {
     noticed.set_value();
@@ -77,7 +77,7 @@ void a_thread_that_waits_is_noticed() {
   noticed.get_future().wait();
 }
 
-void a_thread_that_computes_does_not_wait() {
+void test_computing_thread_does_not_count_as_waiting() {
   std::atomic<int> calls = 0;
   Watch watch(Watch::What::kWaiting, [&](Duration) {
     ++calls;
@@ -89,7 +89,7 @@ void a_thread_that_computes_does_not_wait() {
   CHECK_EQ(calls.load(), 0);
 }
 
-void a_callback_may_free_the_watch() {
+void test_callback_can_destroy_watch() {
   std::promise<void> freed;
   std::unique_ptr<Watch> watch;
   watch = std::make_unique<Watch>(Watch::What::kTime, [&](Duration) {
@@ -101,7 +101,7 @@ void a_callback_may_free_the_watch() {
   freed.get_future().wait();
 }
 
-void a_child_watches_by_a_thread_of_its_own() {
+void test_forked_child_starts_own_thread() {
   Watch parents(Watch::What::kTime, [](Duration) { return std::nullopt; });
   parents.begin(1h);
   const pid_t pid = fork();
@@ -123,10 +123,10 @@ void a_child_watches_by_a_thread_of_its_own() {
 }  // namespace
 
 int main() {
-  a_watch_calls_back_until_it_is_told_not_to();
-  a_watch_that_has_ended_does_not_call();
-  a_thread_that_waits_is_noticed();
-  a_thread_that_computes_does_not_wait();
-  a_callback_may_free_the_watch();
-  a_child_watches_by_a_thread_of_its_own();
+  test_watch_calls_back_until_nullopt();
+  test_ended_watch_does_not_call();
+  test_waiting_thread_is_detected();
+  test_computing_thread_does_not_count_as_waiting();
+  test_callback_can_destroy_watch();
+  test_forked_child_starts_own_thread();
 }

@@ -1,4 +1,4 @@
-// Gather and stack, byte for byte against plain loops.
+// Compares gather and stack with simple loops, byte by byte.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ Bytes some_bytes(std::size_t count) {
   return bytes;
 }
 
-void gather_copies_rows_of_every_size() {
+void test_gather_copies_rows_of_any_size() {
   for (const std::size_t row_bytes : {0, 1, 2, 3, 4, 8, 12, 16, 32, 64, 999}) {
     const std::int64_t table_rows = 2100;  // Large rows reach the prefetch.
     const auto table = some_bytes(row_bytes * 2100);
@@ -34,7 +34,7 @@ void gather_copies_rows_of_every_size() {
   }
 }
 
-void gather_names_the_first_bad_row() {
+void test_gather_returns_first_bad_row() {
   const auto table = some_bytes(40);
   for (const std::int64_t bad : {-1L, 10L, INT64_MIN, INT64_MAX}) {
     const std::vector<std::int64_t> rows{9, bad, bad};
@@ -44,7 +44,7 @@ void gather_names_the_first_bad_row() {
   }
 }
 
-void stack_lays_parts_end_to_end() {
+void test_stack_concatenates_parts() {
   for (const std::size_t row_bytes : {0, 1, 5, 8, 64, 100}) {
     const auto all = some_bytes(row_bytes * 3);
     const std::vector<const std::byte*> parts{
@@ -59,9 +59,9 @@ void stack_lays_parts_end_to_end() {
   }
 }
 
-// The rows of large batches are copied another way; they begin and end
-// anywhere.
-void stack_streams_nothing_beside_its_rows() {
+// The rows of large batches are copied by another function.  They may begin and
+// end at any address.
+void test_streaming_stack_writes_only_its_rows() {
   for (const std::size_t row_bytes : {4096, 4097, 5000, 100'000}) {
     const auto row = some_bytes(row_bytes + 64);
     for (std::size_t shift = 0; shift < 64; shift += 7) {
@@ -76,8 +76,8 @@ void stack_streams_nothing_beside_its_rows() {
   }
 }
 
-// Two columns of 3 and 8 bytes an item, in chunks of 2, 0 and 150 rows.
-void rows_of_chunks_are_found_and_gathered() {
+// Two columns with items of 3 and 8 bytes, in chunks of 2, 0 and 150 rows.
+void test_rows_are_found_in_chunks_and_gathered() {
   const std::vector<std::int64_t> bounds{0, 2, 2, 152};
   const auto narrow = some_bytes(std::size_t{3} * 152);
   const auto wide = some_bytes(std::size_t{8} * 152);
@@ -119,9 +119,9 @@ void rows_of_chunks_are_found_and_gathered() {
 }  // namespace
 
 int main() {
-  rows_of_chunks_are_found_and_gathered();
-  gather_copies_rows_of_every_size();
-  gather_names_the_first_bad_row();
-  stack_lays_parts_end_to_end();
-  stack_streams_nothing_beside_its_rows();
+  test_rows_are_found_in_chunks_and_gathered();
+  test_gather_copies_rows_of_any_size();
+  test_gather_returns_first_bad_row();
+  test_stack_concatenates_parts();
+  test_streaming_stack_writes_only_its_rows();
 }

@@ -1,4 +1,4 @@
-// RowFiller: what fits, what is cut, what waits for the next row.
+// RowFiller: elements that fit, are split, or wait for the next row.
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -23,7 +23,7 @@ void check_ranges(const Ranges& found, const Ranges& expected) {
   }
 }
 
-void an_element_is_cut_where_the_row_ends() {
+void test_element_is_split_at_end_of_row() {
   RowFiller filler({{8, false}, {4, false}});
   Ranges taken(2);
   CHECK_EQ(number(filler.plan(Ranges{{0, 3}, {0, 3}}, taken)),
@@ -40,7 +40,7 @@ void an_element_is_cut_where_the_row_ends() {
   CHECK_EQ(filler.used(1), 0);
 }
 
-void an_element_of_which_nothing_fits_waits() {
+void test_element_that_does_not_fit_waits() {
   RowFiller filler({{2, false}, {2, false}});
   Ranges taken(2);
   filler.commit(Ranges{{0, 2}, {0, 1}});
@@ -53,7 +53,7 @@ void an_element_of_which_nothing_fits_waits() {
            number(Taken::kAll));
 }
 
-void a_whole_feature_is_never_cut() {
+void test_whole_feature_is_not_split() {
   RowFiller filler({{4, false}, {2, true}});
   Ranges taken(2);
   CHECK_EQ(number(filler.plan(Ranges{{0, 9}, {0, 2}}, taken)),
@@ -66,7 +66,7 @@ void a_whole_feature_is_never_cut() {
   CHECK_EQ(filler.whole_misfit(Ranges{{0, 9}, {0, 1}}), -1);
 }
 
-void a_full_row_has_one_full_feature_and_none_beyond() {
+void test_full_row_has_one_full_feature() {
   const RowFiller filler({{4, false}, {2, true}});
   CHECK(filler.is_full_row(Ranges{{0, 4}, {0, 1}}));
   CHECK(filler.is_full_row(Ranges{{0, 1}, {0, 2}}));
@@ -74,7 +74,7 @@ void a_full_row_has_one_full_feature_and_none_beyond() {
   CHECK(!filler.is_full_row(Ranges{{0, 4}, {0, 3}}));
 }
 
-void every_cell_goes_into_one_row_in_order() {
+void test_each_cell_is_in_one_row_in_order() {
   std::mt19937 random(2);
   RowFiller filler({{7, false}, {5, false}});
   Ranges taken(2);
@@ -103,9 +103,9 @@ void every_cell_goes_into_one_row_in_order() {
 }  // namespace
 
 int main() {
-  an_element_is_cut_where_the_row_ends();
-  an_element_of_which_nothing_fits_waits();
-  a_whole_feature_is_never_cut();
-  a_full_row_has_one_full_feature_and_none_beyond();
-  every_cell_goes_into_one_row_in_order();
+  test_element_is_split_at_end_of_row();
+  test_element_that_does_not_fit_waits();
+  test_whole_feature_is_not_split();
+  test_full_row_has_one_full_feature();
+  test_each_cell_is_in_one_row_in_order();
 }

@@ -1,4 +1,4 @@
-// RowPlacer against a placer that looks at every row.
+// Compares RowPlacer with a placer that checks every row.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ using gristmill::Fit;
 using gristmill::RowPlacer;
 using Lengths = std::vector<std::int64_t>;
 
-// The same, without blocks and without sums.
+// Places like RowPlacer, but without blocks and sums.
 class PlainPlacer {
  public:
   PlainPlacer(Fit fit, std::size_t rows,
@@ -72,7 +72,7 @@ class PlainPlacer {
   std::vector<std::int64_t> sequences_;
 };
 
-void places_as_one_that_looks_at_every_row() {
+void test_places_equal_linear_search() {
   std::mt19937 random(1);
   const auto draw = [&](std::int64_t below) {
     return static_cast<std::int64_t>(random()) % below;
@@ -91,7 +91,7 @@ void places_as_one_that_looks_at_every_row() {
       PlainPlacer plain(fit, rows, features, limit);
       placer.clear();
       CHECK_EQ(placer.rows_in_use(), std::size_t{0});
-      // Elements without any cell may fit for ever.
+      // Elements without cells may always fit.
       for (int element = 0; element < 2000; ++element) {
         Lengths lengths;
         for (const auto& feature : features) {
@@ -108,7 +108,7 @@ void places_as_one_that_looks_at_every_row() {
   }
 }
 
-void says_where_a_sequence_begins() {
+void test_place_has_offset_of_sequence() {
   RowPlacer placer(Fit::kFirst, 2, {{10, 4}, {5, 1}});
   placer.place(0, Lengths{3, 2});
   CHECK_EQ(placer.next_cell(0, 0), 4);
@@ -121,7 +121,7 @@ void says_where_a_sequence_begins() {
   CHECK_EQ(placer.rows_in_use(), std::size_t{1});
 }
 
-void best_fit_takes_the_fullest_row_and_of_those_the_first() {
+void test_best_fit_takes_first_of_fullest_rows() {
   RowPlacer placer(Fit::kBest, 4, {{10, 1}});
   for (std::size_t row = 0; row < 3; ++row) placer.place(row, Lengths{6});
   CHECK_EQ(placer.find(Lengths{5}), 3);
@@ -131,7 +131,7 @@ void best_fit_takes_the_fullest_row_and_of_those_the_first() {
   CHECK_EQ(placer.find(Lengths{4}), 0);
 }
 
-void a_row_takes_no_more_than_max_sequences() {
+void test_row_has_at_most_max_sequences() {
   RowPlacer placer(Fit::kFirst, 2, {{10, 1}}, 2);
   placer.place(0, Lengths{1});
   CHECK_EQ(placer.find(Lengths{1}), 0);
@@ -143,8 +143,8 @@ void a_row_takes_no_more_than_max_sequences() {
 }  // namespace
 
 int main() {
-  places_as_one_that_looks_at_every_row();
-  says_where_a_sequence_begins();
-  best_fit_takes_the_fullest_row_and_of_those_the_first();
-  a_row_takes_no_more_than_max_sequences();
+  test_places_equal_linear_search();
+  test_place_has_offset_of_sequence();
+  test_best_fit_takes_first_of_fullest_rows();
+  test_row_has_at_most_max_sequences();
 }

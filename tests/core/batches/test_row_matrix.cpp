@@ -1,4 +1,4 @@
-// RowMatrix: cells, segment numbers and positions land where they belong.
+// RowMatrix writes cells, segment numbers and positions to the right places.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace {
 
-void writes_one_run_and_nothing_else() {
+void test_write_changes_only_its_run() {
   std::vector<std::byte> values(2 * 5 * 3);
   std::vector<std::int32_t> segment_ids(10);
   std::vector<std::int32_t> positions(10);
@@ -27,7 +27,7 @@ void writes_one_run_and_nothing_else() {
   }
 }
 
-void an_empty_run_writes_nothing() {
+void test_empty_run_writes_nothing() {
   std::vector<std::int32_t> numbers(2);
   const gristmill::RowMatrix matrix{nullptr, numbers.data(), numbers.data(), 2,
                                     0};
@@ -36,7 +36,7 @@ void an_empty_run_writes_nothing() {
   CHECK_EQ(numbers[0] + numbers[1], 0);
 }
 
-void a_feature_without_numbers_gets_none() {
+void test_feature_without_numbers_gets_none() {
   std::byte value{};
   const gristmill::RowMatrix matrix{&value, nullptr, nullptr, 1, 1};
   matrix.number(0, 0, 1, 1);
@@ -45,7 +45,7 @@ void a_feature_without_numbers_gets_none() {
 }  // namespace
 
 int main() {
-  writes_one_run_and_nothing_else();
-  an_empty_run_writes_nothing();
-  a_feature_without_numbers_gets_none();
+  test_write_changes_only_its_run();
+  test_empty_run_writes_nothing();
+  test_feature_without_numbers_gets_none();
 }

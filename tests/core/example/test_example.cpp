@@ -14,7 +14,7 @@ namespace {
 
 using Finds = ExampleParser::Finds;
 
-// A field that is a run of bytes, all of it short.
+// Returns a field with a short run of bytes.
 std::string field(int number, std::string_view content) {
   return std::string{static_cast<char>(number << 3 | 2),
                      static_cast<char>(content.size())} +
@@ -44,7 +44,7 @@ std::vector<std::int64_t> ints(const ExampleParser::Found& found) {
 
 using Ints = std::vector<std::int64_t>;
 
-void finds_features_by_name() {
+void test_features_are_found_by_name() {
   const ExampleParser parser({"a", "b", "none"}, false);
   const std::string record =
       field(1, entry("b", int_list("\1\2")) + entry("other", "") +
@@ -57,11 +57,10 @@ void finds_features_by_name() {
   CHECK_EQ(finds.features[1].at, 4U);
   const ExampleParser strict({"a", "b"}, true);
   CHECK_EQ(strict.find(bytes(record), finds).message(),
-           "the record has a feature 'other', which is not among the features "
-           "asked for");
+           "the record has a feature 'other', which was not requested");
 }
 
-void finds_any_number_of_names() {
+void test_thousand_names_are_found() {
   std::vector<std::string> names;
   for (int i = 0; i < 1000; ++i) {
     names.push_back("feature/" + std::to_string(i) + "/value");
@@ -75,8 +74,8 @@ void finds_any_number_of_names() {
   }
 }
 
-// Of a name the last counts; messages in pieces are merged.
-void merges_as_protobuf_does() {
+// The last feature of a name counts.  Split messages are merged.
+void test_repeated_fields_merge_like_protobuf() {
   const ExampleParser parser({"a"}, false);
   Finds finds;
   const std::string twice = field(1, entry("a", int_list("\1"))) +
@@ -94,7 +93,7 @@ void merges_as_protobuf_does() {
   CHECK(ints(finds.features[0]) == Ints({2}));
 }
 
-void finds_all_in_order() {
+void test_find_all_returns_features_in_order() {
   const std::string record =
       field(1, entry("b", int_list("\1")) + entry("a", int_list("\2")) +
                    entry("b", int_list("\3")) + entry("c", ""));
@@ -107,8 +106,8 @@ void finds_all_in_order() {
   CHECK(ints(named[1].found) == Ints({3}));
 }
 
-// As protobuf refuses them, though nothing of them would be returned.
-void refuses_what_is_replaced() {
+// Like protobuf, although the damaged values would not be returned.
+void test_damage_in_replaced_feature_is_error() {
   const std::string cut = field(3, std::string{"\x0a\x05\1", 3});
   const std::string good = int_list("\1");
   const std::string no_varint = int_list(std::string(11, '\xff') + "\1");
@@ -132,7 +131,7 @@ void refuses_what_is_replaced() {
   CHECK(!parser.find(bytes(records[5]), finds).ok());
 }
 
-void blocks_name_the_bad_record() {
+void test_block_error_has_record_position() {
   const ExampleParser parser({"a"}, false);
   const std::string good = field(1, entry("a", int_list("\5")));
   const std::string data = good + good + "x";
@@ -150,7 +149,7 @@ void blocks_name_the_bad_record() {
   CHECK(rows == Ints({5, 5, 0}));
 }
 
-void absent_features_have_a_fallback() {
+void test_missing_feature_gets_fallback() {
   const ExampleParser parser({"a"}, false);
   const std::array<std::int64_t, 2> offsets{0, 0};
   Ints rows(1);
@@ -171,11 +170,11 @@ void absent_features_have_a_fallback() {
 }  // namespace gristmill
 
 int main() {
-  gristmill::finds_features_by_name();
-  gristmill::finds_any_number_of_names();
-  gristmill::merges_as_protobuf_does();
-  gristmill::finds_all_in_order();
-  gristmill::refuses_what_is_replaced();
-  gristmill::blocks_name_the_bad_record();
-  gristmill::absent_features_have_a_fallback();
+  gristmill::test_features_are_found_by_name();
+  gristmill::test_thousand_names_are_found();
+  gristmill::test_repeated_fields_merge_like_protobuf();
+  gristmill::test_find_all_returns_features_in_order();
+  gristmill::test_damage_in_replaced_feature_is_error();
+  gristmill::test_block_error_has_record_position();
+  gristmill::test_missing_feature_gets_fallback();
 }

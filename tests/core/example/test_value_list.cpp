@@ -23,7 +23,7 @@ void add_varint(Bytes& to, std::uint64_t value) {
   to.push_back(static_cast<std::byte>(value));
 }
 
-// A list that is one packed run of `content`.
+// Returns a list with one packed run of `content`.
 Bytes packed(const Bytes& content) {
   Bytes list{std::byte{0x0a}};
   add_varint(list, content.size());
@@ -61,8 +61,8 @@ std::string error(Number number, const Bytes& list, std::size_t count) {
   return status.message();
 }
 
-// Varints of all lengths, in all places of the words that they are read by.
-void integers_of_all_lengths() {
+// Varints of all lengths at all offsets in the words that the reader loads.
+void test_integers_of_any_length_are_read() {
   std::mt19937_64 random(1);
   for (int round = 0; round < 500; ++round) {
     std::vector<std::int64_t> values(random() % 40);
@@ -72,7 +72,7 @@ void integers_of_all_lengths() {
     const Bytes list = packed_ints(values);
     CHECK(count_values(ListKind::kInt64, list) == values.size());
     CHECK(read<std::int64_t>(Number::kInt64, list, values.size()) == values);
-    // Whatever is left out, something is missed.
+    // Any missing byte is detected.
     for (std::size_t size = 1; size < list.size(); ++size) {
       std::vector<std::int64_t> out(values.size());
       const auto part = std::span(list).first(size);
@@ -83,7 +83,7 @@ void integers_of_all_lengths() {
   }
 }
 
-void lists_in_pieces_are_one() {
+void test_split_list_equals_whole() {
   Bytes list = packed_ints({1, 300});
   for (const int byte : {0x08, 0x05}) list.push_back(std::byte(byte));
   for (const int byte : {0x4a, 0x01, 0x00}) list.push_back(std::byte(byte));
@@ -94,7 +94,7 @@ void lists_in_pieces_are_one() {
         std::vector<std::int32_t>({1, 300, 5, -1}));
 }
 
-void counts_and_ranges_are_checked() {
+void test_wrong_count_or_range_is_error() {
   const Bytes three = packed_ints({1, 2, 300});
   CHECK_EQ(error(Number::kInt64, three, 2), "it has 3 values, expected 2");
   CHECK_EQ(error(Number::kInt64, three, 4), "it has 3 values, expected 4");
@@ -110,7 +110,7 @@ void counts_and_ranges_are_checked() {
   CHECK_EQ(error(Number::kInt64, endless, 1), "its int64 list is damaged");
 }
 
-void floats_become_others() {
+void test_floats_convert_to_other_types() {
   const std::vector<float> values{
       0.0F,       -1.5F,           65504.0F,          0x1p-24F, 0x1p-25F,
       0x1.8p-25F, 1.0F + 0x1p-11F, 1.0F + 0x1.8p-10F, INFINITY};
@@ -129,7 +129,7 @@ void floats_become_others() {
   CHECK((half & 0x7c00) == 0x7c00 && (half & 0x3ff) != 0);
 }
 
-void groups_are_refused() {
+void test_group_is_error() {
   const Bytes group{std::byte{0x4b}, std::byte{0x4c}};
   std::vector<std::span<const std::byte>> values;
   CHECK(!read_strings(group, values).ok());
@@ -140,9 +140,9 @@ void groups_are_refused() {
 }  // namespace gristmill
 
 int main() {
-  gristmill::integers_of_all_lengths();
-  gristmill::lists_in_pieces_are_one();
-  gristmill::counts_and_ranges_are_checked();
-  gristmill::floats_become_others();
-  gristmill::groups_are_refused();
+  gristmill::test_integers_of_any_length_are_read();
+  gristmill::test_split_list_equals_whole();
+  gristmill::test_wrong_count_or_range_is_error();
+  gristmill::test_floats_convert_to_other_types();
+  gristmill::test_group_is_error();
 }

@@ -1,4 +1,4 @@
-// Descriptors lend their numbers to each other, and nobody who reads notices.
+// Descriptors share a limited number of file descriptors, invisibly to readers.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -57,7 +57,7 @@ std::vector<std::unique_ptr<Descriptor>> open_many(const Folder& folder,
   return files;
 }
 
-void more_files_than_numbers_can_be_read() {
+void test_more_files_than_descriptors_are_readable() {
   Folder folder;
   Descriptor::set_limit(10);
   const auto files = open_many(folder, 60);
@@ -69,7 +69,7 @@ void more_files_than_numbers_can_be_read() {
   }
 }
 
-void a_number_in_use_is_not_lent() {
+void test_descriptor_in_use_is_not_reused() {
   Folder folder;
   Descriptor::set_limit(2);
   const auto first = open(folder.file(0));
@@ -82,7 +82,7 @@ void a_number_in_use_is_not_lent() {
   CHECK_EQ(letter, 'a');
 }
 
-void another_file_in_its_place_is_noticed() {
+void test_replaced_file_is_error() {
   Folder folder;
   Descriptor::set_limit(1);
   const std::string path = folder.file(0);
@@ -93,12 +93,12 @@ void another_file_in_its_place_is_noticed() {
   const auto use = first->use();
   CHECK(!use.ok());
   CHECK_EQ(use.status().message(),
-           "another file is at its path than was opened");
+           "the file at this path was replaced after it was opened");
   fs::remove(path);
   CHECK_EQ(first->use().status().error_number(), ENOENT);
 }
 
-void numbers_are_taken_back_when_the_process_has_no_more() {
+void test_exhausted_limit_reclaims_descriptors() {
   Folder folder;
   Descriptor::set_limit(4096);
   struct rlimit before;
@@ -107,7 +107,7 @@ void numbers_are_taken_back_when_the_process_has_no_more() {
   CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
   const auto files = open_many(folder, 25);
   const std::string path = folder.file(25);
-  std::vector<int> own;  // The user's take all that is left.
+  std::vector<int> own;  // The user's files take all other descriptors.
   for (int fd = 0; (fd = dup(0)) >= 0;) own.push_back(fd);
   const auto more = open(path);
   CHECK_EQ(read(*more), 'z');
@@ -116,7 +116,7 @@ void numbers_are_taken_back_when_the_process_has_no_more() {
   CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-void closed_files_leave_no_numbers() {
+void test_closed_file_frees_descriptor() {
   Folder folder;
   const std::string path = folder.file(0);
   const int before = dup(0);
@@ -128,7 +128,7 @@ void closed_files_leave_no_numbers() {
   CHECK_EQ(Descriptor::open_count(), 0u);
 }
 
-void threads_share_few_numbers() {
+void test_threads_share_few_descriptors() {
   Folder folder;
   Descriptor::set_limit(3);
   const auto files = open_many(folder, 12);
@@ -144,20 +144,20 @@ void threads_share_few_numbers() {
   for (auto& thread : threads) thread.join();
 }
 
-void a_file_written_anew_in_its_place_is_noticed() {
+void test_rewritten_file_is_error() {
   Folder folder;
   Descriptor::set_limit(1);
   const std::string path = folder.file(0);
   const auto first = open(path);
   const auto other = open(folder.file(1));
   read(*other);
-  // Until the clock of the file system has moved on.
+  // Repeat until the clock of the file system has advanced.
   const auto before = fs::last_write_time(path);
   while (fs::last_write_time(path) == before) std::ofstream(path) << 'b';
   CHECK(!first->use().ok());
 }
 
-void a_child_lends_as_its_parent_does() {
+void test_forked_child_reuses_descriptors() {
   Folder folder;
   Descriptor::set_limit(10);
   const auto files = open_many(folder, 10);
@@ -172,7 +172,7 @@ void a_child_lends_as_its_parent_does() {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-void a_child_reads_on() {
+void test_forked_child_can_read() {
   Folder folder;
   Descriptor::set_limit(2);
   const auto files = open_many(folder, 6);
@@ -190,13 +190,13 @@ void a_child_reads_on() {
 }  // namespace gristmill
 
 int main() {
-  gristmill::more_files_than_numbers_can_be_read();
-  gristmill::a_number_in_use_is_not_lent();
-  gristmill::another_file_in_its_place_is_noticed();
-  gristmill::numbers_are_taken_back_when_the_process_has_no_more();
-  gristmill::closed_files_leave_no_numbers();
-  gristmill::threads_share_few_numbers();
-  gristmill::a_file_written_anew_in_its_place_is_noticed();
-  gristmill::a_child_lends_as_its_parent_does();
-  gristmill::a_child_reads_on();
+  gristmill::test_more_files_than_descriptors_are_readable();
+  gristmill::test_descriptor_in_use_is_not_reused();
+  gristmill::test_replaced_file_is_error();
+  gristmill::test_exhausted_limit_reclaims_descriptors();
+  gristmill::test_closed_file_frees_descriptor();
+  gristmill::test_threads_share_few_descriptors();
+  gristmill::test_rewritten_file_is_error();
+  gristmill::test_forked_child_reuses_descriptors();
+  gristmill::test_forked_child_can_read();
 }

@@ -21,7 +21,7 @@ using Bytes = std::vector<char>;
 constexpr std::size_t kCheckedFrom = 16;
 const IndexFile::Origin kOrigin{{1 << 20, 77}, 0x1234};
 
-// A path in a folder that ends with the test.
+// A path in a folder that the destructor removes.
 class Folder {
  public:
   Folder() {
@@ -57,7 +57,7 @@ Bytes read(const std::string& path) {
 }
 
 void write(const std::string& path, const Bytes& bytes) {
-  std::filesystem::remove(path);  // Some may have it mapped.
+  std::filesystem::remove(path);  // The old file may be mapped.
   std::ofstream(path, std::ios::binary)
       .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
@@ -68,7 +68,7 @@ void fix_checksum(Bytes& bytes) {
   std::memcpy(bytes.data() + 12, &checksum, sizeof checksum);
 }
 
-void is_read_back(const Folder& folder) {
+void test_index_is_read_back(const Folder& folder) {
   for (const std::uint64_t chunks : {0u, 1u, 63u, 64u, 65u, 5000u}) {
     const std::string path = folder.path("made/for/it/index");
     const IndexFile index = index_of(chunks);
@@ -86,10 +86,10 @@ void is_read_back(const Folder& folder) {
       CHECK_EQ(found.chunks.at(i).decoded_size, i * i % 1000);
     }
   }
-  CHECK_EQ(folder.files(), 1u);  // The folder: no temporary file is left.
+  CHECK_EQ(folder.files(), 1u);  // Only the folder: no temporary file remains.
 }
 
-void another_origin_is_refused(const Folder& folder) {
+void test_index_of_other_file_is_error(const Folder& folder) {
   const std::string path = folder.path("index");
   CHECK(index_of(100).save(path).ok());
   for (const IndexFile::Origin& other :
@@ -101,7 +101,7 @@ void another_origin_is_refused(const Folder& folder) {
   CHECK(!IndexFile::load(folder.path("none"), kOrigin).ok());
 }
 
-void damage_is_refused(const Folder& folder) {
+void test_damaged_index_is_error(const Folder& folder) {
   const std::string path = folder.path("index");
   CHECK(index_of(130).save(path).ok());
   const Bytes good = read(path);
@@ -116,8 +116,8 @@ void damage_is_refused(const Folder& folder) {
   }
 }
 
-// Nothing that somebody made up leads out of the data file or the index.
-void forgeries_stay_within_the_file(const Folder& folder) {
+// No forged index causes an access outside the data file or the index.
+void test_forged_index_stays_in_bounds(const Folder& folder) {
   const std::string path = folder.path("index");
   CHECK(index_of(130).save(path).ok());
   const Bytes good = read(path);
@@ -149,8 +149,8 @@ void forgeries_stay_within_the_file(const Folder& folder) {
 
 int main() {
   using namespace gristmill;
-  is_read_back(Folder());
-  another_origin_is_refused(Folder());
-  damage_is_refused(Folder());
-  forgeries_stay_within_the_file(Folder());
+  test_index_is_read_back(Folder());
+  test_index_of_other_file_is_error(Folder());
+  test_damaged_index_is_error(Folder());
+  test_forged_index_stays_in_bounds(Folder());
 }

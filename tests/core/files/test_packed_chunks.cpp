@@ -19,7 +19,7 @@ PackedChunks pack(const std::vector<Given>& given, std::uint64_t end) {
   return chunks;
 }
 
-void gives_back_what_it_was_given(std::size_t count, unsigned shift) {
+void test_chunks_are_returned_unchanged(std::size_t count, unsigned shift) {
   std::vector<Given> given;
   std::uint64_t at = 64;
   std::uint64_t state = count;
@@ -38,7 +38,7 @@ void gives_back_what_it_was_given(std::size_t count, unsigned shift) {
   }
 }
 
-void takes_few_bytes() {
+void test_chunks_take_few_bytes() {
   std::vector<Given> given;
   for (std::uint64_t i = 0; i < 100'000; ++i) {
     given.push_back({64 + i * 1067, 1024});
@@ -56,8 +56,8 @@ void takes_few_bytes() {
 int main() {
   for (const std::size_t count : {0u, 1u, 2u, 63u, 64u, 65u, 128u, 1000u}) {
     for (const unsigned shift : {1u, 8u, 20u, 40u}) {
-      gristmill::gives_back_what_it_was_given(count, shift);
+      gristmill::test_chunks_are_returned_unchanged(count, shift);
     }
   }
-  gristmill::takes_few_bytes();
+  gristmill::test_chunks_take_few_bytes();
 }

@@ -1,4 +1,4 @@
-// A RecordSet is the records of its parts, one part after another.
+// A RecordSet has the records of its parts, one part after another.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,8 +21,8 @@ using gristmill::RecordSet;
 using gristmill::Result;
 using gristmill::Status;
 
-// Records of `size` letters, of which two share work if their quotient by
-// `group` is the same.
+// Records of `size` letters.  Two records share work if their numbers divided
+// by `group` have the same quotient.
 class Letters final : public RecordReader {
  public:
   Letters(char letter, std::uint64_t count, std::int64_t group = 1)
@@ -88,7 +88,7 @@ std::vector<std::string> read(const RecordSet& set,
   return kept.records;
 }
 
-void records_follow_each_other() {
+void test_records_are_in_order_of_parts() {
   RecordSet set("set", kRanges);
   open_all(set);
   CHECK_EQ(set.size(), 6u);
@@ -98,7 +98,7 @@ void records_follow_each_other() {
   CHECK(all == expected);
 }
 
-void sizes_are_those_of_the_parts() {
+void test_sizes_are_those_of_parts() {
   RecordSet set("set", kRanges);
   open_all(set);
   const std::vector<std::int64_t> records = {0, 5, 3};
@@ -108,7 +108,7 @@ void sizes_are_those_of_the_parts() {
   CHECK(!set.knows_sizes());
 }
 
-void closed_parts_are_those_that_are_needed() {
+void test_closed_parts_lists_only_needed_ones() {
   RecordSet set("set", kRanges);
   const std::vector<std::int64_t> records = {0, 2, 5};
   auto plan = set.plan(records);
@@ -122,15 +122,15 @@ void closed_parts_are_those_that_are_needed() {
   CHECK_EQ(status.message(), "set: it was closed while it was read");
 }
 
-void a_reader_must_have_its_range() {
+void test_reader_smaller_than_range_is_error() {
   RecordSet set("set", kRanges);
   const Status status = set.open_part(0, std::make_shared<Letters>('a', 4));
   CHECK(status.code() == Code::kOutOfRange);
   CHECK_EQ(status.message(),
-           "a: records 2 to 5 are asked for, but there are 4");
+           "a: records 2 to 5 were requested, but there are 4");
 }
 
-void a_failure_is_of_the_part() {
+void test_error_names_its_part() {
   RecordSet set("set", kRanges);
   auto bad = std::make_shared<Letters>('c', 2);
   bad->bad = 1;
@@ -143,7 +143,7 @@ void a_failure_is_of_the_part() {
   CHECK_EQ(set.read(plan.value(), kept).message(), "c: bad");
 }
 
-void cuts_share_no_work() {
+void test_cuts_share_no_work() {
   RecordSet set("set", std::vector<RecordSet::Range>{{0, 8}, {0, 8}});
   CHECK(set.open_part(0, std::make_shared<Letters>('a', 8, 4)).ok());
   CHECK(set.open_part(1, std::make_shared<Letters>('b', 8, 8)).ok());
@@ -155,8 +155,8 @@ void cuts_share_no_work() {
   CHECK(lengths == (std::vector<std::size_t>{4, 4, 8}));
 }
 
-// A thread that closes holds no lock that a child would need.
-void a_child_reads_whatever_threads_are_at() {
+// A forked child does not need the lock of a thread that is closing the set.
+void test_forked_child_reads_during_close() {
   RecordSet set("set", kRanges);
   open_all(set);
   std::atomic<bool> stop{false};
@@ -180,7 +180,7 @@ void a_child_reads_whatever_threads_are_at() {
   for (auto& thread : threads) thread.join();
 }
 
-void threads_may_open_read_and_close() {
+void test_threads_open_read_and_close() {
   RecordSet set("set", kRanges);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -201,12 +201,12 @@ void threads_may_open_read_and_close() {
 }  // namespace
 
 int main() {
-  records_follow_each_other();
-  sizes_are_those_of_the_parts();
-  closed_parts_are_those_that_are_needed();
-  a_reader_must_have_its_range();
-  a_failure_is_of_the_part();
-  cuts_share_no_work();
-  threads_may_open_read_and_close();
-  a_child_reads_whatever_threads_are_at();
+  test_records_are_in_order_of_parts();
+  test_sizes_are_those_of_parts();
+  test_closed_parts_lists_only_needed_ones();
+  test_reader_smaller_than_range_is_error();
+  test_error_names_its_part();
+  test_cuts_share_no_work();
+  test_threads_open_read_and_close();
+  test_forked_child_reads_during_close();
 }

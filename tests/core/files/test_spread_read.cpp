@@ -19,7 +19,7 @@ namespace {
 
 using Request = RecordReader::Request;
 
-// Record i is the number i; those of one ten share work.
+// Record i is the number i.  Records with the same quotient by 10 share work.
 class Numbers final : public RecordReader {
  public:
   explicit Numbers(std::size_t parallel) : parallel_(parallel) {}
@@ -55,7 +55,8 @@ class Numbers final : public RecordReader {
 
   std::set<std::int64_t> bad;
   mutable std::mutex mutex;
-  mutable std::vector<std::size_t> cuts;  // Sizes, in the order of reading.
+  mutable std::vector<std::size_t>
+      cuts;  // Their sizes, in the order in which they are read.
 
  private:
   const std::string path_ = "numbers";
@@ -78,7 +79,7 @@ std::vector<std::int64_t> every(std::int64_t step, std::size_t count) {
   return records;
 }
 
-void every_record_is_read(std::size_t threads, std::size_t parallel) {
+void test_every_record_is_read_once(std::size_t threads, std::size_t parallel) {
   Pool pool(threads);
   const Numbers numbers(parallel);
   for (const std::size_t count : {0u, 1u, 2u, 7u, 500u}) {
@@ -92,7 +93,7 @@ void every_record_is_read(std::size_t threads, std::size_t parallel) {
   }
 }
 
-void near_readers_are_cut_once_for_each_thread() {
+void test_local_reads_have_one_part_per_thread() {
   Pool pool(4);
   const Numbers numbers(1);
   const auto requests = numbers.plan(every(10, 100)).value();
@@ -102,7 +103,7 @@ void near_readers_are_cut_once_for_each_thread() {
   CHECK(numbers.cuts == std::vector<std::size_t>(4, 25));
 }
 
-void far_readers_are_cut_where_no_work_is_shared() {
+void test_remote_reads_are_cut_between_chunks() {
   Pool pool(4);
   const Numbers numbers(4);
   const auto requests = numbers.plan(every(5, 100)).value();
@@ -112,7 +113,7 @@ void far_readers_are_cut_where_no_work_is_shared() {
   CHECK(numbers.cuts == std::vector<std::size_t>(50, 2));
 }
 
-void the_first_failure_is_told(std::size_t threads) {
+void test_first_error_is_returned(std::size_t threads) {
   Pool pool(threads);
   Numbers numbers(threads);
   numbers.bad = {330, 340, 900};
@@ -128,7 +129,7 @@ void the_first_failure_is_told(std::size_t threads) {
   }
 }
 
-void what_follows_a_failure_is_not_begun() {
+void test_parts_after_error_are_skipped() {
   Pool pool(1);
   Numbers numbers(2);
   numbers.bad = {30};
@@ -139,7 +140,7 @@ void what_follows_a_failure_is_not_begun() {
   CHECK_EQ(numbers.cuts.size(), 4u);
 }
 
-void threads_keep_what_they_use() {
+void test_threads_keep_reader_alive() {
   struct Work {
     Work(Pool& pool, TaskGroup& gate)
         : numbers(2), requests(numbers.plan(every(1, 3)).value()), kept(3) {
@@ -168,7 +169,7 @@ void threads_keep_what_they_use() {
   CHECK(watched.expired());
 }
 
-void a_forked_child_is_told_that_the_threads_are_missing() {
+void test_forked_child_wait_returns_false() {
   Pool pool(1);
   TaskGroup gate;
   TaskGroup held;
@@ -193,14 +194,14 @@ void a_forked_child_is_told_that_the_threads_are_missing() {
 
 int main() {
   using namespace gristmill;
-  a_forked_child_is_told_that_the_threads_are_missing();
+  test_forked_child_wait_returns_false();
   for (const std::size_t threads : {1u, 3u, 16u}) {
-    every_record_is_read(threads, 1);
-    every_record_is_read(threads, threads + 1);
-    the_first_failure_is_told(threads);
+    test_every_record_is_read_once(threads, 1);
+    test_every_record_is_read_once(threads, threads + 1);
+    test_first_error_is_returned(threads);
   }
-  threads_keep_what_they_use();
-  near_readers_are_cut_once_for_each_thread();
-  far_readers_are_cut_where_no_work_is_shared();
-  what_follows_a_failure_is_not_begun();
+  test_threads_keep_reader_alive();
+  test_local_reads_have_one_part_per_thread();
+  test_remote_reads_are_cut_between_chunks();
+  test_parts_after_error_are_skipped();
 }

@@ -1,5 +1,5 @@
-// JPEG files of every kind that libjpeg-turbo writes, and what it decodes them
-// to as a whole.
+// JPEG files of every kind that libjpeg-turbo writes, and their pixels as it
+// decodes whole files.
 #pragma once
 
 #include <jpeglib.h>
@@ -21,7 +21,7 @@ struct Kind {
   int down;
   bool gray = false;
   bool progressive = false;
-  int restarts = 0;  // In blocks.
+  int restarts = 0;  // Blocks between restart markers.
 };
 
 inline constexpr Kind kKinds[] = {
@@ -42,7 +42,7 @@ inline constexpr Kind kKinds[] = {
 
 using File = std::vector<std::byte>;
 
-// Noise on a slope: neighbours differ everywhere.
+// Noise on a gradient, so that all adjacent pixels differ.
 inline std::vector<std::uint8_t> some_pixels(int height, int width,
                                              int channels) {
   std::mt19937 random(static_cast<unsigned>(height * 1000 + width));
@@ -60,7 +60,7 @@ inline File jpeg_of(const std::vector<std::uint8_t>& pixels, int height,
                     int width, const Kind& kind) {
   jpeg_error_mgr errors;
   jpeg_compress_struct jpeg;
-  jpeg.err = jpeg_std_error(&errors);  // Ends the program.
+  jpeg.err = jpeg_std_error(&errors);  // Errors end the program.
   jpeg_create_compress(&jpeg);
   unsigned char* memory = nullptr;
   unsigned long size = 0;

@@ -1,4 +1,4 @@
-// Rectangles of pictures have the pixels of the whole picture; damage is an
+// Decoded rectangles equal the same part of the whole picture, and damage is an
 // error.
 #include <algorithm>
 #include <cstring>
@@ -47,7 +47,7 @@ void check_part(JpegDecoder& decoder, const File& file, const Decoded& whole,
   CHECK(decoder.finish().ok());
 }
 
-void parts_have_the_pixels_of_the_whole() {
+void test_rectangle_equals_part_of_whole_picture() {
   JpegDecoder decoder;
   std::mt19937 random(1);
   const auto below = [&](int limit) {
@@ -75,7 +75,7 @@ void parts_have_the_pixels_of_the_whole() {
   }
 }
 
-void a_file_that_ends_early_is_damaged_wherever_the_part_is() {
+void test_truncated_file_is_error_for_any_rectangle() {
   JpegDecoder decoder;
   for (const Kind& kind : kKinds) {
     const File whole = gristmill::some_jpeg(64, 80, kind);
@@ -91,14 +91,14 @@ void a_file_that_ends_early_is_damaged_wherever_the_part_is() {
   }
 }
 
-void bytes_behind_the_end_do_no_harm() {
+void test_bytes_after_end_are_ignored() {
   JpegDecoder decoder;
   File file = gristmill::some_jpeg(64, 80, kKinds[2]);
   file.resize(file.size() + 1000);
   CHECK(read(decoder, file, {40, 3, 24, 9}).ok());
 }
 
-void damage_where_the_part_is_decoded_is_an_error() {
+void test_damage_in_decoded_rectangle_is_error() {
   JpegDecoder decoder;
   File file = gristmill::some_jpeg(64, 80, kKinds[2]);
   // A marker within the data.
@@ -106,14 +106,14 @@ void damage_where_the_part_is_decoded_is_an_error() {
   file[file.size() / 2 + 1] = std::byte{0xD9};
   CHECK(!read(decoder, file, {0, 0, 64, 80}).ok());
   CHECK(!read(decoder, {}, {0, 0, 1, 1}).ok());
-  // The decoder goes on with the next file, though this one was only begun.
+  // The decoder can continue with the next file before the end of this one.
   CHECK(decoder.open(gristmill::some_jpeg(9, 9, kKinds[1])).ok());
   CHECK(
       read(decoder, gristmill::some_jpeg(5, 5, kKinds[0]), {0, 0, 5, 5}).ok());
 }
 
-// Says the last scan of a progressive file again and again.
-void scans_without_end_are_refused() {
+// Repeats the last scan of a progressive file many times.
+void test_too_many_scans_are_error() {
   JpegDecoder decoder;
   File file = gristmill::some_jpeg(16, 16, kKinds[8]);
   const std::byte mark[] = {std::byte{0xFF}, std::byte{0xDA}};
@@ -131,9 +131,9 @@ void scans_without_end_are_refused() {
 }  // namespace
 
 int main() {
-  parts_have_the_pixels_of_the_whole();
-  a_file_that_ends_early_is_damaged_wherever_the_part_is();
-  bytes_behind_the_end_do_no_harm();
-  damage_where_the_part_is_decoded_is_an_error();
-  scans_without_end_are_refused();
+  test_rectangle_equals_part_of_whole_picture();
+  test_truncated_file_is_error_for_any_rectangle();
+  test_bytes_after_end_are_ignored();
+  test_damage_in_decoded_rectangle_is_error();
+  test_too_many_scans_are_error();
 }

@@ -1,4 +1,4 @@
-// What the markers of JPEG files say, and damaged ones.
+// Headers of JPEG files, including damaged ones.
 #include "core/check.hpp"
 #include "core/images/jpeg_header.hpp"
 #include "core/images/jpeg_samples.hpp"
@@ -10,7 +10,7 @@ using gristmill::Kind;
 using gristmill::kKinds;
 using gristmill::read_jpeg_header;
 
-void every_kind_of_file_says_its_size() {
+void test_header_has_size_for_every_kind() {
   for (const Kind& kind : kKinds) {
     auto header = read_jpeg_header(gristmill::some_jpeg(13, 70, kind));
     CHECK(header.ok() && header.value().has_value());
@@ -21,8 +21,9 @@ void every_kind_of_file_says_its_size() {
   }
 }
 
-// Wherever a file is cut before its first scan: an error, or no JPEG file.
-void a_header_that_is_cut_is_damaged() {
+// A file that is truncated before its first scan is an error, or not a JPEG
+// file.
+void test_truncated_header_is_error() {
   const File file = gristmill::some_jpeg(13, 70, kKinds[2]);
   std::size_t scan = 0;
   while (file[scan] != std::byte{0xFF} || file[scan + 1] != std::byte{0xDA}) {
@@ -39,6 +40,6 @@ void a_header_that_is_cut_is_damaged() {
 }  // namespace
 
 int main() {
-  every_kind_of_file_says_its_size();
-  a_header_that_is_cut_is_damaged();
+  test_header_has_size_for_every_kind();
+  test_truncated_header_is_error();
 }

@@ -1,4 +1,4 @@
-// Whole renderings: turned, padded, laid out, on threads.
+// Complete renderings: orientation, padding, layout and threads.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -50,8 +50,8 @@ Pixels rendered(const Layout& layout, const Picture& picture,
   return out;
 }
 
-// A picture of 2 rows, a b c and d e f, in each of EXIF's orientations.
-void orientations_are_those_of_exif() {
+// A picture with the rows a b c and d e f, in each orientation of EXIF.
+void test_orientations_equal_exif() {
   const Pixels pixels{'a', 'b', 'c', 'd', 'e', 'f'};
   const char* const expected[] = {"abcdef", "cbafed", "fedcba", "defabc",
                                   "adbecf", "daebfc", "fcebda", "cfbead"};
@@ -68,7 +68,7 @@ void orientations_are_those_of_exif() {
   }
 }
 
-void what_lies_outside_is_zero_and_flips_as_well() {
+void test_padding_is_zero_and_flipped() {
   const Pixels pixels{'a', 'b', 'c', 'd', 'e', 'f'};
   Layout layout;
   layout.height = 4;
@@ -91,7 +91,7 @@ void what_lies_outside_is_zero_and_flips_as_well() {
   CHECK_EQ(shown(), "................");
 }
 
-void values_are_looked_up_and_laid_out() {
+void test_table_and_layout_are_applied() {
   const Pixels pixels{1, 2, 3, 4, 5, 6};  // 1 x 2 pixels
   std::vector<std::uint16_t> table(3 * 256);
   for (std::size_t c = 0; c < 3; ++c) {
@@ -117,7 +117,7 @@ void values_are_looked_up_and_laid_out() {
          std::vector<std::uint16_t>{1001, 1004, 2002, 2005, 3003, 3006}));
 }
 
-// A picture resized at once, rows before columns.
+// Resizes a picture in one step, rows before columns.
 Pixels by_rows_first(const Pixels& pixels, const RenderPlan& plan,
                      int channels) {
   const int height = plan.crop.height, width = plan.crop.width;
@@ -141,7 +141,7 @@ Pixels by_rows_first(const Pixels& pixels, const RenderPlan& plan,
   return out;
 }
 
-// The part of a picture that a layout has of it, from right to left if flipped.
+// Returns the part of a picture that is in the output, flipped if requested.
 Pixels part_of(const Pixels& whole, const Layout& layout,
                const RenderPlan& plan) {
   Pixels out;
@@ -159,7 +159,7 @@ Pixels part_of(const Pixels& whole, const Layout& layout,
   return out;
 }
 
-void rows_come_first_if_the_height_shrinks_most() {
+void test_rows_resized_first_if_height_shrinks_more() {
   constexpr int sizes[][4] = {{90, 40, 20, 30}, {50, 9, 49, 60},
                               {33, 5, 2, 1},    {300, 4, 7, 3},
                               {9, 7, 5, 6},     {64, 64, 8, 40}};
@@ -183,7 +183,7 @@ void rows_come_first_if_the_height_shrinks_most() {
         RenderOptions options;
         options.filter = Filter::kLanczos;
         Renderer renderer(layout, options);
-        // The second time in memory that was used.
+        // The second time uses memory that is not empty.
         for (int i = 0; i < 2; ++i) {
           Pixels out(layout.picture_bytes(), 77);
           CHECK(renderer
@@ -197,7 +197,7 @@ void rows_come_first_if_the_height_shrinks_most() {
   }
 }
 
-void columns_come_first_otherwise() {
+void test_columns_resized_first_otherwise() {
   constexpr int sizes[][4] = {
       {90, 90, 20, 20}, {20, 90, 90, 20}, {40, 60, 20, 50}, {8, 8, 8, 8}};
   for (const auto& [height, width, rows, columns] : sizes) {
@@ -235,7 +235,7 @@ struct Batch {
   }
 };
 
-void threads_render_the_same_pictures() {
+void test_threads_render_same_pictures() {
   const Batch batch;
   std::size_t done = 0;
   Status status;
@@ -248,7 +248,7 @@ void threads_render_the_same_pictures() {
   }
 }
 
-void the_first_bad_picture_is_named() {
+void test_error_has_first_bad_picture() {
   Batch batch;
   batch.pictures[17].file = batch.pictures[17].file.first(400);
   batch.pictures[23].file = {};
@@ -262,7 +262,7 @@ void the_first_bad_picture_is_named() {
   }
 }
 
-void a_crop_must_lie_within_the_picture() {
+void test_crop_outside_picture_is_error() {
   const Pixels pixels(6);
   Layout layout;
   layout.height = layout.width = layout.channels = 1;
@@ -272,8 +272,7 @@ void a_crop_must_lie_within_the_picture() {
        {gristmill::Box{-1, 0, 1, 1}, gristmill::Box{0, 0, 3, 1},
         gristmill::Box{0, 0, 1, 4}, gristmill::Box{0, 0, 0, 1},
         gristmill::Box{2, 0, 1, 1},
-        gristmill::Box{RenderPlan::kMostPixels, 0, RenderPlan::kMostPixels,
-                       1}}) {
+        gristmill::Box{RenderPlan::kMaxPixels, 0, RenderPlan::kMaxPixels, 1}}) {
     RenderPlan plan = whole(1, 1);
     plan.crop = box;
     CHECK(!renderer.render(in_memory(pixels, 2, 3), plan, &out).ok());
@@ -283,12 +282,12 @@ void a_crop_must_lie_within_the_picture() {
 }  // namespace
 
 int main() {
-  orientations_are_those_of_exif();
-  what_lies_outside_is_zero_and_flips_as_well();
-  values_are_looked_up_and_laid_out();
-  rows_come_first_if_the_height_shrinks_most();
-  columns_come_first_otherwise();
-  threads_render_the_same_pictures();
-  the_first_bad_picture_is_named();
-  a_crop_must_lie_within_the_picture();
+  test_orientations_equal_exif();
+  test_padding_is_zero_and_flipped();
+  test_table_and_layout_are_applied();
+  test_rows_resized_first_if_height_shrinks_more();
+  test_columns_resized_first_otherwise();
+  test_threads_render_same_pictures();
+  test_error_has_first_bad_picture();
+  test_crop_outside_picture_is_error();
 }

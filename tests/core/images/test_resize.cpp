@@ -1,5 +1,4 @@
-// Resizing of one axis against sums in the order in which they are written
-// down.
+// Compares the resizing of one axis with sums in the same order.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -13,7 +12,7 @@ namespace {
 using gristmill::Axis;
 using gristmill::Filter;
 
-// The bilinear filter, by the definition.
+// Applies the bilinear filter as it is defined.
 std::uint8_t expected_sample(const std::vector<std::uint8_t>& line, int size,
                              int i) {
   const double from = static_cast<double>(line.size());
@@ -48,8 +47,8 @@ std::vector<std::uint8_t> some_line(int size) {
   return line;
 }
 
-// The samples that `axis` makes of a line, as the first channel of a row of
-// pixels.
+// Returns the samples of a line resized by `axis`.  The line is the first
+// channel of a row of pixels.
 std::vector<std::uint8_t> columns_of(const Axis& axis,
                                      const std::vector<std::uint8_t>& line,
                                      int channels, bool flip) {
@@ -67,7 +66,7 @@ std::vector<std::uint8_t> columns_of(const Axis& axis,
   return samples;
 }
 
-// The same, as the bytes of a column of lines of 3 bytes.
+// Does the same for a line that is a column of rows of 3 bytes.
 std::vector<std::uint8_t> rows_of(const Axis& axis,
                                   const std::vector<std::uint8_t>& line) {
   constexpr std::size_t stride = 16;
@@ -85,7 +84,7 @@ std::vector<std::uint8_t> rows_of(const Axis& axis,
   return samples;
 }
 
-void every_part_has_the_samples_of_the_definition() {
+void test_any_part_equals_definition() {
   constexpr int sizes[][2] = {{1, 1},     {1, 9},   {9, 1},    {2, 3},
                               {3, 2},     {7, 224}, {224, 7},  {300, 224},
                               {460, 224}, {50, 50}, {5000, 3}, {65500, 1}};
@@ -110,7 +109,7 @@ void every_part_has_the_samples_of_the_definition() {
   }
 }
 
-void every_filter_keeps_a_plain_color() {
+void test_filters_keep_plain_color() {
   const std::vector<std::uint8_t> line(300, 200);
   for (int filter = 0; filter < 6; ++filter) {
     for (const int size : {1, 10, 299, 300, 1000}) {
@@ -122,7 +121,7 @@ void every_filter_keeps_a_plain_color() {
   }
 }
 
-void the_nearest_sample_is_the_one_under_the_center() {
+void test_nearest_takes_sample_at_center() {
   std::vector<std::uint8_t> line{10, 20, 30, 40};
   const auto nearest = [&](int size) {
     return rows_of(Axis(Filter::kNearest, 4, size, 0, size), line);
@@ -136,7 +135,7 @@ void the_nearest_sample_is_the_one_under_the_center() {
 }  // namespace
 
 int main() {
-  every_part_has_the_samples_of_the_definition();
-  every_filter_keeps_a_plain_color();
-  the_nearest_sample_is_the_one_under_the_center();
+  test_any_part_equals_definition();
+  test_filters_keep_plain_color();
+  test_nearest_takes_sample_at_center();
 }

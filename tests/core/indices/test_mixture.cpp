@@ -1,4 +1,4 @@
-// The mixture against Grain's rule, word for word in 128 bits.
+// Compares the mixture with Grain's rule, computed literally in 128 bits.
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -45,7 +45,7 @@ Pick model(const std::vector<std::int64_t>& proportions, Wide position) {
   }
 }
 
-// From those whose pattern is kept to those that need 128 bits.
+// From proportions with a stored pattern to those that need 128 bits.
 const std::vector<std::vector<std::int64_t>> kProportions = {
     {1},
     {70, 30},
@@ -58,7 +58,7 @@ const std::vector<std::vector<std::int64_t>> kProportions = {
     {kMost},
 };
 
-void equals_the_rule() {
+void test_picks_equal_rule_of_grain() {
   for (const auto& proportions : kProportions) {
     const auto mixture = Mixture::of(proportions).value();
     std::vector<std::int64_t> positions{kLeast, kMost, 0, -1, kMost, kLeast};
@@ -79,7 +79,7 @@ void equals_the_rule() {
   }
 }
 
-void a_common_factor_changes_nothing() {
+void test_common_factor_changes_nothing() {
   const auto small = Mixture::of({2, 3}).value();
   const auto large = Mixture::of({200, 300}).value();
   std::vector<std::int64_t> one{-7, 0, 11, 12, 13};
@@ -91,7 +91,7 @@ void a_common_factor_changes_nothing() {
   CHECK(one == two && from_one == from_two);
 }
 
-void refuses_bad_proportions() {
+void test_invalid_proportions_are_errors() {
   const auto code = [](std::vector<std::int64_t> proportions) {
     return Mixture::of(std::move(proportions)).status().code();
   };
@@ -104,7 +104,7 @@ void refuses_bad_proportions() {
 }  // namespace
 
 int main() {
-  equals_the_rule();
-  a_common_factor_changes_nothing();
-  refuses_bad_proportions();
+  test_picks_equal_rule_of_grain();
+  test_common_factor_changes_nothing();
+  test_invalid_proportions_are_errors();
 }

@@ -1,4 +1,5 @@
-// The permutation: Grain's values, no value lost, batches equal to singles.
+// The permutation has Grain's values and loses none; batches equal single
+// calls.
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -20,7 +21,7 @@ std::vector<std::int64_t> counting(std::int64_t count) {
   return all;
 }
 
-// How many of the positions [0, count) the permutation produces.
+// Returns the number of different positions in [0, count) in the permutation.
 std::int64_t produced(std::int64_t count, Block block) {
   auto all = counting(count);
   Permutation(count - 1, 7, 4, block).apply(all);
@@ -34,18 +35,18 @@ std::int64_t produced(std::int64_t count, Block block) {
   return distinct;
 }
 
-void produces_every_position() {
+void test_permutation_has_every_position() {
   for (const std::int64_t count : {1, 2, 3, 100, 257, 65536, 65538, 262145}) {
     CHECK_EQ(produced(count, Block::kWhole), count);
   }
 }
 
-void grain_loses_one_position_after_a_power_of_four() {
+void test_grain_block_loses_a_position() {
   CHECK_EQ(produced(65537, Block::kGrain), 65536);
   CHECK_EQ(produced(65537, Block::kWhole), 65537);
 }
 
-void batches_equal_singles() {
+void test_batch_equals_single_indices() {
   const std::int64_t large = std::int64_t{1} << 40;
   for (const std::int64_t count : {std::int64_t{700}, std::int64_t{65537},
                                    std::int64_t{100000}, large, large + 1}) {
@@ -61,7 +62,7 @@ void batches_equal_singles() {
   }
 }
 
-void refuses_what_grain_refuses() {
+void test_invalid_arguments_are_errors() {
   CHECK_EQ(gristmill::index_shuffle(9, 8, 1, 4).status().message(),
            "index must be in [0, max_index], but got index = 9 and "
            "max_index = 8");
@@ -72,7 +73,7 @@ void refuses_what_grain_refuses() {
         Code::kInvalidArgument);
 }
 
-void equals_grain() {
+void test_values_equal_grain() {
   // From grain.experimental.index_shuffle 0.2.18.
   const std::int64_t last = std::numeric_limits<std::int64_t>::max();
   CHECK_EQ(gristmill::index_shuffle(0, last, 1, 4).value(),
@@ -86,9 +87,9 @@ void equals_grain() {
 }  // namespace
 
 int main() {
-  produces_every_position();
-  grain_loses_one_position_after_a_power_of_four();
-  batches_equal_singles();
-  refuses_what_grain_refuses();
-  equals_grain();
+  test_permutation_has_every_position();
+  test_grain_block_loses_a_position();
+  test_batch_equals_single_indices();
+  test_invalid_arguments_are_errors();
+  test_values_equal_grain();
 }

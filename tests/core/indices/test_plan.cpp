@@ -1,4 +1,4 @@
-// The plan against a model that walks the chain one position at a time.
+// Compares the plan with a model that resolves one position at a time.
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -23,7 +23,7 @@ Wide floor_div(Wide left, Wide right) {
   return left / right - (left % right < 0 ? 1 : 0);
 }
 
-// Grain's rules with flat positions, word for word.
+// Applies Grain's rules literally to a position.
 std::int64_t model(const KeyPlan& plan, Wide position) {
   const auto ops = plan.ops();
   for (auto i = ops.size() - 1; i > 0; --i) {
@@ -92,16 +92,16 @@ std::vector<KeyPlan> plans() {
   };
 }
 
-void fill_equals_the_model() {
+void test_fill_equals_model() {
   const std::int64_t steps[] = {1, -7, 0, 4099};
   for (const auto& plan : plans()) {
-    // A slice stretches what lies below it.
+    // A slice spreads the positions of the view below.
     const bool folds = plan.ops()[0].kind == KeyPlan::Kind::kRange;
     const auto far = folds ? kFar : kFar / 16;
     const std::int64_t firsts[] = {0, -25, 12345, far, -far};
     for (const auto first : firsts) {
       for (const auto step : steps) {
-        // Once more than fill()'s own block; small shuffles are slow.
+        // Once more than a block of fill().  Small shuffles are slow.
         std::vector<std::int64_t> keys(first == 0 && step == 1 ? 1100 : 170);
         CHECK(plan.fill(first, step, keys).ok());
         for (std::size_t k = 0; k < keys.size(); k += 83) {
@@ -114,8 +114,8 @@ void fill_equals_the_model() {
   }
 }
 
-// Positions in runs of one epoch, apart from each other, and at random.
-void keys_at_any_positions_equal_the_model() {
+// Positions in runs within an epoch, far apart, and random ones.
+void test_keys_equal_model() {
   for (const auto& plan : plans()) {
     std::vector<std::int64_t> positions;
     for (const std::int64_t base : {std::int64_t{0}, -kFar / 16, kFar / 16}) {
@@ -133,7 +133,7 @@ void keys_at_any_positions_equal_the_model() {
   }
 }
 
-void keys_tell_the_ends_of_int64_apart() {
+void test_keys_differ_at_ends_of_int64() {
   const auto smallest = std::numeric_limits<std::int64_t>::min();
   const auto largest = std::numeric_limits<std::int64_t>::max();
   for (const auto length : {std::int64_t{5}, kFar, largest}) {
@@ -149,10 +149,11 @@ void keys_tell_the_ends_of_int64_apart() {
   }
 }
 
-void a_position_below_must_fit() {
+void test_position_below_overflow_is_error() {
   const auto largest = std::numeric_limits<std::int64_t>::max();
   const auto reversed = positions(10).slice(9, -1, 10).value();
-  const auto begin = largest - largest % 10;  // Of the last epoch, cut at 8.
+  const auto begin =
+      largest - largest % 10;  // The last epoch has only 8 positions.
   CHECK_EQ(reversed.key(begin + 2).value(), begin + 7);
   CHECK(reversed.key(begin + 1).status().code() == Code::kOverflow);
   std::vector<std::int64_t> keys{begin + 2, begin + 1, begin + 3};
@@ -163,7 +164,7 @@ void a_position_below_must_fit() {
   CHECK(apart.key(-kFar).status().code() == Code::kOverflow);
 }
 
-void reaches_both_ends_of_int64() {
+void test_fill_reaches_ends_of_int64() {
   const auto smallest = std::numeric_limits<std::int64_t>::min();
   const auto largest = std::numeric_limits<std::int64_t>::max();
   for (const auto& plan : plans()) {
@@ -178,7 +179,7 @@ void reaches_both_ends_of_int64() {
   }
 }
 
-void an_empty_plan_has_no_keys() {
+void test_empty_plan_key_is_error() {
   CHECK(range(0).key(0).status().code() == Code::kDivideByZero);
   CHECK(range(5).shard(2, 2).value().key(0).status().code() ==
         Code::kDivideByZero);
@@ -189,7 +190,7 @@ void an_empty_plan_has_no_keys() {
   CHECK(positions(0).keys(one).code() == Code::kDivideByZero);
 }
 
-void refuses_bad_arguments() {
+void test_invalid_arguments_are_errors() {
   const auto bad = Code::kInvalidArgument;
   CHECK(KeyPlan::range(-1, 0, 1).status().code() == bad);
   CHECK(KeyPlan::positions(-1).status().code() == bad);
@@ -207,7 +208,7 @@ void refuses_bad_arguments() {
   CHECK(range(5).slice(1, -1, 3).status().code() == bad);
 }
 
-void epochs_beyond_128_bits_are_an_error() {
+void test_epoch_beyond_128_bits_is_error() {
   auto plan = range(3);
   for (int i = 0; i < 4; ++i) {
     plan = plan.repeat(std::nullopt, true).value().slice(0, 1, 1).value();
@@ -216,8 +217,8 @@ void epochs_beyond_128_bits_are_an_error() {
   CHECK_EQ(plan.key(0).value(), 0);
 }
 
-// Under UBSan: the product overflows where the sum does not.
-void a_range_may_span_all_of_int64() {
+// For UBSan: the product overflows, but the sum does not.
+void test_range_can_span_int64() {
   constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min();
   constexpr std::int64_t kStep = (std::int64_t{1} << 62) + 7;
   const auto plan = KeyPlan::range(4, kLow, kStep).value();
@@ -228,13 +229,13 @@ void a_range_may_span_all_of_int64() {
 }  // namespace
 
 int main() {
-  fill_equals_the_model();
-  keys_at_any_positions_equal_the_model();
-  keys_tell_the_ends_of_int64_apart();
-  a_position_below_must_fit();
-  reaches_both_ends_of_int64();
-  an_empty_plan_has_no_keys();
-  refuses_bad_arguments();
-  epochs_beyond_128_bits_are_an_error();
-  a_range_may_span_all_of_int64();
+  test_fill_equals_model();
+  test_keys_equal_model();
+  test_keys_differ_at_ends_of_int64();
+  test_position_below_overflow_is_error();
+  test_fill_reaches_ends_of_int64();
+  test_empty_plan_key_is_error();
+  test_invalid_arguments_are_errors();
+  test_epoch_beyond_128_bits_is_error();
+  test_range_can_span_int64();
 }

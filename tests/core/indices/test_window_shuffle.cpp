@@ -1,4 +1,5 @@
-// The window shuffle: Grain's values, every epoch permuted, no overflow.
+// The window shuffle has Grain's values, permutes each epoch, and does not
+// overflow.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -32,9 +33,9 @@ Positions shuffled(Positions positions, std::int64_t window_size,
   return positions;
 }
 
-// From grain.experimental.WindowShuffleMapDataset 0.2.18, whose windows are
-// cut nowhere here.
-void equals_grain() {
+// Values from grain.experimental.WindowShuffleMapDataset 0.2.18.  No window
+// ends with its epoch here.
+void test_values_equal_grain() {
   const Positions expected{1, 2, 3, 0, 4, 7, 5, 6, 10, 11, 8, 9};
   CHECK(shuffled(counting(0, 12), 4, 1, 12) == expected);
   CHECK(shuffled(counting(0, 12), 4, 1, 4) == expected);
@@ -42,7 +43,7 @@ void equals_grain() {
         Positions(expected.begin(), expected.begin() + 8));
 }
 
-void permutes_every_epoch() {
+void test_every_epoch_is_permuted() {
   for (const std::int64_t length : {1, 10, 64, 1000}) {
     for (const std::int64_t window : {1, 3, 10, 999, 5000}) {
       for (const std::int64_t epoch : {0, 3, -2}) {
@@ -55,7 +56,7 @@ void permutes_every_epoch() {
   }
 }
 
-void the_order_of_positions_does_not_matter() {
+void test_order_of_positions_does_not_matter() {
   const auto all = counting(-40, 130);
   const auto expected = shuffled(all, 7, 100, 30);
   for (std::size_t k = 0; k < all.size(); ++k) {
@@ -66,7 +67,7 @@ void the_order_of_positions_does_not_matter() {
   }
 }
 
-void a_window_that_ends_with_its_epoch_has_the_next_number() {
+void test_windows_are_numbered_across_epochs() {
   // Windows of 4 in epochs of 6: 4, 2, 4, 2.
   const auto all = shuffled(counting(0, 12), 4, 1, 6);
   auto third = counting(0, 4);
@@ -77,7 +78,7 @@ void a_window_that_ends_with_its_epoch_has_the_next_number() {
   CHECK_EQ(all[10], 10 + fourth[0]);
 }
 
-void refuses_what_does_not_fit() {
+void test_overflow_and_bad_arguments_are_errors() {
   const auto code = [](std::int64_t position, std::int64_t window_size,
                        std::int64_t seed, std::int64_t length) {
     Positions one{position};
@@ -94,7 +95,7 @@ void refuses_what_does_not_fit() {
   CHECK(code(kMost, 1, kMost, 1) == Code::kOutOfRange);
   CHECK(code(kLeast, 1, kLeast, 1) == Code::kOutOfRange);
   CHECK(code(kLeast, 1, 7, kMost) == Code::kOutOfRange);
-  // The only window of an epoch of which one position is an int64.
+  // The only window of an epoch in which one position is an int64.
   CHECK(code(kMost, kMost, 0, kMost) == Code::kOverflow);
   CHECK(code(kLeast, kMost, 9, kMost) == Code::kOverflow);
   CHECK(code(kMost - 1, kMost, 0, kMost) == Code::kOk);
@@ -103,9 +104,9 @@ void refuses_what_does_not_fit() {
 }  // namespace
 
 int main() {
-  equals_grain();
-  permutes_every_epoch();
-  the_order_of_positions_does_not_matter();
-  a_window_that_ends_with_its_epoch_has_the_next_number();
-  refuses_what_does_not_fit();
+  test_values_equal_grain();
+  test_every_epoch_is_permuted();
+  test_order_of_positions_does_not_matter();
+  test_windows_are_numbered_across_epochs();
+  test_overflow_and_bad_arguments_are_errors();
 }

@@ -22,12 +22,12 @@ using namespace gristmill;
 
 bool is_open(int fd) { return fcntl(fd, F_GETFD) != -1; }
 
-void a_forked_child_has_none_of_the_descriptors() {
+void test_forked_child_closes_descriptors() {
   Fd kept = new_eventfd();
   const pid_t child = fork();
   if (child == 0) {
     if (is_open(kept.get())) _exit(1);
-    // The number is somebody else's now; the old owner must not close it.
+    // The number is reused, so its old owner must not close it.
     const int reused = open("/dev/null", O_RDONLY);
     if (reused != kept.get()) _exit(2);
     kept = Fd();
@@ -40,7 +40,7 @@ void a_forked_child_has_none_of_the_descriptors() {
   CHECK(is_open(kept.get()));
 }
 
-void messages_carry_descriptors() {
+void test_message_carries_descriptors() {
   auto [near, far] = new_socket_pair();
   Channel sender(std::move(near));
   Channel receiver(std::move(far));
@@ -60,7 +60,7 @@ void messages_carry_descriptors() {
   CHECK_EQ(text_of(packet->fds[1].get()), "second");
 }
 
-void what_does_not_fit_waits_in_order() {
+void test_full_socket_queues_messages_in_order() {
   auto [near, far] = new_socket_pair();
   Channel sender(std::move(near));
   Channel receiver(std::move(far));
@@ -77,7 +77,7 @@ void what_does_not_fit_waits_in_order() {
   }
 }
 
-void a_peer_that_is_gone_is_no_error() {
+void test_closed_peer_is_not_an_error() {
   auto [near, far] = new_socket_pair();
   far = Fd();
   Channel sender(std::move(near));
@@ -86,23 +86,24 @@ void a_peer_that_is_gone_is_no_error() {
   CHECK(!sender.receive().has_value());
 }
 
-void an_eventfd_rings_until_silenced() {
+void test_eventfd_is_signaled_until_drained() {
   const Fd bell = new_eventfd();
-  CHECK(!silence(bell.get()));
-  ring(bell.get());
-  ring(bell.get());
-  CHECK(silence(bell.get()));
-  CHECK(!silence(bell.get()));
+  CHECK(!drain_eventfd(bell.get()));
+  signal_eventfd(bell.get());
+  signal_eventfd(bell.get());
+  CHECK(drain_eventfd(bell.get()));
+  CHECK(!drain_eventfd(bell.get()));
 }
 
-void wait_statuses_are_described() {
+void test_wait_status_description() {
   CHECK_EQ(describe_wait_status(3 << 8), "exit code 3");
   CHECK_EQ(describe_wait_status(SIGKILL), "killed by signal 9 (Killed)");
 }
 
-// Runs this program again as the child below, which sends one message: the
-// descriptors it has beside 0 to 3, and whether signals are as promised.
-void a_command_starts_clean() {
+// Runs this program again as the child below.  The child sends one message with
+// its number of descriptors other than 0 to 3, and whether its signals are as
+// documented.
+void test_command_inherits_only_its_descriptors() {
   signal(SIGPIPE, SIG_IGN);
   const int stray = open("/dev/null", O_RDONLY);  // Not closed by exec.
   auto [near, far] = new_socket_pair();
@@ -120,7 +121,7 @@ void a_command_starts_clean() {
   close(stray);
 }
 
-void a_missing_command_throws() {
+void test_missing_command_throws() {
   auto [near, far] = new_socket_pair();
   try {
     const Fd child = run({{"/no/such/program"}, {}}, far.get());
@@ -151,12 +152,12 @@ int main(int count, char** arguments) {
   if (count == 4 && std::string(arguments[1]) == "child") {
     return be_child(arguments);
   }
-  a_forked_child_has_none_of_the_descriptors();
-  messages_carry_descriptors();
-  what_does_not_fit_waits_in_order();
-  a_peer_that_is_gone_is_no_error();
-  an_eventfd_rings_until_silenced();
-  wait_statuses_are_described();
-  a_command_starts_clean();
-  a_missing_command_throws();
+  test_forked_child_closes_descriptors();
+  test_message_carries_descriptors();
+  test_full_socket_queues_messages_in_order();
+  test_closed_peer_is_not_an_error();
+  test_eventfd_is_signaled_until_drained();
+  test_wait_status_description();
+  test_command_inherits_only_its_descriptors();
+  test_missing_command_throws();
 }

@@ -1,6 +1,6 @@
-// Tests core/processes/worker_group.hpp against a launcher of its own: this
-// program, run again, plays launcher, zygotes and workers as the setup text
-// says.
+// Tests core/processes/worker_group.hpp with another launcher: this program
+// runs again as the launcher and forks zygotes and workers.  The setup text
+// selects their behavior.
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -27,7 +27,7 @@ namespace {
 
 using namespace gristmill;
 
-// What this program does when it is run as a launcher.
+// The launcher.
 
 struct Child {
   pid_t pid;
@@ -42,7 +42,8 @@ void send(Channel& channel, const Message& message, Fd fd = Fd()) {
   CHECK_EQ(channel.flush(), 0);
 }
 
-// The call and not the function: atfork handlers would close the descriptors.
+// A system call, because the atfork handlers of fork() would close the
+// descriptors.
 pid_t bare_fork() {
   return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
 }
@@ -52,8 +53,8 @@ Fd pidfd_of(pid_t pid) {
   return Fd(static_cast<int>(syscall(kPidfdOpen, pid, 0)));
 }
 
-// Forks for every message of kind `order`, until the peer is gone, and reports
-// beginnings and ends as messages of these kinds.
+// Forks for every message of kind `order` until the peer is gone.  Reports each
+// start and end by messages of the kinds `began` and `ended`.
 void fork_on(Message::Kind order, Message::Kind began, Message::Kind ended,
              Channel& channel, const std::function<void(Packet&)>& run) {
   std::vector<Child> children;
@@ -98,7 +99,7 @@ void fork_on(Message::Kind order, Message::Kind began, Message::Kind ended,
   }
 }
 
-// The arena counts the zygotes that there were before.
+// Returns the number of earlier zygotes, which the arena counts.
 int count_zygote(int arena) {
   const auto before = text_of(arena).size();
   CHECK_EQ(pwrite(arena, "z", 1, static_cast<off_t>(before)), 1);
@@ -115,7 +116,7 @@ void be_zygote(Packet& order) {
   if (setup == "end once" && before == 0) {
     pollfd asked{channel.fd(), POLLIN, 0};
     poll(&asked, 1, -1);
-    CHECK(channel.receive().has_value());  // A request that starts no worker.
+    CHECK(channel.receive().has_value());  // This request starts no worker.
     _exit(3);
   }
   if (setup == "fail") {
@@ -132,7 +133,7 @@ void be_zygote(Packet& order) {
   fork_on(Message::kStartWorker, Message::kStarted, Message::kExited, channel,
           [slot_requests, &setup](Packet&) {
             if (setup == "short") _exit(5);
-            ring(slot_requests);
+            signal_eventfd(slot_requests);
             for (;;) pause();
           });
 }
@@ -148,7 +149,7 @@ int be_launcher(int count, char** arguments) {
   return 0;
 }
 
-// What this program does when it is run as the test.
+// The test.
 
 struct Log final : WorkerEvents {
   std::mutex mutex;
@@ -213,7 +214,7 @@ std::vector<pid_t> children_of(pid_t parent) {
 
 pid_t launcher() { return children_of(getpid()).at(0); }
 
-void starts_and_exits_are_reported_in_order() {
+void test_starts_and_exits_are_reported_in_order() {
   Group group("ok");
   for (int worker = 0; worker < 8; ++worker)
     group.workers->start_worker(worker, 1);
@@ -228,7 +229,7 @@ void starts_and_exits_are_reported_in_order() {
   CHECK_EQ(group.zygotes(), 1);
 }
 
-void more_requests_than_a_socket_holds_arrive() {
+void test_many_requests_are_all_sent() {
   Group group("short");
   constexpr int kRequests = 600;
   for (int i = 0; i < kRequests; ++i) group.workers->start_worker(i, 1);
@@ -238,7 +239,7 @@ void more_requests_than_a_socket_holds_arrive() {
   CHECK_EQ(group.log.last_status, 5 << 8);
 }
 
-void a_worker_killed_before_its_start_exits() {
+void test_worker_killed_before_start_exits() {
   Group group("ok");
   group.workers->start_worker(0, 1);
   group.workers->kill(0);
@@ -246,7 +247,7 @@ void a_worker_killed_before_its_start_exits() {
       [&] { return group.log.starts == 1 && group.log.exits == 1; });
 }
 
-void a_zygote_that_ends_is_replaced() {
+void test_ended_zygote_is_replaced() {
   Group group("ok");
   for (int worker = 0; worker < 4; ++worker)
     group.workers->start_worker(worker, 1);
@@ -258,7 +259,7 @@ void a_zygote_that_ends_is_replaced() {
   CHECK_EQ(group.zygotes(), 2);
 }
 
-void a_launcher_that_ends_is_replaced_for_all_groups() {
+void test_ended_launcher_is_replaced_for_all_groups() {
   Group one("ok");
   Group two("ok");
   for (int worker = 0; worker < 4; ++worker)
@@ -277,12 +278,12 @@ void a_launcher_that_ends_is_replaced_for_all_groups() {
   CHECK(launcher() != before);
 }
 
-void a_launcher_serves_the_groups_that_want_its_modules() {
+void test_groups_with_same_modules_share_launcher() {
   shutdown_supervisor();
   Group group("ok", {"a", "b"});
   group.workers->start_worker(0, 1);
   group.log.await([&] { return group.log.starts == 1; });
-  Group plain("ok");  // Takes one that is ready.
+  Group plain("ok");  // Uses a launcher that is ready.
   plain.workers->start_worker(0, 1);
   plain.log.await([&] { return plain.log.starts == 1; });
   CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
@@ -291,7 +292,7 @@ void a_launcher_serves_the_groups_that_want_its_modules() {
   other.workers->start_worker(0, 1);
   other.log.await([&] { return other.log.starts == 1; });
   CHECK_EQ(children_of(getpid()).size(), std::size_t{2});
-  // Its groups get another; the others stay.
+  // Its groups get another launcher.  The other groups keep theirs.
   ::kill(first, SIGKILL);
   group.log.await([&] { return group.log.exits == 1; });
   plain.log.await([&] { return plain.log.exits == 1; });
@@ -300,7 +301,7 @@ void a_launcher_serves_the_groups_that_want_its_modules() {
   CHECK_EQ(other.log.exits, 0);
 }
 
-void a_launcher_started_before_its_group_serves_it() {
+void test_launcher_started_early_serves_group() {
   shutdown_supervisor();
   start_launcher({"a"});
   while (children_of(getpid()).empty()) std::this_thread::yield();
@@ -311,7 +312,7 @@ void a_launcher_started_before_its_group_serves_it() {
   CHECK(children_of(getpid()) == std::vector{early});
 }
 
-void a_request_that_started_no_worker_is_sent_again() {
+void test_lost_request_is_sent_again() {
   Group group("end once");
   group.workers->start_worker(0, 1);
   group.log.await([&] { return group.log.starts == 1; });
@@ -319,7 +320,7 @@ void a_request_that_started_no_worker_is_sent_again() {
   CHECK_EQ(group.log.failure, "");
 }
 
-void three_zygotes_without_a_worker_are_a_failure() {
+void test_three_zygotes_without_worker_fail_group() {
   Group group("end");
   group.workers->start_worker(0, 1);
   group.log.await([&] { return !group.log.failure.empty(); });
@@ -328,7 +329,7 @@ void three_zygotes_without_a_worker_are_a_failure() {
   CHECK(group.log.failure.find("exit code 3") != std::string::npos);
 }
 
-void a_failed_load_is_reported_once() {
+void test_failed_load_is_reported_once() {
   Group group("fail");
   group.workers->start_worker(0, 1);
   group.log.await([&] { return !group.log.failure.empty(); });
@@ -336,14 +337,14 @@ void a_failed_load_is_reported_once() {
   CHECK_EQ(group.zygotes(), 1);
 }
 
-void threads_make_the_next_zygote_late() {
+void test_threads_make_next_zygote_late() {
   Group group("threads");
   group.workers->start_worker(0, 1);
   group.log.await([&] { return group.log.starts == 1; });
   CHECK_EQ(group.zygotes(), 2);
 }
 
-void nothing_comes_after_dismissal() {
+void test_dismissed_group_gets_no_events() {
   for (int i = 0; i < 20; ++i) {
     auto group = std::make_unique<Group>(i % 2 == 0 ? "ok" : "short");
     for (int worker = 0; worker < 4; ++worker) {
@@ -355,7 +356,7 @@ void nothing_comes_after_dismissal() {
   }
 }
 
-void a_forked_child_is_inert_and_may_start_anew() {
+void test_forked_child_can_start_new_supervisor() {
   Group group("ok");
   group.workers->start_worker(0, 1);
   group.log.await([&] { return group.log.starts == 1; });
@@ -379,19 +380,19 @@ void a_forked_child_is_inert_and_may_start_anew() {
   CHECK_EQ(group.log.starts, 1);
 }
 
-void shutdown_ends_everything_and_open_group_starts_again() {
+void test_open_group_after_shutdown_starts_again() {
   auto group = std::make_unique<Group>("ok");
   group->workers->start_worker(0, 1);
   group->log.await([&] { return group->log.starts == 1; });
   shutdown_supervisor();
   CHECK(children_of(getpid()).empty());
-  group.reset();  // Its group is nobody's.
+  group.reset();  // The supervisor no longer has its group.
   Group again("ok");
   again.workers->start_worker(0, 1);
   again.log.await([&] { return again.log.starts == 1; });
 }
 
-void a_command_that_cannot_run_is_a_failure(const Command& good) {
+void test_missing_command_fails_group(const Command& good) {
   shutdown_supervisor();
   configure_supervisor({{"/no/such/program"}, {}});
   start_launcher({});
@@ -412,9 +413,9 @@ void a_command_that_cannot_run_is_a_failure(const Command& good) {
   group.log.await([&] { return group.log.starts == 1; });
 }
 
-#if !defined(__SANITIZE_THREAD__)  // As above.
-// In a process of its own, which is killed as a user's would be.
-void all_end_with_this_process() {
+#if !defined(__SANITIZE_THREAD__)  // It cannot start threads after a fork.
+// In a separate process, which is killed.
+void test_killed_process_ends_its_children() {
   int ends[2];
   CHECK_EQ(pipe(ends), 0);
   const pid_t child = fork();
@@ -438,7 +439,7 @@ void all_end_with_this_process() {
   close(ends[0]);
   std::vector<Fd> all;
   for (const pid_t pid : pids) all.push_back(pidfd_of(pid));
-  ::kill(pids[4], SIGSTOP);  // A launcher that runs no code is no hindrance.
+  ::kill(pids[4], SIGSTOP);  // A stopped launcher is killed, too.
   ::kill(child, SIGKILL);
   for (const auto& fd : all) {
     pollfd ended{fd.get(), POLLIN, 0};
@@ -456,23 +457,23 @@ int main(int count, char** arguments) {
   }
   const Command command{{"/proc/self/exe", "launcher"}, {}};
   configure_supervisor(command);
-  starts_and_exits_are_reported_in_order();
-  more_requests_than_a_socket_holds_arrive();
-  a_worker_killed_before_its_start_exits();
-  a_zygote_that_ends_is_replaced();
-  a_launcher_that_ends_is_replaced_for_all_groups();
-  a_launcher_serves_the_groups_that_want_its_modules();
-  a_launcher_started_before_its_group_serves_it();
-  a_request_that_started_no_worker_is_sent_again();
-  three_zygotes_without_a_worker_are_a_failure();
-  a_failed_load_is_reported_once();
-  threads_make_the_next_zygote_late();
-  nothing_comes_after_dismissal();
-  a_forked_child_is_inert_and_may_start_anew();
-  shutdown_ends_everything_and_open_group_starts_again();
-  a_command_that_cannot_run_is_a_failure(command);
+  test_starts_and_exits_are_reported_in_order();
+  test_many_requests_are_all_sent();
+  test_worker_killed_before_start_exits();
+  test_ended_zygote_is_replaced();
+  test_ended_launcher_is_replaced_for_all_groups();
+  test_groups_with_same_modules_share_launcher();
+  test_launcher_started_early_serves_group();
+  test_lost_request_is_sent_again();
+  test_three_zygotes_without_worker_fail_group();
+  test_failed_load_is_reported_once();
+  test_threads_make_next_zygote_late();
+  test_dismissed_group_gets_no_events();
+  test_forked_child_can_start_new_supervisor();
+  test_open_group_after_shutdown_starts_again();
+  test_missing_command_fails_group(command);
 #if !defined(__SANITIZE_THREAD__)
-  all_end_with_this_process();
+  test_killed_process_ends_its_children();
 #endif
   shutdown_supervisor();
 }

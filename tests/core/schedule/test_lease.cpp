@@ -1,4 +1,4 @@
-// One unit through every edge of its life, step by step and without threads.
+// Every transition of a unit, step by step and without threads.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kUnits = 4;
 
-// A table over a small arena, with two workers admitted.
+// A LeaseTable with a small arena and two admitted workers.
 struct Bench {
   explicit Bench(std::uint32_t capacity = 2)
       : arena(*Arena::create(Region::head_bytes(2, kUnits, capacity), 0)
@@ -54,7 +54,7 @@ struct Bench {
   std::unique_ptr<LeaseTable> table;
 };
 
-void a_word_keeps_its_parts() {
+void test_unit_word_keeps_its_fields() {
   const UnitWord word =
       UnitWord::make((std::uint64_t{1} << 40) - 2, 255, UnitState::kNeed, 4095);
   CHECK_EQ(word.id(), (std::uint64_t{1} << 40) - 2);
@@ -64,12 +64,12 @@ void a_word_keeps_its_parts() {
   CHECK_EQ(word.with(UnitState::kGranted, 1).id(), word.id());
 }
 
-void the_oldest_unit_is_claimed_first() {
+void test_oldest_unit_is_claimed_first() {
   Bench bench;
   const auto first = bench.publish(0);
   const auto second = bench.publish(1);
   CHECK(bench.table->withdraw_free(first));
-  const auto third = bench.publish(0);  // In the cell of the first.
+  const auto third = bench.publish(0);  // In the cell of the first unit.
   WorkerEnd end(bench.region, -1, 1, 1);
   auto work = end.claim();
   CHECK_EQ(work->id, second);
@@ -77,7 +77,7 @@ void the_oldest_unit_is_claimed_first() {
   CHECK_EQ(work->count, 3);
   CHECK(work->position_before == std::vector<std::int64_t>({7, 70}));
   CHECK(work->capacity >= 5000);
-  CHECK(bench.table->held_by(1) == std::vector<std::uint64_t>{second});
+  CHECK(bench.table->units_held_by(1) == std::vector<std::uint64_t>{second});
   CHECK(!bench.table->withdraw_free(second));
   end.commit(*work, UnitStatus::kEnd, 2, 123, {10, 100});
   const Lease& lease = bench.table->at(second);
@@ -90,7 +90,7 @@ void the_oldest_unit_is_claimed_first() {
   CHECK_EQ(end.claim()->id, third);
 }
 
-void owned_units_wait_for_their_owner_and_go_on() {
+void test_owned_unit_waits_for_owner() {
   Bench bench;
   const auto first = bench.publish(1, 2);
   const auto second = bench.publish(1, 2, first);
@@ -105,7 +105,7 @@ void owned_units_wait_for_their_owner_and_go_on() {
   CHECK_EQ(work->id, second);
   CHECK(work->proceed);
 
-  // A new process has no live state: it begins where it is told to.
+  // A new process has no live state, so it starts from position_before.
   Lease& lease = bench.table->at(second);
   ++lease.attempts;
   const Position after_first =
@@ -119,7 +119,7 @@ void owned_units_wait_for_their_owner_and_go_on() {
   CHECK(work->position_before == std::vector<std::int64_t>({8, 80}));
 }
 
-void a_need_is_granted_or_lost() {
+void test_need_is_granted_or_unit_lost() {
   Bench bench;
   const int slot_requests = eventfd(0, EFD_CLOEXEC);
   for (const bool grant : {true, false}) {
@@ -134,7 +134,8 @@ void a_need_is_granted_or_lost() {
     });
     std::uint64_t count = 0;
     CHECK(read(slot_requests, &count, 8) == 8);
-    CHECK(bench.table->needy() == std::vector<std::uint64_t>{id});
+    CHECK(bench.table->units_waiting_for_memory() ==
+          std::vector<std::uint64_t>{id});
     Lease& lease = bench.table->at(id);
     CHECK_EQ(bench.table->needed(lease), 50'000U);
     if (grant) {
@@ -149,7 +150,7 @@ void a_need_is_granted_or_lost() {
   CHECK(bench.table->all().empty());
 }
 
-void a_withdrawn_unit_is_collected_after_its_commit() {
+void test_withdrawn_unit_is_collected_after_commit() {
   Bench bench;
   const auto id = bench.publish(0);
   WorkerEnd end(bench.region, -1, 0, 1);
@@ -161,7 +162,7 @@ void a_withdrawn_unit_is_collected_after_its_commit() {
   CHECK(bench.table->all().empty());
 }
 
-void each_position_has_its_own_length() {
+void test_positions_have_own_lengths() {
   for (const std::uint32_t capacity : {8U, 9U, 3000U}) {
     Bench bench(capacity);
     Position longest(capacity, 5);
@@ -184,7 +185,7 @@ void each_position_has_its_own_length() {
   }
 }
 
-void a_poisoned_unit_is_never_claimed() {
+void test_poisoned_unit_is_not_claimed() {
   Bench bench;
   const auto id = bench.publish(0);
   WorkerEnd end(bench.region, -1, 0, 1);
@@ -199,11 +200,11 @@ void a_poisoned_unit_is_never_claimed() {
 }  // namespace
 
 int main() {
-  a_word_keeps_its_parts();
-  the_oldest_unit_is_claimed_first();
-  owned_units_wait_for_their_owner_and_go_on();
-  a_need_is_granted_or_lost();
-  a_withdrawn_unit_is_collected_after_its_commit();
-  each_position_has_its_own_length();
-  a_poisoned_unit_is_never_claimed();
+  test_unit_word_keeps_its_fields();
+  test_oldest_unit_is_claimed_first();
+  test_owned_unit_waits_for_owner();
+  test_need_is_granted_or_unit_lost();
+  test_withdrawn_unit_is_collected_after_commit();
+  test_positions_have_own_lengths();
+  test_poisoned_unit_is_not_claimed();
 }

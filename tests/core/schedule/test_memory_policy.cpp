@@ -1,4 +1,4 @@
-// Who gets memory where it is short, step by step and without threads.
+// The MemoryPolicy when memory is short, step by step and without threads.
 #include <memory>
 #include <new>
 
@@ -12,8 +12,8 @@ namespace {
 constexpr std::uint32_t kUnits = 8;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
-// Streams of a worker each, below a limit of 4 MiB: four units of the first
-// guess, which is 1 MiB.
+// One stream for each worker, and a limit of 4 MiB: four units of the initial
+// size, which is 1 MiB.
 struct Bench {
   explicit Bench(std::uint32_t streams, UnitKind kind = UnitKind::kRange)
       : arena(Arena::create(Region::head_bytes(streams, kUnits, 2), 4 * kMiB)
@@ -33,7 +33,7 @@ struct Bench {
                                             *leases, order, workers);
   }
 
-  // Publishes the stream's next unit; 0 if there is no memory.
+  // Publishes the stream's next unit.  Returns its id, or 0 if it does not fit.
   std::uint64_t publish(std::uint32_t stream, std::uint32_t owner = 0) {
     Lease lease = order.plan(stream);
     lease.owner = owner;
@@ -44,7 +44,7 @@ struct Bench {
     return id;
   }
 
-  // What a worker would write.
+  // Writes the word of a unit like a worker.
   void set(std::uint64_t id, UnitState state, std::uint32_t worker) {
     const Lease& lease = leases->at(id);
     region.unit(lease.cell)
@@ -64,18 +64,18 @@ struct Bench {
   std::unique_ptr<MemoryPolicy> policy;
 };
 
-void slots_are_as_large_as_units_were() {
+void test_slot_size_follows_used_bytes() {
   Bench bench(1);
   ArenaSlot* const first = bench.policy->slot_for_next();
   CHECK_EQ(first->capacity, kMiB);
-  bench.policy->used(2 * kMiB);
+  bench.policy->record_used(2 * kMiB);
   CHECK_EQ(bench.policy->shortage().need, 2 * kMiB);
   ArenaSlot* const second = bench.policy->slot_for_next();
   CHECK_EQ(second->capacity, 2 * kMiB + kMiB / 4);
   CHECK(bench.policy->slot_for_next() == nullptr);
 }
 
-void a_need_is_granted_while_there_is_room() {
+void test_need_is_granted_if_there_is_room() {
   Bench bench(1);
   const auto id = bench.publish(0);
   bench.need(id, 0, 3 * kMiB);
@@ -84,7 +84,7 @@ void a_need_is_granted_while_there_is_room() {
   CHECK(bench.leases->at(id).slot->capacity >= 3 * kMiB);
 }
 
-void the_youngest_unit_that_nobody_works_on_is_evicted() {
+void test_youngest_unclaimed_unit_is_evicted() {
   Bench bench(2);
   const auto first = bench.publish(0);
   const auto second = bench.publish(1);
@@ -94,7 +94,7 @@ void the_youngest_unit_that_nobody_works_on_is_evicted() {
   bench.set(fourth, UnitState::kLeased, 0);
   CHECK(bench.policy->evict(0));
   CHECK(!bench.leases->all().contains(third));
-  // Committed ones, too; what is behind a unit in work is not withdrawn.
+  // Committed units are evicted, too.  A unit before a leased one is not.
   bench.set(first, UnitState::kCommitted, 1);
   CHECK(!bench.policy->evict(first));
   CHECK(bench.policy->evict(0));
@@ -103,7 +103,7 @@ void the_youngest_unit_that_nobody_works_on_is_evicted() {
   CHECK(!bench.policy->evict(0));
 }
 
-void a_unit_that_waits_is_evicted_after_those_that_nobody_has() {
+void test_waiting_unit_is_evicted_after_unclaimed() {
   Bench bench(2);
   const auto free = bench.publish(1);
   const auto waits = bench.publish(0);
@@ -114,13 +114,13 @@ void a_unit_that_waits_is_evicted_after_those_that_nobody_has() {
   CHECK(!bench.leases->all().contains(waits));
 }
 
-void a_request_that_is_answered_is_not_evicted() {
+void test_claimed_request_is_not_evicted() {
   Bench bench(2, UnitKind::kRequest);
   bench.need(bench.publish(0, 1), 0, 5 * kMiB);
   CHECK(!bench.policy->evict(0));
 }
 
-void the_unit_due_gets_the_memory_of_others() {
+void test_next_unit_gets_memory_of_others() {
   Bench bench(2);
   const auto due = bench.publish(0);
   const auto other = bench.publish(1);
@@ -135,19 +135,19 @@ void the_unit_due_gets_the_memory_of_others() {
   CHECK(bench.leases->all().contains(other));
 }
 
-void a_free_unit_gets_a_worker_that_waits_for_memory() {
+void test_free_next_unit_evicts_waiting_unit() {
   Bench bench(1);
   const auto due = bench.publish(0);
-  const auto needy = bench.publish(0);
-  bench.need(needy, 0, 5 * kMiB);
+  const auto waiting = bench.publish(0);
+  bench.need(waiting, 0, 5 * kMiB);
   CHECK(!bench.policy->grant_all());
-  // The only worker waits, and for more than there will ever be.
+  // The only worker waits for more memory than the limit.
   CHECK(!bench.policy->find_memory_for(bench.leases->at(due)).has_value());
-  CHECK(!bench.leases->all().contains(needy));
+  CHECK(!bench.leases->all().contains(waiting));
   CHECK(bench.leases->all().contains(due));
 }
 
-void a_unit_larger_than_the_limit_says_so() {
+void test_unit_larger_than_limit_is_shortage() {
   Bench bench(1);
   const auto due = bench.publish(0);
   bench.need(due, 0, 5 * kMiB);
@@ -158,29 +158,29 @@ void a_unit_larger_than_the_limit_says_so() {
   CHECK(bench.leases->all().contains(due));
 }
 
-void a_free_unit_does_not_wait_while_another_worker_may_take_it() {
+void test_free_unit_with_free_worker_evicts_nothing() {
   Bench bench(2);
   const auto due = bench.publish(0);
-  const auto needy = bench.publish(1);
-  bench.need(needy, 0, 5 * kMiB);
+  const auto waiting = bench.publish(1);
+  bench.need(waiting, 0, 5 * kMiB);
   CHECK(!bench.policy->grant_all());
   CHECK(!bench.policy->find_memory_for(bench.leases->at(due)).has_value());
   CHECK(bench.policy->some_wait());
 }
 
-void an_owned_unit_frees_its_owner_only() {
+void test_owned_unit_evicts_only_owners_unit() {
   for (const std::uint32_t worker : {0U, 1U}) {
     Bench bench(2, UnitKind::kSequential);
     const auto due = bench.publish(0, 1);
-    const auto needy = bench.publish(worker, worker + 1);
-    bench.need(needy, worker, 5 * kMiB);
+    const auto waiting = bench.publish(worker, worker + 1);
+    bench.need(waiting, worker, 5 * kMiB);
     CHECK(!bench.policy->grant_all());
     CHECK(!bench.policy->find_memory_for(bench.leases->at(due)).has_value());
-    CHECK_EQ(bench.leases->all().contains(needy), worker == 1);
+    CHECK_EQ(bench.leases->all().contains(waiting), worker == 1);
   }
 }
 
-void refused_units_are_freed_from_one_on() {
+void test_retry_refused_starts_at_given_unit() {
   Bench bench(1, UnitKind::kSequential);
   std::vector<std::uint64_t> ids;
   for (int i = 0; i < 3; ++i) ids.push_back(bench.publish(0, 1));
@@ -202,15 +202,15 @@ void refused_units_are_freed_from_one_on() {
 }  // namespace
 
 int main() {
-  slots_are_as_large_as_units_were();
-  a_need_is_granted_while_there_is_room();
-  the_youngest_unit_that_nobody_works_on_is_evicted();
-  a_unit_that_waits_is_evicted_after_those_that_nobody_has();
-  a_request_that_is_answered_is_not_evicted();
-  the_unit_due_gets_the_memory_of_others();
-  a_free_unit_gets_a_worker_that_waits_for_memory();
-  a_unit_larger_than_the_limit_says_so();
-  a_free_unit_does_not_wait_while_another_worker_may_take_it();
-  an_owned_unit_frees_its_owner_only();
-  refused_units_are_freed_from_one_on();
+  test_slot_size_follows_used_bytes();
+  test_need_is_granted_if_there_is_room();
+  test_youngest_unclaimed_unit_is_evicted();
+  test_waiting_unit_is_evicted_after_unclaimed();
+  test_claimed_request_is_not_evicted();
+  test_next_unit_gets_memory_of_others();
+  test_free_next_unit_evicts_waiting_unit();
+  test_unit_larger_than_limit_is_shortage();
+  test_free_unit_with_free_worker_evicts_nothing();
+  test_owned_unit_evicts_only_owners_unit();
+  test_retry_refused_starts_at_given_unit();
 }

@@ -1,4 +1,4 @@
-// The order of outputs and of publication, without threads or shared memory.
+// The order of outputs and published units, without threads or shared memory.
 #include "core/check.hpp"
 #include "core/schedule/order.hpp"
 
@@ -6,16 +6,16 @@ using namespace gristmill;
 
 namespace {
 
-// Publishes the unit that choose() names; returns its stream.
+// Publishes the next unit of stream_to_publish() and returns the stream.
 int publish_one(Order& order, std::uint64_t id) {
-  const int s = order.choose();
+  const int s = order.stream_to_publish();
   if (s < 0) return s;
   const auto stream = static_cast<std::uint32_t>(s);
   order.add_unit(stream, id, order.plan(stream).count);
   return s;
 }
 
-void publishes_round_robin_by_unit() {
+void test_units_are_published_round_robin() {
   Order order(UnitKind::kRange, 4, {8, 8, 4},
               {{{0}, {0}, {0}}, 1, {false, false, false}});
   std::uint64_t id = 1;
@@ -24,18 +24,18 @@ void publishes_round_robin_by_unit() {
   CHECK_EQ(order.pending(), std::size_t{5});
 }
 
-void an_opened_unit_counts_until_it_is_delivered() {
+void test_open_unit_counts_until_delivered() {
   Order order(UnitKind::kRange, 2, {-1, -1, -1},
               {{{0}, {0}, {0}}, 0, {false, false, false}});
   for (std::uint64_t id = 1; id <= 4; ++id) publish_one(order, id);
   order.open_unit(0, {2});
-  // Stream 0 has one unit open and one ahead, the others one ahead.
+  // Stream 0 has one open and one pending unit, the others one pending unit.
   CHECK_EQ(publish_one(order, 5), 1);
   CHECK_EQ(publish_one(order, 6), 2);
   CHECK_EQ(publish_one(order, 7), 0);
 }
 
-void the_last_unit_is_short_and_the_stream_ends() {
+void test_last_unit_is_short_and_ends_stream() {
   Order order(UnitKind::kRange, 4, {10}, {{{3}}, 0, {false}});
   CHECK_EQ(order.plan(0).first, 3);
   order.add_unit(0, 1, order.plan(0).count);
@@ -45,36 +45,36 @@ void the_last_unit_is_short_and_the_stream_ends() {
   CHECK(!order.has_more(0));
   order.open_unit(0, {7});
   order.open_unit(0, {10});
-  CHECK_EQ(order.due(), 0);
+  CHECK_EQ(order.select_next_stream(), 0);
   order.close_unit(0);
-  CHECK_EQ(order.due(), -1);
+  CHECK_EQ(order.select_next_stream(), -1);
   CHECK(order.stream(0).ended);
 }
 
-void ended_streams_are_skipped() {
+void test_ended_streams_are_skipped() {
   Order order(UnitKind::kSequential, 1, {-1, -1, -1},
               {{{0}, {0}, {0}}, 0, {true, false, true}});
-  CHECK_EQ(order.due(), 1);
+  CHECK_EQ(order.select_next_stream(), 1);
   order.deliver({5});
-  CHECK_EQ(order.due(), 1);
+  CHECK_EQ(order.select_next_stream(), 1);
   CHECK(order.position().positions == (std::vector<Position>{{0}, {5}, {0}}));
 }
 
-void an_opened_unit_moves_where_the_next_one_begins() {
+void test_opened_unit_moves_opened_position() {
   Order order(UnitKind::kSequential, 1, {-1}, {{{0, 0}}, 0, {false}});
   publish_one(order, 1);
   order.open_part(0, {3, 1});
-  CHECK(order.stream(0).opened == (Position{3, 1}));
+  CHECK(order.stream(0).opened_position == (Position{3, 1}));
   CHECK_EQ(order.pending(), std::size_t{1});
   order.open_unit(0, {4, 2});
-  CHECK(order.stream(0).opened == (Position{4, 2}));
-  CHECK(order.stream(0).delivered == (Position{0, 0}));
+  CHECK(order.stream(0).opened_position == (Position{4, 2}));
+  CHECK(order.stream(0).delivered_position == (Position{0, 0}));
   CHECK_EQ(order.pending(), std::size_t{0});
   order.seal(0);
   CHECK(!order.has_more(0));
 }
 
-void withdrawn_units_are_planned_again() {
+void test_withdrawn_unit_is_planned_again() {
   Order order(UnitKind::kRange, 4, {20}, {{{0}}, 0, {false}});
   Lease lease = order.plan(0);
   lease.id = 1;
@@ -88,28 +88,28 @@ void withdrawn_units_are_planned_again() {
   CHECK_EQ(order.pending(), std::size_t{0});
 }
 
-void a_stream_ends_behind_a_unit_that_cannot_be_computed() {
+void test_seal_after_drops_later_units() {
   Order order(UnitKind::kSequential, 1, {-1, -1},
               {{{0}, {0}}, 0, {false, false}});
   for (std::uint64_t id = 1; id <= 6; ++id) publish_one(order, id);
   const std::vector<std::uint64_t> behind = {3, 5};
-  CHECK(order.seal_behind(0, 0) == behind);
+  CHECK(order.seal_after(0, 0) == behind);
   CHECK_EQ(order.pending(), std::size_t{4});
   CHECK(!order.has_more(0));
-  CHECK(order.seal_behind(1, 2).empty());
+  CHECK(order.seal_after(1, 2).empty());
   order.open_unit(0, {1});
   order.close_unit(0);
-  CHECK_EQ(order.due(), 1);
+  CHECK_EQ(order.select_next_stream(), 1);
 }
 
 }  // namespace
 
 int main() {
-  publishes_round_robin_by_unit();
-  an_opened_unit_counts_until_it_is_delivered();
-  the_last_unit_is_short_and_the_stream_ends();
-  ended_streams_are_skipped();
-  an_opened_unit_moves_where_the_next_one_begins();
-  withdrawn_units_are_planned_again();
-  a_stream_ends_behind_a_unit_that_cannot_be_computed();
+  test_units_are_published_round_robin();
+  test_open_unit_counts_until_delivered();
+  test_last_unit_is_short_and_ends_stream();
+  test_ended_streams_are_skipped();
+  test_opened_unit_moves_opened_position();
+  test_withdrawn_unit_is_planned_again();
+  test_seal_after_drops_later_units();
 }

@@ -1,4 +1,4 @@
-// Ranges that are handed over in parts: by whom they go on, and when.
+// Ranges whose outputs are handed over in parts.
 #include <functional>
 #include <random>
 #include <string>
@@ -22,7 +22,7 @@ Job in_parts(std::int64_t per_part) {
   return job;
 }
 
-void delivers_parts_in_order(std::int64_t per_part) {
+void test_parts_are_delivered_in_order(std::int64_t per_part) {
   const auto scheduler = make(config(UnitKind::kRange, 3, 4, 50, 16));
   WorkerThreads workers(*scheduler, in_parts(per_part));
   scheduler->start(&workers);
@@ -41,7 +41,7 @@ void survives_exits(const std::function<Plant(std::uint64_t)>& draw,
   job.plant = [draw](int, std::uint64_t id, std::uint32_t attempt) {
     return attempt == 0 && id != 0 ? draw(id) : Plant::kNone;
   };
-  // After a part, attempts begin anew: one exit for each unit is enough.
+  // A part resets the attempts, so one exit for each unit is enough.
   std::mutex mutex;
   std::vector<std::uint64_t> exited;
   const auto plant = job.plant;
@@ -62,10 +62,10 @@ void survives_exits(const std::function<Plant(std::uint64_t)>& draw,
   CHECK(workers.exits >= least_exits);
 }
 
-void survives_each_planted_exit() {
-  for (const Plant plant :
-       {Plant::kClaimed, Plant::kMidWrite, Plant::kWritten, Plant::kNeed,
-        Plant::kGranted, Plant::kRang, Plant::kParted, Plant::kResumed}) {
+void test_worker_exits_lose_no_output() {
+  for (const Plant plant : {Plant::kClaimed, Plant::kMidWrite, Plant::kWritten,
+                            Plant::kNeed, Plant::kGranted, Plant::kCommitted,
+                            Plant::kOfferedPart, Plant::kResumed}) {
     survives_exits(
         [plant](std::uint64_t id) {
           return id % 5 == 3 ? plant : Plant::kNone;
@@ -82,7 +82,7 @@ void survives_each_planted_exit() {
   }
 }
 
-void what_kills_its_workers_is_given_up_behind_its_parts() {
+void test_fatal_unit_delivers_parts_then_fails() {
   const auto scheduler = make(config(UnitKind::kRange, 2, 1, 40, 10));
   Job job = in_parts(3);
   job.plant = [](int, std::uint64_t id, std::uint32_t) {
@@ -92,7 +92,8 @@ void what_kills_its_workers_is_given_up_behind_its_parts() {
   scheduler->start(&workers);
   NextResult last;
   const auto seen = drain(*scheduler, kRepeat, &last);
-  // Unit 2 has records 10 to 19; the last part that ends in it has 16 to 18.
+  // Unit 2 has records 10 to 19.  Its last part that is not the end of the unit
+  // has records 16 to 18.
   const auto all = expected_ranges(1, 40);
   CHECK(seen == std::vector<Seen>(all.begin(), all.begin() + 19));
   CHECK(last.kind == NextKind::kExited);
@@ -100,7 +101,7 @@ void what_kills_its_workers_is_given_up_behind_its_parts() {
   CHECK_EQ(scheduler->position().positions[0][0], 19);
 }
 
-void goes_on_behind_an_error() {
+void test_run_continues_after_error() {
   const auto scheduler = make(config(UnitKind::kRange, 2, 2, 40, 16));
   Job job = in_parts(2);
   job.fails_at = 7;
@@ -111,7 +112,7 @@ void goes_on_behind_an_error() {
   CHECK(drain(*scheduler, kRepeat) == expected);
 }
 
-// A worker by hand, which has claimed records 0 to 9.
+// A worker in this thread, which has claimed records 0 to 9.
 struct Alone {
   Alone()
       : scheduler(make(config(UnitKind::kRange, 1, 1, 30, 10))),
@@ -150,7 +151,7 @@ struct Alone {
   std::optional<Work> work;
 };
 
-void a_part_comes_while_the_rest_is_computed() {
+void test_part_is_delivered_before_rest() {
   Alone alone;
   CHECK(alone.scheduler->next(0.01).kind == NextKind::kTimeout);
   alone.offer_part(0, 3);
@@ -165,14 +166,14 @@ void a_part_comes_while_the_rest_is_computed() {
   CHECK(alone.end.resume(*alone.work));
   alone.offer_part(9, 10);
   alone.expect(3, 10);
-  // Nothing is left of the unit.
+  // The unit has no more records.
   CHECK(alone.end.resume(*alone.work));
   alone.end.commit(*alone.work, UnitStatus::kOk, 0, 0, {10});
   CHECK(alone.scheduler->next(0.01).kind == NextKind::kTimeout);
   CHECK_EQ(alone.end.claim()->first, 10);
 }
 
-void what_follows_a_part_is_computed_by_another_after_an_exit() {
+void test_rest_is_computed_by_other_after_exit() {
   Alone alone;
   alone.offer_part(0, 4);
   alone.scheduler->on_exited(0, 1);
@@ -187,7 +188,7 @@ void what_follows_a_part_is_computed_by_another_after_an_exit() {
   alone.expect(0, 4);
 }
 
-void a_unit_that_is_withdrawn_is_lost_after_a_part() {
+void test_withdrawn_unit_is_lost_after_part() {
   Alone alone;
   alone.offer_part(0, 4);
   CHECK(alone.scheduler->reset({{{20}}, 0, {false}}).ok());
@@ -195,7 +196,7 @@ void a_unit_that_is_withdrawn_is_lost_after_a_part() {
   CHECK_EQ(alone.end.claim()->first, 20);
 }
 
-void parts_that_are_not_delivered_are_dropped_with_their_unit() {
+void test_undelivered_parts_are_dropped_by_reset() {
   Alone alone;
   alone.offer_part(0, 4);
   alone.scheduler->on_slot_requested();
@@ -207,7 +208,7 @@ void parts_that_are_not_delivered_are_dropped_with_their_unit() {
   CHECK_EQ(alone.end.claim()->first, 2);
 }
 
-void a_part_that_cannot_be_read_is_an_error() {
+void test_unreadable_part_is_error() {
   for (const std::int64_t after : {0, 11}) {
     Alone alone;
     alone.work->slot[0] = std::byte{0};
@@ -218,7 +219,7 @@ void a_part_that_cannot_be_read_is_an_error() {
   }
 }
 
-void resets_while_workers_are_busy() {
+void test_reset_with_busy_workers() {
   const auto scheduler = make(config(UnitKind::kRange, 3, 4, 40, 8));
   WorkerThreads workers(*scheduler, in_parts(1));
   scheduler->start(&workers);
@@ -235,8 +236,8 @@ void resets_while_workers_are_busy() {
   CHECK(drain(*scheduler, kRepeat) == expected_ranges(4, 40));
 }
 
-void parts_fit_into_a_tight_arena() {
-  // Two units of 2.9 MB are delivered in turn, others are computed meanwhile.
+void test_parts_fit_tight_arena() {
+  // Two units of 2.9 MB are delivered in turn while others are computed.
   for (const std::uint64_t limit : {13, 16, 64}) {
     SchedulerConfig made = config(UnitKind::kRange, 3, 2, 24, 4);
     made.memory_limit = limit << 20;
@@ -248,7 +249,7 @@ void parts_fit_into_a_tight_arena() {
     scheduler->start(&workers);
     for (const Seen& want : expected_ranges(2, 24)) {
       NextResult next = scheduler->next(60);
-      // There may be no memory for a moment.
+      // Memory may be full for a moment.
       while (next.kind == NextKind::kFull) next = scheduler->next(60);
       CHECK(next.kind == NextKind::kOutput);
       CHECK(read_output(next.output, job.repeat) == want);
@@ -262,16 +263,16 @@ void parts_fit_into_a_tight_arena() {
 
 int main() {
   for (const std::int64_t per_part : {1, 3, 7, 15}) {
-    delivers_parts_in_order(per_part);
+    test_parts_are_delivered_in_order(per_part);
   }
-  survives_each_planted_exit();
-  what_kills_its_workers_is_given_up_behind_its_parts();
-  goes_on_behind_an_error();
-  a_part_comes_while_the_rest_is_computed();
-  what_follows_a_part_is_computed_by_another_after_an_exit();
-  a_unit_that_is_withdrawn_is_lost_after_a_part();
-  parts_that_are_not_delivered_are_dropped_with_their_unit();
-  a_part_that_cannot_be_read_is_an_error();
-  resets_while_workers_are_busy();
-  parts_fit_into_a_tight_arena();
+  test_worker_exits_lose_no_output();
+  test_fatal_unit_delivers_parts_then_fails();
+  test_run_continues_after_error();
+  test_part_is_delivered_before_rest();
+  test_rest_is_computed_by_other_after_exit();
+  test_withdrawn_unit_is_lost_after_part();
+  test_undelivered_parts_are_dropped_by_reset();
+  test_unreadable_part_is_error();
+  test_reset_with_busy_workers();
+  test_parts_fit_tight_arena();
 }

@@ -1,4 +1,4 @@
-// The scheduler of units that are asked for.
+// The scheduler with units of kind REQUEST.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ SchedulerConfig asking(std::uint32_t workers, bool in_order = true) {
   return made;
 }
 
-// A request for output `i`; the numbers before it are there to be carried.
+// Returns a request for output `i`.  The numbers before it only make it longer.
 Position request(std::int64_t i) {
   Position numbers(static_cast<std::size_t>(i % 50) + 1, 7);
   numbers.back() = i;
@@ -30,7 +30,7 @@ Position request(std::int64_t i) {
 }
 
 void ask(Scheduler& scheduler, std::uint32_t stream, std::int64_t i) {
-  CHECK(scheduler.ask(stream, request(i)).ok());
+  CHECK(scheduler.add_request(stream, request(i)).ok());
 }
 
 std::vector<Seen> expected(std::int64_t outputs, std::uint32_t workers) {
@@ -42,7 +42,7 @@ std::vector<Seen> expected(std::int64_t outputs, std::uint32_t workers) {
   return all;
 }
 
-void answers_in_the_order_of_requests() {
+void test_outputs_are_in_order_of_requests() {
   const auto scheduler = make(asking(3));
   WorkerThreads workers(*scheduler, {});
   scheduler->start(&workers);
@@ -52,7 +52,7 @@ void answers_in_the_order_of_requests() {
   CHECK(last.kind == NextKind::kEnd);
 }
 
-void answers_in_the_order_of_requests_to_whom_they_may_be() {
+void test_random_requests_are_answered_in_order() {
   const auto scheduler = make(asking(3));
   WorkerThreads workers(*scheduler, {});
   scheduler->start(&workers);
@@ -66,7 +66,7 @@ void answers_in_the_order_of_requests_to_whom_they_may_be() {
   CHECK(drain(*scheduler, 8) == wanted);
 }
 
-void goes_on_when_more_is_asked() {
+void test_requests_after_end_are_answered() {
   const auto scheduler = make(asking(2));
   WorkerThreads workers(*scheduler, {});
   scheduler->start(&workers);
@@ -79,7 +79,7 @@ void goes_on_when_more_is_asked() {
   }
 }
 
-void passes_over_a_stream_of_which_nothing_is_asked() {
+void test_stream_without_requests_is_skipped() {
   const auto scheduler = make(asking(3));
   WorkerThreads workers(*scheduler, {});
   scheduler->start(&workers);
@@ -91,7 +91,7 @@ void passes_over_a_stream_of_which_nothing_is_asked() {
   CHECK_EQ(seen[1].stream, 2U);
 }
 
-void an_error_ends_nothing() {
+void test_run_continues_after_error() {
   const auto scheduler = make(asking(2));
   Job job;
   job.fails_at = 3;
@@ -103,7 +103,7 @@ void an_error_ends_nothing() {
   CHECK(drain(*scheduler, 8) == wanted);
 }
 
-void a_dead_workers_successor_is_asked_the_same(std::size_t repeat) {
+void test_new_worker_gets_same_requests(std::size_t repeat) {
   for (unsigned seed = 0; seed < 8; ++seed) {
     const auto scheduler = make(asking(3));
     Job job;
@@ -122,7 +122,7 @@ void a_dead_workers_successor_is_asked_the_same(std::size_t repeat) {
   }
 }
 
-void out_of_order_gives_what_is_done() {
+void test_out_of_order_returns_ready_output() {
   const auto scheduler = make(asking(2, false));
   scheduler->start(nullptr);
   for (const int w : {0, 1}) {
@@ -146,7 +146,7 @@ void out_of_order_gives_what_is_done() {
   CHECK(scheduler->next(0).kind == NextKind::kTimeout);
 }
 
-void out_of_order_gives_everything() {
+void test_out_of_order_returns_all_outputs() {
   const auto scheduler = make(asking(4, false));
   WorkerThreads workers(*scheduler, {});
   scheduler->start(&workers);
@@ -161,7 +161,7 @@ void out_of_order_gives_everything() {
   CHECK(seen == wanted);
 }
 
-void a_reset_drops_requests() {
+void test_reset_drops_requests() {
   const auto scheduler = make(asking(2));
   WorkerThreads workers(*scheduler, {});
   scheduler->start(&workers);
@@ -173,7 +173,7 @@ void a_reset_drops_requests() {
   CHECK(drain(*scheduler, 8) == expected(10, 2));
 }
 
-void any_exit_is_final_where_exits_are() {
+void test_exit_is_error_if_exits_are_final() {
   SchedulerConfig made = asking(2);
   made.exits_final = true;
   made.max_restarts = 0;
@@ -183,7 +183,7 @@ void any_exit_is_final_where_exits_are() {
   scheduler->on_started(1, 1, 101);
   CHECK_EQ(scheduler->processes()[1].pid, 101);
   ask(*scheduler, 0, 0);
-  scheduler->on_exited(1, 1);  // It had nothing to do.
+  scheduler->on_exited(1, 1);  // It held no unit.
   scheduler->on_exit_status(1, 1, 9);
   const NextResult next = scheduler->next(60);
   CHECK(next.kind == NextKind::kExited);
@@ -193,28 +193,28 @@ void any_exit_is_final_where_exits_are() {
   CHECK_EQ(*scheduler->processes()[1].wait_status, 9);
 }
 
-void refuses_what_cannot_be_asked() {
+void test_invalid_requests_are_errors() {
   const auto scheduler = make(asking(2));
-  CHECK(!scheduler->ask(2, {1}).ok());
-  CHECK(!scheduler->ask(0, {}).ok());
-  CHECK(!scheduler->ask(0, Position(101)).ok());
+  CHECK(!scheduler->add_request(2, {1}).ok());
+  CHECK(!scheduler->add_request(0, {}).ok());
+  CHECK(!scheduler->add_request(0, Position(101)).ok());
   const auto other = make(config(UnitKind::kSequential, 1, 1, -1, 1));
-  CHECK(!other->ask(0, {1}).ok());
+  CHECK(!other->add_request(0, {1}).ok());
 }
 
 }  // namespace
 
 int main() {
-  answers_in_the_order_of_requests();
-  answers_in_the_order_of_requests_to_whom_they_may_be();
-  goes_on_when_more_is_asked();
-  passes_over_a_stream_of_which_nothing_is_asked();
-  an_error_ends_nothing();
-  a_dead_workers_successor_is_asked_the_same(8);
-  a_dead_workers_successor_is_asked_the_same(300'000);
-  out_of_order_gives_what_is_done();
-  out_of_order_gives_everything();
-  a_reset_drops_requests();
-  any_exit_is_final_where_exits_are();
-  refuses_what_cannot_be_asked();
+  test_outputs_are_in_order_of_requests();
+  test_random_requests_are_answered_in_order();
+  test_requests_after_end_are_answered();
+  test_stream_without_requests_is_skipped();
+  test_run_continues_after_error();
+  test_new_worker_gets_same_requests(8);
+  test_new_worker_gets_same_requests(300'000);
+  test_out_of_order_returns_ready_output();
+  test_out_of_order_returns_all_outputs();
+  test_reset_drops_requests();
+  test_exit_is_error_if_exits_are_final();
+  test_invalid_requests_are_errors();
 }

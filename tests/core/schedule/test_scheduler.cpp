@@ -1,4 +1,4 @@
-// The scheduler of ranges and of sequences, and what holds for all.
+// The scheduler with ranges and sequences, and tests that apply to all kinds.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ using namespace gristmill::testing;
 
 namespace {
 
-void delivers_ranges_in_order(bool own_mapping) {
+void test_ranges_are_delivered_in_order(bool own_mapping) {
   const auto scheduler = make(config(UnitKind::kRange, 3, 4, 50, 4));
   WorkerThreads workers(*scheduler, {}, own_mapping);
   scheduler->start(&workers);
@@ -28,7 +28,7 @@ void delivers_ranges_in_order(bool own_mapping) {
   for (const Position& each : position.positions) CHECK_EQ(each[0], 50);
 }
 
-void delivers_sequences_in_order(std::int64_t per_unit) {
+void test_sequences_are_delivered_in_order(std::int64_t per_unit) {
   const auto scheduler = make(config(UnitKind::kSequential, 2, 5, -1, 1));
   Job job;
   job.stream_end = 60;
@@ -41,9 +41,9 @@ void delivers_sequences_in_order(std::int64_t per_unit) {
   CHECK(scheduler->position().ended == std::vector<bool>(5, true));
 }
 
-// A worker looks through the units while others are published: what it sees
-// of them may be a stream's second one and not its first.
-void owners_claim_the_units_of_a_stream_in_order() {
+// A worker scans the units while others are published, so it may see the second
+// unit of a stream, but not the first.
+void test_owner_claims_units_in_order() {
   for (int round = 0; round < 20; ++round) {
     SchedulerConfig made = config(UnitKind::kSequential, 2, 2, -1, 1);
     made.buffer = 16;
@@ -56,7 +56,7 @@ void owners_claim_the_units_of_a_stream_in_order() {
   }
 }
 
-// One exit at each point, then exits at random.
+// Plants one exit at each point, then random exits.
 void survives_exits(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
                     int least_exits, std::size_t longest) {
   SchedulerConfig made =
@@ -88,9 +88,9 @@ void survives_exits(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
   }
 }
 
-void survives_each_planted_exit(UnitKind kind, std::size_t longest) {
+void test_worker_exits_lose_no_output(UnitKind kind, std::size_t longest) {
   for (const Plant plant : {Plant::kClaimed, Plant::kMidWrite, Plant::kWritten,
-                            Plant::kNeed, Plant::kGranted, Plant::kRang}) {
+                            Plant::kNeed, Plant::kGranted, Plant::kCommitted}) {
     survives_exits(
         kind,
         [plant](std::uint64_t id) {
@@ -110,7 +110,7 @@ void survives_each_planted_exit(UnitKind kind, std::size_t longest) {
   }
 }
 
-void gives_up_on_a_unit_that_kills_its_workers() {
+void test_unit_that_kills_workers_is_reported() {
   SchedulerConfig made = config(UnitKind::kRange, 2, 2, 20, 2);
   const auto scheduler = make(std::move(made));
   Job job;
@@ -121,7 +121,7 @@ void gives_up_on_a_unit_that_kills_its_workers() {
   scheduler->start(&workers);
   NextResult last;
   const auto seen = drain(*scheduler, 8, &last);
-  // Unit 4 is the second of stream 1: records 2 and 3.
+  // Unit 4 is the second unit of stream 1, with records 2 and 3.
   const auto all = expected_ranges(2, 20);
   CHECK(seen == std::vector<Seen>(all.begin(), all.begin() + 5));
   CHECK(last.kind == NextKind::kExited);
@@ -133,7 +133,7 @@ void gives_up_on_a_unit_that_kills_its_workers() {
   CHECK(scheduler->next(60).kind == NextKind::kExited);
 }
 
-void gives_up_when_nobody_can_start() {
+void test_failed_starts_are_reported() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
   Job job;
   job.plant = [](int, std::uint64_t, std::uint32_t) { return Plant::kStarted; };
@@ -145,7 +145,7 @@ void gives_up_when_nobody_can_start() {
   CHECK_EQ(workers.exits.load(), 3);
 }
 
-void says_why_a_worker_could_not_start() {
+void test_startup_error_is_reported() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
   scheduler->start(nullptr);
   scheduler->on_started(0, 1, 0);
@@ -159,7 +159,7 @@ void says_why_a_worker_could_not_start() {
   CHECK(next.report.wait_status == 256);
 }
 
-void goes_on_behind_an_error() {
+void test_run_continues_after_error() {
   const auto scheduler = make(config(UnitKind::kRange, 2, 2, 20, 4));
   Job job;
   job.fails_at = 5;
@@ -170,7 +170,7 @@ void goes_on_behind_an_error() {
   CHECK(drain(*scheduler, 8) == expected);
 }
 
-void a_unit_that_takes_more_records_moves_those_behind_it() {
+void test_longer_unit_moves_later_units() {
   const auto scheduler = make(config(UnitKind::kRange, 3, 2, 1000, 4));
   Job job;
   job.absent = 7;
@@ -194,7 +194,7 @@ void a_unit_that_takes_more_records_moves_those_behind_it() {
   }
 }
 
-void units_get_as_many_records_as_fit() {
+void test_unit_records_adapt_to_memory() {
   SchedulerConfig made = config(UnitKind::kRange, 1, 1, 30, 8);
   made.buffer = 0;  // Two units are published ahead.
   const auto scheduler = make(std::move(made));
@@ -217,7 +217,7 @@ void units_get_as_many_records_as_fit() {
   CHECK(counts == (std::vector<std::int64_t>{2, 2, 4, 4, 8, 8}));
 }
 
-void starts_from_a_position() {
+void test_run_starts_from_position() {
   SchedulerConfig made = config(UnitKind::kRange, 2, 3, 10, 4);
   made.start.positions = {{10}, {7}, {6}};
   made.start.next_stream = 2;
@@ -237,7 +237,7 @@ void starts_from_a_position() {
   CHECK(drain(*scheduler, 8) == expected);
 }
 
-void resets_while_workers_are_busy() {
+void test_reset_with_busy_workers() {
   for (const UnitKind kind : {UnitKind::kRange, UnitKind::kSequential}) {
     const bool owned = kind == UnitKind::kSequential;
     const auto scheduler = make(config(kind, 3, 4, owned ? -1 : 40, 3));
@@ -260,7 +260,7 @@ void resets_while_workers_are_busy() {
   }
 }
 
-void kept_outputs_stay_as_they_are() {
+void test_outputs_with_views_do_not_change() {
   const auto scheduler = make(config(UnitKind::kRange, 2, 2, 200, 1));
   Job job;
   job.repeat = 1000;
@@ -280,7 +280,7 @@ void kept_outputs_stay_as_they_are() {
   }
 }
 
-void says_that_memory_is_full_and_goes_on() {
+void test_full_memory_is_reported_and_recovers() {
   SchedulerConfig made = config(UnitKind::kRange, 2, 1, 400, 1);
   made.memory_limit = 8 << 20;
   const auto scheduler = make(std::move(made));
@@ -321,8 +321,8 @@ class Claimer {
 
   void claim() { work_ = *end_.claim(); }
 
-  // Asks for a slot, calls `then` when it has it, and returns when the parent
-  // has been asked.
+  // Requests a slot in another thread, which calls `then` when it has the slot.
+  // Returns after the request.
   void need(std::uint64_t bytes, std::function<void()> then = [] {}) {
     thread_ = std::thread([this, bytes, then] {
       has_slot = end_.need(work_, bytes);
@@ -358,7 +358,7 @@ class Claimer {
 
 constexpr std::uint64_t kMib = 1 << 20;
 
-void the_unit_due_waits_for_the_memory_of_one_in_work() {
+void test_next_unit_waits_for_memory_of_claimed_unit() {
   SchedulerConfig made = config(UnitKind::kRange, 2, 1, 2, 1);
   made.memory_limit = 3 * kMib;
   const auto scheduler = make(std::move(made));
@@ -371,7 +371,7 @@ void the_unit_due_waits_for_the_memory_of_one_in_work() {
   first.need(2 * kMib, [&first] { first.commit(UnitStatus::kEnd); });
   const NextResult late = scheduler->next(0.01);
   CHECK(late.kind == NextKind::kTimeout);
-  CHECK_EQ(late.report.worker, -1);  // It is no worker's fault.
+  CHECK_EQ(late.report.worker, -1);  // No worker is at fault.
   CHECK_EQ(late.report.stream, 0);
   CHECK_EQ(late.shortage.limit, 3 * kMib);
   CHECK(!first.has_slot);
@@ -380,8 +380,8 @@ void the_unit_due_waits_for_the_memory_of_one_in_work() {
   first.join();
 }
 
-// One that waits for memory itself may be behind one that has some.
-void the_unit_due_gets_the_memory_of_all_behind_it() {
+// A unit that waits for memory may follow one that has memory.
+void test_next_unit_gets_memory_of_later_units() {
   SchedulerConfig made = config(UnitKind::kRange, 3, 1, 3, 1);
   made.memory_limit = 4 * kMib;
   const auto scheduler = make(std::move(made));
@@ -401,9 +401,9 @@ void the_unit_due_gets_the_memory_of_all_behind_it() {
   CHECK(!third.has_slot);
 }
 
-// No worker waits for memory, and no unit of the stream that is due can be
-// published, before the slot of a withdrawn unit is free.
-void a_withdrawn_unit_that_needs_memory_frees_its_own() {
+// The next unit cannot be published until the slot of a withdrawn unit is free,
+// and no worker waits for memory before that.
+void test_withdrawn_unit_frees_its_slot() {
   SchedulerConfig made = config(UnitKind::kRange, 1, 1, 4, 1);
   made.memory_limit = 4 * kMib;
   made.buffer = 0;
@@ -432,7 +432,7 @@ void a_withdrawn_unit_that_needs_memory_frees_its_own() {
   CHECK(found == NextKind::kEnd);
 }
 
-void a_unit_without_memory_is_tried_again() {
+void test_unit_without_memory_is_retried() {
   for (const UnitKind kind : {UnitKind::kRange, UnitKind::kSequential}) {
     SchedulerConfig made = config(kind, 1, 1, 20, 2);
     const std::size_t length = made.start.positions[0].size();
@@ -452,8 +452,8 @@ void a_unit_without_memory_is_tried_again() {
   }
 }
 
-// The units behind one that was not computed begin where it would have ended.
-void nothing_is_computed_behind_a_unit_without_memory() {
+// The units after a refused one start at its end, which is not known yet.
+void test_units_after_refused_one_are_not_computed() {
   SchedulerConfig made = config(UnitKind::kSequential, 2, 3, -1, 1);
   made.start.positions.assign(3, Position{1, 0});  // Record 0 gives no output.
   const auto scheduler = make(std::move(made));
@@ -461,7 +461,8 @@ void nothing_is_computed_behind_a_unit_without_memory() {
   job.stream_end = 60;
   WorkerThreads workers(*scheduler, job);
   scheduler->start(nullptr);
-  // Pages of this unit cannot be had; those of the next in its stream can.
+  // Allocating pages fails for this unit, but not for the next one of its
+  // stream.
   const Region region = scheduler->region();
   const Unit& refused = region.unit(2);
   CHECK_EQ(refused.task.stream, 2U);
@@ -478,17 +479,17 @@ void nothing_is_computed_behind_a_unit_without_memory() {
     seen.insert(seen.end(), more.begin(), more.end());
     if (last.kind == NextKind::kEnd) break;
     CHECK(last.kind == NextKind::kFull);
-    CHECK(++fulls < 4);  // Its memory may have been asked for again meanwhile.
+    CHECK(++fulls < 4);  // The worker may have retried before this call.
     allow(PROT_READ | PROT_WRITE);
   }
   CHECK(seen == expected_sequences(3, 60));
 }
 
-void units_outgrow_a_tight_arena() {
+void test_units_outgrow_tight_arena() {
   for (const UnitKind kind : {UnitKind::kRange, UnitKind::kSequential}) {
     const bool owned = kind == UnitKind::kSequential;
     SchedulerConfig made = config(kind, 3, 4, owned ? -1 : 40, 1);
-    made.memory_limit = 9 << 20;  // Three units of those that come.
+    made.memory_limit = 9 << 20;  // Three of the largest units.
     const auto scheduler = make(std::move(made));
     Job job;
     job.stream_end = 60;
@@ -501,7 +502,7 @@ void units_outgrow_a_tight_arena() {
   }
 }
 
-void close_ends_a_wait() {
+void test_close_ends_wait() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
   scheduler->start(nullptr);
   std::thread closer([&] {
@@ -512,37 +513,37 @@ void close_ends_a_wait() {
   closer.join();
 }
 
-void a_timeout_names_who_is_waited_for() {
+void test_timeout_names_holder() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
   scheduler->start(nullptr);
   scheduler->on_started(0, 1, 0);
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   CHECK(end.claim().has_value());
-  end.at_address()->store(1);
+  end.current_record_address()->store(1);
   const NextResult next = scheduler->next(0.01);
   CHECK(next.kind == NextKind::kTimeout);
   CHECK_EQ(next.report.worker, 0);
   CHECK_EQ(next.report.record, 1);
 }
 
-void a_timeout_blames_nobody_for_a_unit_that_nobody_can_have_begun() {
+void test_timeout_during_start_names_no_worker() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
   scheduler->start(nullptr);
   NextResult next = scheduler->next(0.01);
   CHECK(next.kind == NextKind::kTimeout);
   CHECK_EQ(next.report.worker, -1);
   CHECK_EQ(next.report.stream, 0);
-  scheduler->on_started(0, 1, 0);  // Still importing, perhaps.
+  scheduler->on_started(0, 1, 0);  // It may still be importing modules.
   for (int i = 0; i < 3; ++i) {
     next = scheduler->next(0.01);
     CHECK_EQ(next.report.worker, -1);
   }
-  next = scheduler->next(0.01);  // Stopped in its start, perhaps.
+  next = scheduler->next(0.01);  // Its start takes too long.
   CHECK_EQ(next.report.worker, 0);
   CHECK(next.report.idle);
 }
 
-void a_timeout_names_the_worker_that_keeps_others_waiting() {
+void test_timeout_names_busy_worker() {
   for (const UnitKind kind : {UnitKind::kRange, UnitKind::kSequential}) {
     const bool owned = kind == UnitKind::kSequential;
     const auto scheduler = make(config(kind, 1, 1, owned ? -1 : 20, 2));
@@ -550,8 +551,8 @@ void a_timeout_names_the_worker_that_keeps_others_waiting() {
     scheduler->on_started(0, 1, 0);
     WorkerEnd end(scheduler->region(), -1, 0, 1);
     CHECK(end.claim().has_value());
-    end.at_address()->store(7);
-    // The unit is withdrawn, but the worker does not come back from it.
+    end.current_record_address()->store(7);
+    // The unit is withdrawn, but the worker still computes it.
     const std::size_t length = scheduler->position().positions[0].size();
     CHECK(scheduler->reset({{Position(length, 0)}, 0, {false}}).ok());
     const NextResult next = scheduler->next(0.01);
@@ -562,11 +563,11 @@ void a_timeout_names_the_worker_that_keeps_others_waiting() {
   }
 }
 
-void a_timeout_names_an_idle_worker() {
+void test_timeout_names_idle_worker() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
   scheduler->start(nullptr);
   scheduler->on_started(0, 1, 0);
-  // It has asked for work before and does not any more.
+  // It has requested work before, but now it does not.
   scheduler->region().cell(0).started.store(1);
   const NextResult next = scheduler->next(0.01);
   CHECK_EQ(next.report.worker, 0);
@@ -574,7 +575,7 @@ void a_timeout_names_an_idle_worker() {
   CHECK(next.report.idle);
 }
 
-// Commits units by hand that take no time, then claims one.
+// Commits some units immediately, then claims one.
 std::optional<Work> claim_after_fast_ones(Scheduler& scheduler, WorkerEnd& end,
                                           int units) {
   for (int i = 0; i < units; ++i) {
@@ -588,7 +589,7 @@ std::optional<Work> claim_after_fast_ones(Scheduler& scheduler, WorkerEnd& end,
   return end.claim();
 }
 
-void a_unit_that_is_much_slower_than_others_is_told_of_once() {
+void test_slow_unit_is_reported_once() {
   SchedulerConfig made = config(UnitKind::kRange, 1, 1, 20, 1);
   made.slow_s = 0.02;
   const auto scheduler = make(std::move(made));
@@ -596,7 +597,7 @@ void a_unit_that_is_much_slower_than_others_is_told_of_once() {
   scheduler->on_started(0, 1, 0);
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   const auto work = claim_after_fast_ones(*scheduler, end, 4);
-  end.at_address()->store(4);
+  end.current_record_address()->store(4);
   const NextResult slow = scheduler->next(60);
   CHECK(slow.kind == NextKind::kSlow);
   CHECK_EQ(slow.report.worker, 0);
@@ -611,7 +612,7 @@ void a_unit_that_is_much_slower_than_others_is_told_of_once() {
   CHECK(scheduler->next(60).kind == NextKind::kOutput);
 }
 
-void nobody_is_told_of_slow_units_without_others_or_a_limit() {
+void test_slow_unit_without_limit_is_not_reported() {
   for (const auto& [slow_s, units] : {std::pair{0.001, 2}, {-1.0, 4}}) {
     SchedulerConfig made = config(UnitKind::kRange, 1, 1, 20, 1);
     made.slow_s = slow_s;
@@ -624,8 +625,8 @@ void nobody_is_told_of_slow_units_without_others_or_a_limit() {
   }
 }
 
-// Who was told that nothing came has not to be told that it is slow.
-void a_timeout_says_enough() {
+// A unit that was reported after a timeout is not reported again as slow.
+void test_timed_out_unit_is_not_reported_as_slow() {
   SchedulerConfig made = config(UnitKind::kRange, 1, 1, 20, 1);
   made.slow_s = 0.05;
   const auto scheduler = make(std::move(made));
@@ -637,7 +638,7 @@ void a_timeout_says_enough() {
   CHECK(scheduler->next(0.1).kind == NextKind::kTimeout);
 }
 
-void a_worker_that_is_not_admitted_gets_nothing() {
+void test_worker_not_admitted_claims_nothing() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
   scheduler->start(nullptr);
   WorkerEnd end(scheduler->region(), -1, 0, 2);
@@ -646,7 +647,7 @@ void a_worker_that_is_not_admitted_gets_nothing() {
   CHECK(!end.claim().has_value());
 }
 
-void a_fork_is_told_and_leaves_the_parent_alone() {
+void test_fork_returns_forked_and_parent_continues() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 40, 1));
   WorkerThreads workers(*scheduler, {});
   scheduler->start(&workers);
@@ -667,7 +668,7 @@ void a_fork_is_told_and_leaves_the_parent_alone() {
   CHECK_EQ(read_output(first.output, 8).value, value_of(0, 0, 0));
 }
 
-void a_corrupt_unit_is_an_error() {
+void test_corrupt_unit_is_error() {
   const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
   scheduler->start(nullptr);
   scheduler->on_started(0, 1, 0);
@@ -677,8 +678,8 @@ void a_corrupt_unit_is_an_error() {
   CHECK(scheduler->next().kind == NextKind::kExited);
 }
 
-void positions_may_be_short_or_long() {
-  constexpr std::uint32_t kCapacity = 8193;  // 64 KiB and their length
+void test_positions_of_any_length_are_kept() {
+  constexpr std::uint32_t kCapacity = 8193;  // 64 KiB and the length
   for (const bool own_mapping : {false, true}) {
     SchedulerConfig made = config(UnitKind::kSequential, 2, 3, -1, 1);
     made.position_capacity = kCapacity;
@@ -701,7 +702,7 @@ void positions_may_be_short_or_long() {
   }
 }
 
-void a_position_beyond_the_capacity_is_refused() {
+void test_position_beyond_capacity_is_error() {
   SchedulerConfig made = config(UnitKind::kSequential, 1, 1, -1, 1);
   made.start.positions = {Position(9, 0)};
   CHECK(!Scheduler::create(made).ok());
@@ -715,8 +716,8 @@ void a_position_beyond_the_capacity_is_refused() {
   }
 }
 
-// What a worker left that is killed or goes wrong is checked before it is used.
-void a_length_that_cannot_be_is_an_error() {
+// The parent checks the fields that a killed or faulty worker has written.
+void test_invalid_position_length_is_error() {
   for (const std::uint32_t length : {0U, 3U, 1U << 31}) {
     SchedulerConfig made = config(UnitKind::kSequential, 1, 1, -1, 1);
     made.position_capacity = 2;
@@ -731,7 +732,7 @@ void a_length_that_cannot_be_is_an_error() {
   }
 }
 
-void ten_thousand_units() {
+void test_ten_thousand_units_are_delivered() {
   const auto scheduler = make(config(UnitKind::kRange, 4, 5, 2000, 1));
   Job job;
   job.repeat = 64;
@@ -746,45 +747,45 @@ void ten_thousand_units() {
 }  // namespace
 
 int main() {
-  delivers_ranges_in_order(false);
-  delivers_ranges_in_order(true);
+  test_ranges_are_delivered_in_order(false);
+  test_ranges_are_delivered_in_order(true);
   for (const std::int64_t per_unit : {1, 3}) {
-    delivers_sequences_in_order(per_unit);
+    test_sequences_are_delivered_in_order(per_unit);
   }
-  survives_each_planted_exit(UnitKind::kRange, 0);
+  test_worker_exits_lose_no_output(UnitKind::kRange, 0);
   for (const std::size_t longest : {0, 6, 5000}) {
-    survives_each_planted_exit(UnitKind::kSequential, longest);
+    test_worker_exits_lose_no_output(UnitKind::kSequential, longest);
   }
-  positions_may_be_short_or_long();
-  a_position_beyond_the_capacity_is_refused();
-  gives_up_on_a_unit_that_kills_its_workers();
-  gives_up_when_nobody_can_start();
-  says_why_a_worker_could_not_start();
-  goes_on_behind_an_error();
-  a_unit_that_takes_more_records_moves_those_behind_it();
-  units_get_as_many_records_as_fit();
-  starts_from_a_position();
-  owners_claim_the_units_of_a_stream_in_order();
-  resets_while_workers_are_busy();
-  kept_outputs_stay_as_they_are();
-  says_that_memory_is_full_and_goes_on();
-  the_unit_due_waits_for_the_memory_of_one_in_work();
-  the_unit_due_gets_the_memory_of_all_behind_it();
-  a_withdrawn_unit_that_needs_memory_frees_its_own();
-  a_unit_without_memory_is_tried_again();
-  nothing_is_computed_behind_a_unit_without_memory();
-  units_outgrow_a_tight_arena();
-  close_ends_a_wait();
-  a_timeout_names_who_is_waited_for();
-  a_timeout_blames_nobody_for_a_unit_that_nobody_can_have_begun();
-  a_timeout_names_the_worker_that_keeps_others_waiting();
-  a_timeout_names_an_idle_worker();
-  a_unit_that_is_much_slower_than_others_is_told_of_once();
-  nobody_is_told_of_slow_units_without_others_or_a_limit();
-  a_timeout_says_enough();
-  a_worker_that_is_not_admitted_gets_nothing();
-  a_fork_is_told_and_leaves_the_parent_alone();
-  a_corrupt_unit_is_an_error();
-  a_length_that_cannot_be_is_an_error();
-  ten_thousand_units();
+  test_positions_of_any_length_are_kept();
+  test_position_beyond_capacity_is_error();
+  test_unit_that_kills_workers_is_reported();
+  test_failed_starts_are_reported();
+  test_startup_error_is_reported();
+  test_run_continues_after_error();
+  test_longer_unit_moves_later_units();
+  test_unit_records_adapt_to_memory();
+  test_run_starts_from_position();
+  test_owner_claims_units_in_order();
+  test_reset_with_busy_workers();
+  test_outputs_with_views_do_not_change();
+  test_full_memory_is_reported_and_recovers();
+  test_next_unit_waits_for_memory_of_claimed_unit();
+  test_next_unit_gets_memory_of_later_units();
+  test_withdrawn_unit_frees_its_slot();
+  test_unit_without_memory_is_retried();
+  test_units_after_refused_one_are_not_computed();
+  test_units_outgrow_tight_arena();
+  test_close_ends_wait();
+  test_timeout_names_holder();
+  test_timeout_during_start_names_no_worker();
+  test_timeout_names_busy_worker();
+  test_timeout_names_idle_worker();
+  test_slow_unit_is_reported_once();
+  test_slow_unit_without_limit_is_not_reported();
+  test_timed_out_unit_is_not_reported_as_slow();
+  test_worker_not_admitted_claims_nothing();
+  test_fork_returns_forked_and_parent_continues();
+  test_corrupt_unit_is_error();
+  test_invalid_position_length_is_error();
+  test_ten_thousand_units_are_delivered();
 }

@@ -1,4 +1,4 @@
-// What a worker tells of itself, as others read it meanwhile.
+// The counts and the text of a worker, read while it writes them.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -10,7 +10,7 @@ using namespace gristmill;
 
 namespace {
 
-void a_text_is_read_as_it_was_written() {
+void test_text_is_read_as_written() {
   Counts counts{};
   CHECK(read_counts(counts).text.empty());
   write_text(counts, "first");
@@ -20,7 +20,7 @@ void a_text_is_read_as_it_was_written() {
   CHECK(read_counts(counts).text == std::string(2040, 'x'));
 }
 
-void a_text_whose_writer_ended_in_the_middle_is_empty() {
+void test_unfinished_text_is_empty() {
   Counts counts{};
   write_text(counts, "whole");
   counts.text_sequence.store(3, std::memory_order_relaxed);
@@ -29,7 +29,7 @@ void a_text_whose_writer_ended_in_the_middle_is_empty() {
   CHECK(read_counts(counts).text == "another");
 }
 
-void a_text_that_is_read_meanwhile_is_one_of_those_written() {
+void test_concurrent_read_gets_whole_text() {
   Counts counts{};
   write_text(counts, std::string(2000, 'a'));
   std::atomic<bool> ended{false};
@@ -46,7 +46,7 @@ void a_text_that_is_read_meanwhile_is_one_of_those_written() {
   writer.join();
 }
 
-void the_unit_in_hand_counts_as_work() {
+void test_claimed_unit_counts_as_busy() {
   Counts counts{};
   counts.busy_ns.store(1000, std::memory_order_relaxed);
   CHECK(read_counts(counts).busy_ns == 1000);
@@ -60,8 +60,8 @@ void the_unit_in_hand_counts_as_work() {
 }  // namespace
 
 int main() {
-  a_text_is_read_as_it_was_written();
-  a_text_whose_writer_ended_in_the_middle_is_empty();
-  a_text_that_is_read_meanwhile_is_one_of_those_written();
-  the_unit_in_hand_counts_as_work();
+  test_text_is_read_as_written();
+  test_unfinished_text_is_empty();
+  test_concurrent_read_gets_whole_text();
+  test_claimed_unit_counts_as_busy();
 }

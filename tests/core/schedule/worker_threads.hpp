@@ -1,6 +1,6 @@
-// Workers as threads of the scheduler's process on one mapping, so that
-// ThreadSanitizer sees both ends.  A worker "exits" by returning at a planted
-// point; that is reported as the supervisor would.
+// Workers as threads of the scheduler's process, on one mapping, so that
+// ThreadSanitizer checks both ends.  A worker "exits" by returning at a planted
+// point, which is reported like a supervisor reports an exit.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -25,29 +25,29 @@
 
 namespace gristmill::testing {
 
-// Where a worker exits, or that it does not.
+// The point at which a worker exits, if any.
 enum class Plant {
   kNone,
-  kStarted,   // admitted, before any claim
-  kClaimed,   // nothing written
-  kMidWrite,  // half of the slot written
-  kWritten,   // all written, not committed
-  kNeed,      // asked for a larger slot, answer not awaited
-  kGranted,   // got it, wrote nothing
-  kRang,      // committed; its exit is reported late
-  kParted,    // committed a part, answer not awaited
-  kResumed,   // got the slot of what follows a part, wrote nothing
+  kStarted,      // admitted, before any claim
+  kClaimed,      // claimed a unit, wrote nothing
+  kMidWrite,     // half of the slot written
+  kWritten,      // all written, not committed
+  kNeed,         // requested a larger slot, has not waited
+  kGranted,      // got the larger slot, wrote nothing
+  kCommitted,    // committed; the exit is reported late
+  kOfferedPart,  // offered a part, has not waited
+  kResumed,      // resumed after a part, wrote nothing
 };
 
 using Values = std::vector<std::int64_t>;
 
-// The content of output `i` of stream `s`: some integers that depend on both.
+// Returns integer `k` of output `i` of stream `s`.
 inline std::int64_t value_of(std::uint32_t s, std::int64_t i, std::size_t k) {
   return static_cast<std::int64_t>(s) * 1'000'000'007 + i * 1013 +
          static_cast<std::int64_t>(k);
 }
 
-// A slot with `firsts.size()` outputs; each is one integer repeated.
+// Returns the contents of a slot with `outputs`.  Each is a repeated integer.
 inline std::vector<std::byte> pack(std::uint32_t s, const Values& outputs,
                                    const std::vector<Values>& positions,
                                    std::size_t repeat, bool last_is_error) {
@@ -78,26 +78,25 @@ inline std::vector<std::byte> pack(std::uint32_t s, const Values& outputs,
   return bytes;
 }
 
-// What the workers of a test compute.
+// The work of the workers in a test.
 struct Job {
   std::int64_t stream_end = -1;  // a sequence: records in a stream
   std::int64_t per_unit = 1;     // a sequence: outputs per unit
   std::size_t repeat = 8;        // integers in an output
-  std::int64_t fails_at = -1;    // this record raises, in every stream
-  std::int64_t absent = -1;      // multiples give no output; one more is taken
-  std::int64_t per_part =
-      0;                    // a range: outputs handed over at a time, if not 0
-  bool tight = false;       // parts are handed over when they are awaited
+  std::int64_t fails_at = -1;    // this record is an error, in every stream
+  std::int64_t absent = -1;      // multiples have no output; one more is read
+  std::int64_t per_part = 0;     // a range: outputs in a part, 0 for no parts
+  bool tight = false;            // parts are offered only while awaited
   std::size_t longest = 0;  // a sequence: positions are padded, see padded()
   std::function<Plant(int worker, std::uint64_t id, std::uint32_t attempt)>
       plant = [](int, std::uint64_t, std::uint32_t) { return Plant::kNone; };
 };
 
-// A record is dropped by a sequence's filter iff it is a multiple of 3.
+// The filter of a sequence drops multiples of 3.
 inline bool dropped(std::int64_t record) { return record % 3 == 0; }
 
-// A position that is longer the more `longest` is, by a number that changes
-// from output to output; what follows its first two integers depends on them.
+// Returns a position with up to `longest` more integers.  Their number changes
+// from output to output, and their values depend on the first two integers.
 inline Values padded(Values live, std::size_t longest) {
   if (longest == 0 || live[0] == 0) return live;
   const auto more = static_cast<std::size_t>(live[0] * 7919) % longest;
@@ -126,7 +125,7 @@ class Worker {
   Worker(WorkerEnd& end, const Job& job, int index)
       : end_(end), job_(job), index_(index) {}
 
-  // Returns when told to stop or at its planted exit.
+  // Returns when the scheduler closes, or at its planted exit.
   void serve() {
     if (job_.plant(index_, 0, 0) == Plant::kStarted) return;
     while (auto work = end_.claim()) {
@@ -136,14 +135,14 @@ class Worker {
       bool refused = false;
       while (!lost && !refused && has_part(*work)) {
         lost = !offer_part(*work);
-        if (lost || plant == Plant::kParted) break;
+        if (lost || plant == Plant::kOfferedPart) break;
         const std::int64_t before = work->first;
         lost = !end_.resume(*work);
         if (!lost && plant == Plant::kResumed) return;
         refused = work->first == before;
         work->position_before = {work->first};
       }
-      if (plant == Plant::kParted) return;
+      if (plant == Plant::kOfferedPart) return;
       if (lost) continue;
       Filled filled = compute(*work);
       const std::size_t size = filled.bytes.size();
@@ -160,13 +159,13 @@ class Worker {
       }
       if (plant == Plant::kMidWrite || plant == Plant::kWritten) return;
       end_.commit(*work, filled.status, filled.outputs, size, filled.position);
-      if (plant == Plant::kRang) return;
+      if (plant == Plant::kCommitted) return;
     }
   }
 
  private:
-  // Parts are without what a worker says only of a whole unit.  In a tight
-  // arena only those that are awaited are handed over.
+  // Parts do not have the results of whole units.  In a tight arena, only
+  // awaited parts are offered.
   [[nodiscard]] bool has_part(const Work& work) const {
     if (work.kind != UnitKind::kRange || job_.per_part == 0) return false;
     if (job_.tight && !end_.is_awaited(work)) return false;
@@ -175,7 +174,7 @@ class Worker {
     return work.count > job_.per_part && job_.absent < 0 && !fails;
   }
 
-  // False if the unit is lost.
+  // Returns false if the unit is lost.
   bool offer_part(Work& work) {
     Work part = work;
     part.count = job_.per_part;
@@ -200,7 +199,7 @@ class Worker {
     }
   }
 
-  // The request's last integer is the output.
+  // The last integer of the request is the number of the output.
   Filled requested(const Work& work) {
     Filled filled;
     filled.bytes =
@@ -218,7 +217,7 @@ class Worker {
     CHECK_EQ(work.position_before[0], work.first);
     std::int64_t last = work.first + work.count;
     for (auto r = work.first; r < last; ++r) {
-      end_.at_address()->store(r, std::memory_order_relaxed);
+      end_.current_record_address()->store(r, std::memory_order_relaxed);
       if (job_.absent > 0 && r % job_.absent == 0) {
         ++last;
         filled.status = UnitStatus::kMoved;
@@ -238,7 +237,8 @@ class Worker {
     return filled;
   }
 
-  // Filters records, numbers the survivors: position = (record, survivors).
+  // Filters records and numbers the remaining ones.  The position is (record,
+  // number of outputs).
   Filled owned(const Work& work) {
     Values& live = live_[work.stream];
     if (work.proceed) {
@@ -256,7 +256,7 @@ class Worker {
       }
       const std::int64_t record = live[0]++;
       if (dropped(record)) {
-        // One that drops several in a row gives a unit without outputs.
+        // Several dropped records in a row result in a unit without outputs.
         if (record % 9 == 0) break;
         continue;
       }
@@ -277,8 +277,8 @@ class Worker {
   std::map<std::uint32_t, Values> live_;
 };
 
-// Runs workers as threads and reports what happens to them, on a thread of
-// its own as the supervisor does.
+// Runs workers as threads.  Reports their starts and exits on a separate
+// thread, like the supervisor.
 class WorkerThreads final : public WorkerStarter {
  public:
   WorkerThreads(Scheduler& scheduler, Job job, bool own_mapping = false)
@@ -374,7 +374,8 @@ class WorkerThreads final : public WorkerStarter {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Event> events_;
-  std::deque<std::thread> threads_;  // The supervisor's until it is joined.
+  // Only the supervisor's thread uses them until it is joined.
+  std::deque<std::thread> threads_;
   std::atomic<bool> quit_{false};
   std::thread supervisor_;
   std::thread slot_requests_;
@@ -407,7 +408,7 @@ inline std::unique_ptr<Scheduler> make(SchedulerConfig made) {
   return std::move(result).value();
 }
 
-// Reads the output and checks every byte of it.
+// Reads the output and checks all its bytes.
 inline Seen read_output(const Output& output, std::size_t repeat) {
   const auto* slot = reinterpret_cast<const std::byte*>(output.address);
   SlotHeader header;
@@ -428,7 +429,7 @@ inline Seen read_output(const Output& output, std::size_t repeat) {
   return {output.stream, first, output.error};
 }
 
-// Delivers until something else than an output comes.
+// Delivers outputs until next() returns another kind of result.
 inline std::vector<Seen> drain(Scheduler& scheduler, std::size_t repeat,
                                NextResult* last = nullptr) {
   std::vector<Seen> seen;
@@ -444,7 +445,7 @@ inline std::vector<Seen> drain(Scheduler& scheduler, std::size_t repeat,
   }
 }
 
-// What a range delivers without an error.
+// Returns the outputs of ranges without errors.
 inline std::vector<Seen> expected_ranges(std::uint32_t streams,
                                          std::int64_t length) {
   std::vector<Seen> all;

@@ -10,7 +10,7 @@
 
 namespace gristmill {
 
-// Makes the checksum of a header right.
+// Sets the checksum of a header.
 inline void sum_up(std::byte* head) {
   std::memset(head + 148, ' ', 8);
   unsigned sum = 0;
@@ -20,7 +20,7 @@ inline void sum_up(std::byte* head) {
   std::snprintf(reinterpret_cast<char*>(head) + 148, 8, "%06o", sum);
 }
 
-// A header of ustar, and data that fill whole blocks up.
+// Returns a ustar header and the data, padded to whole blocks.
 inline Bytes tar_member(std::string_view name, std::string_view data,
                         char type = '0') {
   Bytes member(kTarBlock);

@@ -33,7 +33,7 @@ std::string error_of(const Bytes& contents) {
   return file.status().message().substr(disk.path().size() + 2);
 }
 
-// A sample as "key extension=data ...", or the error.
+// Returns a sample as "key extension=data ...", or the error.
 std::string sample_of(const TarFile& file, std::int64_t number) {
   KeptRecord sink;
   const RecordReader::Request request{number, 0};
@@ -51,7 +51,7 @@ std::string sample_of(const TarFile& file, std::int64_t number) {
   return text;
 }
 
-void members_of_one_key_are_a_sample() {
+void test_members_with_one_key_are_a_sample() {
   const TemporaryFile disk(tar_of({
       tar_member("d/", "", '5'),
       tar_member("d/0.txt", "zero"),
@@ -68,7 +68,7 @@ void members_of_one_key_are_a_sample() {
   CHECK_EQ(sample_of(file, 1), "d/1 txt=" + std::string(600, 'x'));
 }
 
-void headers_before_a_member_name_it() {
+void test_extended_headers_name_member() {
   const std::string name(300, 'n');
   const TemporaryFile disk(tar_of({
       tar_member("././@LongLink", name + ".txt", 'L'),
@@ -83,7 +83,7 @@ void headers_before_a_member_name_it() {
   CHECK_EQ(sample_of(*opened.value(), 1), "a/b jpg=pax");
 }
 
-void damage_is_told_with_its_offset() {
+void test_damage_error_has_offset() {
   const Bytes member = tar_member("0.txt", "zero");
   CHECK_EQ(error_of({}), "the file is empty");
   CHECK_EQ(error_of(Bytes(member.begin(), member.begin() + 514)),
@@ -102,14 +102,14 @@ void damage_is_told_with_its_offset() {
            "members");
 }
 
-void a_file_of_which_the_end_is_missing_is_whole() {
+void test_missing_end_blocks_are_accepted() {
   Bytes file = tar_member("0.txt", "zero");
   file.resize(kTarBlock + 4);
   const TemporaryFile disk(file);
   CHECK_EQ(sample_of(*open(disk.path()).value(), 0), "0 txt=zero");
 }
 
-void fields_of_one_name_are_an_error_of_the_sample() {
+void test_duplicate_fields_are_error_of_sample() {
   const TemporaryFile disk(tar_of(
       {tar_member("0.txt", ""), tar_member("1.a", ""), tar_member("1.A", "")}));
   const auto file = open(disk.path()).value();
@@ -118,7 +118,7 @@ void fields_of_one_name_are_an_error_of_the_sample() {
                                  "fields a") != std::string::npos);
 }
 
-void an_index_that_is_kept_is_used_while_it_fits() {
+void test_saved_index_is_used_if_it_matches() {
   const Bytes contents =
       tar_of({tar_member("0.txt", "zero"), tar_member("1.txt", "one")});
   const TemporaryFile disk(contents);
@@ -147,7 +147,7 @@ void an_index_that_is_kept_is_used_while_it_fits() {
   CHECK(places() == std::pair(3 * kTarBlock, contents.size()));
 }
 
-void an_index_that_somebody_made_up_is_found_out() {
+void test_forged_index_is_error() {
   const TemporaryFile disk(
       tar_of({tar_member("0.txt", "zero"), tar_member("1.txt", "one")}));
   const TemporaryFile index(Bytes{});
@@ -166,7 +166,7 @@ void an_index_that_somebody_made_up_is_found_out() {
   }
 }
 
-void headers_that_changed_are_an_error_of_the_sample() {
+void test_changed_headers_are_error_of_sample() {
   const TemporaryFile disk(
       tar_of({tar_member("0.a", ""), tar_member("0.b", "")}));
   const auto file = open(disk.path()).value();
@@ -183,12 +183,12 @@ void headers_that_changed_are_an_error_of_the_sample() {
 
 int main() {
   using namespace gristmill;
-  members_of_one_key_are_a_sample();
-  headers_before_a_member_name_it();
-  damage_is_told_with_its_offset();
-  a_file_of_which_the_end_is_missing_is_whole();
-  fields_of_one_name_are_an_error_of_the_sample();
-  an_index_that_is_kept_is_used_while_it_fits();
-  an_index_that_somebody_made_up_is_found_out();
-  headers_that_changed_are_an_error_of_the_sample();
+  test_members_with_one_key_are_a_sample();
+  test_extended_headers_name_member();
+  test_damage_error_has_offset();
+  test_missing_end_blocks_are_accepted();
+  test_duplicate_fields_are_error_of_sample();
+  test_saved_index_is_used_if_it_matches();
+  test_forged_index_is_error();
+  test_changed_headers_are_error_of_sample();
 }

@@ -7,14 +7,14 @@
 namespace gristmill {
 namespace {
 
-// The key and the extension, or nothing.
+// Returns "key|extension", or "none".
 std::string cut(std::string_view name) {
   const auto field = tar_field(name);
   if (!field) return "none";
   return std::string(field->key) + "|" + std::string(field->extension);
 }
 
-void names_are_cut_at_the_first_dot_of_the_file() {
+void test_name_is_split_at_first_dot_of_file() {
   CHECK_EQ(cut("a.jpg"), "a|jpg");
   CHECK_EQ(cut("a.b/c.d.E"), "a.b/c|d.E");
   CHECK_EQ(cut("a."), "a|");
@@ -23,7 +23,7 @@ void names_are_cut_at_the_first_dot_of_the_file() {
   CHECK_EQ(cut("a.b/c"), "none");
 }
 
-void hidden_files_belong_to_a_folder_without_a_dot() {
+void test_key_of_hidden_file_is_its_folder() {
   CHECK_EQ(cut(".a"), "none");
   CHECK_EQ(cut("q/.a"), "q/|a");
   CHECK_EQ(cut("q.r/.a"), "none");
@@ -32,13 +32,13 @@ void hidden_files_belong_to_a_folder_without_a_dot() {
   CHECK_EQ(cut("/.a"), "/|a");
 }
 
-void a_line_ends_the_folders_that_may_have_dots() {
+void test_newline_limits_folders_with_dots() {
   CHECK_EQ(cut("a\n/b.c"), "a\n/b|c");
   CHECK_EQ(cut("a.b\n/c.d"), "none");
   CHECK_EQ(cut("a.b/c\n/d.e"), "a.b/c\n/d|e");
 }
 
-void what_is_about_the_file_is_left_out() {
+void test_metadata_members_are_skipped() {
   CHECK_EQ(cut("__a__/b.c"), "none");
   CHECK_EQ(cut("__a.b__"), "none");
   CHECK_EQ(cut("__.__\n"), "none");
@@ -52,8 +52,8 @@ void what_is_about_the_file_is_left_out() {
 
 int main() {
   using namespace gristmill;
-  names_are_cut_at_the_first_dot_of_the_file();
-  hidden_files_belong_to_a_folder_without_a_dot();
-  a_line_ends_the_folders_that_may_have_dots();
-  what_is_about_the_file_is_left_out();
+  test_name_is_split_at_first_dot_of_file();
+  test_key_of_hidden_file_is_its_folder();
+  test_newline_limits_folders_with_dots();
+  test_metadata_members_are_skipped();
 }

@@ -20,7 +20,7 @@ using Access = LocalFile::Access;
 using FilePtr = std::shared_ptr<const TfRecordFile>;
 using Options = TfRecordFile::Options;
 
-// Keeps each record in memory of its own.
+// Keeps each record in its own buffer.
 struct Kept final : RecordReader::Sink {
   Result<std::span<std::byte>> place(std::size_t slot,
                                      std::uint64_t size) override {
@@ -59,7 +59,7 @@ std::string read_error(const RecordReader& file, std::int64_t record) {
   return read(file, std::span(&record, 1), kept).message();
 }
 
-// A folder that is removed at the end of a test, with the indices in it.
+// A folder for indices, which the destructor removes.
 class Folder {
  public:
   Folder() { CHECK(mkdtemp(path_) != nullptr); }
@@ -78,7 +78,7 @@ class Folder {
   char path_[32] = "/tmp/gristmill_folder_XXXXXX";
 };
 
-// Keeps an index that says of `path` what is true of another file.
+// Saves an index for `path` with the places of another file.
 void forge(const std::string& kept, const TfRecordIndex& index,
            const std::string& path) {
   const File::Ptr file = LocalFile::open(path, Access::kPread).value();
@@ -95,7 +95,8 @@ void forge(const std::string& kept, const TfRecordIndex& index,
   CHECK(forged.save(kept).ok());
 }
 
-void reads_what_was_written(const Options& options, Access access) {
+void test_all_records_equal_written_ones(const Options& options,
+                                         Access access) {
   const auto records = tf_records();
   const TemporaryFile disk(tf_file_of(records));
   const FilePtr file = open(disk.path(), options, access);
@@ -124,8 +125,9 @@ void reads_what_was_written(const Options& options, Access access) {
   }
 }
 
-// The index is loaded: the heads are not looked at before a record is read.
-void every_byte_of_a_record_matters(Access access, std::size_t record) {
+// The index is loaded, so the heads are only read with their records.
+void test_any_changed_byte_of_record_is_error(Access access,
+                                              std::size_t record) {
   const Folder folder;
   const auto records = tf_records();
   const Bytes good = tf_file_of(records);
@@ -162,7 +164,7 @@ void every_byte_of_a_record_matters(Access access, std::size_t record) {
   }
 }
 
-void a_bad_record_spares_its_neighbours() {
+void test_bad_record_leaves_others_readable() {
   const auto records = std::vector<Bytes>(10, noise(50));
   Bytes bad = tf_file_of(records);
   bad[66 * 4 + 20] ^= std::byte{1};
@@ -176,8 +178,8 @@ void a_bad_record_spares_its_neighbours() {
     CHECK_EQ(read_error(*file, i).empty(), i != 4);
 }
 
-// Its checksum fits, and so does its stamp: somebody made it up.
-void a_forged_index_cuts_no_records(Options options, Access access) {
+// The index is wrong, but its checksum and its stamp are correct.
+void test_forged_index_does_not_cut_records(Options options, Access access) {
   const Folder folder;
   const TemporaryFile other(tf_file_of({noise(10), noise(30), noise(20)}));
   const TemporaryFile disk(tf_file_of({noise(20), noise(20), noise(20)}));
@@ -187,26 +189,27 @@ void a_forged_index_cuts_no_records(Options options, Access access) {
   const std::string advice =
       "; if the file is whole, its index is wrong: delete " + (folder / "a");
   const std::string longer = read_error(*file, 0);
-  CHECK(contains(longer, "it has 20 bytes, expected by the index 10" + advice));
+  CHECK(contains(longer, "it has 20 bytes, but the index lists 10" + advice));
   const std::string elsewhere = read_error(*file, 1);
   CHECK(contains(elsewhere, options.verify == Verify::kNone
-                                ? "bytes, expected by the index 30"
+                                ? "bytes, but the index lists 30"
                                 : "the checksum of its length"));
   CHECK(contains(elsewhere, advice));
   CHECK_EQ(read_error(*file, 2), "");
 }
 
-void a_forged_index_cuts_no_large_records(Verify verify) {
+void test_forged_index_does_not_cut_large_records(Verify verify) {
   const Folder folder;
   const TemporaryFile other(tf_file_of({noise(9'000), noise(31'000)}));
   const TemporaryFile disk(tf_file_of({noise(20'000), noise(20'000)}));
   forge(folder / "a", open(other.path())->index(), disk.path());
   const FilePtr file = open(disk.path(), {verify, {folder / "a"}});
-  CHECK(contains(read_error(*file, 0), "it has 20000 bytes, expected"));
+  CHECK(contains(read_error(*file, 0),
+                 "it has 20000 bytes, but the index lists 9000"));
   CHECK(contains(read_error(*file, 1), "delete " + (folder / "a")));
 }
 
-void records_out_of_range_are_refused() {
+void test_record_out_of_range_is_error() {
   const TemporaryFile disk(tf_file_of({noise(3), noise(4)}));
   const FilePtr file = open(disk.path());
   for (const std::int64_t record : {std::int64_t{-1}, std::int64_t{2}}) {
@@ -216,7 +219,7 @@ void records_out_of_range_are_refused() {
   }
 }
 
-void an_empty_file_has_no_records() {
+void test_empty_file_has_size_0() {
   const TemporaryFile disk(Bytes{});
   for (const auto access : {Access::kPread, Access::kMmap}) {
     const FilePtr file = open(disk.path(), {Verify::kAll, {}}, access);
@@ -225,7 +228,7 @@ void an_empty_file_has_no_records() {
   }
 }
 
-void the_first_index_that_fits_is_loaded() {
+void test_first_matching_index_is_loaded() {
   const Folder folder;
   const TemporaryFile disk(tf_file_of(tf_records()));
   const std::string nowhere = "/proc/no such folder/a";
@@ -238,7 +241,7 @@ void the_first_index_that_fits_is_loaded() {
   static_cast<void>(open(disk.path(), {Verify::kAll, {folder / "a"}}));
   CHECK_EQ(open(disk.path(), options)->index().path(), folder / "a");
 
-  // One that is damaged, or of the file as it was, is none.
+  // Damaged or outdated indices are ignored.
   TemporaryFile damaged(Bytes(100));
   CHECK_EQ(std::rename(damaged.path().c_str(), (folder / "a").c_str()), 0);
   CHECK_EQ(open(disk.path(), options)->index().path(), folder / "b");
@@ -248,7 +251,7 @@ void the_first_index_that_fits_is_loaded() {
   CHECK_EQ(changed->size(), 1u);
 }
 
-void errors_name_the_file() {
+void test_errors_name_file() {
   const TemporaryFile disk(noise(100));
   CHECK(contains(try_open(disk.path(), {}).status().message(),
                  disk.path() + ": not a TFRecord file: record 0 at offset 0"));
@@ -257,7 +260,7 @@ void errors_name_the_file() {
                  "open failed"));
 }
 
-void a_file_that_changes_is_noticed(Access access) {
+void test_modified_file_is_error(Access access) {
   const Bytes good = tf_file_of(tf_records());
   const TemporaryFile disk(good);
   const FilePtr file = open(disk.path(), {Verify::kAll, {}}, access);
@@ -266,13 +269,13 @@ void a_file_that_changes_is_noticed(Access access) {
   const std::string error = read_error(*file, 9);
   CHECK(contains(error, disk.path() + ": "));
   CHECK(contains(error, "the file changed while it was open"));
-  disk.write(good);  // As a process might that restores it.
+  disk.write(good);  // Another process may restore the file.
   CHECK_EQ(read_error(*file, 9), "");
   disk.write(noise(good.size()));
   CHECK(contains(read_error(*file, 9), "written to while it was open"));
 }
 
-void a_lost_end_spares_what_comes_before() {
+void test_truncation_leaves_earlier_records_readable() {
   const auto records = std::vector<Bytes>(10, noise(50));
   const TemporaryFile disk(tf_file_of(records));
   const FilePtr file = open(disk.path());
@@ -283,7 +286,7 @@ void a_lost_end_spares_what_comes_before() {
   for (std::size_t i = 0; i < 7; ++i) CHECK(kept.slots[i] == records[i]);
 }
 
-// A file that is far away: it counts how often it is read.
+// A remote file that counts the reads.
 class FarFile final : public File {
  public:
   FarFile(const Bytes& bytes, std::size_t& reads)
@@ -303,7 +306,7 @@ class FarFile final : public File {
   std::size_t& reads_;
 };
 
-void far_files_are_read_in_their_own_steps() {
+void test_remote_file_is_read_in_its_steps() {
   const std::vector<Bytes> records(100, noise(84));  // Frames of 100 bytes.
   const Bytes bytes = tf_file_of(records);
   std::size_t reads = 0;
@@ -318,17 +321,17 @@ void far_files_are_read_in_their_own_steps() {
   reads = 0;
   Kept kept;
   CHECK(read(*file, all, kept).ok());
-  CHECK_EQ(reads, 10u);  // Of 1000 bytes each.
+  CHECK_EQ(reads, 10u);  // Each read has 1000 bytes.
   for (const auto& [slot, found] : kept.slots) {
     CHECK(found == records[slot]);
   }
-  // Threads that share the work out leave together what is one read.
+  // Threads do not split the records of a single read.
   CHECK_EQ(file->cut(file->plan(all).value(), 100).size(), 10u);
   CHECK(file->shares_work(10, 11));
   CHECK(!file->shares_work(10, 13));
 }
 
-void threads_share_a_file(Access access) {
+void test_threads_read_one_file(Access access) {
   const auto records = tf_records();
   const TemporaryFile disk(tf_file_of(records));
   const FilePtr file = open(disk.path(), {Verify::kAll, {}}, access);
@@ -354,21 +357,21 @@ int main() {
   using namespace gristmill;
   for (const auto access : {Access::kPread, Access::kMmap}) {
     for (const auto verify : {Verify::kAll, Verify::kHeaders, Verify::kNone}) {
-      reads_what_was_written({verify, {}}, access);
-      a_forged_index_cuts_no_records({verify, {}}, access);
-      a_forged_index_cuts_no_large_records(verify);
+      test_all_records_equal_written_ones({verify, {}}, access);
+      test_forged_index_does_not_cut_records({verify, {}}, access);
+      test_forged_index_does_not_cut_large_records(verify);
     }
     for (const std::size_t record : {2u, 4u, 7u, 9u, 13u}) {
-      every_byte_of_a_record_matters(access, record);
+      test_any_changed_byte_of_record_is_error(access, record);
     }
-    a_file_that_changes_is_noticed(access);
-    threads_share_a_file(access);
+    test_modified_file_is_error(access);
+    test_threads_read_one_file(access);
   }
-  a_bad_record_spares_its_neighbours();
-  records_out_of_range_are_refused();
-  an_empty_file_has_no_records();
-  the_first_index_that_fits_is_loaded();
-  errors_name_the_file();
-  a_lost_end_spares_what_comes_before();
-  far_files_are_read_in_their_own_steps();
+  test_bad_record_leaves_others_readable();
+  test_record_out_of_range_is_error();
+  test_empty_file_has_size_0();
+  test_first_matching_index_is_loaded();
+  test_errors_name_file();
+  test_truncation_leaves_earlier_records_readable();
+  test_remote_file_is_read_in_its_steps();
 }

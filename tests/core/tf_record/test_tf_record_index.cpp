@@ -52,7 +52,7 @@ void is_of(const TfRecordIndex& index, const std::vector<Bytes>& records) {
   }
 }
 
-void finds_every_record() {
+void test_every_record_is_found() {
   for (const auto& records :
        {tf_records(), std::vector<Bytes>(1000, noise(5)), std::vector<Bytes>{},
         std::vector<Bytes>(100, Bytes()),
@@ -62,12 +62,12 @@ void finds_every_record() {
   }
 }
 
-void takes_few_bytes_a_record() {
+void test_index_takes_few_bytes_per_record() {
   const TemporaryFile disk(tf_file_of(std::vector<Bytes>(20000, noise(1024))));
   CHECK(scan(disk.path()).held_bytes() < 5 * 20000);
 }
 
-void a_truncated_file_is_refused() {
+void test_truncated_file_is_error() {
   const Bytes whole = tf_file_of({noise(10), noise(30)});
   for (std::size_t cut = 1; cut < 46; ++cut) {
     const std::string error =
@@ -83,7 +83,7 @@ void a_truncated_file_is_refused() {
   }
 }
 
-void absurd_lengths_are_refused() {
+void test_absurd_length_is_error() {
   for (const std::uint64_t length :
        {~std::uint64_t{0}, ~std::uint64_t{0} - 15, std::uint64_t{1} << 63,
         std::uint64_t{35}}) {
@@ -96,7 +96,7 @@ void absurd_lengths_are_refused() {
   }
 }
 
-void damaged_lengths_are_refused() {
+void test_damaged_length_is_error() {
   const Bytes good = tf_file_of({noise(10), noise(30)});
   for (std::size_t at = 26; at < 38; ++at) {
     Bytes bad = good;
@@ -107,7 +107,7 @@ void damaged_lengths_are_refused() {
   }
 }
 
-void other_files_are_refused() {
+void test_other_file_formats_are_errors() {
   CHECK(contains(scan_error(noise(1000)), "not a TFRecord file: record 0"));
   CHECK(contains(scan_error(noise(11)), "ends within its length, after 11"));
   Bytes compressed = noise(1000);
@@ -124,14 +124,14 @@ void other_files_are_refused() {
   CHECK(contains(scan_error(bytes_of("\x1f\x8b")), "compressed with GZIP"));
 }
 
-// The length of the first record may look like the magic number of GZIP.
-void a_good_head_is_no_compressed_file() {
+// The length of the first record may equal the magic number of GZIP.
+void test_head_with_gzip_magic_is_a_record() {
   const TemporaryFile disk(tf_file_of({noise(0x8b1f), noise(0x9c78)}));
   CHECK_EQ(scan(disk.path()).size(), 2u);
   CHECK_EQ(frame_compression(head_of(0x9c78)), "");
 }
 
-void a_scan_can_be_cancelled() {
+void test_scan_can_be_cancelled() {
   const TemporaryFile disk(tf_file_of(tf_records()));
   ScanProgress progress;
   progress.cancelled = true;
@@ -139,9 +139,8 @@ void a_scan_can_be_cancelled() {
   CHECK(!index.ok() && contains(index.status().message(), "cancelled"));
 }
 
-// Of another file with the same size and time, as somebody who can write may
-// leave it.
-void what_is_kept_for_another_file_leads_nowhere_else() {
+// An index with wrong places, but with the size and time of the file.
+void test_forged_index_stays_in_file() {
   char folder[] = "/tmp/gristmill_index_XXXXXX";
   CHECK(mkdtemp(folder) != nullptr);
   const std::vector<std::string> kept = {std::string(folder) + "/index"};
@@ -159,7 +158,7 @@ void what_is_kept_for_another_file_leads_nowhere_else() {
   CHECK_EQ(loaded.value().size(), 3u);
 
   const IndexFile::Origin origin{FileStamp::of(*file), 0x31726674};
-  // Records that have no room, and a list that does not end with the file.
+  // Records that are too short, and a list that does not end with the file.
   PackedChunks close;
   for (std::uint64_t at = 0; at < 5; ++at) close.add(at, 0);
   close.finish(file->size());
@@ -179,7 +178,7 @@ void what_is_kept_for_another_file_leads_nowhere_else() {
   CHECK_EQ(anew.value().size(), 3u);
   CHECK_EQ(anew.value().path(), "");
   CHECK_EQ(std::remove(kept[0].c_str()), 0);
-  CHECK_EQ(rmdir(folder), 0);  // Nothing else was left in it.
+  CHECK_EQ(rmdir(folder), 0);  // It has no other files.
 }
 
 }  // namespace
@@ -187,13 +186,13 @@ void what_is_kept_for_another_file_leads_nowhere_else() {
 
 int main() {
   using namespace gristmill;
-  finds_every_record();
-  takes_few_bytes_a_record();
-  a_truncated_file_is_refused();
-  absurd_lengths_are_refused();
-  damaged_lengths_are_refused();
-  other_files_are_refused();
-  a_good_head_is_no_compressed_file();
-  a_scan_can_be_cancelled();
-  what_is_kept_for_another_file_leads_nowhere_else();
+  test_every_record_is_found();
+  test_index_takes_few_bytes_per_record();
+  test_truncated_file_is_error();
+  test_absurd_length_is_error();
+  test_damaged_length_is_error();
+  test_other_file_formats_are_errors();
+  test_head_with_gzip_magic_is_a_record();
+  test_scan_can_be_cancelled();
+  test_forged_index_stays_in_file();
 }

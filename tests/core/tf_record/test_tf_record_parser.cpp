@@ -9,13 +9,13 @@
 namespace gristmill {
 namespace {
 
-// What came out of a stream: records, and the first error.
+// The records of a stream and the first error.
 struct Parsed {
   std::vector<Bytes> records;
   std::string error;
 };
 
-// Feeds a stream in pieces of `step` bytes at most.
+// Parses a stream in pieces of at most `step` bytes.
 Parsed parse(TfRecordParser& parser, std::span<const std::byte> stream,
              std::size_t step) {
   Parsed parsed;
@@ -42,7 +42,7 @@ Parsed parse(TfRecordParser& parser, std::span<const std::byte> stream,
   }
 }
 
-void cuts_streams_that_come_in_pieces(std::size_t step) {
+void test_stream_in_pieces_equals_whole(std::size_t step) {
   const auto records = tf_records();
   TfRecordParser parser(Verify::kAll, 0, 0);
   const Bytes stream = tf_file_of(records);
@@ -53,7 +53,7 @@ void cuts_streams_that_come_in_pieces(std::size_t step) {
   CHECK_EQ(parser.offset(), stream.size());
 }
 
-void goes_on_in_the_middle() {
+void test_parser_continues_at_offset() {
   const Bytes stream = tf_file_of({noise(20), Bytes()});
   TfRecordParser parser(Verify::kAll, 7, 1000);
   const Parsed parsed = parse(parser, std::span(stream).first(50), 9);
@@ -61,7 +61,7 @@ void goes_on_in_the_middle() {
   CHECK(contains(parsed.error, "record 8 at offset 1036: it has 0 bytes, but"));
 }
 
-void damaged_data_spare_the_next_record() {
+void test_damaged_data_leave_next_record() {
   Bytes stream = tf_file_of({noise(20), noise(30), noise(40)});
   stream[36 + kFrameHead] ^= std::byte{1};
   TfRecordParser parser(Verify::kAll, 0, 0);
@@ -76,7 +76,7 @@ void damaged_data_spare_the_next_record() {
   CHECK_EQ(parse(trusting, stream, 1000).records.size(), 3u);
 }
 
-void a_damaged_length_is_the_end() {
+void test_damaged_length_ends_stream() {
   Bytes stream = tf_file_of({noise(20), noise(30)});
   stream[36 + 5] ^= std::byte{1};
   TfRecordParser parser(Verify::kNone, 0, 0);
@@ -86,7 +86,7 @@ void a_damaged_length_is_the_end() {
   CHECK(contains(error, "damaged from here on"));
 }
 
-void a_cut_stream_says_where() {
+void test_truncated_stream_error_has_offset() {
   const Bytes stream = tf_file_of({noise(20), noise(30)});
   for (std::size_t size = 37; size < stream.size(); ++size) {
     TfRecordParser parser(Verify::kAll, 0, 0);
@@ -97,8 +97,8 @@ void a_cut_stream_says_where() {
   }
 }
 
-// Memory follows what came, not what the head claims.
-void absurd_lengths_cost_nothing() {
+// Memory is allocated for received bytes, not for the length in the head.
+void test_absurd_length_allocates_nothing() {
   Bytes stream = head_of(~std::uint64_t{0});
   append(stream, noise(1000));
   TfRecordParser parser(Verify::kAll, 0, 0);
@@ -112,11 +112,11 @@ void absurd_lengths_cost_nothing() {
 int main() {
   using namespace gristmill;
   for (const std::size_t step : {1u, 7u, 4096u, 1u << 20}) {
-    cuts_streams_that_come_in_pieces(step);
+    test_stream_in_pieces_equals_whole(step);
   }
-  goes_on_in_the_middle();
-  damaged_data_spare_the_next_record();
-  a_damaged_length_is_the_end();
-  a_cut_stream_says_where();
-  absurd_lengths_cost_nothing();
+  test_parser_continues_at_offset();
+  test_damaged_data_leave_next_record();
+  test_damaged_length_ends_stream();
+  test_truncated_stream_error_has_offset();
+  test_absurd_length_allocates_nothing();
 }

@@ -16,7 +16,7 @@ inline void append_u32(Bytes& to, std::uint32_t value) {
   append(to, raw);
 }
 
-// The head of a record that claims `length` bytes of data.
+// Returns the head of a record with `length` bytes of data.
 inline Bytes head_of(std::uint64_t length) {
   Bytes head;
   append_u64(head, length);
@@ -37,7 +37,7 @@ inline Bytes tf_file_of(const std::vector<Bytes>& records) {
   return file;
 }
 
-// Bytes of many values that `seed` decides.
+// Returns pseudorandom bytes that depend on `seed`.
 inline Bytes noise(std::size_t size, std::uint32_t seed = 1) {
   Bytes bytes(size);
   for (std::byte& byte : bytes) {
@@ -47,7 +47,7 @@ inline Bytes noise(std::size_t size, std::uint32_t seed = 1) {
   return bytes;
 }
 
-// Records of sizes about every limit that the readers have.
+// Returns records of sizes around every limit of the readers.
 inline std::vector<Bytes> tf_records() {
   std::vector<Bytes> records;
   for (const std::size_t size :

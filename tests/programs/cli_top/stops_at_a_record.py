@@ -1,8 +1,8 @@
-"""Takes one batch of a loader whose workers come to a record that is never there.
+"""Takes one batch of a loader whose workers get stuck at a record.
 
     python stops_at_a_record.py grain|torch WORKERS FIFO
 
-It prints a line with the batch taken, and ends when its standard input does.
+It prints a line with the batch, and ends when its standard input closes.
 """
 
 import sys
@@ -20,12 +20,12 @@ class Wait(grain.transforms.Map):
 
     def map(self, number):
         if number == AWAITED:
-            open(self.fifo).close()  # Until somebody writes.
+            open(self.fifo).close()  # Wait for a writer.
         return np.int64(number)
 
 
 class Waiting:
-    """A dataset of torch's kind."""
+    """A map-style dataset of torch."""
 
     def __init__(self, fifo):
         self.step = Wait(fifo)

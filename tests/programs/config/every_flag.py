@@ -1,4 +1,4 @@
-"""Grain's flags, after these modules were imported in this order."""
+"""Parses all of Grain's flags, after imports of the given modules in this order."""
 
 # ruff: noqa: E402
 import importlib

@@ -1,4 +1,4 @@
-"""Is found beside the program."""
+"""A module in the folder of the program, which imports it."""
 
 import grain
 

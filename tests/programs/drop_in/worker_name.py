@@ -1,4 +1,4 @@
-"""Prints the name of a worker process, as `multiprocessing` knows it."""
+"""Prints the name of a worker process in `multiprocessing`."""
 
 import multiprocessing
 

@@ -1,4 +1,4 @@
-# Grain's names are there once they are installed.
+# Grain's names exist only after install().
 # ruff: noqa: E402, F403, F405
 import pickle
 

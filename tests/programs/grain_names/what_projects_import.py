@@ -1,6 +1,6 @@
-"""What public projects import, by version of Grain: MaxText, axlearn..."""
+"""Imports that public projects use, by version of Grain: MaxText, axlearn..."""
 
-# Grain's names are there once they are installed.
+# Grain's names exist only after install().
 # ruff: noqa: E402, I001, F401, F811
 import sys
 

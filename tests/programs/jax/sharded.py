@@ -25,7 +25,7 @@ for sharding in (rows, blocks, whole):
         check(batch, sharding, np.repeat(first[:, None], 256, axis=1))
     assert number == 9
 
-# Slots of workers: copied or kept alive, by whatever way the batch was placed.
+# Slots of workers are copied or kept alive for every kind of placement.
 made = loader(records=6400, batch=64, worker_count=2, streams=1)
 for where in (rows, blocks, devices[1], None):
     batches = prefetch_to_device(made, where)
@@ -37,7 +37,7 @@ with jax.default_device(devices[1]):
     [placed, *_] = prefetch_to_device(made)
 assert placed.devices() == {devices[1]}
 
-# A tree of places may end above the leaves of the batch.
+# A tree of shardings may end above the leaves of the batch.
 array = np.arange(8.0).reshape(4, 2)
 batch = {"x": (array, [array]), "y": array, "z": array}
 places = {"x": (blocks, rows), "y": devices[3], "z": None}
@@ -54,7 +54,7 @@ except ValueError as error:
 else:
     raise AssertionError("a tree that does not fit was taken")
 
-# A PartitionSpec is for the mesh that is set.
+# A PartitionSpec needs a mesh.
 try:
     prefetch_to_device([array], PartitionSpec("data"))
 except ValueError as error:

@@ -1,4 +1,4 @@
-"""What one of two processes with two devices each sees of batches over all four."""
+"""One of two processes, each with two devices, reads batches sharded over all four."""
 
 import sys
 
@@ -29,7 +29,7 @@ for batch, own in zip(batches, made, strict=True):
     assert batch.shape == (20,) and batch.sharding == rows
     parts = sorted(batch.addressable_shards, key=lambda part: part.index[0].start)
     assert [part.index[0].start for part in parts] == [10 * process, 10 * process + 5]
-    # This process's part of the global array is the batch that its loader gives.
+    # This process's part of the global array is the batch from its own loader.
     assert np.concatenate([part.data for part in parts]).tolist() == own.tolist()
     mine += own.tolist()
     everybodys += process_allgather(batch, tiled=True).tolist()

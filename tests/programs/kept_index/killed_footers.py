@@ -1,4 +1,4 @@
-"""Kills processes at random moments while they keep one of two lists of footers."""
+"""Kills processes at random moments while they store one of two lists of footers."""
 
 import os
 import random
@@ -31,7 +31,7 @@ def begin():
 kept = set()
 for _ in range(kills):
     writer = begin()
-    # Not for something: a moment that nothing tells.
+    # A random moment; no event marks the writes.
     time.sleep(random.random() * 0.02)
     os.kill(writer, signal.SIGKILL)
     os.waitpid(writer, 0)

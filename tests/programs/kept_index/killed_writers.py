@@ -1,4 +1,4 @@
-"""Kills processes at random moments while they make the same list of chunks."""
+"""Kills processes at random moments while they write the same list of chunks."""
 
 import os
 import pathlib
@@ -28,7 +28,7 @@ def begin():
 
 alive = [begin() for _ in range(2)]
 for _ in range(kills):
-    # Not for something: a moment that nothing tells.
+    # A random moment; no event marks the writes.
     time.sleep(random.random() * 0.004)
     victim = alive.pop(0)
     os.kill(victim, signal.SIGKILL)
@@ -42,6 +42,6 @@ kept = _core.RecordFile(data, kept=[index])
 chunks = range(0, plain.num_chunks, 97)
 assert [*map(kept.chunk, chunks)] == [*map(plain.chunk, chunks)]
 left = sorted(os.listdir(os.path.dirname(data)))
-# A kill between the two steps that give a list its name leaves the first name.
+# A kill between the two steps that rename a list leaves its first name.
 assert set(left) >= {os.path.basename(data), os.path.basename(index)}
 assert len(left) < 2 + kills / 10, left

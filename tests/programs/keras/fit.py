@@ -1,4 +1,4 @@
-"""Keras trains on data of `grain`, which is Gristmill in one of these ways."""
+"""Trains with Keras on data of `grain`, which is Gristmill in one of these ways."""
 # ruff: noqa: E402
 
 import sys

@@ -1,6 +1,6 @@
-"""What toy pools run; what each program does is in the text of the blob.
+"""The module of toy pools; the text of the blob names the program.
 
-What they find, they append to the arena as a line of JSON.
+Programs append their findings to the arena as lines of JSON.
 """
 
 import json

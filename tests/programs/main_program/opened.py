@@ -1,4 +1,4 @@
-"""Has a file open, whose position all forks of its process would share."""
+"""Opens a file whose position all forks of its process would share."""
 
 import os
 import tempfile
@@ -12,5 +12,5 @@ _lines = open(_path, "rb", buffering=0)  # noqa: SIM115
 
 def line(number):
     _lines.seek(16 * number)
-    os.sched_yield()  # Another process may come between.
+    os.sched_yield()  # Let another process run in between.
     return int(_lines.read(16))

@@ -1,4 +1,4 @@
-"""Prints what becomes of a batch of instances of a class that JAX takes apart."""
+"""Prints batches of instances of classes that are JAX pytrees."""
 
 import dataclasses
 import sys

@@ -1,4 +1,4 @@
-"""Prints what a worker finds of the settings that the top level of a script makes."""
+"""Prints the settings in a worker that the top level of a script has made."""
 
 import decimal
 import gc
@@ -69,7 +69,7 @@ def found():
         "pixels": PIL.Image.MAX_IMAGE_PIXELS,
         "patched": hasattr(json, "patched"),
         "module": "made_here" in sys.modules,
-        # Functions are sent with what the program has set since, modules are not.
+        # Functions are sent with the program's current globals, modules are not.
         "sent": value,
         "in the module": getattr(sys.modules["__main__"], "value", None),
         "name": sys.modules["__main__"].__name__,

@@ -1,7 +1,7 @@
-"""A script whose top level does in workers what its first argument names.
+"""A script whose top level misbehaves in workers, as its first argument names.
 
-It prints what the workers of each of two loaders found, and how often its top level has
-run in other processes.
+It prints the findings of the workers of two loaders, and the number of times that its
+top level has run in other processes.
 """
 
 import os
@@ -50,7 +50,7 @@ class Look(gristmill.MapTransform):
 
 
 class Keep(gristmill.FilterTransform):
-    """Gives each worker a stream that no other may compute, so that both must start."""
+    """Gives each worker its own stream, so that both must start."""
 
     def filter(self, _):
         return True

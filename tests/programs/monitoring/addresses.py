@@ -1,8 +1,8 @@
-"""Where somebody listens."""
+"""Addresses of listening sockets."""
 
 
 def print_listening(port):
-    """Print the addresses on which somebody listens on a port, as the kernel has it."""
+    """Print the addresses on which this machine listens on a port, from the kernel."""
     with open("/proc/net/tcp") as file:
         lines = file.readlines()[1:]
     for line in lines:

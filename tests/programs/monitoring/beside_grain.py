@@ -1,6 +1,6 @@
-"""Records metrics in a program that imports Grain, which has its own of these names.
+"""Records metrics in a program that imports Grain, which has metrics of the same names.
 
-Arguments: what is done, in this order: "grain" and "start".
+Arguments: the actions "grain" and "start", in order.
 """
 
 import importlib
@@ -18,6 +18,6 @@ for what in sys.argv[1:]:
     else:
         gristmill.monitoring.start()
 list(gristmill.MapDataset.range(10).to_iter_dataset())
-for _ in range(2):  # Those that came later are left out from the second look on.
+for _ in range(2):  # Metrics registered later are omitted only from the second time on.
     text = prometheus_client.generate_latest().decode()
 print(text)

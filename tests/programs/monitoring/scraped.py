@@ -1,4 +1,4 @@
-"""Uses datasets and a loader with two workers, and prints what a scraper would get."""
+"""Uses datasets and a loader with two workers, and prints the metrics for a scraper."""
 
 import sys
 import urllib.request

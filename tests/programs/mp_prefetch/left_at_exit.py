@@ -1,4 +1,4 @@
-"""Leaves an iterator with workers to the end of the interpreter, beside torch."""
+"""Leaves an iterator with workers open at exit, with torch imported."""
 
 import torch
 

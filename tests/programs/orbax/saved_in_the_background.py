@@ -6,7 +6,7 @@ import orbax.checkpoint.experimental.v1 as ocp
 
 from unit.peers.test_orbax import loader, wrapped
 
-# Saves after three batches in the background, beside arrays, by Orbax's newer API.
+# Saves in the background after three batches, with arrays, by Orbax's newer API.
 
 wrapper, folder = sys.argv[1:]
 iterator = wrapped(wrapper, loader())

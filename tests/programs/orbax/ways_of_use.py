@@ -6,9 +6,9 @@ import orbax.checkpoint as ocp
 import gristmill.python as grain
 from unit.peers.test_orbax import loader
 
-# Saves and restores in the ways of Orbax's users: a dict of checkpointers, handlers
-# by name, a registry, and a handler of one's own over ours.  Nothing has asked for
-# CheckpointSave before a handler is made.
+# Saves and restores like users of Orbax: with a dict of checkpointers, with handlers by
+# name, with a registry, and with a handler derived from ours. CheckpointSave is not
+# accessed before a handler is made.
 
 
 class Own(grain.PyGrainCheckpointHandler, ocp.CheckpointHandler):

@@ -59,7 +59,7 @@ elif way == "both":
         check(cache, rng)
     print("right")
 elif way == "full":
-    # Beyond this place of a file nothing can be written, as on a disk that is full.
+    # Writes beyond this file size fail, as on a full disk.
     _core.RangeCache(folder, BYTES)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 * MIB, 2 * MIB))
     from gristmill.sources import RemoteOptions
@@ -76,7 +76,7 @@ elif way == "read_only":
     os.chmod(folder, 0o555)
     for name in os.listdir(folder):
         os.chmod(os.path.join(folder, name), 0o444)
-    if os.getuid() == 0:  # Who may do everything.
+    if os.getuid() == 0:  # Root ignores permissions.
         os.chdir(folder)
         folder = "."
         os.setuid(65534)

@@ -1,4 +1,4 @@
-"""Reads a job from standard input, writes the digests of the rest."""
+"""Reads a job from standard input and writes the digests of the rest."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Prints the growth of all processes' memory from 1 to 3 workers, in bytes."""
+"""Prints the memory growth of all processes from 1 to 3 workers, in bytes."""
 
 import os
 import pathlib

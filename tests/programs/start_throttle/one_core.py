@@ -1,4 +1,4 @@
-"""One core for this process, which finds the module that toy pools run."""
+"""Limits this process to one core, and adds the toy pools' module to its path."""
 
 import os
 import sys

@@ -4,7 +4,7 @@ from programs.start_throttle.one_core import prepare
 from support.toy_pools import ToyPool, start_workers
 
 prepare(sys.argv[1])
-# What a worker of the program does before its first output differs.
+# The argument names the work of each worker before its first output.
 pool = ToyPool(sys.argv[2])
 start_workers(pool, 6)
 started = pool.await_events("started", 6)

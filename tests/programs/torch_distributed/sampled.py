@@ -1,4 +1,4 @@
-"""Every epoch of the loader named, beside torch's, over what set_epoch deals out."""
+"""Compares epochs of the named loader and of torch's, with a DistributedSampler."""
 
 import importlib
 

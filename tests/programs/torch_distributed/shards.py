@@ -1,4 +1,4 @@
-"""A loader of this library deals out its own shards, whichever process asks."""
+"""A Gristmill loader with a sampler sharded by torch's rank."""
 
 import itertools
 

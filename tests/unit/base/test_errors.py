@@ -1,4 +1,4 @@
-"""Every exception is also what Grain raises in its place."""
+"""Every exception is also an instance of the type that Grain raises."""
 
 import pickle
 
@@ -18,17 +18,17 @@ BUILT_IN = {
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_is_ours_and_the_built_in(name):
+def test_error_is_gristmill_error_and_built_in(name):
     cls = getattr(errors, name)
     assert issubclass(cls, errors.GristmillError)
     assert issubclass(cls, BUILT_IN[name])
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_survives_the_way_from_a_worker(name):
+def test_error_survives_pickling(name):
     error = pickle.loads(pickle.dumps(getattr(errors, name)("why")))
     assert (type(error).__name__, str(error)) == (name, "why")
 
 
-def test_the_module_lists_all_of_them():
+def test_all_lists_every_error():
     assert sorted(errors.__all__) == sorted([*BUILT_IN, "GristmillError"])

@@ -16,7 +16,7 @@ grain = pytest.importorskip("grain")
 
 
 def names():
-    """(Grain's module, Grain's name) of each alias."""
+    """Return (Grain's module, Grain's name) of each alias."""
     return [
         (module, pair.partition("=")[0])
         for module, homes in grain_names._HOMES.items()
@@ -25,16 +25,16 @@ def names():
     ]
 
 
-def test_each_name_is_the_public_object_of_that_name():
+def test_each_alias_is_the_public_object():
     out = run("grain_names/same_objects", json.dumps(names()))
     found = [line.split() for line in out.splitlines()]
     assert [(module, name) for module, name, _ in found] == names()
     public = {name for _, name, is_public in found if is_public == "True"}
-    # Of Grain's experimental names, each has an internal home.
+    # Each experimental name of Grain has an internal home.
     assert set(gristmill.experimental.__all__) - public == set()
 
 
-def test_what_projects_import_is_there_and_grain_is_not():
+def test_imports_of_projects_work_without_grain():
     assert run("grain_names/what_projects_import") == "[]\n"
 
 
@@ -43,7 +43,7 @@ def test_modules_are_attributes_of_their_packages():
     assert out.splitlines() == ["True", "[1, 2]", "True", "False False"]
 
 
-def test_names_do_what_they_are_imported_for():
+def test_aliases_work_when_used():
     expected = gristmill.experimental.index_shuffle(0, max_index=9, seed=1, rounds=4)
     assert run("grain_names/used_names").splitlines() == [
         "[{'i': 0}, {'i': 2}, {'i': 4}]",
@@ -65,20 +65,20 @@ def test_names_do_what_they_are_imported_for():
         ("import grain.loader", "grain.loader"),
     ],
 )
-def test_what_is_missing_is_an_import_error_that_says_so(line, name):
+def test_missing_name_raises_import_error(line, name):
     assert run("grain_names/missing_name", line) == (
         f"ModuleNotFoundError gristmill.drop_in has no {name}. It has Grain's public"
-        " names, and of the internal ones those with a counterpart in Gristmill. Use a"
-        " public name, or run this program without gristmill.drop_in.\n"
+        " names, and the internal ones with a counterpart in Gristmill. Use a public"
+        " name, or run this program without gristmill.drop_in.\n"
     )
 
 
-def test_programs_may_ask_whether_a_name_is_there():
+def test_programs_can_check_for_names():
     assert run("grain_names/asks_whether").split() == ["True", "False", "True", "True"]
 
 
 @pytest.mark.multiprocess
-def test_functions_that_refer_to_such_modules_reach_workers():
+def test_functions_using_alias_modules_reach_workers():
     program = PROGRAMS / "grain_names" / "refers_to_modules.py"
     done = subprocess.run(
         [sys.executable, "-m", "gristmill.drop_in", str(program)],
@@ -112,13 +112,13 @@ OTHER_PARAMETERS = {
 }
 
 
-def test_functions_and_classes_take_the_arguments_of_grains():
+def test_callables_accept_arguments_of_grain():
     compared = 0
     for module, name in names():
         try:
             theirs = getattr(importlib.import_module(f"grain.{module}"), name)
         except (ImportError, AttributeError):
-            continue  # Of another version of Grain.
+            continue  # A name from another version of Grain.
         home, ours = grain_names._Names(f"grain.{module}")._homes[name]
         ours = getattr(importlib.import_module(home), ours)
         if name in NOT_CALLED or not callable(theirs):

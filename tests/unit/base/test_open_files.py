@@ -1,6 +1,6 @@
-"""Open files in what workers get: the same file at the same place, or an error."""
+"""Open files sent to workers arrive as the same file at the same offset, or raise."""
 
-# ruff: noqa: SIM115 (what is tested is open for longer than a block)
+# ruff: noqa: SIM115 (the tested files stay open for longer than a block)
 
 import bz2
 import codecs
@@ -43,7 +43,7 @@ class TestTextFiles:
     @pytest.mark.parametrize(
         "encoding", ["utf-8", "utf-8-sig", "utf-16", "shift_jis", "ascii", "utf-7"]
     )
-    def test_go_on_where_they_stood_after_any_reads(self, path, encoding, newline):
+    def test_resume_at_same_offset_after_any_reads(self, path, encoding, newline):
         draw = random.Random(0)
         letters = "ab\n\r" if encoding == "ascii" else "aあ\n\rb漢"
         for size in (0, 1, 5, 300, 9_000, 30_000) * 3:
@@ -59,7 +59,7 @@ class TestTextFiles:
                         [
                             lambda f, n=count: f.read(n),
                             lambda f: f.readline(),
-                            lambda f: next(f, None),  # Which switches tell() off.
+                            lambda f: next(f, None),  # Disables tell().
                             lambda f: next(f, None),
                         ]
                     )
@@ -69,7 +69,7 @@ class TestTextFiles:
                     assert found.readlines() == rest
                 assert file.readlines() == rest
 
-    def test_are_opened_as_they_were(self, path, monkeypatch):
+    def test_are_reopened_with_same_options(self, path, monkeypatch):
         monkeypatch.chdir(path.parent)
         options = {"encoding": "latin-1", "errors": "replace", "buffering": 1}
         with open("rows.txt", **options) as file:
@@ -91,7 +91,7 @@ class TestTextFiles:
                 found.seek(0)
                 assert file.readline() == "ö zwei\n"
 
-    def test_stay_one_with_their_layers(self, path):
+    def test_keep_identity_of_layers(self, path):
         with open(path, encoding="utf-8") as file:
             file.readline()
             buffer, raw, found, same = again([file.buffer, file.buffer.raw, file, file])
@@ -101,7 +101,7 @@ class TestTextFiles:
                 assert buffer.raw is raw
                 assert found.readline() == "ö zwei\n"
 
-    def test_in_a_loop_go_on_in_it(self, path):
+    def test_resume_within_a_loop(self, path):
         with open(path, encoding="utf-8") as file:
             lines = []
             for line in file:
@@ -111,7 +111,7 @@ class TestTextFiles:
                 assert "".join(lines + lines_after) == path.read_text("utf-8")
             assert len(lines) == 15
 
-    def test_of_a_gigabyte_are_not_read(self, tmp_path):
+    def test_sending_does_not_read_content(self, tmp_path):
         with open(tmp_path / "large", "wb") as large:
             large.write(b"first\n")
             large.truncate(1 << 40)
@@ -120,20 +120,18 @@ class TestTextFiles:
             with again(file) as found:
                 assert found.read(3) == "\0\0\0"
 
-    def test_are_told_to_hide_their_newlines_by_a_python_that_does(
-        self, path, monkeypatch
-    ):
+    def test_are_rejected_if_python_hides_newlines(self, path, monkeypatch):
         monkeypatch.setattr(open_files, "_newlines_are_known", lambda: False)
         with (
             open(path) as file,
-            pytest.raises(TypeError, match="Python hides its newlines"),
+            pytest.raises(TypeError, match=r"Python .* newline"),
         ):
             open_files.dumps(file)
 
 
 class TestBinaryFiles:
     @pytest.mark.parametrize("buffering", [0, -1, 16])
-    def test_go_on_where_they_stood(self, path, buffering):
+    def test_resume_at_same_offset(self, path, buffering):
         with open(path, "rb", buffering) as file:
             file.read(5)
             with again(file) as found:
@@ -142,14 +140,14 @@ class TestBinaryFiles:
                 assert found.tell() == 5
                 assert found.read() == file.read() == (TEXT.encode() * 3)[5:]
 
-    def test_may_have_names_of_bytes(self, tmp_path):
+    def test_may_have_bytes_names(self, tmp_path):
         name = os.fsencode(tmp_path) + b"/\xff"
         with open(name, "wb") as file:
             file.write(b"content")
         with open(name, "rb") as file, again(file) as found:
             assert (found.name, found.read()) == (name, b"content")
 
-    def test_of_tar_archives_are_those_of_an_archive(self, tmp_path, path):
+    def test_inside_tar_archive_are_sent(self, tmp_path, path):
         with tarfile.open(tmp_path / "x.tar", "w") as archive:
             archive.add(path, "member")
         with tarfile.open(tmp_path / "x.tar") as archive, again(archive) as found:
@@ -157,7 +155,7 @@ class TestBinaryFiles:
 
 
 class Holder:
-    """A user's object with something in it."""
+    """A user's object with a file as an attribute."""
 
     def __init__(self, file):
         self.file = file
@@ -220,7 +218,7 @@ def detached(path):
 
 REFUSED = {
     "moved or removed": [removed],
-    "is another file by now": [replaced],
+    "was replaced after it was opened": [replaced],
     "it is a pipe, a socket or a device": [
         *(pipe, named_pipe, terminal),
         lambda path: open("/dev/zero", "rb"),
@@ -261,13 +259,13 @@ class TestRefusal:
         with contextlib.suppress(ValueError):
             holder.file.close()
 
-    def test_is_that_of_the_standard_input(self):
+    def test_applies_to_standard_input(self):
         with open(os.devnull) as null, pytest.raises(TypeError):
             open_files.dumps(Holder(null))
         with pytest.raises(TypeError, match="cannot pickle"):
             open_files.dumps(sys.__stdin__)
 
-    def test_leaves_the_standard_output_what_it_is(self, path, monkeypatch):
+    def test_does_not_apply_to_standard_output(self, path, monkeypatch):
         with open(path, "w") as out, open(path, "w") as err:
             monkeypatch.setattr(sys, "stdout", out)
             monkeypatch.setattr(sys, "stderr", err)
@@ -282,14 +280,14 @@ class TestRefusal:
         ],
     )
     @pytest.mark.filterwarnings("ignore:codecs.open:DeprecationWarning")
-    def test_is_what_compressed_files_get_as_from_pickle(self, path, opened):
+    def test_applies_to_compressed_files_like_pickle(self, path, opened):
         with opened(path) as file:
             with pytest.raises(TypeError):
                 pickle.dumps(file)
             with pytest.raises(TypeError):
                 open_files.dumps(file)
 
-    def test_is_what_archives_and_maps_get_as_from_pickle(self, path):
+    def test_applies_to_zip_archives_and_mmaps_like_pickle(self, path):
         with zipfile.ZipFile(path.with_name("x.zip"), "w") as archive:
             archive.write(path)
         archive = zipfile.ZipFile(path.with_name("x.zip"))
@@ -300,7 +298,7 @@ class TestRefusal:
             with mapped, pytest.raises(TypeError):
                 open_files.dumps(mapped)
 
-    def test_is_not_for_files_in_memory(self):
+    def test_does_not_apply_to_files_in_memory(self):
         text, data = io.StringIO("one\ntwo"), io.BytesIO(b"one two")
         text.readline()
         data.read(4)
@@ -308,12 +306,12 @@ class TestRefusal:
         assert found_text.read() == "two"
         assert found_data.read() == b"two"
 
-    def test_comes_of_a_file_that_is_replaced_on_the_way(self, path):
+    def test_file_replaced_in_transit_raises(self, path):
         with open(path) as file:
             data = open_files.dumps(file)
         path.with_name("other").write_text("other rows")
         path.with_name("other").rename(path)
-        with pytest.raises(ValueError, match=f"{path} is not the file any more"):
+        with pytest.raises(ValueError, match=f"{path} was replaced"):
             pickle.loads(data)
         path.unlink()
         with pytest.raises(FileNotFoundError):
@@ -324,7 +322,7 @@ class Slotted:
     __slots__ = ("file",)
 
 
-def test_paths_are_what_a_user_would_write():
+def test_object_paths_are_python_expressions():
     wanted = io.StringIO()
     slotted = Slotted()
     slotted.file = wanted
@@ -353,7 +351,7 @@ def test_paths_are_what_a_user_would_write():
 
 
 class Lines:
-    """The lines of a file by number."""
+    """Serves the lines of a file by number."""
 
     def __init__(self, path, skip=0):
         self.file = open(path, encoding="utf-8")
@@ -376,7 +374,7 @@ class Lines:
 
 
 class Rest(Lines):
-    """What is left of a file where it stands."""
+    """Returns the content of a file after its current offset."""
 
     def __getitem__(self, index):
         at = self.file.tell()
@@ -404,7 +402,7 @@ class Wrap(grain.MapTransform):
 
 
 class Opened(grain.MapTransform):
-    """Gives open files, which stand at their second line."""
+    """Returns open files whose offset is at the second line."""
 
     def __init__(self, path, mode):
         self.path, self.mode = path, mode
@@ -418,22 +416,22 @@ class Opened(grain.MapTransform):
 @pytest.mark.multiprocess
 class TestLoaders:
     @pytest.mark.claim(
-        "of an open text file that a source holds, each worker gets a copy of the"
-        " content, with other offsets; a binary one is an error"
+        "If a source holds an open text file, each worker gets a copy of its "
+        "content with different offsets; an open binary file raises an error"
     )
-    def test_give_the_rows_of_the_file_in_workers(self, path):
+    def test_return_file_rows_in_workers(self, path):
         source = Lines(path)
         with source.file:
             expected = path.read_text("utf-8").splitlines(keepends=True)
             assert loaded(source, 0) == loaded(source, 2) == expected
 
-    def test_begin_behind_the_lines_that_were_iterated_over(self, path):
+    def test_begin_after_lines_already_iterated(self, path):
         source = Rest(path, skip=1)
         with source.file:
             expected = path.read_text("utf-8").partition("\n")[2]
             assert loaded(source, 2) == [(i, expected) for i in range(15)]
 
-    def test_give_the_same_in_mp_prefetch(self, path):
+    def test_return_file_rows_in_mp_prefetch(self, path):
         source = Lines(path)
         with source.file:
             dataset = grain.MapDataset.source(source).to_iter_dataset()
@@ -441,7 +439,7 @@ class TestLoaders:
             options = grain.MultiprocessingOptions(num_workers=2)
             assert list(dataset.mp_prefetch(options)) == expected
 
-    def test_take_long_lists_of_files(self, path):
+    def test_accept_long_sources_with_a_file(self, path):
         with open(path, encoding="utf-8") as file:
             file.readline()
             source = [None] * 5000 + [file]
@@ -454,11 +452,11 @@ class TestLoaders:
             assert [line for line in loader if line] == ["ö zwei\n"]
 
     @pytest.mark.claim(
-        "of an open text file that a source holds, each worker gets a copy of the"
-        " content, with other offsets; a binary one is an error"
+        "If a source holds an open text file, each worker gets a copy of its "
+        "content with different offsets; an open binary file raises an error"
     )
     @pytest.mark.parametrize("place", ["source", "operation", "chain"])
-    def test_name_the_attribute_that_is_in_the_way(self, path, place):
+    def test_errors_name_the_attribute(self, path, place):
         source = Lines(path)
         source.file.close()
         source.file = file = open(path, "a")
@@ -481,7 +479,7 @@ class TestLoaders:
         assert any("cannot be pickled" in note for note in caught.value.__notes__)
 
     @pytest.mark.parametrize("mode", ["r", "rb"])
-    def test_give_files_of_workers_as_they_stand_there(self, path, mode):
+    def test_return_worker_files_at_same_offset(self, path, mode):
         first, second = loaded([1, 2], 1, [Opened(path, mode)])
         with first["file"] as one, second["file"] as other:
             expected = b"\xc3\xb6 zwei\r\n" if mode == "rb" else "ö zwei\n"
@@ -489,7 +487,7 @@ class TestLoaders:
             assert one.fileno() != other.fileno()
 
     @pytest.mark.filterwarnings("ignore::ResourceWarning")
-    def test_refuse_files_of_workers_that_are_written(self, path):
+    def test_reject_worker_files_open_for_writing(self, path):
         with pytest.raises(TypeError, match=r"'file'] is the open file .* for writing"):
             loaded([1], 1, [Opened(path, "r+")])
 
@@ -499,7 +497,7 @@ class FirstLine(grain.MapTransform):
         return element.readline() if element else ""
 
 
-def test_pathlib_names_are_those_of_files(tmp_path):
+def test_file_opened_by_pathlib_is_sent(tmp_path):
     path = pathlib.Path(tmp_path, "x")
     path.write_text("content")
     with path.open() as file, again(file) as found:

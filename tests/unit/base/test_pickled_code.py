@@ -34,7 +34,7 @@ def test_code_pickled_by_value_keeps_its_filename():
     assert [part.co_filename for part in (code, outer, inner)] == ["/a/b.py"] * 3
 
 
-def test_code_of_a_cell_brings_its_lines_along(cell):
+def test_code_of_cell_is_pickled_with_its_lines(cell):
     data = open_files.dumps(cell)
     del linecache.cache[CELL]
     code = pickle.loads(data)
@@ -43,19 +43,19 @@ def test_code_of_a_cell_brings_its_lines_along(cell):
     assert inspect.getsource(code) == TEXT
 
 
-def test_code_of_a_cell_keeps_lines_that_are_there(cell):
+def test_unpickling_cell_code_keeps_existing_lines(cell):
     data = open_files.dumps(cell)
     linecache.cache[CELL] = (1, None, ["other\n"], CELL)
     pickle.loads(data)
     assert linecache.getlines(CELL) == ["other\n"]
 
 
-def test_lines_of_a_cell_are_pickled_once(cell):
+def test_lines_of_cell_are_pickled_once(cell):
     code_alone, codes = open_files.dumps(cell), open_files.dumps([cell, code_of(CELL)])
     assert code_alone.count(b"def inner") == codes.count(b"def inner") == 1
 
 
 @pytest.mark.parametrize("entry", [(lambda: TEXT,), (9, 1.0, [TEXT], CELL)])
-def test_code_of_a_file_brings_no_lines_along(cell, entry):
+def test_code_of_file_is_pickled_without_lines(cell, entry):
     linecache.cache[CELL] = entry
     assert b"def inner" not in open_files.dumps(cell)

@@ -1,4 +1,4 @@
-"""Progress is shown where somebody watches, and costs nothing elsewhere."""
+"""Progress is shown on terminals and in notebooks, and costs nothing elsewhere."""
 
 import io
 import subprocess
@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from faults.scripts import environment
-from gristmill._base import progress
+from gristmill._base import progress_bar
 from support.waiting import started_since
 
 
 @pytest.fixture
 def terminal(monkeypatch):
-    monkeypatch.setattr(progress, "on_terminal", lambda: True)
-    monkeypatch.setenv("FORCE_COLOR", "1")  # So that rich believes it.
+    monkeypatch.setattr(progress_bar, "on_terminal", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # Makes rich detect a terminal.
 
 
 @pytest.fixture
@@ -26,53 +26,53 @@ def notebook(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", module)
 
 
-def test_nothing_is_shown_where_nobody_watches(capsys):
-    bar = progress.shown()
+def test_nothing_is_shown_without_a_terminal(capsys):
+    bar = progress_bar.new_display()
     bar.begin("records", 10)
     bar.advance(5)
     bar.end()
-    assert type(bar) is progress.Progress
+    assert type(bar) is progress_bar.Progress
     assert capsys.readouterr() == ("", "")
 
 
-def test_rich_draws_on_a_terminal_without_a_thread(terminal, capsys):
+def test_rich_draws_on_terminal_without_a_thread(terminal, capsys):
     pytest.importorskip("rich")
     before = set(threading.enumerate())
-    bar = progress.shown()
+    bar = progress_bar.new_display()
     bar.begin("inputs counted", 3)
     bar.begin("records", 2000, 500)
     bar.advance(500)
     assert not started_since(before)
     bar.end()
-    assert type(bar) is progress.RichBar
+    assert type(bar) is progress_bar.RichBar
     assert "1,000/2,000 records" in capsys.readouterr().err
 
 
-def test_a_bar_of_rich_that_never_began_ends_in_silence(terminal, capsys):
+def test_unstarted_rich_bar_prints_nothing(terminal, capsys):
     pytest.importorskip("rich")
-    progress.shown().end()
+    progress_bar.new_display().end()
     assert capsys.readouterr().err == ""
 
 
-def test_a_terminal_without_rich_has_plain_text(terminal, monkeypatch):
+def test_terminal_without_rich_gets_plain_text(terminal, monkeypatch):
     monkeypatch.setitem(sys.modules, "rich", None)
-    assert type(progress.shown()) is progress.Bar
+    assert type(progress_bar.new_display()) is progress_bar.Bar
 
 
-def test_a_notebook_has_plain_text(notebook):
-    assert type(progress.shown()) is progress.Bar
+def test_notebook_gets_plain_text(notebook):
+    assert type(progress_bar.new_display()) is progress_bar.Bar
 
 
-def test_ipython_on_a_pipe_has_none(monkeypatch):
+def test_ipython_on_a_pipe_gets_no_bar(monkeypatch):
     shell = SimpleNamespace()
     module = SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "IPython", module)
-    assert type(progress.shown()) is progress.Progress
+    assert type(progress_bar.new_display()) is progress_bar.Progress
 
 
-def test_a_shorter_line_leaves_nothing_of_a_longer_one():
+def test_shorter_line_overwrites_longer_line():
     out = io.StringIO()
-    line = progress.Line(out)
+    line = progress_bar.Line(out)
     line.show("longer")
     line.show("short")
     line.clear()
@@ -80,10 +80,10 @@ def test_a_shorter_line_leaves_nothing_of_a_longer_one():
 
 
 @pytest.mark.multiprocess
-def test_importing_gristmill_imports_nothing_of_it():
+def test_importing_gristmill_does_not_import_progress():
     code = (
         "import sys, gristmill; "
-        "print([n for n in ('rich', 'gristmill._cli', 'gristmill._base.progress')"
+        "print([n for n in ('rich', 'gristmill._cli', 'gristmill._base.progress_bar')"
         " if n in sys.modules])"
     )
     found = subprocess.check_output(

@@ -1,4 +1,4 @@
-"""How many threads compute in a process, and which code looks at its thread."""
+"""Number of compute threads in a process; detection of code that reads its thread."""
 
 import functools
 import os
@@ -12,13 +12,13 @@ import gristmill
 from gristmill._base.threads import reads_thread_name, threads_to_compute
 
 
-def test_as_many_threads_compute_as_are_wanted_and_there_are_cores_for(monkeypatch):
+def test_thread_count_is_limited_by_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 4, 5})
     assert [threads_to_compute(wanted) for wanted in (0, 1, 2, 16)] == [1, 1, 2, 3]
     assert threads_to_compute() == 3
 
 
-def test_a_worker_computes_by_one_thread():
+def test_worker_computes_in_one_thread():
     dataset = gristmill.MapDataset.range(3).map(lambda _: threads_to_compute(16))
     options = gristmill.MultiprocessingOptions(num_workers=2)
     assert list(dataset.to_iter_dataset().mp_prefetch(options)) == [1, 1, 1]
@@ -61,12 +61,12 @@ class ByNameElsewhere:
         *(name, functools.partial(name), lambda x: name()),
     ],
 )
-def test_code_that_reads_its_threads_name_asks(user_code):
+def test_code_reading_thread_name_is_detected(user_code):
     assert reads_thread_name(user_code)
 
 
 @pytest.mark.parametrize(
     "user_code", [ByNameElsewhere(), np.arange(3), [1], None, len, str.upper]
 )
-def test_code_that_does_not_read_the_name_does_not_ask(user_code):
+def test_code_not_reading_thread_name_is_not_detected(user_code):
     assert not reads_thread_name(user_code)

@@ -1,4 +1,4 @@
-"""Threads read ahead where calls wait, and not where they compute."""
+"""Threads read ahead if calls wait, and not if they compute."""
 
 import threading
 import time
@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import gristmill as g
-from gristmill._base import waiting
-from gristmill._base.waiting import Clocks
+from gristmill._base import blocked_time
+from gristmill._base.blocked_time import Clocks
 from gristmill._engine import block_queue
 from gristmill._engine.block_queue import BlockQueue
 
-# What a millisecond of a call does to the clocks of its thread.
+# Clock deltas of a call that takes a millisecond.
 WAITS = Clocks(wall_s=1e-3, own_s=1e-5, helpers_s=1e-5, pauses=1)
 BUSY = {
     "computes": Clocks(wall_s=1e-3, own_s=1e-3, helpers_s=0.0, pauses=0),
@@ -23,11 +23,11 @@ BUSY = {
 
 
 class Machine:
-    """Clocks that go on when something is done."""
+    """Clocks that advance only by does()."""
 
     def __init__(self, monkeypatch):
         self.now = Clocks(0.0, 0.0, 0.0, 0)
-        monkeypatch.setattr(waiting, "clocks", lambda: self.now)
+        monkeypatch.setattr(blocked_time, "clocks", lambda: self.now)
 
     def does(self, what):
         pairs = zip(self.now, what, strict=True)
@@ -39,18 +39,21 @@ def machine(monkeypatch):
     return Machine(monkeypatch)
 
 
-def test_a_call_waits_as_long_as_nothing_computes_for_it():
+def test_waiting_time_excludes_own_and_helper_cpu():
     begin = Clocks(10.0, 3.0, 2.0, 7)
-    assert waiting.waited_s(begin, Clocks(10.5, 3.0, 2.0, 8)) == 0.5
-    assert waiting.waited_s(begin, Clocks(10.5, 3.25, 2.0, 9)) == 0.25
-    assert waiting.waited_s(begin, Clocks(10.5, 3.0, 2.1, 9)) == 0.0
+    assert blocked_time.waited_s(begin, Clocks(10.5, 3.0, 2.0, 8)) == 0.5
+    assert blocked_time.waited_s(begin, Clocks(10.5, 3.25, 2.0, 9)) == 0.25
+    assert blocked_time.waited_s(begin, Clocks(10.5, 3.0, 2.1, 9)) == 0.0
 
 
-def test_a_thread_that_never_paused_has_not_waited():
-    assert waiting.waited_s(Clocks(10.0, 3.0, 0.0, 7), Clocks(12.0, 3.5, 0.0, 7)) == 0.0
+def test_thread_without_pauses_has_not_waited():
+    assert (
+        blocked_time.waited_s(Clocks(10.0, 3.0, 0.0, 7), Clocks(12.0, 3.5, 0.0, 7))
+        == 0.0
+    )
 
 
-def test_what_other_threads_of_python_compute_is_not_computed_for_this_one():
+def test_other_threads_cpu_not_counted():
     asked, burned, done = (threading.Event() for _ in range(3))
 
     def burn():
@@ -63,10 +66,10 @@ def test_what_other_threads_of_python_compute_is_not_computed_for_this_one():
 
     other = threading.Thread(target=burn)
     other.start()
-    before = waiting.clocks()
+    before = blocked_time.clocks()
     asked.set()
     burned.wait()
-    after = waiting.clocks()
+    after = blocked_time.clocks()
     done.set()
     other.join()
     assert after.helpers_s - before.helpers_s < 0.025
@@ -75,12 +78,12 @@ def test_what_other_threads_of_python_compute_is_not_computed_for_this_one():
 
 
 class Source:
-    """Does the same for each read, and remembers the threads."""
+    """Advances the clocks on each read, and records the reading threads."""
 
     def __init__(self, machine, what):
         self.machine = machine
         self.what = what
-        # What each read does behind the first; None: the same.
+        # Clock deltas of each read after the first; None: those of the first.
         self.later = None
         self.threads = []
 
@@ -107,17 +110,17 @@ FACES = {
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_a_source_that_waits_is_read_by_threads(machine, face):
+def test_waiting_source_is_read_by_threads(machine, face):
     source = Source(machine, WAITS)
     assert list(FACES[face](source)) == list(range(50))
-    # The first one shows that reading waits.
+    # The caller reads the first record, which shows that reading waits.
     assert source.threads[0] is threading.current_thread()
     assert threading.current_thread() not in source.threads[1:]
 
 
 @pytest.mark.parametrize("what", BUSY)
 @pytest.mark.parametrize("face", FACES)
-def test_threads_leave_a_source_that_waited_only_once(machine, face, what):
+def test_source_waiting_only_once_returns_to_caller(machine, face, what):
     source = Source(machine, WAITS)
     source.later = BUSY[what]
     assert list(FACES[face](source)) == list(range(50))
@@ -126,14 +129,14 @@ def test_threads_leave_a_source_that_waited_only_once(machine, face, what):
 
 @pytest.mark.parametrize("what", BUSY)
 @pytest.mark.parametrize("face", FACES)
-def test_a_source_that_is_busy_is_read_by_the_caller(machine, face, what):
+def test_busy_source_is_read_by_caller(machine, face, what):
     source = Source(machine, BUSY[what])
     assert list(FACES[face](source)) == list(range(50))
     assert set(source.threads) == {threading.current_thread()}
 
 
 class Blocks:
-    """Blocks that a queue reads; remembers the threads that it was given."""
+    """Blocks that a queue reads; records the sizes of the pools that it received."""
 
     by_threads, can_join, whole, far = True, True, False, False
     slow_record_s, slow_byte_s = 1e-6, 0.0
@@ -143,7 +146,7 @@ class Blocks:
         self.machine = machine
         self.what = what
         self.pools = set()
-        # How many records were read by the caller at a time.
+        # Number of records in each read by the caller.
         self.read_here = []
 
     def read(self, keys, alloc):
@@ -169,7 +172,7 @@ class Keys:
         return np.arange(first, first + count)
 
 
-def test_rest_of_a_block_is_read_by_threads_if_its_first_waits(machine):
+def test_rest_of_block_is_read_by_threads_if_first_waits(machine):
     blocks = Blocks(machine, WAITS)
     queue = BlockQueue(blocks, Keys(), g.ReadOptions(5, 100), look_ahead=True)
     assert queue.take(0, np.arange(10)) == list(range(10))
@@ -178,20 +181,20 @@ def test_rest_of_a_block_is_read_by_threads_if_its_first_waits(machine):
     queue.close()
 
 
-def test_threads_are_left_if_only_the_first_record_of_a_file_waits(machine):
+def test_threads_stop_if_only_first_record_waits(machine):
     blocks = Blocks(machine, WAITS)
     queue = BlockQueue(blocks, Keys(), g.ReadOptions(5, 100), look_ahead=True)
     queue.take(0, np.arange(10))
     blocks.what = BUSY["computes"]
     for position in range(10, 60, 10):
         queue.take(position, np.arange(position, position + 10))
-    # The caller reads a block to find out, and goes on as it computes.
+    # The caller reads one block itself, sees that it computes, and continues.
     assert blocks.read_here == [1, 10, 10, 10, 10, 10]
     queue.close()
 
 
 @pytest.mark.parametrize("what", [WAITS, *BUSY.values()])
-def test_blocks_that_wait_are_read_by_the_threads_of_the_options(machine, what):
+def test_waiting_blocks_use_num_threads_of_read_options(machine, what):
     blocks = Blocks(machine, what)
     queue = BlockQueue(blocks, Keys(), g.ReadOptions(5, 100), look_ahead=True)
     assert block_queue.BLOCKS_BETWEEN_PROBES > 10

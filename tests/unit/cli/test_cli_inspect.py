@@ -1,4 +1,4 @@
-"""`gristmill inspect` tells what files hold, and every record that is damaged."""
+"""`gristmill inspect` describes files and lists every damaged record."""
 
 import json
 import os
@@ -21,14 +21,13 @@ from support.tf_record_files import framed
 
 
 def inspected(*arguments):
-    """Return what --json tells of each file."""
+    """Return the --json output for each file."""
     done = run("inspect", "--json", *arguments)
     assert done.err == ""
     return done.status, [json.loads(line) for line in done.out.splitlines()]
 
 
-@pytest.mark.claim("gristmill convert, inspect, bench, gristmill.beam")
-def test_tells_all_of_an_array_record_file(tmp_path):
+def test_array_record_file_is_described(tmp_path):
     records = [b"one", b"", b"three" * 10, b'{"a": [1]}']
     path = write_array_record(tmp_path / "x", records, "group_size:3,brotli:4")
     done = run("inspect", path, "--verify", "--head", 4)
@@ -65,7 +64,7 @@ def test_tells_all_of_an_array_record_file(tmp_path):
 
 @pytest.mark.parametrize("codec", ["uncompressed", "zstd:7", "brotli:2", "snappy"])
 @pytest.mark.parametrize("group_size", [1, 10])
-def test_tells_codec_chunks_and_sizes(tmp_path, codec, group_size):
+def test_codec_chunks_and_sizes_are_shown(tmp_path, codec, group_size):
     sizes = np.random.default_rng(0).integers(0, 5000, 95)
     records = [bytes(int(size)) for size in sizes]
     options = f"group_size:{group_size},{codec}"
@@ -91,15 +90,15 @@ def test_tells_codec_chunks_and_sizes(tmp_path, codec, group_size):
     assert sum(number for _, number in told["histogram"]) == 95
 
 
-def test_looks_at_some_records_of_large_groups(tmp_path):
+def test_large_groups_are_sampled(tmp_path):
     path = write_array_record(tmp_path / "x", [b"abc"] * 50_000, "group_size:100")
     _, (found,) = inspected(path)
     assert (found["sizes"]["counted"], found["sizes"]["exact"]) == (20_000, False)
-    assert "record sizes, of 20,000 looked at: least 3 B" in run("inspect", path).out
+    assert "record sizes, of 20,000 sampled: least 3 B" in run("inspect", path).out
 
 
 @pytest.mark.parametrize("compression", ["", "gzip", "zlib"])
-def test_tells_of_tf_record_files(tmp_path, compression):
+def test_tf_record_file_is_described(tmp_path, compression):
     records = [b"first", b"x" * 1000, b""]
     path = write_tf_record(tmp_path / "x.tfrecord", records, compression)
     status, (found,) = inspected(path, "--verify")
@@ -112,10 +111,10 @@ def test_tells_of_tf_record_files(tmp_path, compression):
         f"{'x' * 1000!r}",
         "empty",
     ]
-    assert os.listdir(tmp_path) == ["x.tfrecord"]  # No index is left behind.
+    assert os.listdir(tmp_path) == ["x.tfrecord"]  # No index file remains.
 
 
-def test_tells_of_parquet_and_json_lines(tmp_path):
+def test_parquet_and_json_lines_are_described(tmp_path):
     table = pa.table({"a": range(10), "b": ["x"] * 10})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=4, compression="gzip")
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n\n[2]\n')
@@ -138,7 +137,7 @@ def test_tells_of_parquet_and_json_lines(tmp_path):
 
 
 def write_shards(folder):
-    """Write three shards of ten records, and texts that belong to none."""
+    """Write three shards of ten records, and two text files that are not shards."""
     for number in range(3):
         records = [b"x" * (10 * number + i) for i in range(10)]
         write_array_record(folder / f"train-{number}.array_record", records)
@@ -146,7 +145,7 @@ def write_shards(folder):
     (folder / "README").write_text("text")
 
 
-def test_a_folder_of_shards_has_one_summary(tmp_path):
+def test_folder_of_shards_has_one_summary(tmp_path):
     write_shards(tmp_path)
     status, (found,) = inspected(tmp_path)
     assert status == 0
@@ -168,7 +167,7 @@ def test_a_folder_of_shards_has_one_summary(tmp_path):
     assert "  records  30\n" in text
 
 
-def test_a_folder_of_one_format_has_one_schema(tmp_path):
+def test_folder_of_one_format_has_one_schema(tmp_path):
     for number, name in enumerate("aab"):
         table = pa.table({name: [1, 2]})
         pq.write_table(table, tmp_path / f"{number}.parquet")
@@ -180,7 +179,7 @@ def test_a_folder_of_one_format_has_one_schema(tmp_path):
     assert found["details"]["columns"] == "a: int64"
 
 
-def test_a_folder_of_several_formats_has_a_summary_of_each(tmp_path):
+def test_folder_of_mixed_formats_has_one_summary_each(tmp_path):
     write_shards(tmp_path)
     write_tf_record(tmp_path / "x.tfrecord", [b"abc"])
     _, found = inspected(tmp_path)
@@ -190,7 +189,7 @@ def test_a_folder_of_several_formats_has_a_summary_of_each(tmp_path):
     ]
 
 
-def test_a_folder_of_images_is_counted(tmp_path):
+def test_folder_of_images_is_counted(tmp_path):
     for name in ("cat", "dog"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "1.jpg").write_bytes(b"\xff\xd8\xff" + bytes(61))
@@ -201,7 +200,7 @@ def test_a_folder_of_images_is_counted(tmp_path):
     assert found["head"][0]["text"] == "JPEG image, 64 B"
 
 
-def test_a_damaged_shard_of_a_folder_is_named(tmp_path):
+def test_damaged_shard_in_folder_is_named(tmp_path):
     write_shards(tmp_path)
     os.truncate(tmp_path / "train-1.array_record", 100)
     done = run("inspect", tmp_path)
@@ -272,12 +271,12 @@ def test_lists_damaged_tf_records(tmp_path):
     for record in 3, 49:
         flip(path, size * record + 60)
     assert damaged(path) == [(3, 1), (49, 1)]
-    done = run("inspect", path, "--head", 4)  # Without --verify it is met by chance.
+    done = run("inspect", path, "--head", 4)  # --head happens to read the bad record.
     assert done.status == 1
     assert f"{path}: record 3" in done.err
 
 
-def test_damaged_streams_tell_how_far_they_are_good(tmp_path):
+def test_damaged_stream_reports_last_good_record(tmp_path):
     records = [np.random.default_rng(i).bytes(100) for i in range(500)]
     path = write_tf_record(tmp_path / "x.tfrecord", records, "gzip")
     path.write_bytes(path.read_bytes()[:-2000])
@@ -302,7 +301,7 @@ def test_pipes_do_not_hide_files(tmp_path, options):
     assert done.err.count(": not a regular file.\n") == 2
 
 
-def test_files_that_cannot_be_opened_do_not_hide_others(tmp_path):
+def test_unreadable_files_do_not_hide_others(tmp_path):
     good = write_array_record(tmp_path / "good", [b"x"])
     bad = write_array_record(tmp_path / "bad.array_record", [b"x"])
     os.truncate(bad, 100)
@@ -362,7 +361,7 @@ def example(**features):
         ),
     ],
 )
-def test_records_are_shown_as_what_they_are(record, kind, text):
+def test_records_are_shown_by_their_kind(record, kind, text):
     assert show(record) == (kind, text)
 
 
@@ -388,13 +387,13 @@ def test_help_names_every_command():
         (("inspect", "x", "--from", "files"), "invalid choice: 'files'"),
     ],
 )
-def test_misuse_ends_with_two(arguments, expected):
+def test_misuse_exits_with_status_2(arguments, expected):
     done = run(*arguments)
     assert (done.status, done.out) == (2, "")
     assert expected in done.err
 
 
-def test_a_missing_file_ends_with_one(tmp_path):
+def test_missing_file_exits_with_status_1(tmp_path):
     done = run("inspect", tmp_path / "no")
     assert done == (
         1,
@@ -404,7 +403,7 @@ def test_a_missing_file_ends_with_one(tmp_path):
 
 
 @pytest.mark.multiprocess
-def test_a_reader_that_has_seen_enough_is_no_problem(tmp_path):
+def test_closed_output_pipe_exits_with_status_0(tmp_path):
     path = write_array_record(tmp_path / "x", [b"x" * 1000] * 500)
     process = start("inspect", path, "--head", 500)
     assert process.stdout.readline() == f"{path}\n"
@@ -415,7 +414,7 @@ def test_a_reader_that_has_seen_enough_is_no_problem(tmp_path):
 
 
 @pytest.mark.multiprocess
-def test_output_that_has_no_room_is_a_problem_in_one_line(tmp_path):
+def test_full_output_device_is_a_one_line_error(tmp_path):
     path = write_array_record(tmp_path / "x", [b"x"])
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -426,7 +425,7 @@ def test_output_that_has_no_room_is_a_problem_in_one_line(tmp_path):
 
 
 @pytest.mark.multiprocess
-def test_the_module_and_the_console_script_are_one():
+def test_module_and_console_script_are_the_same():
     script = "import sys; from gristmill._cli import main; sys.exit(main())"
     for command in COMMAND, [sys.executable, "-c", script]:
         done = subprocess.run(
@@ -442,9 +441,9 @@ def test_the_module_and_the_console_script_are_one():
         ("bench", "Give it a name that does, such as x.tfrecord or x.array_record."),
     ],
 )
-def test_a_format_that_cannot_be_told_can_be_named(tmp_path, command, advice):
+def test_unknown_format_error_advises_to_name_it(tmp_path, command, advice):
     path = tmp_path / "unknown"
     path.write_text("what is this")
     done = run(command, path)
     assert done.status == 1
-    assert done.err.endswith(f"tell the format. {advice}\n")
+    assert done.err.endswith(f" the format. {advice}\n")

@@ -1,4 +1,4 @@
-"""`gristmill top` shows what loaders of another process do, and asks them nothing."""
+"""`gristmill top` shows loaders of another process without their cooperation."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ PROGRAM = "cli_top/stops_at_a_record"
 
 @pytest.fixture
 def program(tmp_path):
-    """Start the program; it has taken its first batch when it is returned."""
+    """Return a function that starts the program and waits for its first batch."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with contextlib.ExitStack() as stack:
@@ -45,14 +45,14 @@ def program(tmp_path):
 
 
 def told(pid):
-    """What --json tells of a process now."""
+    """Return the current --json output for a process."""
     done = run("top", pid, "--once", "--json", "--interval", 0.05)
     assert (done.status, done.err) == (0, "")
     return json.loads(done.out)
 
 
 def told_when(pid, holds):
-    """What is told once it is as it is to be."""
+    """Return a loader and its workers as soon as `holds` accepts them."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         (loader,) = told(pid)["loaders"]
@@ -74,7 +74,7 @@ def memory_file(content):
 
 
 @pytest.mark.multiprocess
-def test_shows_what_each_worker_of_a_loader_does(program):
+def test_shows_activity_of_each_worker(program):
     process = program("grain", 2)
 
     def all_is_computed(loader, *workers):
@@ -118,7 +118,7 @@ def test_shows_torchs_loaders(program):
 
 
 @pytest.mark.multiprocess
-def test_shows_that_a_worker_was_killed_and_who_came_after_it(program):
+def test_shows_replacement_of_killed_worker(program):
     process = program("grain", 2)
     _, _, waiting = told_when(process.pid, one_computes)
     os.kill(waiting["pid"], signal.SIGKILL)
@@ -134,7 +134,7 @@ def test_shows_that_a_worker_was_killed_and_who_came_after_it(program):
 
 
 @pytest.mark.multiprocess
-def test_shows_what_is_stopped(program):
+def test_shows_stopped_processes(program):
     process = program("grain", 2)
     _, _, waiting = told_when(process.pid, one_computes)
     os.kill(waiting["pid"], signal.SIGSTOP)
@@ -169,7 +169,7 @@ def test_prints_a_table(program):
 
 
 @pytest.mark.multiprocess
-def test_lists_the_processes_that_have_loaders(program):
+def test_lists_processes_with_loaders(program):
     process = program("grain", 2)
     done = run("top", "--json")
     assert done.status == 0
@@ -186,32 +186,32 @@ def test_lists_the_processes_that_have_loaders(program):
 
 
 @pytest.mark.multiprocess
-def test_a_worker_is_told_by_whom_it_works_for(program):
+def test_worker_pid_error_names_its_parent(program):
     process = program("grain", 2)
     _, computing, _ = told_when(process.pid, one_computes)
     worker = computing["pid"]
     assert run("top", worker, "--once") == (
         1,
         "",
-        f"gristmill: process {worker} works for another: try gristmill top"
-        f" {process.pid}\n",
+        f"gristmill: process {worker} is a worker. Run gristmill top {process.pid} for"
+        " the process that started it.\n",
     )
 
 
 @pytest.mark.multiprocess
-def test_a_loader_without_workers_is_hidden_and_that_is_said(program):
+def test_loader_without_workers_is_an_error(program):
     process = program("grain", 0)
     assert run("top", process.pid) == (
         1,
         "",
-        f"gristmill: process {process.pid} has no loader with workers now. One without"
-        " workers computes in the process itself: ask its iterator for report(), or"
-        " use py-spy.\n",
+        f"gristmill: process {process.pid} has no loader with workers now. A loader"
+        " without workers computes in the process itself: call report() of its"
+        " iterator, or use py-spy.\n",
     )
 
 
 @pytest.mark.multiprocess
-def test_a_process_that_ends_is_told(program):
+def test_end_of_watched_process_stops_the_command(program):
     process = program("grain", 1)
     watching = subprocess.Popen(
         [*COMMAND, "top", str(process.pid), "--json", "--interval", "0.05"],
@@ -235,7 +235,7 @@ def test_a_process_that_ends_is_told(program):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("end", ["the user", "the process"])
-def test_is_drawn_in_place_on_a_terminal(program, end):
+def test_table_is_redrawn_in_place_on_terminal(program, end):
     process = program("grain", 2)
     told_when(process.pid, one_computes)
     ours, theirs = pty.openpty()
@@ -247,14 +247,14 @@ def test_is_drawn_in_place_on_a_terminal(program, end):
     os.close(theirs)
     shown = b""
     with watching, contextlib.closing(os.fdopen(ours, closefd=True)):
-        # Eight lines are drawn, and drawn again where they are.
+        # Eight lines are drawn, then drawn again in place.
         while shown.count(b"\x1b[8A\r\x1b[J") < 2:
             shown += os.read(ours, 4096)
         if end == "the user":
             watching.send_signal(signal.SIGINT)
         else:
             process.stdin.close()
-        with contextlib.suppress(OSError):  # Nobody writes any more.
+        with contextlib.suppress(OSError):  # The writer has exited.
             while more := os.read(ours, 4096):
                 shown += more
         assert watching.wait(DEADLINE_S) == 0
@@ -268,16 +268,16 @@ def test_is_drawn_in_place_on_a_terminal(program, end):
     assert told_it == (end == "the process")
 
 
-def test_memory_of_another_version_is_refused():
+def test_shared_memory_of_another_version_is_rejected():
     layout = shared_words.LAYOUT + 1
     with memory_file(struct.pack("<H6s", layout, b"grstml") + bytes(1000)):
         done = run("top", os.getpid())
     assert done == (
         1,
         "",
-        f"gristmill: process {os.getpid()} runs another version of Gristmill (layout"
-        f" {layout} of shared memory, not {layout - 1}). Use the gristmill command of"
-        " its environment.\n",
+        f"gristmill: process {os.getpid()} runs another version of Gristmill (shared"
+        f" memory has layout {layout}, expected {layout - 1}). Use the gristmill"
+        " command of its environment.\n",
     )
 
 
@@ -288,13 +288,13 @@ def test_memory_of_another_version_is_refused():
         b"",
         b"what a worker is told by",
         struct.pack("<H6s", shared_words.LAYOUT, b"grstml"),
-        # As many workers and units as no loader has, or fewer bytes than they need.
+        # More workers and units than any loader has, or fewer bytes than they need.
         struct.pack("<H6s16xII", shared_words.LAYOUT, b"grstml", 5000, 8) + bytes(320),
         struct.pack("<H6s16xII", shared_words.LAYOUT, b"grstml", 2, 8) + bytes(320),
     ],
     ids=["empty", "other", "short", "absurd", "cut off"],
 )
-def test_files_that_are_no_loaders_are_not_shown(program, content):
+def test_memory_files_of_other_programs_are_ignored(program, content):
     with memory_file(content) as file:
         process = program("grain", 0, file)
     done = run("top", process.pid)
@@ -302,7 +302,7 @@ def test_files_that_are_no_loaders_are_not_shown(program, content):
     assert "has no loader with workers now." in done.err
 
 
-def test_a_process_that_does_not_use_gristmill_is_told():
+def test_process_without_gristmill_is_an_error():
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         done = run("top", process.pid)
     assert done == (
@@ -312,7 +312,7 @@ def test_a_process_that_does_not_use_gristmill_is_told():
     )
 
 
-def test_a_process_that_nobody_has_waited_for_is_told_to_have_ended():
+def test_zombie_process_is_reported_as_ended():
     process = subprocess.Popen(["true"])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     done = run("top", process.pid)
@@ -321,7 +321,7 @@ def test_a_process_that_nobody_has_waited_for_is_told_to_have_ended():
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
-def test_another_users_process_is_refused():
+def test_process_of_another_user_is_rejected():
     mine = os.getpid()
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
@@ -336,21 +336,21 @@ def test_another_users_process_is_refused():
     assert done == [
         1,
         "",
-        f"gristmill: process {mine} is another user's, or does not let itself be"
-        " looked at.\n",
+        f"gristmill: process {mine} cannot be read. Run gristmill top as the user of"
+        " the process.\n",
     ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["0"], "argument PID: '0' is not the number of a process"),
-        (["me"], "argument PID: 'me' is not the number of a process"),
+        (["0"], "argument PID: '0' is not a process id"),
+        (["me"], "argument PID: 'me' is not a process id"),
         (["1", "--interval", "0"], "'0' is not a number from 0.05 to 3600"),
         (["1", "--interval", "nan"], "'nan' is not a number from 0.05 to 3600"),
     ],
 )
-def test_wrong_calls_say_what_is_wrong(arguments, said):
+def test_invalid_arguments_are_named(arguments, said):
     done = run("top", *arguments)
     assert done.status == 2
     assert said in done.err

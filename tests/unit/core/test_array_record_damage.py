@@ -1,4 +1,4 @@
-"""What readers of ArrayRecord files make of damage: an error, and no wrong data."""
+"""Readers of damaged ArrayRecord files raise errors and return no wrong data."""
 
 import itertools
 import os
@@ -32,7 +32,7 @@ RECORDS = records_of(0)
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Return a function that makes the content of a file."""
+    """Return a function that returns the content of a file."""
     folder = tmp_path_factory.mktemp("written")
     made = {}
 
@@ -57,7 +57,7 @@ class Local:
         self.access = access
 
     def write(self, content):
-        """Write in place, as what damages files does."""
+        """Write in place, like most damage to files."""
         with open(self.name, "r+b" if os.path.exists(self.name) else "wb") as file:
             file.write(content)
             file.truncate()
@@ -118,7 +118,7 @@ def error_of(call, kind=CorruptRecord):
 
 
 def read_all(file):
-    """Read each record by itself; an error in place of one that has it."""
+    """Read each record separately; return its error if it has one."""
     found = []
     for i in range(len(file)):
         try:
@@ -131,11 +131,11 @@ def read_all(file):
 # At open
 
 
-def test_what_is_missing_is_named(medium):
+def test_missing_file_error_has_path(medium):
     assert medium.name in error_of(medium.open, FileNotFoundError)
 
 
-def test_directories_are_named(tmp_path):
+def test_directory_error_has_path(tmp_path):
     with fsspec.open("memory://damage/file", "wb"):
         pass
     for name in str(tmp_path), "memory://damage":
@@ -160,12 +160,12 @@ NOT_WHOLE = {
 
 
 @pytest.mark.claim(
-    "a missing or damaged ArrayRecord file is found when it is first read, as "
-    'RuntimeError; a truncated one may give b""'
+    "A missing or damaged ArrayRecord file raises RuntimeError when it is "
+    'first read; a truncated one may return b""'
 )
 @pytest.mark.parametrize("verify", ["all", "headers", "none"])
 @pytest.mark.parametrize("case", NOT_WHOLE)
-def test_files_that_are_not_whole_are_refused_at_open(medium, written, case, verify):
+def test_incomplete_file_raises_at_open(medium, written, case, verify):
     damage, expected = NOT_WHOLE[case]
     medium.write(damage(written()))
     found = error_of(lambda: medium.open(verify))
@@ -175,10 +175,10 @@ def test_files_that_are_not_whole_are_refused_at_open(medium, written, case, ver
     assert medium.open(verify).read(3) == RECORDS[3]
 
 
-def test_a_wrong_magic_number_is_told(medium, written):
+def test_wrong_magic_number_raises_at_open(medium, written):
     content = written()
     magic = 0x71930E704FDAE05E.to_bytes(8, "little")
-    # As a varint: the lowest seven bits come first.
+    # Encode as a varint, the lowest seven bits first.
     value, varint = int.from_bytes(magic, "little"), bytearray()
     while value >= 0x80:
         varint.append(value & 0x7F | 0x80)
@@ -200,15 +200,12 @@ def test_a_wrong_magic_number_is_told(medium, written):
 # One bit
 
 
-@pytest.mark.claim(
-    "Damage costs the records of its chunk alone, which fail with the file and the "
-    "offset, and never gives wrong data."
-)
+@pytest.mark.claim("Files")
 @pytest.mark.parametrize("group", [1, 4])
 @pytest.mark.parametrize(
     "codec", ["uncompressed", "zstd", "brotli:1", "snappy", "zstd,transpose:true"]
 )
-def test_one_bit_costs_its_chunk_and_nothing_else(medium, written, codec, group):
+def test_flipped_bit_affects_only_its_chunk(medium, written, codec, group):
     content = written(f"group_size:{group},{codec}")
     medium.write(content)
     file = medium.open()
@@ -225,7 +222,7 @@ def test_one_bit_costs_its_chunk_and_nothing_else(medium, written, codec, group)
             )
             assert found.endswith(ADVICE)
             continue
-        # A header of a block costs the chunk that it interrupts, or that follows it.
+        # A damaged block header affects the chunk around it, or the next one.
         lost = range(chunk * group, min(COUNT, (chunk + 1) * group))
         for i, found in enumerate(read_all(medium.open())):
             if i not in lost:
@@ -237,7 +234,7 @@ def test_one_bit_costs_its_chunk_and_nothing_else(medium, written, codec, group)
             assert str(found).endswith(ADVICE)
 
 
-def test_one_bit_of_the_postscript_is_found_at_open(medium, written):
+def test_flipped_bit_of_postscript_raises_at_open(medium, written):
     content = written()
     begin = len(content) - BLOCK
     for offset in 0, 9, 17, 24, 31, 33, 40, 48, 49, 56, 64, 70, 80, 90:
@@ -249,17 +246,15 @@ def test_one_bit_of_the_postscript_is_found_at_open(medium, written):
     assert read_all(medium.open()) == RECORDS
 
 
-def test_one_bit_of_the_first_64_or_of_padding_harms_nothing(medium, written):
+def test_flipped_bit_of_signature_or_padding_is_ignored(medium, written):
     content = written()
     for offset in 0, 30, 63, len(content) - 1:
         medium.write(flipped(content, offset))
         assert read_all(medium.open()) == RECORDS
 
 
-@pytest.mark.claim(
-    "Every hash in files of gristmill.sources is verified unless you say otherwise."
-)
-def test_one_bit_of_a_block_header_is_named(medium, written):
+@pytest.mark.claim("Files")
+def test_flipped_bit_of_block_header_error_has_offset(medium, written):
     content = written()
     for byte in 0, 9, 17:
         medium.write(flipped(content, BLOCK + byte))
@@ -273,7 +268,7 @@ def test_one_bit_of_a_block_header_is_named(medium, written):
         assert read_all(medium.open("none")) == RECORDS
 
 
-# Too large to be read together.
+# Too large to be read in one request.
 LARGE = [np.random.default_rng(i).bytes(70_000 + 7 * i) for i in range(5)]
 
 
@@ -281,7 +276,7 @@ LARGE = [np.random.default_rng(i).bytes(70_000 + 7 * i) for i in range(5)]
     "bad", [bad for n in range(1, 6) for bad in itertools.combinations(range(5), n)]
 )
 @pytest.mark.parametrize("verify", ["all", "none"])
-def test_the_first_bad_one_of_large_records_is_named(medium, written, bad, verify):
+def test_large_records_error_has_first_bad_record(medium, written, bad, verify):
     content = written(records=LARGE)
     for record in bad:
         middle = content.index(LARGE[record][10_000:10_100]) + 50
@@ -300,7 +295,7 @@ def test_the_first_bad_one_of_large_records_is_named(medium, written, bad, verif
     assert file.read_many(np.array(good, np.int64)) == [LARGE[i] for i in good]
 
 
-def test_a_bad_hash_is_told_before_what_comes_later(medium, written):
+def test_earlier_damage_is_reported_first(medium, written):
     content = written(records=LARGE)
     medium.write(content)
     begins = [medium.open("headers").chunk(i)[0] for i in range(5)]
@@ -314,7 +309,7 @@ def test_a_bad_hash_is_told_before_what_comes_later(medium, written):
         assert file.read_many(np.array([4])) == LARGE[4:]
 
 
-def test_many_records_fail_as_one_and_the_reader_reads_on(medium, written):
+def test_batch_with_bad_record_raises_and_reader_continues(medium, written):
     content = written()
     medium.write(content)
     begin, end, _, _ = medium.open().chunk(17)
@@ -337,7 +332,7 @@ def test_many_records_fail_as_one_and_the_reader_reads_on(medium, written):
 
 
 @pytest.mark.parametrize("group", [1, 4])
-def test_truncation_costs_what_is_cut_off(medium, written, group):
+def test_truncation_affects_only_lost_records(medium, written, group):
     content = written(f"group_size:{group},uncompressed")
     medium.write(content)
     file = medium.open()
@@ -355,14 +350,14 @@ def test_truncation_costs_what_is_cut_off(medium, written, group):
         assert read_all(file) == RECORDS
 
 
-def test_growth_harms_nothing(medium, written):
+def test_appended_bytes_are_ignored(medium, written):
     medium.write(written())
     file = medium.open()
     medium.write(written() + b"more")
     assert read_all(file) == RECORDS
 
 
-def test_other_content_in_its_place_is_told(medium, written):
+def test_overwritten_file_raises(medium, written):
     medium.write(written())
     file = medium.open()
     other = written(records=records_of(1))[: len(written())].ljust(len(written()), b"x")
@@ -373,7 +368,7 @@ def test_other_content_in_its_place_is_told(medium, written):
         assert "while it was open" in str(found)
 
 
-def test_replacement_and_removal_leave_what_is_open(tmp_path, written):
+def test_replaced_or_removed_file_stays_readable(tmp_path, written):
     for access in "pread", "mmap":
         medium = Local(tmp_path, access)
         medium.write(written())
@@ -388,7 +383,7 @@ def test_replacement_and_removal_leave_what_is_open(tmp_path, written):
 # From several threads and processes
 
 
-def test_eight_threads_get_the_errors_that_are_theirs(medium, written):
+def test_threads_get_errors_of_their_records(medium, written):
     content = written("group_size:2,zstd")
     medium.write(content)
     begin, end, _, _ = medium.open().chunk(5)
@@ -414,7 +409,7 @@ def test_eight_threads_get_the_errors_that_are_theirs(medium, written):
     assert wrong == []
 
 
-def test_a_forked_child_gets_the_same(medium, written):
+def test_forked_child_gets_same_results(medium, written):
     content = written()
     medium.write(content)
     begin, end, _, _ = medium.open().chunk(5)
@@ -427,9 +422,7 @@ def test_a_forked_child_gets_the_same(medium, written):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-@pytest.mark.claim(
-    "Every hash in files of gristmill.sources is verified unless you say otherwise."
-)
+@pytest.mark.claim("Files")
 @pytest.mark.parametrize("access", ["pread", "mmap"])
 def test_a_pickled_source_gets_the_same(tmp_path, written, access):
     content = written()

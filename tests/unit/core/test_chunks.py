@@ -1,4 +1,4 @@
-"""Rows of tables that lie in chunks, gathered column by column and row by row."""
+"""Gathers rows of tables in chunks, from columns and from interleaved rows."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ DTYPES = ["?", "i1", "i2", "f4", "i8", "c16", "M8[us]", "S3"]
     st.integers(0, 100),
     st.integers(0, 9),
 )
-def test_rows_of_chunks_are_those_of_the_whole(sizes, dtypes, count, seed):
+def test_gather_from_chunks_equals_indexing(sizes, dtypes, count, seed):
     draw = np.random.default_rng(seed)
     whole = [draw.integers(0, 100, sum(sizes)).astype(dtype) for dtype in dtypes]
     bounds = np.cumsum([0, *sizes])
@@ -44,19 +44,23 @@ def test_rows_of_chunks_are_those_of_the_whole(sizes, dtypes, count, seed):
         np.testing.assert_array_equal(out, column[rows])
 
 
-def test_rows_of_chunks_may_be_arrays():
+def test_gather_chunks_rows_can_be_arrays():
     chunk = np.arange(24).reshape(4, 3, 2)
     out = np.empty((2, 3, 2), np.int64)
     _core.gather_chunks([(chunk,)], np.zeros(2, np.int64), np.array([3, 1]), [out])
     np.testing.assert_array_equal(out, chunk[[3, 1]])
 
 
-def test_what_does_not_fit_is_refused():
+def test_chunks_wrong_arguments_raise():
     column, out = np.arange(3), np.empty(1, np.int64)
     zero, three = np.zeros(1, np.int64), np.full(1, 3)
     table = np.zeros((3, 8), np.uint8)
     for error, text, call in [
-        (ValueError, "ascend", lambda: _core.find_chunks(np.array([0, 2, 1]), zero)),
+        (
+            ValueError,
+            "bounds must be sorted",
+            lambda: _core.find_chunks(np.array([0, 2, 1]), zero),
+        ),
         (IndexError, "is 3, but", lambda: _core.find_chunks(np.array([0, 3]), three)),
         (IndexError, "is -3, but", lambda: _core.find_chunks(np.array([0, 3]), -three)),
     ]:

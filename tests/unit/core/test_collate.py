@@ -1,4 +1,4 @@
-"""gather, stack, stack_scalars and pad against NumPy."""
+"""Compares gather, stack and stack_scalars with NumPy."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ DTYPES = [
 
 
 def filled(shape, dtype, seed=0):
-    """Return an array of the shape whose items are small numbers."""
+    """Return an array of small numbers."""
     numbers = np.random.default_rng(seed).integers(0, 100, shape)
     if np.dtype(dtype).names:
         array = np.zeros(shape, dtype)
@@ -39,7 +39,7 @@ def test_stack_equals_numpy(dtype, shape):
     assert np.array_equal(out, np.stack(arrays))
 
 
-def test_stack_of_much_memory_equals_numpy():
+def test_stack_of_large_batch_equals_numpy():
     arrays = [filled((64, 64), "f8", seed) for seed in range(600)]
     out = np.empty((600, 64, 64))
     assert _core.stack(arrays, out) == -1
@@ -48,7 +48,7 @@ def test_stack_of_much_memory_equals_numpy():
 
 @pytest.mark.parametrize("shape", [(2,), (64, 64), (33_333,)])
 @pytest.mark.parametrize("streaming", [False, True])
-def test_stack_past_the_caches_equals_numpy(shape, streaming):
+def test_stack_streaming_equals_numpy(shape, streaming):
     arrays = [filled(shape, "f8", seed) for seed in range(64)]
     out = np.empty((64, *shape))
     assert _core.stack(arrays, out, streaming) == -1
@@ -73,7 +73,7 @@ class Subclass(np.ndarray):
     ],
     ids=["dtype", "order", "shape", "ndim", "strides", "subclass", "list", "none"],
 )
-def test_stack_names_the_first_misfit(misfit):
+def test_stack_returns_first_element_that_does_not_fit(misfit):
     good = np.ones(4, "f4")
     out = np.zeros((4, 4), "f4")
     assert _core.stack([good, good, misfit, misfit], out) == 2
@@ -88,7 +88,7 @@ def test_stack_compares_dtypes_by_value():
     assert _core.stack([np.zeros(2, padded)], out) == 0
 
 
-def test_refuses_bad_batches():
+def test_wrong_out_raises():
     arrays = [np.zeros(2)]
     for fill in (
         _core.stack,
@@ -120,7 +120,7 @@ def test_stack_scalars_equals_numpy(code):
     [[True, False], [1, -(2**63), 2**63 - 1], [0.5, float("inf"), -0.0]],
     ids=["bool", "int", "float"],
 )
-def test_stack_scalars_takes_python_numbers(values):
+def test_stack_scalars_accepts_python_numbers(values):
     expected = np.stack(values)
     out = np.empty_like(expected)
     assert _core.stack_scalars(values, out) == -1
@@ -143,11 +143,11 @@ def test_stack_scalars_takes_python_numbers(values):
         ([None], "i8", 0),
     ],
 )
-def test_stack_scalars_names_the_first_misfit(values, dtype, position):
+def test_stack_scalars_returns_first_that_does_not_fit(values, dtype, position):
     assert _core.stack_scalars(values, np.empty(len(values), dtype)) == position
 
 
-def test_nothing_makes_an_empty_batch():
+def test_no_elements_give_empty_batch():
     assert _core.stack([], np.empty((0, 3))) == -1
     assert _core.stack_scalars([], np.empty(0)) == -1
     _core.gather(np.empty((0, 3)), np.empty(0, np.int64), np.empty((0, 3)))
@@ -163,7 +163,7 @@ def test_gather_equals_indexing(dtype, shape):
     assert np.array_equal(out, table[rows])
 
 
-def test_gather_from_a_large_table_equals_indexing():
+def test_gather_from_large_table_equals_indexing():
     table = filled((40_000, 48), "f4")
     rows = np.random.default_rng(1).integers(0, 40_000, 3000)
     out = np.empty((3000, 48), "f4")
@@ -172,7 +172,7 @@ def test_gather_from_a_large_table_equals_indexing():
 
 
 @pytest.mark.parametrize("row", [-1, 10, 2**63 - 1, -(2**63)])
-def test_gather_names_the_row_out_of_range(row):
+def test_gather_row_out_of_range_raises(row):
     out = np.zeros((3, 2))
     with pytest.raises(IndexError) as caught:
         _core.gather(np.ones((10, 2)), np.array([9, row, row]), out)
@@ -180,24 +180,24 @@ def test_gather_names_the_row_out_of_range(row):
     assert not out.any()
 
 
-def test_gather_refuses_what_does_not_fit():
+def test_gather_wrong_arrays_raise():
     table, rows, out = np.zeros((10, 2)), np.zeros(3, np.int64), np.empty((3, 2))
     with pytest.raises(TypeError):
         _core.gather(table, rows.astype("i4"), out)
-    with pytest.raises(ValueError, match="differ in dtype or shape"):
+    with pytest.raises(ValueError, match="dtype and row shape of table"):
         _core.gather(table, rows, out.astype("f4"))
-    with pytest.raises(ValueError, match="differ in dtype or shape"):
+    with pytest.raises(ValueError, match="dtype and row shape of table"):
         _core.gather(table, rows, np.empty((3, 3)))
     with pytest.raises(ValueError, match="table must be C-contiguous"):
         _core.gather(np.zeros((2, 10)).T, rows, out)
-    with pytest.raises(ValueError, match="must have rows"):
+    with pytest.raises(ValueError, match="table must have at least one dim"):
         _core.gather(np.zeros(()), rows, out)
     with pytest.raises(ValueError, match="one dimension"):
         _core.gather(table, rows[None], out)
 
 
-def test_gather_refuses_to_read_what_it_writes():
-    # Into its own rows it would read row numbers that it has overwritten.
+def test_gather_overlapping_arrays_raise():
+    # With rows as out, it would read row numbers that it has overwritten.
     table = np.full(6, 2**60)
     rows = np.zeros(6, np.int64)
     with pytest.raises(ValueError, match="out shares memory with rows"):
@@ -208,7 +208,7 @@ def test_gather_refuses_to_read_what_it_writes():
     assert rows.tolist() == [0] * 6
 
 
-def test_row_numbers_are_aligned():
+def test_unaligned_rows_raise():
     rows = np.frombuffer(bytearray(9), np.int64, offset=1)
     with pytest.raises(ValueError, match="rows must be aligned"):
         _core.gather(np.zeros(3), rows, np.empty(1))
@@ -216,7 +216,7 @@ def test_row_numbers_are_aligned():
         _core.KeyPlan.range(3).fill(0, 1, rows)
 
 
-def test_a_pool_gathers_as_indexing_does():
+def test_pending_gather_equals_indexing():
     table = filled((5000, 48), "f4")
     rows = np.random.default_rng(1).integers(0, 5000, 60_000)
     pool = _core.Pool(3)
@@ -227,7 +227,7 @@ def test_a_pool_gathers_as_indexing_does():
     assert all(np.array_equal(out, table[rows]) for out in outs)
 
 
-def test_a_pool_names_the_first_row_out_of_range():
+def test_pending_gather_row_out_of_range_raises():
     rows = np.zeros(60_000, np.int64)
     rows[[12_345, 30_000, 59_999]] = [77, 88, 99]
     table, out = np.ones((50, 48), "f4"), np.empty((60_000, 48), "f4")
@@ -237,7 +237,7 @@ def test_a_pool_names_the_first_row_out_of_range():
             gather.wait()
 
 
-def test_a_pending_gather_keeps_its_arrays_and_its_pool():
+def test_pending_gather_keeps_arrays_and_pool():
     table, rows = np.ones((1 << 15, 32)), np.arange(1 << 15)
     out = np.zeros_like(table)
     gather = _core.PendingGather(_core.Pool(2), table, rows, out)

@@ -1,4 +1,4 @@
-"""Whatever the compiled core is given, it raises an exception or works."""
+"""The compiled core raises an exception or works for any arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ PLAN_STEPS = st.one_of(
     steps=st.lists(PLAN_STEPS, max_size=6),
     data=st.data(),
 )
-def test_a_plan_has_keys_or_says_why_not(start: Any, steps: Any, data: Any) -> None:
+def test_plan_any_arguments_raise_or_give_keys(
+    start: Any, steps: Any, data: Any
+) -> None:
     with contextlib.suppress(*ERRORS):
         folds = len(start) == 3
         make = _core.KeyPlan.range if folds else _core.KeyPlan.positions
@@ -45,7 +47,7 @@ def test_a_plan_has_keys_or_says_why_not(start: Any, steps: Any, data: Any) -> N
         for name, *arguments in steps:
             with contextlib.suppress(*ERRORS):
                 plan = getattr(plan, name)(*arguments)
-        # A small shuffle walks long, so that only few keys are asked for.
+        # Small shuffles are slow, so only a few keys are read.
         out = np.zeros(data.draw(st.sampled_from([0, 1, 3, 70])), np.int64)
         first, step = data.draw(INTS), data.draw(INTS)
         plan.fill(first, step, out)
@@ -64,7 +66,7 @@ def test_a_plan_has_keys_or_says_why_not(start: Any, steps: Any, data: Any) -> N
     seed=INTS,
     length=INTS,
 )
-def test_positions_are_mixed_and_shuffled_or_refused(
+def test_mixture_and_shuffle_any_arguments_raise_or_work(
     proportions: Any, positions: Any, window_size: Any, seed: Any, length: Any
 ) -> None:
     asked = np.array(positions, np.int64)
@@ -133,7 +135,7 @@ def check_stack(fill: Any, parts: Any, out: Any) -> None:
 
 @settings(deadline=None, max_examples=400)
 @given(one=ARRAYS, two=ARRAYS, three=ARRAYS, parts=PARTS)
-def test_arrays_are_copied_or_refused(
+def test_gather_and_stack_any_arrays_raise_or_copy(
     one: Any, two: Any, three: Any, parts: Any
 ) -> None:
     check_gather(_core.gather, one, two, three)
@@ -149,7 +151,7 @@ def test_arrays_are_copied_or_refused(
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1025, 10**6, 2**64, "4", None, 1.5])
-def test_a_pool_has_between_1_and_1024_threads(threads: Any) -> None:
+def test_pool_wrong_thread_count_raises(threads: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         _core.Pool(threads)
 
@@ -203,14 +205,14 @@ def make_scheduler(**changes: Any) -> _core.Scheduler:
     ],
     ids=repr,
 )
-def test_a_scheduler_checks_its_arguments(changes: Any) -> None:
+def test_scheduler_wrong_arguments_raise(changes: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         make_scheduler(**changes)
 
 
-def test_a_scheduler_that_is_not_started_answers() -> None:
+def test_scheduler_not_started_methods_work() -> None:
     scheduler = make_scheduler()
-    with pytest.raises(RuntimeError, match="nothing is due"):
+    with pytest.raises(RuntimeError, match="between a next"):
         scheduler.hold()
     scheduler.advance()
     for worker in (-1, 0, 1, 2**31 - 1):
@@ -227,7 +229,7 @@ def test_a_scheduler_that_is_not_started_answers() -> None:
     assert scheduler.next(float("nan")).kind == "closed"
 
 
-def test_a_position_is_a_sequence_or_an_array_of_any_length_that_fits() -> None:
+def test_position_of_any_type_and_length_is_accepted() -> None:
     scheduler = make_scheduler(
         kind=_core.UnitKind.SEQUENTIAL, positions=[range(9)], position_capacity=9000
     )
@@ -249,24 +251,24 @@ def worker_end() -> Iterator[_core.WorkerEnd]:
     scheduler.close()
 
 
-def test_a_worker_without_a_unit_has_nothing_to_give(
+def test_worker_end_without_unit_raises(
     worker_end: _core.WorkerEnd,
 ) -> None:
-    with pytest.raises(RuntimeError, match="no unit is claimed"):
+    with pytest.raises(RuntimeError, match="holds no unit"):
         worker_end.commit(_core.STATUS_OK, 0, 0, [0])
-    with pytest.raises(RuntimeError, match="no unit is claimed"):
+    with pytest.raises(RuntimeError, match="holds no unit"):
         worker_end.need(100)
     worker_end.set_startup_error("x" * 20_000)
 
 
-def test_a_worker_opens_arenas_only() -> None:
+def test_worker_end_of_other_file_raises() -> None:
     fd = os.memfd_create("not an arena")
     try:
         with pytest.raises(ValueError, match="not an arena"):
             _core.WorkerEnd(fd, -1, 0, 1)
-        # A control block that claims more than there is behind it.
+        # The control block claims a larger arena than the file.
         os.write(fd, b"\xff" * 4096)
-        with pytest.raises(ValueError, match="no such worker"):
+        with pytest.raises(ValueError, match="no worker"):
             _core.WorkerEnd(fd, -1, 0, 1)
         with pytest.raises(OSError, match="fstat"):
             _core.WorkerEnd(-1, -1, 0, 1)
@@ -274,7 +276,7 @@ def test_a_worker_opens_arenas_only() -> None:
         os.close(fd)
 
 
-def test_a_gather_is_waited_for_in_a_forked_child() -> None:
+def test_pending_gather_in_forked_child_finishes() -> None:
     table = np.arange(1 << 22).reshape(-1, 4)
     rows = np.arange(len(table))[::-1].copy()
     out = np.zeros_like(table)

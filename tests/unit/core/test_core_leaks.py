@@ -1,4 +1,4 @@
-"""Calls of the compiled modules leave no reference behind, also when they fail."""
+"""Calls of the compiled modules leak no references, even if they fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from support.example_samples import bytes_list, example, float_list
 
 pytestmark = pytest.mark.slow
 ROUNDS = 100
-DTYPE = np.dtype([("a", "f4"), ("b", "i8")])  # Not shared with anybody else.
+DTYPE = np.dtype([("a", "f4"), ("b", "i8")])  # Not used elsewhere.
 TABLE = np.zeros((20, 3), DTYPE)
 KEYS = np.arange(5)
 OUT = np.zeros((5, 3), DTYPE)
@@ -130,7 +130,7 @@ def examples() -> None:
 
 
 class Source:
-    """Reads many at once."""
+    """Reads several keys in one call."""
 
     def __getitems__(self, keys: Any) -> list[int]:
         return [range(9)[key] for key in keys]
@@ -149,7 +149,7 @@ def slots() -> None:
             writer.address, used, 0, lambda: views.SlotView(slot_with_a_view()), limit
         )
     slot_reader.decode(writer.address, used, 1, None, 0)
-    with contextlib.suppress(slot_writer.NeedSpace):
+    with contextlib.suppress(slot_writer.SlotTooSmallError):
         slot_writer.encode(writer, [(np.zeros(1 << 17), KEYS, ())], None)
     slot_reader.decode(writer.address, 100, 0, None, 0)
 
@@ -214,16 +214,16 @@ POOL = _core.Pool(1)
     [gather, collate, plan, positions, elements, blocks, slots, examples, rows],
     ids=lambda f: f.__name__,
 )
-def test_leaves_no_reference(call: Callable[[], None]) -> None:
+def test_failing_calls_leak_no_references(call: Callable[[], None]) -> None:
     watched = [None, True, DTYPE, KEYS, TABLE, OUT, ELEMENTS, Pair, 1, "x", MEMORY]
 
     def counts() -> Any:
         for _ in range(ROUNDS):
             with pytest.raises((ValueError, IndexError)):
-                call()  # Each ends in an error.
+                call()  # Each call ends with an error.
         gc.collect()
         return np.array([sys.getallocatedblocks(), *map(sys.getrefcount, watched)])
 
-    # Free lists fill up at first; what leaks grows every time.
+    # Free lists grow in the first rounds.  Leaks grow in every round.
     growth = np.diff([counts() for _ in range(9)], axis=0).min(axis=0)
     assert growth.max() < ROUNDS // 2, growth

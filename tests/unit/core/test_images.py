@@ -1,4 +1,4 @@
-"""What the core renders of pictures, against Pillow, which decodes all of them."""
+"""Compares pictures that the core renders with those of Pillow."""
 
 import io
 import random
@@ -33,7 +33,7 @@ WAYS = {
 
 
 def picture(height, width, seed=0):
-    """Waves of color with noise."""
+    """Return waves of color with noise."""
     rng = np.random.default_rng(seed)
     y, x = np.ogrid[:height, :width, :1][:2]
     waves = 128 + 90 * np.sin(y / 9 + np.arange(3)) * np.cos(x / 7 - np.arange(3))
@@ -84,7 +84,7 @@ def render(images, plans, shape, **options):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_any_part_of_any_file_has_the_pixels_of_pillow(way):
+def test_render_file_equals_pillow(way):
     rng = random.Random(way)
     sides = [1, 2, 7, 8, 16, 17, 31, 33, 131, 250]
     for seed in range(40):
@@ -100,7 +100,7 @@ def test_any_part_of_any_file_has_the_pixels_of_pillow(way):
         np.testing.assert_array_equal(found, expected, str((height, width, plan)))
 
 
-def test_pixels_in_memory_are_rendered_as_files_are():
+def test_render_pixels_equals_pillow():
     pixels = picture(40, 60)
     plan, shape = (3, 5, 30, 50, 20, 33, -1, 2, 1, 6), (24, 31)
     plan = (5, 3, 50, 30, 33, 20, -1, 2, 1, 6)
@@ -114,7 +114,7 @@ def test_pixels_in_memory_are_rendered_as_files_are():
         np.testing.assert_array_equal(found, expected[:, :, :channels])
 
 
-def test_a_table_says_what_values_become_in_either_layout():
+def test_table_maps_values_in_both_layouts():
     rng = np.random.default_rng(0)
     file = jpeg(picture(30, 40))
     plan = (0, 0, 30, 40, 10, 12, -2, 0, 0, 1)
@@ -132,7 +132,7 @@ def test_a_table_says_what_values_become_in_either_layout():
 
 
 @pytest.mark.parametrize("size", [(24, 20), (48, 50), (99, 101), (300, 200)])
-def test_a_draft_is_that_of_pillow(size):
+def test_draft_equals_pillow(size):
     file = jpeg(picture(203, 330))
     image = Image.open(io.BytesIO(file))
     image.draft(None, (size[1], size[0]))
@@ -142,7 +142,7 @@ def test_a_draft_is_that_of_pillow(size):
     np.testing.assert_array_equal(found[0], expected)
 
 
-def test_threads_render_the_same_batch():
+def test_threads_render_same_batch():
     images = [jpeg(picture(50 + i, 60, i)) for i in range(20)]
     plans = [(i, 2, 40, 50, 33, 35, 0, 0, i % 2, 1) for i in range(20)]
     one = render(images, plans, (33, 35, 3))
@@ -151,7 +151,7 @@ def test_threads_render_the_same_batch():
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_the_first_bad_file_is_named_and_those_before_it_are_rendered(threads):
+def test_error_has_first_bad_file_and_earlier_are_rendered(threads):
     good = jpeg(picture(50, 60))
     images = [good] * 4 + [good[: len(good) // 2], good, b"no picture", good]
     plans = [(0, 0, 8, 60, 8, 60, 0, 0, 0, 1)] * len(images)
@@ -174,7 +174,7 @@ def exif(orientation, order="little"):
     return b"Exif\0\0" + mark + (8).to_bytes(4, order) + directory + bytes(4)
 
 
-def test_a_header_has_size_channels_and_orientation():
+def test_header_has_size_channels_and_orientation():
     header = _core.image_header
     assert header(jpeg(picture(30, 41))) == ("jpeg", 30, 41, 3, 1)
     gray = jpeg(picture(1, 2), "L", progressive=True)
@@ -191,7 +191,7 @@ def test_a_header_has_size_channels_and_orientation():
     assert header(jpeg(picture(3, 4), xmp=xmp, exif=exif(3)))[4] == 3
 
 
-def test_what_is_not_decoded_here_has_no_format():
+def test_header_of_other_formats_is_empty():
     png = io.BytesIO()
     Image.fromarray(picture(3, 4)).save(png, "PNG")
     cmyk = jpeg(picture(3, 4), "CMYK")
@@ -199,21 +199,21 @@ def test_what_is_not_decoded_here_has_no_format():
         assert _core.image_header(data) == ("", 0, 0, 0, 1)
 
 
-def test_a_damaged_header_is_an_error():
+def test_truncated_header_raises():
     file = jpeg(picture(30, 41))
     for size in (3, 20, 100, 300):
         with pytest.raises(errors.CorruptRecord, match="JPEG file ends"):
             _core.image_header(file[:size])
 
 
-def test_arguments_that_do_not_fit_are_errors():
+def test_render_wrong_arguments_raise():
     file = jpeg(picture(30, 41))
     plan = [0, 0, 30, 41, 8, 9, 0, 0, 0, 1]
     with pytest.raises(errors.CorruptRecord, match="not within the picture"):
         render([file], [[1, *plan[1:]]], (8, 9, 3))
-    with pytest.raises(ValueError, match="size or an orientation"):
+    with pytest.raises(ValueError, match="orientation of 1 to 8"):
         render([file], [[*plan[:9], 9]], (8, 9, 3))
-    with pytest.raises(ValueError, match="one plan of 10 numbers"):
+    with pytest.raises(ValueError, match="a plan 10 numbers"):
         render([file], [plan, plan], (8, 9, 3))
     with pytest.raises(ValueError, match=r"shape \(H, W, 3\)"):
         render([np.zeros((30, 41, 1), np.uint8)], [plan], (8, 9, 3))

@@ -1,4 +1,4 @@
-"""_core.Mixture against grain.MapDataset.mix."""
+"""Compares _core.Mixture with grain.MapDataset.mix."""
 
 import pickle
 
@@ -19,7 +19,7 @@ POSITIONS = st.lists(
 
 
 class Indices(grain.MapDataset):
-    """Endless; its elements are (component, the index it is asked for)."""
+    """An endless dataset that returns (component, requested index)."""
 
     def __init__(self, component):
         super().__init__()
@@ -45,7 +45,7 @@ def pairs(mixture, positions):
 @example([0.7, 0.3], list(range(15)))
 @example([1, 2, 3], list(range(-6, 12)))
 @example([1e-7, 1, 0.3], [10**15, -(10**15), 12345678])
-def test_equals_grains_mix(weights, positions):
+def test_mixture_equals_mix_of_grain(weights, positions):
     scale = 100 / min(weights)
     ours = Mixture([int(weight * scale) for weight in weights])
     parts = [Indices(component) for component in range(len(weights))]
@@ -62,13 +62,13 @@ def test_equals_grains_mix(weights, positions):
     ),
     positions=POSITIONS | st.lists(st.integers(-(2**63), 2**63 - 1)),
 )
-def test_equals_grains_rule_for_any_proportions(proportions, positions):
+def test_mixture_equals_rule_of_grain(proportions, positions):
     rule = mix._dataset_and_key_of_next_element
     expected = [rule(position, tuple(proportions)) for position in positions]
     assert pairs(Mixture(proportions), positions) == expected
 
 
-def test_equal_proportions_take_turns():
+def test_equal_proportions_alternate():
     components, positions = Mixture([1] * 5).take(np.arange(10))
     assert components.tolist() == [0, 1, 2, 3, 4] * 2
     assert positions.tolist() == [0] * 5 + [1] * 5
@@ -85,7 +85,7 @@ def test_large_blocks_equal_small_ones():
     assert positions[0] == -5000
 
 
-def test_survives_pickling():
+def test_pickled_mixture_equals_original():
     mixture = Mixture([300, 100])
     again = pickle.loads(pickle.dumps(mixture))
     assert pairs(again, range(9)) == pairs(mixture, range(9))
@@ -102,12 +102,12 @@ def test_survives_pickling():
         ([0.5, 0.5], TypeError, "proportions"),
     ],
 )
-def test_refuses(proportions, error, text):
+def test_wrong_proportions_raise(proportions, error, text):
     with pytest.raises(error, match=text):
         Mixture(proportions)
 
 
-def test_refuses_what_are_not_positions():
+def test_wrong_positions_raise():
     mixture = Mixture([1, 2])
     with pytest.raises(TypeError):
         mixture.take(np.zeros(3))

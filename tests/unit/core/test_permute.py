@@ -1,4 +1,4 @@
-"""index_shuffle is Grain's, bit for bit and with its errors."""
+"""index_shuffle has the results and the errors of Grain's."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -16,9 +16,10 @@ MAX_INDICES = st.one_of(
 )
 
 
-# A range far below 2**16 takes many passes, hence no deadline.
+# A range far below 2**16 takes many passes: no deadline.
 @pytest.mark.claim(
-    "a shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats another"
+    "A shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats "
+    "another one"
 )
 @settings(deadline=None)
 @given(
@@ -30,14 +31,14 @@ MAX_INDICES = st.one_of(
 @example(max_index=65536, place=1.0, seed=1, rounds=4)
 @example(max_index=2**50 + 1, place=1.0, seed=1, rounds=4)
 @example(max_index=2**63 - 1, place=1.0, seed=2**32 - 1, rounds=1024)
-def test_equals_grain(max_index, place, seed, rounds):
+def test_index_shuffle_equals_grain(max_index, place, seed, rounds):
     index = min(int(max_index * place), max_index)
     arguments = (index, max_index, seed, rounds)
     assert _core.index_shuffle(*arguments) == experimental.index_shuffle(*arguments)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000, 65537])
-def test_equals_grain_over_a_whole_range(size):
+def test_index_shuffle_of_range_equals_grain(size):
     ours = [_core.index_shuffle(i, size - 1, 42, 4) for i in range(0, size, 97)]
     theirs = [
         experimental.index_shuffle(i, size - 1, 42, 4) for i in range(0, size, 97)
@@ -50,7 +51,7 @@ def test_equals_grain_over_a_whole_range(size):
     [(9, 8, 1, 4), (-1, 8, 1, 4), (1, 0, 1, 4), (0, -1, 1, 4)]
     + [(0, 5, 1, rounds) for rounds in (0, 2, 5, 1026)],
 )
-def test_error_texts_are_grains(arguments):
+def test_error_texts_equal_grain(arguments):
     with pytest.raises(ValueError) as theirs:
         experimental.index_shuffle(*arguments)
     with pytest.raises(ValueError) as ours:
@@ -62,12 +63,12 @@ def test_error_texts_are_grains(arguments):
     "arguments",
     [(0, 5, -1, 4), (0, 5, 2**32, 4), (2**63, 5, 1, 4), (1.0, 5, 1, 4), (0, 5, 1, -4)],
 )
-def test_arguments_of_the_wrong_width_are_type_errors(arguments):
+def test_arguments_of_wrong_width_raise_type_error(arguments):
     with pytest.raises(TypeError):
         experimental.index_shuffle(*arguments)
     with pytest.raises(TypeError):
         _core.index_shuffle(*arguments)
 
 
-def test_takes_keywords():
+def test_index_shuffle_accepts_keywords():
     assert _core.index_shuffle(index=0, max_index=5, seed=1, rounds=4) == 5

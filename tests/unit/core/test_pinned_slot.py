@@ -1,4 +1,4 @@
-"""A pinned slot: found by an address in it, and there until it is let go."""
+"""`pin_slot` finds a slot by any address in it and keeps its pages."""
 
 import ctypes
 import gc
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.multiprocess
 
 
 def batches():
-    """Return an iterator of batches of 128 KiB, all in slots; batch i is full of i."""
+    """Return an iterator of batches of 128 KiB in slots; batch i contains only i."""
     rows = np.repeat(np.arange(320, dtype=np.int64) // 32, 512).reshape(320, 512)
     return iter(
         g.DataLoader(
@@ -26,7 +26,7 @@ def batches():
     )
 
 
-def test_the_range_is_the_whole_slot_in_pages():
+def test_pin_slot_covers_whole_pages_of_slot():
     iterator = batches()
     batch = next(iterator)
     first, last = batch.ctypes.data, batch.ctypes.data + batch.nbytes - 1
@@ -35,7 +35,7 @@ def test_the_range_is_the_whole_slot_in_pages():
     assert slot.address % mmap.PAGESIZE == slot.nbytes % mmap.PAGESIZE == 0
 
 
-def test_a_slot_is_pinned_once_at_a_time():
+def test_pin_slot_pinned_slot_returns_none():
     iterator = batches()
     batch = next(iterator)
     slot = _core.pin_slot(batch.ctypes.data)
@@ -44,7 +44,7 @@ def test_a_slot_is_pinned_once_at_a_time():
     assert _core.pin_slot(batch.ctypes.data) is not None
 
 
-def test_memory_of_others_is_in_no_slot():
+def test_pin_slot_other_memory_returns_none():
     iterator = batches()
     next(iterator)
     assert _core.pin_slot(np.zeros(1 << 20).ctypes.data) is None
@@ -52,7 +52,7 @@ def test_memory_of_others_is_in_no_slot():
     assert _core.pin_slot(2**64 - 1) is None
 
 
-def test_a_pinned_slot_is_used_for_the_next_batches():
+def test_pinned_slot_is_reused_for_later_batches():
     iterator = batches()
     slots = {}
     for number, batch in enumerate(iterator):
@@ -65,7 +65,7 @@ def test_a_pinned_slot_is_used_for_the_next_batches():
     assert len(slots) < 10
 
 
-def test_the_memory_stays_when_the_iterator_and_all_views_are_gone():
+def test_pinned_slot_keeps_memory_after_iterator_and_views():
     iterator = batches()
     batch = next(iterator)
     next(iterator)

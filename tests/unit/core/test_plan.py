@@ -1,4 +1,4 @@
-"""KeyPlan against grain.MapDataset and grain.samplers.IndexSampler."""
+"""Compares KeyPlan with grain.MapDataset and grain.samplers.IndexSampler."""
 
 import pickle
 import sys
@@ -29,13 +29,13 @@ STEPS = st.one_of(
 
 
 def sliced(plan, *bounds):
-    """Return the offsets of a plan that a list's slice has."""
+    """Return a plan of the offsets of a slice, like that of a list."""
     start, stop, step = slice(*bounds).indices(len(plan))
     return plan.take(start, step, len(range(start, stop, step)))
 
 
 class Indices(grain.MapDataset):
-    """Its elements are the indices it is asked for, epochs included."""
+    """A dataset whose elements are the requested indices, not reduced to an epoch."""
 
     def __init__(self, count):
         super().__init__()
@@ -49,7 +49,7 @@ class Indices(grain.MapDataset):
 
 
 def both(count, steps, folds=True):
-    """Return the chain as Grain's dataset and as a plan, without refused steps."""
+    """Return the chain as Grain's dataset and as a plan, without invalid steps."""
     theirs = grain.MapDataset.range(count) if folds else Indices(count)
     ours = KeyPlan.range(count) if folds else KeyPlan.positions(count)
     for name, *arguments in steps:
@@ -64,7 +64,7 @@ def both(count, steps, folds=True):
     return theirs, ours
 
 
-# Grain takes 2**16 / count slow passes per index, hence few examples, no deadline.
+# Grain takes 2**16 / count slow passes per index: few examples and no deadline.
 @settings(deadline=None, max_examples=60)
 @given(
     count=st.integers(1, 9) | st.integers(20_000, 65_000),
@@ -73,7 +73,7 @@ def both(count, steps, folds=True):
     step=st.integers(-9, 9),
 )
 @example(10, [("slice", 7, None, -3), ("repeat", None, True)], 2**61, 5)
-def test_chains_equal_grains(count, steps, first, step):
+def test_fill_equals_grain(count, steps, first, step):
     theirs, ours = both(count, steps)
     assert len(ours) == len(theirs)
     out = np.empty(8, np.int64)
@@ -95,7 +95,7 @@ def test_chains_equal_grains(count, steps, first, step):
 )
 @example(sys.maxsize, [], [2**63 - 1, -(2**63), -1])
 @example(7, [("repeat", 3, False), ("slice", 1, None, 2)], [-1, 0, 9, 10, 11])
-def test_positions_are_what_grain_asks_the_dataset_below(count, steps, positions):
+def test_positions_plan_equals_indices_that_grain_reads(count, steps, positions):
     theirs, ours = both(count, steps, folds=False)
     assert len(ours) == len(theirs)
     asked = np.array(positions, np.int64)
@@ -117,7 +117,7 @@ def test_positions_are_what_grain_asks_the_dataset_below(count, steps, positions
     steps=st.lists(STEPS, max_size=4),
     positions=st.lists(st.integers(-40, 40) | st.integers(-(2**62), 2**62)),
 )
-def test_keys_at_any_positions_are_grains(count, steps, positions):
+def test_keys_equal_grain(count, steps, positions):
     theirs, ours = both(count, steps)
     if len(theirs) > 0:
         asked = np.array(positions, np.int64)
@@ -132,7 +132,9 @@ def test_keys_at_any_positions_are_grains(count, steps, positions):
     drop_remainder=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_equals_the_index_sampler(records, shards, shard, drop_remainder, seed):
+def test_shard_and_shuffle_equal_index_sampler(
+    records, shards, shard, drop_remainder, seed
+):
     shard %= shards
     if records < shards or records == 65537:
         return
@@ -146,7 +148,7 @@ def test_equals_the_index_sampler(records, shards, shard, drop_remainder, seed):
     size = quotient + (shard < rest)
     plan = KeyPlan.range(records).shard(first, first + size).shuffle(seed)
     out = np.empty(12, np.int64)
-    plan.fill(size - 6, 1, out)  # Crosses into the second epoch.
+    plan.fill(size - 6, 1, out)  # Continues in the second epoch.
     expected = [
         sampler[(size - 6 + k) * shards + shard].record_key if size - 6 + k >= 0 else -1
         for k in range(12)
@@ -154,22 +156,23 @@ def test_equals_the_index_sampler(records, shards, shard, drop_remainder, seed):
     assert out[max(0, 6 - size) :].tolist() == expected[max(0, 6 - size) :]
 
 
-def test_range_has_start_and_step():
+def test_range_start_and_step():
     plan = KeyPlan.range(3, 10, -4)
     assert [plan.key(i) for i in range(-1, 4)] == [2, 10, 6, 2, 10]
 
 
 @pytest.mark.claim(
-    "MapDataset.shuffle of n = 4^k + 1 elements, k >= 8, loses one and repeats another"
+    "MapDataset.shuffle of n = 4^k + 1 elements, k >= 8, loses one and "
+    "repeats another one"
 )
 @pytest.mark.parametrize("count", [65537, 262145])
-def test_shuffle_is_a_permutation_where_grains_is_not(count):
+def test_shuffle_of_4_to_k_plus_1_keys_is_permutation(count):
     out = np.empty(count, np.int64)
     KeyPlan.range(count).shuffle(3).fill(0, 1, out)
     assert np.array_equal(np.sort(out), np.arange(count))
 
 
-def test_block_fill_equals_grain_at_a_million():
+def test_fill_of_large_range_equals_grain():
     plan = KeyPlan.range(1_000_000).shuffle(11)
     theirs = grain.MapDataset.range(1_000_000).shuffle(11)
     out = np.empty(3000, np.int64)
@@ -177,7 +180,7 @@ def test_block_fill_equals_grain_at_a_million():
     assert out.tolist() == [theirs[998_000 + k] for k in range(3000)]
 
 
-def test_keys_leave_the_positions_as_they_were():
+def test_keys_do_not_change_positions():
     positions = np.arange(-300, 300)
     plan = KeyPlan.range(20_000).shuffle(4)
     expected = [plan.key(i) for i in range(-300, 300)]
@@ -186,14 +189,14 @@ def test_keys_leave_the_positions_as_they_were():
     assert positions.tolist() == list(range(-300, 300))
 
 
-def test_keys_read_positions_that_are_not_aligned():
+def test_keys_of_unaligned_positions():
     buffer = np.arange(33, dtype=np.uint8)
     positions = buffer[1:].view(np.int64)
     keys = KeyPlan.positions(sys.maxsize).keys(positions)
     assert keys.tolist() == positions.tolist()
 
 
-def test_keys_refuse_what_are_not_positions():
+def test_keys_wrong_positions_raise():
     plan = KeyPlan.range(5)
     with pytest.raises(TypeError):
         plan.keys(np.arange(4, dtype=np.int32))
@@ -214,7 +217,7 @@ PLANS = [
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=repr)
-def test_survives_pickling_and_repr(plan):
+def test_plan_equals_pickled_and_evaluated_repr(plan):
     for again in (pickle.loads(pickle.dumps(plan)), eval(repr(plan))):
         assert again == plan
         assert hash(again) == hash(plan)
@@ -228,7 +231,7 @@ def test_different_plans_differ():
     assert KeyPlan.range(3) != 3
 
 
-def test_repr_names_resolved_arguments():
+def test_repr_has_resolved_arguments():
     plan = sliced(KeyPlan.range(9).shard(1, 8).shuffle(4).repeat(), -3, None)
     assert repr(plan) == (
         "KeyPlan.range(9, 0, 1).shard(1, 8).shuffle(4).repeat(None, True)"
@@ -251,12 +254,12 @@ def test_repr_names_resolved_arguments():
         (lambda: KeyPlan.range(0).key(0), ZeroDivisionError, "no positions"),
     ],
 )
-def test_refuses(build, error, text):
+def test_wrong_arguments_raise(build, error, text):
     with pytest.raises(error, match=text):
         build()
 
 
-def test_fill_refuses_arrays_it_would_have_to_copy():
+def test_fill_wrong_array_raises():
     plan = KeyPlan.range(5)
     with pytest.raises(TypeError):
         plan.fill(0, 1, np.empty(4, np.int32))

@@ -1,4 +1,4 @@
-"""What holds for every dataset: user nodes, errors, states, seeds, closing."""
+"""Behavior of every dataset: user nodes, errors, states, seeds, closing."""
 
 import gc
 import json
@@ -89,25 +89,25 @@ def failing(*bad):
 
 
 class TestUserNodes:
-    def test_a_source_that_never_calls_init_works_anywhere(self):
+    def test_source_without_super_init_works_in_any_chain(self):
         ds = Squares().map(lambda x: x + 1).shuffle(3)[::2].batch(2)
         assert sorted(np.concatenate(list(ds)).tolist()) == sorted(
             ds_x + 1 for ds_x in (Squares().shuffle(3)[::2][i] for i in range(3))
         )
 
-    def test_it_is_asked_by_python_integers_once_each(self):
+    def test_source_is_read_once_per_python_int_index(self):
         source = Squares()
         assert list(source.to_iter_dataset(ASK)) == [0, 1, 4, 9, 16, 25]
         assert source.asked == list(range(6))
         assert {type(index) for index in source.asked} == {int}
 
-    def test_a_node_with_getitems_is_read_in_blocks(self):
+    def test_node_with_getitems_is_read_in_blocks(self):
         ds = Doubled(MapDataset.range(8).shuffle(1))
         assert len(list(ds.batch(4))) == 2
         assert [len(block) for block in ds.blocks] == [4, 4]
         assert {type(index) for block in ds.blocks for index in block} == {int}
 
-    def test_a_node_of_the_wrong_length_is_named(self):
+    def test_getitems_of_wrong_length_names_the_node(self):
         class Short(Doubled):
             def _getitems(self, indices):
                 return [1]
@@ -115,7 +115,7 @@ class TestUserNodes:
         with pytest.raises(ValueError, match=r"Short\._getitems returned 1 element"):
             Short(MapDataset.range(8)).batch(4)[0]
 
-    def test_a_subclass_of_a_built_in_node_is_asked_by_its_own_method(self):
+    def test_subclass_of_built_in_node_uses_its_getitem(self):
         from gristmill._dataset.nodes.map import MapMapDataset
 
         class Negated(MapMapDataset):
@@ -126,7 +126,7 @@ class TestUserNodes:
         assert list(ds) == [-1, -2, -3]
         assert ds.batch(3)[0].tolist() == [-1, -2, -3]
 
-    def test_an_iterator_of_ones_own_stands_anywhere(self):
+    def test_user_iterator_works_in_a_chain(self):
         ds = EveryOther(MapDataset.range(12).to_iter_dataset()).map(lambda x: 10 * x)
         iterator = iter(ds.batch(2))
         assert next(iterator).tolist() == [10, 30]
@@ -145,11 +145,11 @@ class TestUserNodes:
 
 class TestErrors:
     @pytest.mark.claim(
-        "an exception leaves the position one behind (threads), or the same element is"
-        " tried for ever (none)"
+        "After an exception, the position is one too low (with threads), or the "
+        "same element is tried forever (without)"
     )
     @pytest.mark.parametrize("read_options", [ASK, None, gristmill.ReadOptions(2, 4)])
-    def test_a_failed_element_counts_as_consumed(self, read_options):
+    def test_failed_element_counts_as_consumed(self, read_options):
         ds = MapDataset.range(10).map(failing(0, 4, 5)).to_iter_dataset(read_options)
         iterator = iter(ds)
         found = []
@@ -166,14 +166,14 @@ class TestErrors:
             expected[bad] = f"failed {bad}"
         assert found == expected
 
-    def test_an_error_inside_a_batch_shifts_the_batches(self):
+    def test_error_inside_a_batch_shifts_the_batches(self):
         ds = MapDataset.range(6).to_iter_dataset().map(failing(1)).batch(2)
         iterator = iter(ds)
         with pytest.raises(KeyError):
             next(iterator)
         assert [batch.tolist() for batch in iterator] == [[2, 3], [4, 5]]
 
-    def test_a_part_of_a_mixture_is_named(self):
+    def test_error_names_part_of_mixture(self):
         ds = MapDataset.mix([MapDataset.range(3), MapDataset.range(3).map(failing(0))])
         with pytest.raises(KeyError) as caught:
             ds[1]
@@ -181,13 +181,13 @@ class TestErrors:
             "Exception caught while processing dataset @ dataset_index=1,"
         ]
 
-    def test_a_batch_says_what_does_not_fit(self):
+    def test_shape_mismatch_in_batch_is_explained(self):
         ds = MapDataset.range(2).map(lambda x: np.zeros(x)).batch(2)
         with pytest.raises(gristmill.ShapeMismatch, match="same structure") as caught:
             ds[0]
         assert "first convert the dataset to" in caught.value.__notes__[0]
 
-    def test_a_closed_iterator_says_so(self):
+    def test_closed_iterator_raises(self):
         iterator = iter(MapDataset.range(3).to_iter_dataset())
         next(iterator)
         iterator.close()
@@ -209,18 +209,16 @@ class TestErrors:
         with pytest.raises(ValueError, match="between 0 and 2"):
             MapDataset.range(3).shuffle(seed)
 
-    def test_what_batch_cannot_follow_is_refused_at_once(self):
+    def test_batch_after_sparse_dataset_is_rejected(self):
         sparse = MapDataset.range(4).filter(lambda x: x > 1).map(lambda x: x)
         with pytest.raises(ValueError, match=r"can not follow `MapDataset\.filter`"):
             sparse.batch(2)
 
-    @pytest.mark.claim(
-        "negative weights, or too few, fail at some element, or not at all"
-    )
+    @pytest.mark.claim("Negative or missing weights fail at some element, or never")
     @pytest.mark.parametrize(
         ("weights", "text"),
         [
-            ([1], "2 datasets but 1 weights"),
+            ([1], "must have 2 numbers, .* got 1"),
             ([1, 0], "non-zero"),
             ([1, -1], "positive"),
         ],
@@ -255,11 +253,11 @@ class TestErrors:
         with pytest.raises(TypeError, match="got float"):
             make(MapDataset.range(9))
 
-    def test_empty_parts_of_a_mixture_are_named(self):
+    def test_empty_part_of_mixture_is_named(self):
         with pytest.raises(ValueError, match=r"dataset\(s\) at index 1 \(RangeMapD"):
             MapDataset.mix([MapDataset.range(3), MapDataset.range(0)])
 
-    def test_an_empty_dataset_has_no_element(self):
+    def test_empty_dataset_has_no_element(self):
         range_ = MapDataset.range(0)
         for empty in (range_, MapDataset.range(5)[3:3], MapDataset.source([])):
             assert list(empty) == []
@@ -269,27 +267,27 @@ class TestErrors:
     @pytest.mark.parametrize("index", [1.5, "1", (1, 2), None])
     def test_indices_are_integers(self, index):
         for ds in (MapDataset.range(5), MapDataset.source([1, 2]).map(str)):
-            with pytest.raises(TypeError, match="is an int or a slice, got"):
+            with pytest.raises(TypeError, match="must be an int or a slice, got"):
                 ds[index]
-            with pytest.raises(TypeError, match="is an int or a slice, got"):
+            with pytest.raises(TypeError, match="must be an int or a slice, got"):
                 ds._getitems([index])
 
-    def test_integers_of_numpy_are_indices(self):
+    def test_numpy_integers_are_indices(self):
         assert MapDataset.range(5)[np.uint8(3)] == 3
 
     @pytest.mark.parametrize("index", [2**62, -(2**62), 2**63, 3**99])
-    def test_index_of_any_size_is_in_some_epoch(self, index):
+    def test_index_of_any_size_wraps_to_an_epoch(self, index):
         batch = MapDataset.range(7).batch(2, drop_remainder=True)[index]
         first = 2 * (index % 3)
         assert batch.tolist() == [first, first + 1]
 
-    def test_bare_functions_are_no_transforms(self):
+    def test_apply_rejects_bare_functions(self):
         with pytest.raises(NotImplementedError, match="is not supported"):
             MapDataset.range(3).apply([lambda x: x])
 
 
 class TestStates:
-    def test_a_state_past_the_end_is_refused(self):
+    def test_state_past_the_end_is_rejected(self):
         iterator = iter(MapDataset.range(4).to_iter_dataset())
         iterator.set_state({"next_index": 4})
         with pytest.raises(
@@ -309,7 +307,7 @@ class TestStates:
         assert next(iterator).tolist() == [12, 13, 14]
         assert get_next_index(iterator) == 5
 
-    def test_next_index_of_a_filter_is_not_known(self):
+    def test_next_index_of_filter_is_not_implemented(self):
         iterator = iter(MapDataset.range(20).to_iter_dataset().filter(bool))
         with pytest.raises(NotImplementedError):
             get_next_index(iterator)
@@ -324,7 +322,7 @@ class TestStates:
 
 class TestFlatMapStates:
     @pytest.mark.parametrize("where", ["parent", "split"])
-    def test_behind_a_failed_element_can_be_restored(self, where):
+    def test_state_after_failed_element_can_be_restored(self, where):
         class Twice(gristmill.FlatMapTransform):
             max_fan_out = 2
 
@@ -349,7 +347,7 @@ class TestMixtureStates:
             for name, begin in {"a": 0, "b": 100, "c": 200}.items()
         }
 
-    def test_parts_and_weights_may_change_without_loss_or_repeat(self):
+    def test_changed_parts_and_weights_lose_and_repeat_nothing(self):
         parts = self.parts()
         before = iter(IterDataset.mix({n: parts[n] for n in "ab"}, {"a": 1, "b": 3}))
         taken = [next(before) for _ in range(20)]
@@ -361,7 +359,7 @@ class TestMixtureStates:
             assert of_part == list(range(begin, begin + len(of_part)))
         assert sum(x >= 200 for x in taken[20:]) == 10
 
-    def test_parts_without_names_must_be_as_many(self):
+    def test_unnamed_parts_must_keep_their_count(self):
         parts = list(self.parts().values())
         state = iter(IterDataset.mix(parts[:2])).get_state()
         with pytest.raises(gristmill.StateMismatch, match="2 parts, expected 3 parts"):
@@ -375,21 +373,21 @@ class TestThresholds:
         ds = MapDataset.range(5000).to_iter_dataset().filter(lambda x: x % 10 == 0)
         return WithOptionsIterDataset(ds, DatasetOptions(**options))
 
-    def test_a_warning_names_the_filter(self, caplog):
+    def test_warning_names_the_filter(self, caplog):
         list(self.drop())
         (record,) = caplog.records
         assert "FilterDatasetIterator(transform=<lambda> @" in record.getMessage()
         assert "skipped 90.00 % of the last seen 1000" in record.getMessage()
 
-    def test_none_never_warns(self, caplog):
+    def test_threshold_none_never_warns(self, caplog):
         list(self.drop(filter_warn_threshold_ratio=None))
         assert not caplog.records
 
-    def test_the_ratio_itself_raises(self):
+    def test_ratio_equal_to_threshold_raises(self):
         with pytest.raises(ValueError, match=r"skipped 90.00 % of the last seen 1000"):
             list(self.drop(filter_raise_threshold_ratio=0.9))
 
-    def test_what_an_indexed_filter_drops_counts_as_well(self):
+    def test_elements_dropped_by_map_filter_count(self):
         ds = MapDataset.range(3000).filter(lambda x: x == 2).to_iter_dataset()
         options = DatasetOptions(filter_raise_threshold_ratio=0.99)
         with pytest.raises(ValueError, match="Transformation PrefetchDatasetIterator"):
@@ -397,26 +395,25 @@ class TestThresholds:
 
 
 class TestOptions:
-    def test_the_first_ones_given_values_win(self):
+    def test_merge_prefers_values_of_first(self):
         merged = DatasetOptions(min_shm_size=1).merge(
             DatasetOptions(min_shm_size=2, filter_warn_threshold_ratio=0.5)
         )
         assert merged == DatasetOptions(min_shm_size=1, filter_warn_threshold_ratio=0.5)
 
-    @pytest.mark.claim("MapDataset.zip, IterDataset.zip, set_options, with_options")
-    def test_may_be_set_before_there_is_an_iterator(self):
+    def test_may_be_set_on_map_dataset(self):
         ds = MapDataset.range(3).set_options(DatasetOptions(min_shm_size=5)).shuffle(1)
         iterator = iter(ds.to_iter_dataset().with_options(DatasetOptions()).batch(2))
         assert iterator._ctx.dataset_options.min_shm_size == 5
         last = ds.to_iter_dataset().set_options(DatasetOptions(min_shm_size=6))
         assert iter(last)._ctx.dataset_options.min_shm_size == 6
 
-    def test_what_was_given_is_part_of_equality(self):
+    def test_explicit_defaults_differ_from_unset(self):
         assert DatasetOptions(min_shm_size=0) != DatasetOptions()
 
 
 class TestSpecs:
-    def test_follow_the_chain_without_reading(self):
+    def test_spec_follows_the_chain_without_reading(self):
         class Pair:
             def map(self, x):
                 raise AssertionError("computes nothing")
@@ -435,17 +432,17 @@ class TestSpecs:
         iterated = ds.to_iter_dataset().filter(bool).batch(4, drop_remainder=True)
         assert get_element_spec(iterated)["b"] == ShapeDtypeStruct((4, 3), np.float32)
 
-    def test_a_source_cannot_tell(self):
+    def test_source_has_no_spec(self):
         with pytest.raises(NotImplementedError, match="SourceMapDataset"):
             get_element_spec(MapDataset.source([1]))
 
-    def test_a_function_cannot_tell(self):
+    def test_function_has_no_spec(self):
         with pytest.raises(ValueError, match="does not implement `output_spec`"):
             get_element_spec(MapDataset.range(3).map(lambda x: x))
 
 
 class TestLifetime:
-    def test_an_iterator_that_is_dropped_ends_its_threads(self):
+    def test_dropped_iterator_ends_its_threads(self):
         seen = threading.Event()
         before = set(threading.enumerate())
 
@@ -467,7 +464,7 @@ class TestLifetime:
             gc.enable()
         wait_until_ended(mine)
 
-    def test_elements_are_let_go(self):
+    def test_elements_are_freed(self):
         class Element:
             pass
 
@@ -485,7 +482,7 @@ class TestLifetime:
 
 class TestArrays:
     @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int64, "<U3"])
-    def test_rows_of_an_array_make_the_batches_that_stacking_makes(self, dtype):
+    def test_batches_of_array_rows_equal_stacked_rows(self, dtype):
         rows = np.arange(60).astype(dtype).reshape(20, 3)
         for array in (rows, rows[:, 0], rows[::2]):
             for chain in (lambda ds: ds, lambda ds: ds.shuffle(1).repeat(2)[1:]):
@@ -498,7 +495,7 @@ class TestArrays:
                 ):
                     np.testing.assert_array_equal(ours, expected, strict=True)
 
-    def test_a_resumed_batch_of_rows_is_the_same(self):
+    def test_resumed_batches_of_rows_are_the_same(self):
         ds = MapDataset.source(np.arange(10)).shuffle(2).to_iter_dataset().batch(3)
         iterator = iter(ds)
         next(iterator)
@@ -508,12 +505,12 @@ class TestArrays:
         again.set_state(state)
         assert [b.tolist() for b in again] == [b.tolist() for b in iterator]
 
-    def test_a_dict_of_arrays_is_a_source_of_rows(self):
+    def test_dict_of_arrays_is_a_source_of_rows(self):
         ds = MapDataset.source({"x": np.arange(4), "y": np.arange(8).reshape(4, 2)})
         assert ds[5]["y"].tolist() == [2, 3]
         assert ds.batch(3)[1]["x"].tolist() == [3]
 
-    def test_an_array_without_rows_is_empty(self):
+    def test_array_without_rows_is_empty(self):
         assert list(MapDataset.source(np.zeros((0, 3)))) == []
 
 
@@ -534,7 +531,7 @@ def test_chains_may_be_long(step):
     assert len(list(ds)) == 3
 
 
-def test_a_dataset_without_a_length_fails_without_noise(capsys):
+def test_failing_len_raises_without_stderr_output(capsys):
     class Bad(MapDataset):
         def __len__(self):
             raise KeyError("length")
@@ -548,7 +545,7 @@ def test_a_dataset_without_a_length_fails_without_noise(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_endless_datasets_have_no_end():
+def test_endless_dataset_has_maximum_length():
     ds = MapDataset.range(3).shuffle(1).repeat()
     assert len(ds) == sys.maxsize
     assert sorted(ds[i] for i in range(30000, 30003)) == [0, 1, 2]

@@ -1,6 +1,6 @@
-"""Batches of similar lengths: the same again, from any state, with workers or not.
+"""Batches of similar lengths: reproducible from any state, with and without workers.
 
-What they are is compared with tf.data in tests/differential/test_buckets.py.
+tests/differential/test_buckets.py compares the batches with tf.data.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ ASK = g.ReadOptions(0, 0)
 
 
 def rows(lengths):
-    """Rows of these lengths, each filled with its number."""
+    """Return rows of the given lengths, each filled with its number."""
     return [np.full(length, number) for number, length in enumerate(lengths)]
 
 
@@ -34,7 +34,7 @@ def plain(batches):
 
 
 MANY = np.random.default_rng(3).integers(0, 30, 300).tolist()
-# Few are in the last bucket, so that some wait for long.
+# The last bucket gets few rows, so some of them wait for many batches.
 RARE = [29 if number % 97 == 5 else number % 7 for number in range(300)]
 
 
@@ -44,10 +44,9 @@ def bucketed(lengths, **how):
     )
 
 
-@pytest.mark.claim("bucket_by_sequence_length")
 @pytest.mark.parametrize("lengths", [MANY, RARE], ids=["many", "rare"])
 @pytest.mark.parametrize("drop_remainder", [False, True])
-def test_a_state_anywhere_gives_the_same_rest(lengths, drop_remainder):
+def test_every_state_resumes_exactly(lengths, drop_remainder):
     ds = bucketed(lengths, drop_remainder=drop_remainder)
     expected = plain(ds)
     assert len(expected) > 40
@@ -66,7 +65,7 @@ def test_a_state_anywhere_gives_the_same_rest(lengths, drop_remainder):
     sizes=st.lists(st.integers(1, 9), min_size=3, max_size=3),
     hops=st.lists(st.integers(0, 6), max_size=6),
 )
-def test_hops_from_state_to_state_give_the_stream(lengths, sizes, hops):
+def test_repeated_resuming_yields_the_whole_stream(lengths, sizes, hops):
     ds = stream(lengths).bucket_by_sequence_length(len, [3, 9], sizes)
     expected, found = plain(ds), []
     iterator = iter(ds)
@@ -78,7 +77,7 @@ def test_hops_from_state_to_state_give_the_stream(lengths, sizes, hops):
     assert found + plain(iterator) == expected
 
 
-def test_only_what_waits_is_read_again():
+def test_only_waiting_elements_are_read_again():
     asked = []
 
     def noted(row):
@@ -107,7 +106,7 @@ class Odd(g.MapTransform):
 
 
 def outcomes(iterator):
-    """Batches, and the names of errors in their places."""
+    """Return batches, with the names of errors in the places of failed ones."""
     found = []
     while True:
         try:
@@ -118,7 +117,7 @@ def outcomes(iterator):
             found.append(type(error).__name__)
 
 
-def test_an_error_counts_as_an_element_and_states_pass_over_it():
+def test_states_skip_failed_elements():
     ds = stream([1, 3, 2, 6, 3, 2, 1, 5, 9, 3, 1])
     ds = ds.map(Odd()).bucket_by_sequence_length(len, [4, 8], [3, 2, 5])
     expected = outcomes(iter(ds))
@@ -133,7 +132,7 @@ def test_an_error_counts_as_an_element_and_states_pass_over_it():
 
 
 @pytest.mark.multiprocess
-def test_workers_give_what_streams_give_and_states_go_on():
+def test_workers_match_streams_and_resume():
     def made(workers):
         options = g.MultiprocessingOptions(num_workers=workers)
         return bucketed(MANY).mp_prefetch(options, streams=2)
@@ -152,7 +151,7 @@ def test_workers_give_what_streams_give_and_states_go_on():
 
 
 @pytest.mark.multiprocess
-def test_it_goes_on_behind_workers():
+def test_buckets_after_workers_resume():
     options = g.MultiprocessingOptions(num_workers=2)
     ds = stream(RARE).mp_prefetch(options)
     ds = ds.bucket_by_sequence_length(len, [4, 10], [8, 6, 3])
@@ -167,20 +166,20 @@ def test_it_goes_on_behind_workers():
 
 
 @given(lengths=st.lists(st.integers(0, 9), max_size=50), max_tokens=st.integers(9, 40))
-def test_a_budget_of_tokens_is_never_exceeded(lengths, max_tokens):
+def test_max_tokens_is_never_exceeded(lengths, max_tokens):
     ds = stream(lengths).bucket_by_sequence_length(
         len, [3, 6, 10], max_tokens=max_tokens, pad_to_bucket_boundary=True
     )
     batches = list(ds)
     assert all(batch.size <= max_tokens for batch in batches)
     assert sum(map(len, batches)) == len(lengths)
-    # What is not at the end could not hold one more.
+    # Only batches at the end may be smaller than their bucket allows.
     sizes = {2: max_tokens // 2, 5: max_tokens // 5, 9: max_tokens // 9}
     short = [batch for batch in batches if len(batch) < sizes[batch.shape[1]]]
     assert [*map(id, short)] == [*map(id, batches[len(batches) - len(short) :])]
 
 
-def test_a_map_dataset_is_gone_through_once_in_order():
+def test_map_dataset_is_iterated_in_order():
     ds = g.MapDataset.source(rows([1, 4, 2, 5])).shuffle(1)
     expected = ds.to_iter_dataset().bucket_by_sequence_length(len, [3], [2, 2])
     found = ds.bucket_by_sequence_length(len, [3], [2, 2])
@@ -188,7 +187,7 @@ def test_a_map_dataset_is_gone_through_once_in_order():
     assert isinstance(found, g.IterDataset)
 
 
-def test_batches_are_what_a_function_makes_of_lists():
+def test_batch_fn_receives_lists():
     ds = stream([1, 4, 2, 5, 1])
     listed = ds.bucket_by_sequence_length(len, [3], [2, 2], batch_fn=len)
     assert list(listed) == [2, 2, 1]
@@ -211,7 +210,7 @@ class Numbers(g.IterDataset):
         raise AssertionError("nothing is read")
 
 
-def test_what_batches_look_like_is_known_without_reading():
+def test_element_spec_needs_no_reading():
     ds = Numbers().map(Tokens())
     buckets = ds.bucket_by_sequence_length(len, [3], [2, 2])
     expected = {"x": ShapeDtypeStruct((None, None), np.dtype(np.int32))}
@@ -220,7 +219,7 @@ def test_what_batches_look_like_is_known_without_reading():
         get_element_spec(ds.bucket_by_sequence_length(len, [3], [2, 2], batch_fn=list))
 
 
-def test_the_text_says_the_buckets():
+def test_repr_contains_the_buckets():
     ds = stream([1]).bucket_by_sequence_length(len, [3, 9], max_tokens=20)
     expected = "(boundaries=(3, 9), sizes=(10, 2), drop_remainder=False)"
     assert f"{ds}" == "BucketIterDataset" + expected
@@ -228,11 +227,11 @@ def test_the_text_says_the_buckets():
 
 
 @pytest.mark.parametrize("how", [{"max_tokens": 20}, {"pad_to_bucket_boundary": True}])
-def test_an_element_that_is_too_long_is_dropped_with_an_error(how):
+def test_too_long_element_raises_and_is_dropped(how):
     sizes = None if "max_tokens" in how else [2, 2, 2]
     ds = stream([1, 9, 1]).bucket_by_sequence_length(len, [4, 9], sizes, **how)
     iterator = iter(ds)
-    text = "has length 9, but the last bucket has lengths less than 9. Shorten it"
+    text = "must be less than the last of bucket_boundaries, 9, got 9"
     with pytest.raises(ValueError, match=text) as raised:
         next(iterator)
     assert "record 1 (index 1)" in "\n".join(raised.value.__notes__)
@@ -243,10 +242,10 @@ def test_an_element_that_is_too_long_is_dropped_with_an_error(how):
     ("length", "error", "text"),
     [
         (2.5, TypeError, "length of an element must be an int, got float"),
-        (-1, ValueError, "must not be < 0, got -1"),
+        (-1, ValueError, "must be at least 0, got -1"),
     ],
 )
-def test_what_is_no_length_is_told(length, error, text):
+def test_invalid_length_is_named(length, error, text):
     ds = stream([1]).bucket_by_sequence_length(lambda _: length, [4], [2, 2])
     with pytest.raises(error, match=text):
         next(iter(ds))
@@ -266,10 +265,10 @@ def test_what_is_no_length_is_told(length, error, text):
         ({"max_tokens": 9}, ValueError, "got both"),
         ({"drop_remainder": 3}, TypeError, "must be True or False, got int"),
         ({"batch_fn": 3}, TypeError, "batch_fn must be a function, got int"),
-        ({"batch_fn": list, "padding_values": 1}, ValueError, "leave out padding"),
+        ({"batch_fn": list, "padding_values": 1}, ValueError, "combined with padding"),
     ],
 )
-def test_bad_arguments_are_told(arguments, error, text):
+def test_invalid_arguments_are_named(arguments, error, text):
     usual = {
         "element_length_func": len,
         "bucket_boundaries": [4],
@@ -279,9 +278,9 @@ def test_bad_arguments_are_told(arguments, error, text):
         stream([1]).bucket_by_sequence_length(**usual | arguments)
 
 
-def test_a_budget_has_room_for_the_longest_element():
+def test_max_tokens_must_fit_longest_element():
     buckets = stream([1]).bucket_by_sequence_length
-    with pytest.raises(ValueError, match=r"max_tokens is 7, .* Pass at least 8"):
+    with pytest.raises(ValueError, match=r"max_tokens must be at least 8, .* got 7"):
         buckets(len, [4, 9], max_tokens=7)
     with pytest.raises(ValueError, match="max_tokens needs bucket_boundaries"):
         buckets(len, [], max_tokens=7)
@@ -304,10 +303,10 @@ def taken_from(lengths, count):
         ('[[0, {"next_index": 0}, [2, 1]]]', "expected less than 16"),
         ('[[0, {"next_index": 0}, [16]]]', "expected less than 16"),
         ('[[8, {"next_index": 8}, [1]], [0, {"next_index": 0}, [1]]]', "out of order"),
-        ('[[9000, {"next_index": 0}, [1]]]', "element 9001 waits"),
+        ('[[9000, {"next_index": 0}, [1]]]', "expected at least 9002"),
     ],
 )
-def test_states_that_say_something_else_are_refused(waiting, text):
+def test_malformed_states_are_rejected(waiting, text):
     state = {**taken_from(MANY, 5), "waiting": waiting}
     iterator = iter(bucketed(MANY))
     before = iterator.get_state()
@@ -316,23 +315,23 @@ def test_states_that_say_something_else_are_refused(waiting, text):
     assert iterator.get_state() == before
 
 
-def test_a_state_of_other_data_is_refused_and_changes_nothing():
+def test_rejected_state_of_other_data_changes_nothing():
     waiting = '[[0, {"next_index": 0}, [0, 1, 2, 3, 4, 5, 6, 7]]]'
     state = {**taken_from(MANY, 5), "waiting": waiting}
     iterator = iter(bucketed([1] * 40))
     next(iterator)
     before = iterator.get_state()
-    with pytest.raises(StateMismatch, match=r"in bucket 0, .* have 8, too many wait"):
+    with pytest.raises(StateMismatch, match=r"at least 8 elements.* in bucket 0"):
         iterator.set_state(state)
     short = iter(bucketed([1] * 40))
-    with pytest.raises(StateMismatch, match="element 6 is not there"):
+    with pytest.raises(StateMismatch, match="element 6 does not exist"):
         short.set_state({**state, "waiting": '[[4, {"next_index": 38}, [1, 2]]]'})
     assert iterator.get_state() == before
     assert len(list(iterator)) == 4
 
 
 class Marked(g.IterDataset):
-    """Rows whose positions a user tells in his own way."""
+    """Returns rows; its iterators save their position in a user-defined form."""
 
     def __init__(self, mark):
         super().__init__()
@@ -361,15 +360,15 @@ class MarkedIterator(g.DatasetIterator):
 @pytest.mark.parametrize(
     "mark", [np.int64, np.asarray, lambda place: (place,), lambda place: {place: 0}]
 )
-def test_states_that_json_would_change_are_refused_when_they_are_asked_for(mark):
+def test_get_state_rejects_parent_states_changed_by_json(mark):
     buckets = Marked(mark).bucket_by_sequence_length(len, [2], [3, 3])
     iterator = iter(buckets)
     next(iterator)
-    with pytest.raises(TypeError, match=r"keeps states of .* as JSON.*'place'"):
+    with pytest.raises(TypeError, match=r"states of .* as JSON.*'place'"):
         iterator.get_state()
 
 
-def test_states_of_a_users_own_that_are_json_go_on_where_they_were():
+def test_json_states_of_user_iterators_resume():
     buckets = Marked(lambda place: [place]).bucket_by_sequence_length(len, [2], [3, 3])
     iterator = iter(buckets)
     next(iterator)

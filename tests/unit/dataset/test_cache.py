@@ -11,7 +11,7 @@ def counted(n):
     return ds.map(lambda x: calls.append(x) or x), calls
 
 
-def test_caches_are_grains():
+def test_caches_match_grain():
     assert_twins(
         lambda lib: lib.experimental.CacheIterDataset(
             lib.MapDataset.range(5).to_iter_dataset().filter(lambda x: x != 3)
@@ -19,7 +19,7 @@ def test_caches_are_grains():
     )
 
 
-def test_caches_under_a_repeat_are_grains():
+def test_repeated_caches_match_grain():
     assert_twins(
         lambda lib: lib.experimental.RepeatIterDataset(
             lib.experimental.CacheIterDataset(
@@ -36,7 +36,7 @@ def test_later_epochs_come_from_memory():
     assert calls == [0, 1, 2, 3]
 
 
-def test_a_restored_cache_reads_what_it_needs_once():
+def test_restored_cache_reads_each_element_once():
     ds, calls = counted(4)
     repeated = RepeatIterDataset(CacheIterDataset(ds), 3)
     iterator = iter(repeated)
@@ -51,7 +51,7 @@ def test_a_restored_cache_reads_what_it_needs_once():
     assert calls == [0, 1, 2, 3]
 
 
-def test_elements_that_failed_are_passed_over_when_read_again():
+def test_failed_elements_are_skipped_on_restore():
     def fail_at_two(x):
         if x == 2:
             raise RuntimeError(x)

@@ -68,12 +68,12 @@ def test_faults_are_found(library, get_state, set_state, words):
         library().experimental.assert_equal_output_after_checkpoint(ds)
 
 
-def test_datasets_that_can_be_resumed_pass():
+def test_resumable_datasets_pass():
     assert_equal_output_after_checkpoint(make(gristmill, get, put))
 
 
 @pytest.mark.parametrize("library", [lambda: gristmill, grain])
-def test_a_dataset_without_elements_shows_nothing(library):
+def test_empty_dataset_is_an_error(library):
     nothing = library().MapDataset.range(0).to_iter_dataset()
     with pytest.raises(AssertionError, match="did not produce any elements"):
         library().experimental.assert_equal_output_after_checkpoint(nothing)

@@ -1,4 +1,4 @@
-"""Closing an iterator waits for no code of the user's, and that code then stops."""
+"""Closing an iterator does not wait for user code, and no more user code runs."""
 
 import gc
 import subprocess
@@ -12,12 +12,12 @@ from faults.scripts import command, environment
 from gristmill import experimental
 from support.waiting import started_since, wait_until_ended
 
-# A test that fails should say so, and not wait forever.
+# A failing test must report, not wait forever.
 GIVE_UP_S = 30
 
 
 class Gate:
-    """Lets calls through up to a number, at which it keeps one until it is opened."""
+    """Passes numbers through, but blocks the call with number `last` until opened."""
 
     def __init__(self, last=2):
         self.last = last
@@ -47,13 +47,13 @@ def gate():
 
 @pytest.fixture
 def threads():
-    """The threads that a test has started, and not those of others."""
+    """Return a function that lists the threads that this test has started."""
     before = set(threading.enumerate())
     return lambda: started_since(before)
 
 
 class Own(g.IterDataset):
-    """An iterator of the user's, which passes on what it calls."""
+    """A user's dataset whose iterators return the results of a call."""
 
     def __init__(self, call):
         super().__init__()
@@ -141,7 +141,7 @@ class FirstTwo(experimental.FlatMapTransform):
 
 
 def begun(chain, gate, threads, call=None):
-    """An iterator of which a thread is at the gate."""
+    """Return an iterator whose thread is blocked at the gate."""
     iterator = iter(CHAINS[chain](call or gate))
     iterator.start = iterator.get_state()
     iterator.start_prefetch()
@@ -166,7 +166,7 @@ def test_dropping_returns_while_an_element_is_computed(chain, gate, threads):
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_threads_left_behind_call_nothing_more_and_end(chain, gate, threads):
+def test_remaining_threads_end_without_further_calls(chain, gate, threads):
     iterator = begun(chain, gate, threads)
     iterator.close()
     left = threads()
@@ -177,7 +177,7 @@ def test_threads_left_behind_call_nothing_more_and_end(chain, gate, threads):
 
 
 class Passing:
-    """Calls a gate, which outlives it."""
+    """Calls a gate; unlike the gate, it is freed with the dataset."""
 
     def __init__(self, gate):
         self.gate = gate
@@ -204,7 +204,7 @@ def test_dataset_is_freed_when_the_last_call_returns(chain, gate, threads):
 
 
 @pytest.mark.claim(
-    "set_state of a ThreadPrefetchDatasetIterator, and closing it, wait for the "
+    "set_state and close of a ThreadPrefetchDatasetIterator wait for the "
     "element that its thread computes"
 )
 @pytest.mark.parametrize("chain", CHAINS)
@@ -221,7 +221,7 @@ def test_set_state_returns_while_an_element_is_computed(chain, gate, threads):
 @pytest.mark.parametrize(
     "chain", [name for name in CHAINS if "filter" not in name and "flat" not in name]
 )
-def test_elements_come_again_while_an_old_call_goes_on(chain, gate, threads):
+def test_elements_restart_while_an_old_call_runs(chain, gate, threads):
     iterator = begun(chain, gate, threads)
     gate.last = None
     iterator.set_state(iterator.start)
@@ -232,7 +232,7 @@ def test_elements_come_again_while_an_old_call_goes_on(chain, gate, threads):
     iterator.close()
 
 
-def test_own_iterator_is_closed_by_the_thread_that_uses_it(gate, threads):
+def test_user_iterator_is_closed_by_its_thread(gate, threads):
     dataset = Own(gate)
     iterator = iter(threaded(dataset))
     iterator.start_prefetch()
@@ -245,11 +245,11 @@ def test_own_iterator_is_closed_by_the_thread_that_uses_it(gate, threads):
     assert dataset.closed == [thread.ident for thread in left]
 
 
-def test_interleave_closes_while_a_dataset_is_opened_ahead(gate, threads):
+def test_interleave_closes_while_dataset_is_opened_ahead(gate, threads):
     def part(index):
         if index:
             gate(index)
-        else:  # A slow one has others opened ahead.
+        else:  # While this one is slow, others are opened ahead.
             gate.reached.wait(GIVE_UP_S)
         return numbers(lambda x: x)
 
@@ -266,7 +266,7 @@ def test_interleave_closes_while_a_dataset_is_opened_ahead(gate, threads):
 
 
 class Plain:
-    """An iterator that cannot be made again."""
+    """An iterator that cannot be recreated."""
 
     def __init__(self, call):
         self.call = call
@@ -286,7 +286,7 @@ class Plain:
         self.given = state["given"]
 
 
-def test_next_waits_for_an_iterator_that_cannot_be_made_again(gate, threads):
+def test_next_waits_if_iterator_cannot_be_recreated(gate, threads):
     iterator = experimental.ThreadPrefetchDatasetIterator(Plain(gate), 4)
     start = iterator.get_state()
     iterator.start_prefetch()
@@ -300,7 +300,7 @@ def test_next_waits_for_an_iterator_that_cannot_be_made_again(gate, threads):
     assert gate.calls == [0, 1, 2, *range(len(gate.calls) - 3)]
 
 
-def test_loader_closes_while_its_records_are_read(gate, threads):
+def test_loader_closes_while_records_are_read(gate, threads):
     class Source:
         def __len__(self):
             return 1000
@@ -325,7 +325,7 @@ def test_loader_closes_while_its_records_are_read(gate, threads):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("how", ["prefetch", "read", "left"])
-def test_program_ends_while_an_element_is_computed(how):
+def test_program_exits_while_an_element_is_computed(how):
     done = subprocess.run(
         [*command("closing/never_ending"), how],
         env=environment(), capture_output=True, text=True, timeout=60,

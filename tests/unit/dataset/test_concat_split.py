@@ -1,4 +1,4 @@
-"""Concat-then-split packing against the real Grain's."""
+"""Concat-then-split packing, compared with the real Grain."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def splittings(draw: Any, most: int) -> Any:
         options["bos_features"] = [draw(st.sampled_from(numbers))]
         options["bos_token_id"] = 77
         options["bos_handling"] = REPLACE
-    # Longer elements of several features run into a defect of Grain's, see below.
+    # Longer elements of several features trigger a defect of Grain, see
+    # test_feature_cut_twice_keeps_all_tokens.
     times = 1 if most > 1 else 3
     elements = [
         element(draw, made, lambda length: length * times)
@@ -60,7 +61,7 @@ def splittings(draw: Any, most: int) -> Any:
 
 
 def is_more_than_grain_can(elements: list[Any], options: Any) -> bool:
-    """Whether Grain crashes: a BOS or a scalar would go behind the row's end."""
+    """Return whether Grain crashes: a BOS or a scalar would exceed the row's end."""
     try:
         run(iterate(real_grain, elements, NAME, options))
     except IndexError:
@@ -74,7 +75,7 @@ def is_more_than_grain_can(elements: list[Any], options: Any) -> bool:
 @given(data=st.data())
 @settings(max_examples=100)
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
-def test_rows_and_states_are_grains(most, data):
+def test_rows_and_states_match_grain(most, data):
     elements, options = data.draw(splittings(most))
     assume(not is_more_than_grain_can(elements, options))
     assert_equal_to_grain(
@@ -88,7 +89,7 @@ def test_rows_and_states_are_grains(most, data):
 
 @pytest.mark.parametrize("split_full", [True, False])
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=lambda f: f.__name__)
-def test_lengths_of_text_are_split_as_by_grain(distribution, split_full):
+def test_text_lengths_are_split_as_by_grain(distribution, split_full):
     arrays = tokens(distribution, 200, 64)
     both = {"length_struct": {"x": 64, "y": 40}}
     bos = {"bos_features": ["x"], "bos_token_id": 1, "bos_handling": REPLACE}
@@ -103,11 +104,11 @@ def test_lengths_of_text_are_split_as_by_grain(distribution, split_full):
 
 
 @pytest.mark.claim(
-    "ConcatThenSplitIterDataset repeats and loses tokens of a second feature where an "
-    "element is cut twice"
+    "ConcatThenSplitIterDataset repeats and loses tokens of a second feature "
+    "if an element is split twice"
 )
-def test_a_feature_that_is_cut_twice_loses_and_repeats_nothing():
-    # Grain gives b as [1 2 3] [] [2 3 4]: it forgets where the second part began.
+def test_feature_cut_twice_keeps_all_tokens():
+    # Grain returns b as [1 2 3] [] [2 3 4]: it loses the start of the second part.
     elements = [{"a": np.arange(1, 11), "b": np.arange(1, 5)}] * 2
     options = {"length_struct": {"a": 4, "b": 3}}
     rows, states = run(iterate(gristmill, elements, NAME, options))
@@ -131,9 +132,11 @@ def test_a_feature_that_is_cut_twice_loses_and_repeats_nothing():
         assert same(run(again), (rows[at:], states[at:]))
 
 
-@pytest.mark.claim("the same, from a state that went through JSON, loses an element")
-def test_a_state_without_rest_loses_nothing_in_json():
-    # Grain takes the lists for a rest and drops an element.
+@pytest.mark.claim(
+    "ConcatThenSplitIterDataset loses an element if its state went through JSON"
+)
+def test_state_without_remainder_survives_json():
+    # Grain reads the lists as a remainder and drops an element.
     elements = [{"x": np.arange(3)}, {"x": np.arange(4)}]
     iterator = iterate(gristmill, elements, NAME, {"length_struct": {"x": 4}})
     state = json.loads(json.dumps(iterator.get_state()))
@@ -145,10 +148,11 @@ def test_a_state_without_rest_loses_nothing_in_json():
 
 
 @pytest.mark.claim(
-    "the same, fails with internal errors where a scalar or an empty segment meets a "
-    "full row, or a meta feature is longer than a row"
+    "ConcatThenSplitIterDataset raises internal errors if a scalar or an "
+    "empty segment meets a full row, or if a meta feature is longer than a "
+    "row"
 )
-def test_a_scalar_that_meets_a_full_row_opens_the_next():
+def test_scalar_at_full_row_starts_the_next():
     elements = [{"a": np.arange(1, n + 1), "s": s} for n, s in [(2, 5), (1, 6), (2, 7)]]
     options = {"length_struct": {"a": 4, "s": 2}}
     with pytest.raises(Exception, match="Cannot pack sequence of length 1"):
@@ -159,10 +163,11 @@ def test_a_scalar_that_meets_a_full_row_opens_the_next():
 
 
 @pytest.mark.claim(
-    "the same, fails with internal errors where a scalar or an empty segment meets a "
-    "full row, or a meta feature is longer than a row"
+    "ConcatThenSplitIterDataset raises internal errors if a scalar or an "
+    "empty segment meets a full row, or if a meta feature is longer than a "
+    "row"
 )
-def test_a_segment_without_cells_at_the_end_of_a_row_gets_no_bos():
+def test_empty_segment_at_row_end_gets_no_bos():
     # Grain raises IndexError.
     elements = [
         {"a": np.array([1, 2]), "b": np.array([1])},
@@ -185,7 +190,7 @@ def split(elements: list[Any], **options: Any) -> Any:
 
 
 def collect(iterator: Any) -> tuple[list[Any], list[Exception]]:
-    """Return the rows and the errors of an iterator that goes on after errors."""
+    """Return the rows and the errors of an iterator that continues after errors."""
     rows, errors = [], []
     while True:
         try:
@@ -206,7 +211,7 @@ class Failing(list[Any]):
         return found
 
 
-def test_an_element_that_fails_is_dropped_and_no_other():
+def test_only_failing_element_is_dropped():
     good = [{"x": np.arange(1, n)} for n in (3, 7, 2, 5)]
     bad = Failing(
         [
@@ -225,7 +230,7 @@ def test_an_element_that_fails_is_dropped_and_no_other():
     assert "while packing ['x'] into cells of dtype int64" in errors[3].__notes__[-2]
 
 
-def test_restoring_behind_errors_gives_the_same_rows():
+def test_restoring_after_errors_gives_the_same_rows():
     bad = Failing([{"x": np.arange(n)} for n in (3, 2, 6, 9, 5, 3, 1)])
     bad.insert(1, KeyError("lost"))
     bad.insert(4, {"x": np.array(["a"])})
@@ -245,7 +250,7 @@ def test_restoring_behind_errors_gives_the_same_rows():
         assert collect(again)[0] == rows[at + 1 :]
 
 
-def test_a_rest_that_cannot_be_read_again_is_tried_again():
+def test_unreadable_remainder_is_retried():
     elements = Failing([{"x": np.arange(10)}])
     iterator = split(elements)
     rows = [next(iterator)["x"].tolist() for _ in range(3)]
@@ -268,10 +273,10 @@ def test_a_rest_that_cannot_be_read_again_is_tried_again():
     [
         ((2, (1, 3), 0), "Got unexpected StopIteration from parent when restoring"),
         ((0, (1, 9), 0), r"cells 1 to 9 of feature 'x' left over, but .* has 3"),
-        ((1, (-1, -1), 3), "3 rows behind .*, but there are only 1"),
+        ((1, (-1, -1), 3), "3 rows after .* only 1"),
     ],
 )
-def test_a_state_of_other_data_is_refused(state, text):
+def test_state_of_other_data_is_rejected(state, text):
     index, left, rows = state
     iterator = split([{"x": np.arange(3)}] * 2)
     iterator.set_state(
@@ -286,7 +291,7 @@ def test_a_state_of_other_data_is_refused(state, text):
     assert isinstance(caught.value, StateMismatch) or rows == index == 0
 
 
-def test_a_full_meta_feature_ends_the_row_and_is_logged_once(caplog):
+def test_full_meta_feature_ends_row_and_logs_once(caplog):
     elements = [{"x": np.arange(2), "m": np.arange(2)}] * 4
     options = {"length_struct": {"x": 8, "m": 3}, "meta_features": ["m"]}
     rows, _ = run(split(elements, **options))
@@ -298,10 +303,11 @@ def test_a_full_meta_feature_ends_the_row_and_is_logged_once(caplog):
 
 
 @pytest.mark.claim(
-    "the same, fails with internal errors where a scalar or an empty segment meets a "
-    "full row, or a meta feature is longer than a row"
+    "ConcatThenSplitIterDataset raises internal errors if a scalar or an "
+    "empty segment meets a full row, or if a meta feature is longer than a "
+    "row"
 )
-def test_a_meta_feature_longer_than_a_row_is_an_error():
+def test_meta_feature_longer_than_a_row_raises():
     elements = [{"x": np.arange(n), "m": np.arange(n)} for n in (1, 3, 2)]
     options = {"length_struct": {"x": 4, "m": 2}, "meta_features": ["m"]}
     rows, errors = collect(split(elements, **options))
@@ -312,9 +318,9 @@ def test_a_meta_feature_longer_than_a_row_is_an_error():
     )
 
 
-def test_a_name_that_changes_nothing_is_logged(caplog):
+def test_unknown_meta_feature_is_logged(caplog):
     split([], meta_features=["y"])
-    assert "'y' is not in length_struct" in caplog.text
+    assert "'y' is in meta_features or" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -331,7 +337,7 @@ def test_a_name_that_changes_nothing_is_logged(caplog):
         },
     ],
 )
-def test_arguments_about_bos_are_refused_as_by_grain(options):
+def test_bos_arguments_are_rejected_as_by_grain(options):
     options = {"length_struct": {"x": 4}, **options}
     with pytest.raises(ValueError) as theirs:
         iterate(real_grain, [], NAME, options)
@@ -340,9 +346,7 @@ def test_arguments_about_bos_are_refused_as_by_grain(options):
     assert str(ours.value) == str(theirs.value)
 
 
-@pytest.mark.claim(
-    "arguments of packing that do not fit fail at the first row, or misalign it"
-)
+@pytest.mark.claim("Invalid packing arguments fail at the first row, or misalign it")
 @pytest.mark.parametrize(
     ("length", "error", "text"),
     [
@@ -350,12 +354,12 @@ def test_arguments_about_bos_are_refused_as_by_grain(options):
         ("4", TypeError, r"length_struct\['x'\] must be an int, got '4'"),
     ],
 )
-def test_wrong_lengths_are_named(length, error, text):
+def test_invalid_lengths_are_named(length, error, text):
     with pytest.raises(error, match=text):
         split([], length_struct={"x": length})
 
 
-def test_wrong_elements_are_refused_in_grains_words():
+def test_invalid_elements_are_rejected_with_text_of_grain():
     for element_, words in (
         (np.arange(3), "Parent elements must be unnested dictionaries but got "),
         (

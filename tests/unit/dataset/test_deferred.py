@@ -1,4 +1,4 @@
-"""Steps that leave their work to the batch: a chain gives what they give one by one."""
+"""Deferred steps, which do their work per batch, match the same steps one by one."""
 
 import os
 
@@ -63,7 +63,7 @@ def outputs(chain, eager, *, bad=(), drop=False, workers=0, form="dict", own=())
 @pytest.mark.parametrize("bad", [(), (5, 17)])
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize("chain", CHAINS)
-def test_batches_errors_and_states_are_those_of_the_steps_one_by_one(chain, drop, bad):
+def test_deferred_steps_match_eager_steps(chain, drop, bad):
     for own in ((), (Pass(),)):
         expected = outputs(chain, True, bad=bad, drop=drop, own=own)
         assert ("CorruptRecord" in str(expected)) == bool(bad)
@@ -71,19 +71,19 @@ def test_batches_errors_and_states_are_those_of_the_steps_one_by_one(chain, drop
 
 
 @pytest.mark.parametrize("chain", [by_index, iterated])
-def test_workers_give_the_same(chain):
+def test_deferred_steps_match_eager_steps_in_workers(chain):
     expected = outputs(chain, True, bad=(17,), workers=2)
     assert outputs(chain, False, bad=(17,), workers=2) == expected
 
 
 @pytest.mark.parametrize("form", ["tuple", "bare"])
-def test_elements_of_other_forms_are_the_same(form):
+def test_other_element_forms_match_eager_steps(form):
     expected = outputs(both, True, form=form)
     assert outputs(both, False, form=form) == expected
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_a_state_is_gone_on_from(chain):
+def test_state_resumes(chain):
     expected = outputs(chain, True)
     iterator = iter(chain(source(), *steps(False, "image"), False))
     given(iterator, 3)
@@ -102,7 +102,7 @@ def test_batches_are_indexed():
     assert made_by == [("MainThread", CORES)]
 
 
-def test_threads_are_those_of_the_read_options():
+def test_threads_come_from_read_options():
     made_by.clear()
     ds = source().map(steps(False, "image")[0])
     list(ds.to_iter_dataset(g.ReadOptions(1)).batch(4))
@@ -110,7 +110,7 @@ def test_threads_are_those_of_the_read_options():
     assert {threads for _, threads in made_by} == {1}
 
 
-def test_the_next_batch_is_computed_meanwhile_where_no_one_elses_code_runs():
+def test_next_batch_is_prefetched_unless_user_code_runs():
     for chain in (by_index, batches_of_iterator, both, iterated):
         outputs(chain, False)
         assert any("prefetch" in thread for thread, _ in made_by)
@@ -118,7 +118,7 @@ def test_the_next_batch_is_computed_meanwhile_where_no_one_elses_code_runs():
         assert {thread for thread, _ in made_by} == {"MainThread"}
 
 
-def test_elements_that_are_not_batched_are_computed_at_once():
+def test_unbatched_elements_are_computed_immediately():
     (decode, _), data = steps(False, "image"), records(COUNT)
     made_by.clear()
     ds = source().map(decode)
@@ -130,10 +130,10 @@ def test_elements_that_are_not_batched_are_computed_at_once():
 
 
 @pytest.mark.parametrize("chain", [by_index, batches_of_iterator])
-def test_chains_that_are_measured_defer_as_well(chain, monkeypatch):
+def test_measured_chains_defer(chain, monkeypatch):
     expected = outputs(chain, True, bad=(17,))
-    monkeypatch.setattr(sampling, "FIRST_NS", 0)
-    monkeypatch.setattr(sampling, "REST_NS", 0)
+    monkeypatch.setattr(sampling, "FIRST_SAMPLE_NS", 0)
+    monkeypatch.setattr(sampling, "SAMPLE_INTERVAL_NS", 0)
     assert outputs(chain, False, bad=(17,)) == expected
     timing = g.experimental.ExecutionTrackingMode.STAGE_TIMING
     options = g.experimental.DatasetOptions(execution_tracking_mode=timing)

@@ -1,4 +1,4 @@
-"""Elements are on a device before they are asked for."""
+"""device_put moves elements to a device ahead of next()."""
 
 import sys
 import threading
@@ -15,14 +15,14 @@ def batches(n):
     return gristmill.MapDataset.range(n).batch(2).to_iter_dataset()
 
 
-def test_elements_are_on_the_device_in_order():
+def test_elements_arrive_on_device_in_order():
     device = jax.devices()[0]
     found = list(device_put(batches(6), device))
     assert [x.tolist() for x in found] == [[0, 1], [2, 3], [4, 5]]
     assert all(isinstance(x, jax.Array) and x.devices() == {device} for x in found)
 
 
-def test_transfers_begin_ahead_however_fast_they_are():
+def test_fast_transfers_begin_ahead():
     seen = []
     enough = threading.Event()
 
@@ -40,7 +40,7 @@ def test_transfers_begin_ahead_however_fast_they_are():
     iterator.close()
 
 
-def test_states_are_of_what_was_given_out():
+def test_state_counts_returned_elements():
     ds = device_put(batches(20), jax.devices()[0])
     iterator = iter(ds)
     next(iterator)
@@ -50,7 +50,7 @@ def test_states_are_of_what_was_given_out():
     assert [x.tolist() for x in resumed] == [[16, 17], [18, 19]]
 
 
-def test_the_package_is_named_where_it_is_missing(monkeypatch):
+def test_missing_jax_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(ImportError, match="needs the jax package"):
         device_put(batches(2), None)

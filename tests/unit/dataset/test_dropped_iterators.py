@@ -1,4 +1,4 @@
-"""Iterators that are dropped, closed or cannot be made leave nothing behind."""
+"""Iterators that are dropped, closed or fail to start release everything."""
 
 import gc
 import threading
@@ -27,14 +27,14 @@ CHAINS = {
 
 @pytest.fixture
 def without_threads(monkeypatch):
-    """Take no read for one that waits, however busy the machine is."""
+    """Never classify a read as waiting, even on a busy machine."""
     monkeypatch.setattr(reading, "LONG_READ_S", 1e6)
     monkeypatch.setattr(reading, "SLOW_READ_S", 1e6)
 
 
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.usefixtures("without_threads")
-def test_a_dropped_iterator_is_freed_at_once(chain):
+def test_dropped_iterator_is_freed_at_once(chain):
     ds = gristmill.MapDataset.range(50).map(lambda x: x + 1)
     gc.disable()
     try:
@@ -49,7 +49,7 @@ def test_a_dropped_iterator_is_freed_at_once(chain):
 
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.usefixtures("without_threads")
-def test_a_dropped_dataset_is_freed_at_once(chain):
+def test_dropped_dataset_is_freed_at_once(chain):
     gc.disable()
     try:
         ds = gristmill.MapDataset.range(50).map(lambda x: x + 1).seed(1).shuffle()
@@ -63,7 +63,7 @@ def test_a_dropped_dataset_is_freed_at_once(chain):
         gc.enable()
 
 
-def test_threads_that_read_ahead_end_with_a_loop_that_was_left(monkeypatch):
+def test_read_ahead_threads_end_after_break(monkeypatch):
     monkeypatch.setattr(reading, "SLOW_READ_S", -1.0)
     before = set(threading.enumerate())
     go_on = threading.Event()
@@ -85,7 +85,7 @@ def test_threads_that_read_ahead_end_with_a_loop_that_was_left(monkeypatch):
         gc.enable()
 
 
-def test_a_closed_interleave_stays_closed():
+def test_closed_interleave_stays_closed():
     parts = [gristmill.MapDataset.range(5).to_iter_dataset()] * 2
     iterator = iter(experimental.InterleaveIterDataset(parts, cycle_length=2))
     next(iterator)
@@ -97,7 +97,7 @@ def test_a_closed_interleave_stays_closed():
         next(iterator)
 
 
-def test_elements_that_were_given_out_are_not_kept():
+def test_returned_elements_are_not_kept():
     class Element:
         pass
 
@@ -118,7 +118,7 @@ def test_elements_that_were_given_out_are_not_kept():
     assert given == 5000
 
 
-def test_a_dataset_without_a_length_is_an_error_and_no_noise(recwarn):
+def test_failing_len_raises_without_warnings(recwarn):
     class Bad(gristmill.MapDataset):
         def __len__(self):
             raise ValueError("no length")
@@ -133,7 +133,7 @@ def test_a_dataset_without_a_length_is_an_error_and_no_noise(recwarn):
 
 
 class Noting(gristmill.DatasetIterator):
-    """Notes in a file when it is closed, and when its generator ends."""
+    """Writes to a file when it is closed, and when its generator ends."""
 
     def __init__(self, log):
         super().__init__()
@@ -174,7 +174,7 @@ class Noted(gristmill.IterDataset):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("way", ["del", "close", "break"])
-def test_iterators_of_workers_are_closed_with_their_chain(way, tmp_path):
+def test_worker_iterators_are_closed_with_their_chain(way, tmp_path):
     log = tmp_path / "log"
     chain = Noted(log).mp_prefetch(gristmill.MultiprocessingOptions(num_workers=1))
     iterator = iter(chain)
@@ -189,7 +189,7 @@ def test_iterators_of_workers_are_closed_with_their_chain(way, tmp_path):
             break
 
 
-def test_next_on_a_closed_iterator_leaves_its_state():
+def test_next_on_closed_iterator_keeps_its_state():
     iterator = iter(gristmill.MapDataset.range(9).to_iter_dataset().map(str))
     next(iterator)
     iterator.close()

@@ -1,4 +1,4 @@
-"""A dataset is resumed by any number of hosts, with no element lost or repeated."""
+"""Any number of hosts can resume a dataset, with no element lost or repeated."""
 
 import itertools
 import json
@@ -34,7 +34,7 @@ def hosts_of(ds, size, hosts, state=None):
 
 
 def step(iterators):
-    """The elements of a global batch, in their order, and the state behind it."""
+    """Return the elements of a global batch in order, and the state after it."""
     batches = [next(iterator) for iterator in iterators]
     states = [iterator.get_state() for iterator in iterators]
     assert all(state == states[0] for state in states)
@@ -77,11 +77,8 @@ CHAINS = {
 }
 
 
-@pytest.mark.claim(
-    "ElasticIterator over filters, mixtures, packing and any IterDataset"
-)
 @pytest.mark.parametrize("chain", CHAINS)
-def test_any_hosts_go_on_where_others_stopped(chain):
+def test_any_host_count_resumes(chain):
     ds = CHAINS[chain]()
     expected = list(ds)
     state, given = None, []
@@ -94,10 +91,7 @@ def test_any_hosts_go_on_where_others_stopped(chain):
     assert given == expected[:46]
 
 
-@pytest.mark.claim(
-    "ElasticIterator over filters, mixtures, packing and any IterDataset"
-)
-def test_packed_rows_go_on_where_others_stopped():
+def test_any_host_count_resumes_packed_rows():
     sequences = gristmill.MapDataset.range(1, 120).shuffle(seed=2)
     ds = sequences.map(lambda n: {"x": np.full(n % 13 + 1, n)}).to_iter_dataset()
     ds = FirstFitPackIterDataset(
@@ -118,7 +112,7 @@ def test_packed_rows_go_on_where_others_stopped():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("chain", ["indices", "filter"])
-def test_workers_change_no_element_of_indices_and_lose_none_of_streams(chain):
+def test_workers_keep_all_elements(chain):
     ds = CHAINS[chain]()
     workers = gristmill.MultiprocessingOptions(num_workers=2)
     iterator = ElasticIterator(
@@ -135,7 +129,7 @@ def test_workers_change_no_element_of_indices_and_lose_none_of_streams(chain):
     resumed.close()
     expected = list(ds)
     if chain == "indices":
-        # Batches go round: each worker has every second of them.
+        # Workers take turns, so each computes every second batch.
         assert found == expected
     else:
         assert sorted(found) == sorted(expected)
@@ -143,7 +137,7 @@ def test_workers_change_no_element_of_indices_and_lose_none_of_streams(chain):
 
 @given(st.data())
 @settings(max_examples=25)
-def test_indexed_datasets_are_grains(data):
+def test_map_datasets_match_grain(data):
     length, hosts = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 4))
     size = hosts * data.draw(st.integers(1, 3))
     host = data.draw(st.integers(0, hosts - 1))
@@ -161,7 +155,7 @@ def test_indexed_datasets_are_grains(data):
         assert ours.get_state() == theirs.get_state()
 
 
-def test_all_hosts_end_together_and_leave_out_what_is_no_batch():
+def test_hosts_end_together_and_drop_partial_batch():
     ds = numbers(22).to_iter_dataset().filter(lambda x: x % 2)
     iterators = hosts_of(ds, 4, 2)
     found = [list(iterator) for iterator in iterators]
@@ -171,12 +165,12 @@ def test_all_hosts_end_together_and_leave_out_what_is_no_batch():
     ]
     assert iterators[0].get_state() == iterators[1].get_state()
     assert iterators[0].get_state()["global_next_index"] == 8
-    # A smaller batch finds the rest.
+    # A smaller batch contains the remaining elements.
     rows, _ = step(hosts_of(ds, 2, 1, iterators[0].get_state()))
     assert rows == [17, 19]
 
 
-def test_an_error_in_the_stream_costs_its_element_on_all_hosts():
+def test_error_in_stream_drops_element_on_all_hosts():
     def fail_at_two(x):
         if x == 2:
             raise RuntimeError(x)
@@ -199,13 +193,13 @@ def test_hosts_must_divide_the_batch(library):
         next(iterator)
 
 
-def test_a_state_of_indices_does_not_fit_a_stream():
+def test_state_of_map_dataset_does_not_fit_a_stream():
     iterator = ElasticIterator(window_shuffled(), 2, ShardOptions(0, 1))
     with pytest.raises(StateMismatch, match="'stream'"):
         iterator.set_state({"global_next_index": 2})
 
 
-def test_all_iterators_are_one():
+def test_iter_always_returns_the_same_iterator():
     elastic = ElasticIterator(numbers(8), 2, ShardOptions(0, 1))
     iterator = iter(elastic)
     assert iter(elastic) is iterator

@@ -1,4 +1,4 @@
-"""Hosts share out interleaved datasets, as Grain's development version has them do."""
+"""Hosts divide interleaved datasets as in Grain's development version."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ from support.twins import grain
 
 
 def interleaved(lengths, cycle, library=gristmill):
-    """Datasets of some lengths, the numbers of each beginning with its own."""
+    """Interleave datasets of the given lengths; dataset i starts at 100 * i."""
     parts = [
         library.MapDataset.range(100 * i, 100 * i + length).to_iter_dataset()
         for i, length in enumerate(lengths)
@@ -34,18 +34,18 @@ def hosts_of(ds, size, hosts):
 
 
 def saved(value):
-    """What becomes of states in a file."""
+    """Return a state after a round trip through JSON."""
     return json.loads(json.dumps(value))
 
 
 def strided(parts, stop, cycle):
-    """The numbers below `stop`, dealt out to datasets that are interleaved."""
+    """Interleave datasets that divide the numbers below `stop` by stride."""
     dealt = [gristmill.MapDataset.range(i, stop, parts) for i in range(parts)]
     dealt = [each.to_iter_dataset() for each in dealt]
     return InterleaveIterDataset(dealt, cycle_length=cycle)
 
 
-# What Grain's development version gives of these.
+# Expected elements, taken from Grain's development version.
 AS_GRAIN = [
     (strided(4, 10, 2), (0, 2), 2, [[0], [2], [4], [6], [8]]),
     (strided(4, 10, 2), (1, 2), 0, [1, 3, 5, 7, 9]),
@@ -57,18 +57,15 @@ AS_GRAIN = [
 ]
 
 
-@pytest.mark.claim(
-    "ElasticIterator over interleaved datasets, get_shard_states, set_shard_states"
-)
 @pytest.mark.parametrize(("ds", "host", "size", "expected"), AS_GRAIN)
-def test_a_host_has_the_elements_that_it_has_in_grain(ds, host, size, expected):
+def test_host_gets_the_elements_of_grain(ds, host, size, expected):
     iterator = ElasticIterator(ds, size, ShardOptions(*host))
     assert [np.asarray(each).tolist() for each in iterator] == expected
 
 
 @given(st.data())
 @settings(max_examples=40)
-def test_shard_states_go_to_any_number_of_hosts(data):
+def test_shard_states_fit_any_host_count(data):
     lengths = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=9))
     ds = interleaved(lengths, data.draw(st.integers(1, 4)))
     left = sorted(ds)
@@ -92,7 +89,7 @@ def test_shard_states_go_to_any_number_of_hosts(data):
 
 @given(st.data())
 @settings(max_examples=40)
-def test_shard_states_of_an_interleaving_are_grains(data):
+def test_shard_states_of_interleaving_match_grain(data):
     lengths = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=6))
     cycle, steps = data.draw(st.integers(1, 4)), data.draw(st.integers(0, 12))
     ours, theirs = (
@@ -110,15 +107,12 @@ def test_shard_states_of_an_interleaving_are_grains(data):
         iterator.set_shard_states(states)
     found, expected = map(list, resumed)
     assert sorted(found) == left
-    # Grain begins some datasets again that have ended.
+    # Grain restarts some datasets that have ended.
     assert found == expected or sorted(expected) != left
 
 
-@pytest.mark.claim(
-    "ElasticIterator over interleaved datasets, get_shard_states, set_shard_states"
-)
-def test_datasets_that_have_ended_are_not_begun_again():
-    # In Grain's own iterator, the third one is.
+def test_ended_datasets_are_not_restarted():
+    # Grain's own iterator restarts the third dataset.
     ds = interleaved([2, 2, 2], 2)
     iterator = iter(ds)
     ended = {"exhausted": 1, "state": {"next_index": 2}}
@@ -133,7 +127,7 @@ def test_datasets_that_have_ended_are_not_begun_again():
 
 
 @pytest.mark.parametrize("size", [0, 4])
-def test_a_state_is_the_hosts_own(size):
+def test_host_resumes_from_its_own_state(size):
     ds = interleaved([5, 3, 7, 2, 4], 2).map(lambda x: x + 1)
     first = ElasticIterator(ds, size, ShardOptions(0, 2))
     states, elements = [saved(first.get_state())], []
@@ -149,7 +143,7 @@ def test_a_state_is_the_hosts_own(size):
     assert np.asarray(next(first)).tolist() == elements[1]
 
 
-def test_states_of_version_0_2_0_go_on_as_one_stream():
+def test_states_of_version_0_2_0_resume_as_one_stream():
     ds = interleaved([5, 3, 7], 2)
     stream = iter(ds)
     rest = list(ds)[4:]
@@ -167,7 +161,7 @@ def test_states_of_version_0_2_0_go_on_as_one_stream():
     assert next(iterators[0]).tolist() == [0]
 
 
-def test_files_of_parquet_are_shared_out(tmp_path):
+def test_parquet_files_are_divided_among_hosts(tmp_path):
     table = pytest.importorskip("pyarrow").table
     write = pytest.importorskip("pyarrow.parquet").write_table
     files = [str(tmp_path / f"{i}.parquet") for i in range(3)]
@@ -176,13 +170,13 @@ def test_files_of_parquet_are_shared_out(tmp_path):
     hosts = hosts_of(ParquetIterDataset(files).map(lambda row: row["x"]), 2, 2)
     found = [[batch.tolist() for batch in host] for host in hosts]
     assert found == [[[0], [20], [1], [21]], [[10], [11]]]
-    # One file is for all hosts.
+    # All hosts share a single file.
     alone = hosts_of(ParquetIterDataset(files[0]).map(lambda row: row["x"]), 2, 2)
     assert [next(host).tolist() for host in alone] == [[0], [1]]
 
 
 @pytest.mark.parametrize("later", [1, 2, 3])
-def test_a_checkpoint_is_for_any_number_of_processes(later, tmp_path, monkeypatch):
+def test_checkpoint_fits_any_process_count(later, tmp_path, monkeypatch):
     ds = interleaved([5, 3, 7, 2], 2)
     handler = checkpoint.CheckpointHandler()
     taken = []
@@ -198,13 +192,11 @@ def test_a_checkpoint_is_for_any_number_of_processes(later, tmp_path, monkeypatc
     assert sorted(taken) == sorted(ds)
 
 
-def test_shards_of_other_hosts_are_refused():
+def test_shard_states_of_other_hosts_are_rejected():
     iterator = ElasticIterator(interleaved([1, 1, 1], 1), 2, ShardOptions(1, 2))
     shard = {"exhausted": 0, "state": {"next_index": 0}}
     iterator.set_shard_states({"1": shard})
-    with pytest.raises(
-        StateMismatch, match=r"of the datasets \[0\], expected every 2th"
-    ):
+    with pytest.raises(StateMismatch, match=r"has datasets \[0\], expected every 2th"):
         iterator.set_shard_states({0: shard})
     with pytest.raises(StateMismatch, match="expected a list of 1"):
         iterator.set_shard_states({1: shard, 3: shard})
@@ -213,7 +205,7 @@ def test_shards_of_other_hosts_are_refused():
     assert next(iterator).tolist() == [100]
 
 
-def test_only_shared_datasets_have_shards():
+def test_only_interleaved_datasets_have_shard_states():
     for ds in (
         gristmill.MapDataset.range(9),
         gristmill.MapDataset.range(9).to_iter_dataset(),

@@ -1,4 +1,4 @@
-"""A chain in one of its epochs, and what says that an epoch is repeated."""
+"""at_epoch selects an epoch of a chain; a repeated random epoch is logged."""
 
 import itertools
 
@@ -51,7 +51,7 @@ def chain():
 @given(
     length=st.integers(2, 20), names=st.permutations([*STEPS]), count=st.integers(1, 4)
 )
-def test_epochs_are_those_of_repeat(length, names, count):
+def test_epochs_match_repeat(length, names, count):
     ds = source(length)
     for name in names[:count]:
         ds = STEPS[name](ds)
@@ -59,7 +59,7 @@ def test_epochs_are_those_of_repeat(length, names, count):
     assert [x for epoch in range(EPOCHS) for x in ds.at_epoch(epoch)] == repeated
 
 
-def test_the_first_epoch_is_the_chain_and_has_its_states():
+def test_first_epoch_is_the_chain_itself():
     first, plain = iter(chain().at_epoch(0)), iter(chain())
     assert [next(first), next(first)] == [next(plain), next(plain)]
     assert first.get_state() == plain.get_state() == {"next_index": 2}
@@ -100,7 +100,7 @@ def iterated(name):
 
 
 @pytest.mark.parametrize("name", ITERATED)
-def test_random_steps_in_order_differ_from_epoch_to_epoch(name):
+def test_random_iter_steps_differ_between_epochs(name):
     ds = iterated(name)
     epochs = [list(ds.at_epoch(epoch)) for epoch in range(EPOCHS)]
     assert epochs[0] == list(ds)
@@ -110,7 +110,7 @@ def test_random_steps_in_order_differ_from_epoch_to_epoch(name):
 
 @pytest.mark.parametrize("name", [*ITERATED])
 @pytest.mark.parametrize("epoch", [0, 2])
-def test_a_state_goes_on_in_its_epoch_wherever_it_is_set(name, epoch):
+def test_state_resumes_in_its_own_epoch(name, epoch):
     iterator = iter(iterated(name).at_epoch(epoch))
     next(iterator)
     state = iterator.get_state()
@@ -123,7 +123,7 @@ def test_a_state_goes_on_in_its_epoch_wherever_it_is_set(name, epoch):
 
 
 @pytest.mark.multiprocess
-def test_workers_compute_the_epoch_and_move_to_that_of_a_state():
+def test_workers_follow_epoch_of_a_state():
     ds = source().shuffle().to_iter_dataset().random_map(noisy)
     expected = [list(ds.at_epoch(epoch)) for epoch in range(2)]
     ds = ds.mp_prefetch(WORKER)
@@ -137,12 +137,12 @@ def test_workers_compute_the_epoch_and_move_to_that_of_a_state():
 
 
 @pytest.mark.multiprocess
-def test_workers_compute_what_follows_the_choice_of_an_epoch():
+def test_workers_compute_steps_after_at_epoch():
     ds = source().shuffle().to_iter_dataset().random_map(noisy).at_epoch(2).batch(2)
     assert str([*ds.mp_prefetch(WORKER)]) == str([*ds])
 
 
-def test_interleaved_datasets_made_when_needed_have_the_epoch():
+def test_lazily_made_interleaved_datasets_get_the_epoch():
     parts = source(3).shuffle().map(lambda n: g.MapDataset.range(9).shuffle(seed=n)[:2])
     ds = experimental.InterleaveIterDataset(parts, cycle_length=2)
     made = experimental.InterleaveIterDataset(list(parts), cycle_length=2)
@@ -150,7 +150,7 @@ def test_interleaved_datasets_made_when_needed_have_the_epoch():
     assert len({str([*ds.at_epoch(epoch)]) for epoch in range(4)}) == 4
 
 
-def test_elastic_batches_are_of_the_epoch():
+def test_elastic_batches_use_the_epoch():
     ds = source().shuffle()
     elastic = experimental.ElasticIterator(ds, 4, g.ShardOptions(0, 1))
     for epoch in range(2):
@@ -158,7 +158,7 @@ def test_elastic_batches_are_of_the_epoch():
         assert [*itertools.chain(*batches)] == list(ds.at_epoch(epoch))
 
 
-def test_shares_of_interleaved_datasets_are_of_the_epoch():
+def test_shards_of_interleaved_datasets_use_the_epoch():
     parts = [g.MapDataset.range(9 * i, 9 * i + 9).shuffle(seed=i) for i in range(3)]
     ds = experimental.InterleaveIterDataset(parts, cycle_length=2)
     elastic = experimental.ElasticIterator(ds, 0, g.ShardOptions(1, 2))
@@ -166,7 +166,7 @@ def test_shares_of_interleaved_datasets_are_of_the_epoch():
         assert list(elastic.at_epoch(epoch)) == list(parts[1].at_epoch(epoch))
 
 
-def test_listed_elements_are_of_the_epoch():
+def test_listed_elements_use_the_epoch():
     ds = g.MapDataset.range(9).shuffle(seed=1)
     for epoch in range(3):
         whole = list(ds.at_epoch(epoch))
@@ -174,7 +174,7 @@ def test_listed_elements_are_of_the_epoch():
 
 
 class Counted(g.IterDataset):
-    """A source of its own, which is told the epoch."""
+    """A user's source with set_epoch."""
 
     epoch = 0
 
@@ -185,13 +185,13 @@ class Counted(g.IterDataset):
         return iter(g.MapDataset.range(3).map(lambda x: (self.epoch, x)))
 
 
-def test_a_dataset_of_ones_own_is_told_the_epoch():
+def test_user_dataset_receives_the_epoch():
     ds = Counted().map(lambda x: x)
     assert list(ds.at_epoch(2)) == [(2, 0), (2, 1), (2, 2)]
     assert list(ds) == [(0, 0), (0, 1), (0, 2)]
 
 
-def test_an_epoch_that_was_chosen_stays():
+def test_first_chosen_epoch_wins():
     ds = chain().at_epoch(1)
     assert list(ds.at_epoch(2)) == list(ds)
 
@@ -200,21 +200,21 @@ def test_an_epoch_that_was_chosen_stays():
     ("epoch", "error", "text"),
     [(-1, ValueError, "at least 0, got -1"), (1.0, TypeError, "an int, got float")],
 )
-def test_a_wrong_epoch_is_refused(epoch, error, text):
+def test_invalid_epoch_is_rejected(epoch, error, text):
     for ds in (chain(), chain().to_iter_dataset()):
         with pytest.raises(error, match=text):
             ds.at_epoch(epoch)
 
 
 @pytest.mark.parametrize("endless", [True, False])
-def test_a_dataset_without_that_epoch_is_refused(endless):
+def test_missing_epoch_is_rejected(endless):
     ds, epoch = (chain().repeat(), 1) if endless else (chain(), 2**62)
-    with pytest.raises(ValueError, match=f"no epoch {epoch}"):
+    with pytest.raises(ValueError, match=f"epoch {epoch} is too large"):
         iter(ds.at_epoch(epoch))
     assert next(iter(ds.at_epoch(0))) == next(iter(ds))
 
 
-def test_a_state_of_another_chain_is_refused():
+def test_state_of_another_chain_is_rejected():
     iterator = iter(chain().at_epoch(1))
     next(iterator)
     for state in ({"next_index": 9}, {"at_epoch": 1, "parent": {"next_index": 9}}):
@@ -266,7 +266,7 @@ def take(ds, count=100):
 
 
 @pytest.mark.parametrize("name", REPEATING)
-def test_a_repeated_random_epoch_is_logged_once(name, caplog):
+def test_repeated_random_epoch_is_logged_once(name, caplog):
     ds = REPEATING[name]()
     assert take(ds) and warned(caplog) == 0
     assert take(ds) and warned(caplog) == 1
@@ -274,14 +274,14 @@ def test_a_repeated_random_epoch_is_logged_once(name, caplog):
 
 
 @pytest.mark.parametrize("name", NOT_RANDOM)
-def test_a_repeated_epoch_that_is_not_random_is_not_logged(name, caplog):
+def test_repeated_deterministic_epoch_is_not_logged(name, caplog):
     ds = NOT_RANDOM[name]()
     for _ in range(3):
         take(ds, 8)
     assert warned(caplog) == 0
 
 
-def test_a_chain_made_of_one_that_was_iterated_over_is_new(caplog):
+def test_chain_derived_from_iterated_chain_is_not_logged(caplog):
     ds = chain()
     take(ds)
     take(ds.map(str))
@@ -289,7 +289,7 @@ def test_a_chain_made_of_one_that_was_iterated_over_is_new(caplog):
     assert warned(caplog) == 0
 
 
-def test_looking_at_the_first_element_does_not_count(caplog):
+def test_reading_only_the_first_element_does_not_count(caplog):
     ds = chain()
     for _ in range(3):
         next(iter(ds))
@@ -297,7 +297,7 @@ def test_looking_at_the_first_element_does_not_count(caplog):
     assert warned(caplog) == 0
 
 
-def test_iterators_that_go_on_from_a_state_are_not_logged(caplog):
+def test_resumed_iterators_are_not_logged(caplog):
     ds = chain()
     for _ in range(3):
         iterator = iter(ds)

@@ -1,4 +1,4 @@
-"""An exception in a chain names the node, the element and the worker, once each."""
+"""An exception in a chain names the node, the element and the worker once each."""
 
 import re
 import traceback
@@ -13,7 +13,7 @@ NO_THREADS = g.ReadOptions(num_threads=0)
 
 
 class Bad(Exception):
-    """Wants two arguments, so that it cannot be made again from its text."""
+    """Takes two arguments, so it cannot be recreated from its text."""
 
     def __init__(self, value, why):
         super().__init__(f"{why}: {value}")
@@ -85,7 +85,7 @@ def error_of(ds):
 
 
 def places(error):
-    """Notes less that about cut frames, with what depends on lines left out."""
+    """Return the notes about nodes and workers, without line numbers."""
     notes = [note for note in error.__notes__ if note.startswith(("while", "in work"))]
     return [re.sub(r" @ [^)]*", "", note) for note in notes]
 
@@ -237,14 +237,14 @@ def test_node_and_element_are_named_once(name):
     assert frames[-1].name == "fail"
 
 
-def test_a_block_that_fails_says_which_elements_it_had():
+def test_failing_block_names_its_elements():
     ds = OwnInBlocks()
     with pytest.raises(Bad) as caught:
         ds.map(str)._getitems([12, 13])
     assert places(caught.value) == ["while OwnInBlocks read one of the elements 12, 13"]
 
 
-def test_an_element_that_is_asked_for_by_index_is_named():
+def test_element_read_by_index_is_named():
     with pytest.raises(Bad) as caught:
         numbers()[::-1].map(fail)[6]
     assert places(caught.value) == [
@@ -252,7 +252,7 @@ def test_an_element_that_is_asked_for_by_index_is_named():
     ]
 
 
-def test_an_exception_that_is_raised_again_has_each_note_once():
+def test_exception_raised_twice_has_each_note_once():
     error = Bad(13, "the same")
 
     def refuse(x):
@@ -266,7 +266,7 @@ def test_an_exception_that_is_raised_again_has_each_note_once():
     assert len(places(error)) == 1
 
 
-def test_the_loop_goes_on_and_fails_at_the_same_element_again():
+def test_loop_continues_and_fails_again_after_restore():
     iterator = iter(iterated(numbers().map(fail)))
     state = iterator.get_state()
     for _ in range(2):
@@ -304,7 +304,7 @@ WORKERS = {
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("name", WORKERS)
-def test_the_worker_is_named_as_well(name):
+def test_error_in_worker_names_the_worker(name):
     make, expected = WORKERS[name]
     options = g.MultiprocessingOptions(num_workers=2)
     error = error_of(make().mp_prefetch(options))
@@ -318,7 +318,7 @@ def test_the_worker_is_named_as_well(name):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_data_loader_says_the_same_of_a_record(workers):
+def test_data_loader_names_the_record(workers):
     sampler = g.IndexSampler(20, num_epochs=1)
     loader = g.DataLoader(
         data_source=list(range(20)),
@@ -332,7 +332,7 @@ def test_a_data_loader_says_the_same_of_a_record(workers):
     assert len(places(caught.value)) == 1 + (workers > 0)
 
 
-def test_a_measured_chain_says_the_same():
+def test_measured_chain_names_node_and_element():
     iterator = iter(
         iterated(numbers().map(fail))
         .batch(4)

@@ -24,7 +24,7 @@ def numbers():
 
 
 class Saved:
-    """An iterable with a state, like a dataset of Hugging Face's."""
+    """An iterable with a state, like a Hugging Face dataset."""
 
     epoch = 0
 
@@ -33,7 +33,7 @@ class Saved:
         self.start = self.at = 0
 
     def __iter__(self):
-        # Begins lazily, so that a state is wrong until an element was read.
+        # Begins lazily: states are wrong until the first element is read.
         self.at, self.start = self.start, 0
         while self.at < self.length:
             self.at += 1
@@ -51,7 +51,7 @@ class Saved:
 
 
 class SavedIterator:
-    """An iterator with a state, by methods of two names."""
+    """Base of iterators whose state methods have different names."""
 
     def __init__(self):
         self.at = 0
@@ -83,7 +83,7 @@ class GrainIterator(SavedIterator):
 
 
 class Node(SavedIterator):
-    """Like a node of torchdata."""
+    """Has the methods of a torchdata node."""
 
     def state_dict(self):
         return {"at": self.at}
@@ -100,7 +100,7 @@ class MakesIterators:
 
 
 class BothSaved(Saved):
-    """An iterable with a state, whose iterators have one of their own."""
+    """An iterable with a state whose iterators also have a state."""
 
     def __iter__(self):
         made, self.start = TorchdataIterator(), 0
@@ -170,7 +170,7 @@ def same(one, other):
 
 
 def resumed(ds, stop):
-    """What follows a state that is taken after `stop` elements and passes JSON."""
+    """Save a state after `stop` elements; return the elements after restoring it."""
     first = iter(ds)
     for _ in itertools.islice(first, stop):
         pass
@@ -183,7 +183,6 @@ def resumed(ds, stop):
     return rest
 
 
-@pytest.mark.claim("IterDataset.from_iterable")
 @pytest.mark.parametrize("name", SAVED)
 def test_iterable_with_a_state_resumes_exactly(name):
     ds = from_iterable(SAVED[name])
@@ -194,7 +193,7 @@ def test_iterable_with_a_state_resumes_exactly(name):
 
 
 @pytest.mark.parametrize("name", REPLAYED)
-def test_iterable_that_is_replayed_resumes_exactly(name):
+def test_replayed_iterable_resumes_exactly(name):
     ds = from_iterable(REPLAYED[name], replay=True)
     assert list(ds) == list(ds) == list(range(LENGTH))
     for stop in range(LENGTH + 2):
@@ -212,7 +211,7 @@ def test_chain_over_an_iterable_resumes_exactly(chain, stop, how):
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_chain_without_a_state_iterates_and_refuses_states(chain):
+def test_chain_without_state_iterates_and_rejects_states(chain):
     ds = CHAINS[chain](from_iterable(numbers))
     expected = CHAINS[chain](g.MapDataset.range(LENGTH).to_iter_dataset())
     if chain != "epoch":
@@ -224,7 +223,7 @@ def test_chain_without_a_state_iterates_and_refuses_states(chain):
         next(iterator)
 
 
-def test_measured_chain_without_a_state_refuses_states():
+def test_measured_chain_without_state_rejects_states():
     mode = ex.ExecutionTrackingMode.STAGE_TIMING
     ds = from_iterable(numbers).batch(2)
     iterator = iter(ds.with_options(ex.DatasetOptions(execution_tracking_mode=mode)))
@@ -234,7 +233,7 @@ def test_measured_chain_without_a_state_refuses_states():
 
 
 @pytest.mark.parametrize("begin", [iter, lambda elastic: elastic])
-def test_elastic_batches_without_a_state_refuse_states(begin):
+def test_elastic_batches_without_state_reject_states(begin):
     ds = from_iterable(numbers)
     elastic = begin(ex.ElasticIterator(ds, 2, g.NoSharding()))
     assert next(elastic).tolist() == [0, 1]
@@ -243,7 +242,7 @@ def test_elastic_batches_without_a_state_refuse_states(begin):
     assert next(elastic).tolist() == [2, 3]
 
 
-def test_state_without_a_state_is_refused_when_it_is_set():
+def test_set_state_without_state_is_rejected():
     marked = {"elements_read": 2, "ended": False, "no_state_of": "numbers"}
     iterator = iter(from_iterable(numbers))
     with pytest.raises(TypeError, match=r"numbers has no state.*replay=True"):
@@ -251,7 +250,7 @@ def test_state_without_a_state_is_refused_when_it_is_set():
     assert next(iterator) == 0
 
 
-def test_datasets_made_while_interleaved_refuse_states():
+def test_lazily_made_datasets_without_state_reject_states():
     made = g.MapDataset.range(2).map(lambda _: from_iterable(numbers))
     ds = ex.InterleaveIterDataset(made, cycle_length=2).batch(2)
     iterator = iter(ds)
@@ -270,7 +269,7 @@ def test_datasets_made_while_interleaved_refuse_states():
         ({"next_index": 3}, "next_index"),
     ],
 )
-def test_state_of_another_iterable_is_refused(state, text):
+def test_state_of_another_iterable_is_rejected(state, text):
     iterator = iter(from_iterable(Saved()))
     next(iterator)
     with pytest.raises(g.StateMismatch, match=text):
@@ -278,13 +277,13 @@ def test_state_of_another_iterable_is_refused(state, text):
     assert list(iterator) == list(range(1, LENGTH))
 
 
-def test_replay_of_fewer_elements_than_before_is_refused():
+def test_replay_with_fewer_elements_is_rejected():
     iterator = iter(from_iterable([1, 2], replay=True))
     with pytest.raises(g.StateMismatch, match="after element 3, but there are only 2"):
         iterator.set_state({"elements_read": 3, "ended": False})
 
 
-def test_state_that_the_iterable_changes_later_is_a_copy():
+def test_state_is_a_copy():
     iterator = iter(from_iterable(TorchdataIterator()))
     next(iterator)
     state = iterator.get_state()
@@ -311,7 +310,7 @@ def test_epoch_is_set_on_a_copy_of_the_iterable():
     iterator = iter(ds)
     assert next(iterator) == 100
     state = iterator.get_state()
-    # The program begins again, and has not set the epoch yet.
+    # The restarted program has not set the epoch yet.
     again = iter(from_iterable(Saved(3)))
     again.set_state(state)
     assert list(again) == [101, 102]
@@ -341,18 +340,18 @@ ONCE = {
 
 
 @pytest.mark.parametrize("name", ONCE)
-def test_iterator_that_ends_for_good_is_refused(name):
+def test_one_shot_iterator_is_rejected(name):
     source, text = ONCE[name]
-    with pytest.raises(TypeError, match=f"^IterDataset.from_iterable takes.*{text}"):
+    with pytest.raises(TypeError, match=f"^IterDataset.from_iterable needs.*{text}"):
         from_iterable(source)
 
 
-def test_replay_of_an_iterator_is_refused():
+def test_replay_of_an_iterator_is_rejected():
     with pytest.raises(TypeError, match=r"got a TorchdataIterator.*only once"):
         from_iterable(TorchdataIterator(), replay=True)
 
 
-def test_open_file_is_refused_and_what_opens_it_is_read(tmp_path):
+def test_open_file_is_rejected_but_its_open_method_works(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("a\nb\n")
     with (
@@ -377,23 +376,23 @@ def test_open_file_is_refused_and_what_opens_it_is_read(tmp_path):
         (lambda shard_index, shard_count, x: [], "needs x"),
     ],
 )
-def test_what_cannot_be_iterated_over_is_refused(source, text):
+def test_non_iterable_is_rejected(source, text):
     with pytest.raises(TypeError, match=text):
         from_iterable(source)
 
 
-def test_replay_that_is_no_flag_is_refused():
+def test_replay_must_be_a_bool():
     with pytest.raises(TypeError, match="replay"):
         from_iterable(numbers, replay="yes")
 
 
 @pytest.mark.parametrize("function", [lambda: 3, lambda: None])
-def test_function_that_returns_no_iterable_is_named(function):
-    with pytest.raises(TypeError, match=r"takes an iterable.*<lambda>.* returned "):
+def test_function_returning_non_iterable_is_named(function):
+    with pytest.raises(TypeError, match=r"needs an iterable.*<lambda>.* returned "):
         next(iter(from_iterable(function)))
 
 
-def test_iterable_that_cannot_be_copied_names_the_way_out():
+def test_uncopyable_iterable_error_advises_a_function():
     source = Saved()
     source.lock = threading.Lock()
     with pytest.raises(TypeError, match=r"copy of the Saved.*cannot pickle.*lambda"):
@@ -418,7 +417,7 @@ def test_closing_runs_finally_of_the_generator():
         next(iterator)
 
 
-def test_setting_a_state_closes_the_generator_before():
+def test_set_state_closes_previous_generator():
     closed = []
 
     def read():
@@ -434,7 +433,7 @@ def test_setting_a_state_closes_the_generator_before():
     assert list(iterator) == [2, 3, 4]
 
 
-def test_error_of_a_generator_comes_out_of_next():
+def test_error_of_generator_is_raised_by_next():
     def read():
         yield 1
         raise OSError("disk")
@@ -446,7 +445,7 @@ def test_error_of_a_generator_comes_out_of_next():
     assert list(iterator) == []
 
 
-def test_report_of_a_chain_without_a_state_is_made():
+def test_chain_without_state_can_report():
     ds = from_iterable(lambda: itertools.repeat(1, 10**5)).batch(10)
     iterator = iter(ds)
     for _ in range(50):
@@ -457,11 +456,11 @@ def test_report_of_a_chain_without_a_state_is_made():
 
 @pytest.mark.parametrize("make", [g.load, g.MapDataset.source])
 @pytest.mark.parametrize("source", [numbers(), {1, 2}, map(str, [1]), Saved()])
-def test_source_without_numbers_names_from_iterable(make, source):
+def test_unindexed_source_error_names_from_iterable(make, source):
     with pytest.raises(TypeError, match=r"IterDataset.from_iterable\(\.\.\.\)"):
         make(source)
 
 
-def test_loader_of_an_iterable_names_from_iterable():
+def test_loader_of_iterable_error_names_from_iterable():
     with pytest.raises(TypeError, match=r"IterDataset.from_iterable\(\.\.\.\)"):
         g.DataLoader(data_source=Saved(), sampler=g.IndexSampler(3))

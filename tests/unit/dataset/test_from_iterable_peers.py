@@ -1,4 +1,4 @@
-"""Datasets of what Hugging Face's datasets and torchdata iterate over."""
+"""from_iterable over Hugging Face datasets, torchdata nodes and torch datasets."""
 
 import copy
 import itertools
@@ -62,7 +62,7 @@ def values(rows):
 
 
 def resumed(ds, stop):
-    """What follows a state that is taken after `stop` elements and passes JSON."""
+    """Save a state after `stop` elements; return the elements after restoring it."""
     iterator = iter(ds)
     for _ in itertools.islice(iterator, stop):
         pass
@@ -74,9 +74,9 @@ def resumed(ds, stop):
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_hugging_face_stream_resumes_as_by_itself(name):
+def test_hugging_face_stream_resumes_exactly(name):
     stream = STREAMS[name]()
-    expected = values(stream)  # It was used by then, and its state is at the end.
+    expected = values(stream)  # This leaves the state of the stream at the end.
     ds = from_iterable(stream)
     assert values(ds) == expected
     for stop in range(len(expected) + 2):
@@ -107,7 +107,7 @@ def test_hugging_face_chain_resumes_exactly(stop, batch_size, window, streams):
     assert [batch.tolist() for batch in resumed(ds, stop)] == expected[stop:]
 
 
-def test_hugging_face_epochs_are_those_of_set_epoch():
+def test_hugging_face_epochs_match_set_epoch():
     stream = generated().shuffle(seed=1, buffer_size=3)
     ds = from_iterable(stream)
     for epoch in range(3):
@@ -117,7 +117,7 @@ def test_hugging_face_epochs_are_those_of_set_epoch():
     assert stream.epoch == 0
 
 
-def test_hugging_face_epoch_of_a_state_is_set():
+def test_hugging_face_state_restores_epoch():
     stream = generated().shuffle(seed=1, buffer_size=1)
     stream.set_epoch(2)
     iterator = iter(from_iterable(stream))
@@ -129,7 +129,7 @@ def test_hugging_face_epoch_of_a_state_is_set():
 
 
 @pytest.mark.parametrize("epoch", [0, 2])
-def test_hugging_face_shares_have_each_row_once_in_its_epoch(epoch):
+def test_hugging_face_streams_have_each_row_once(epoch):
     stream = generated().shuffle(seed=1, buffer_size=1)
     stream.set_epoch(epoch)
     ds = from_iterable(stream).mp_prefetch(g.MultiprocessingOptions(0), streams=1)
@@ -141,7 +141,7 @@ def test_hugging_face_shares_have_each_row_once_in_its_epoch(epoch):
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_hugging_face_shares_of_ranks_have_each_row_once(ranks):
+def test_hugging_face_ranks_have_each_row_once(ranks):
     read = []
     for rank in range(ranks):
         part = datasets.distributed.split_dataset_by_node(generated(), rank, ranks)
@@ -150,14 +150,14 @@ def test_hugging_face_shares_of_ranks_have_each_row_once(ranks):
     assert sorted(read) == sorted(values(generated()))
 
 
-def test_replayed_shuffle_buffer_of_hugging_face_loses_no_row():
+def test_hugging_face_shuffle_buffer_replays_every_row():
     ds = from_iterable(generated().shuffle(seed=1, buffer_size=7), replay=True)
     expected = values(ds)
     for stop in range(ROWS):
         assert values(resumed(ds, stop)) == expected[stop:]
 
 
-def test_hugging_face_stream_with_too_few_shards_is_refused():
+def test_hugging_face_stream_with_few_shards_is_rejected():
     ds = from_iterable(generated())
     with pytest.raises(ValueError, match=r"has 4 shards.*at most 4 workers.*reshard"):
         ds.mp_prefetch()
@@ -196,16 +196,16 @@ class Numbers(torch.utils.data.IterableDataset):
         yield from range(6) if info is None else range(info.id, 6, info.num_workers)
 
 
-def test_torch_iterable_dataset_is_read_and_not_shared_out():
+def test_torch_iterable_dataset_is_read_but_not_divided():
     ds = from_iterable(Numbers(), replay=True)
     assert list(ds) == list(range(6))
     assert resumed(ds, 2) == [2, 3, 4, 5]
-    with pytest.raises(ValueError, match=r"Numbers cannot be shared.*shard_index and"):
+    with pytest.raises(ValueError, match=r"Numbers cannot be divided.*shard_index and"):
         ds.mp_prefetch(g.MultiprocessingOptions(2))
 
 
 @pytest.mark.parametrize("make", [g.load, g.MapDataset.source])
 @pytest.mark.parametrize("source", [generated(), Numbers()], ids=["hf", "torch"])
-def test_iterable_dataset_as_a_source_names_from_iterable(make, source):
+def test_iterable_dataset_as_source_error_names_from_iterable(make, source):
     with pytest.raises(TypeError, match=r"records by number.*from_iterable\("):
         make(source)

@@ -24,7 +24,7 @@ def share(shard_index, shard_count):
 
 
 class Shards:
-    """An iterable of shards, with a state, as one of Hugging Face's."""
+    """An iterable of shards with a state, like a Hugging Face dataset."""
 
     def __init__(self, shards):
         self.shards = shards
@@ -60,7 +60,7 @@ SOURCES = {
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("name", SOURCES)
-def test_workers_have_each_element_once_and_resume(name):
+def test_workers_yield_each_element_once_and_resume(name):
     ds = SOURCES[name]().map(lambda x: x).mp_prefetch(TWO)
     expected = list(ds)
     assert sorted(expected) == list(range(LENGTH))
@@ -77,7 +77,7 @@ def test_workers_have_each_element_once_and_resume(name):
 
 
 @pytest.mark.multiprocess
-def test_workers_without_a_state_iterate_and_refuse_states():
+def test_workers_without_state_iterate_and_reject_states():
     ds = from_iterable(share).batch(2).mp_prefetch(TWO).map(lambda batch: batch.sum())
     iterator = iter(ds)
     first = next(iterator)
@@ -88,7 +88,7 @@ def test_workers_without_a_state_iterate_and_refuse_states():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("replay", [False, True])
-def test_worker_that_died_goes_on_only_if_that_is_exact(replay, tmp_path):
+def test_dead_worker_is_replaced_only_with_replay(replay, tmp_path):
     died = tmp_path / "died"
 
     def dies_once(x):
@@ -124,7 +124,7 @@ def test_closing_runs_finally_of_the_generator_in_the_worker(tmp_path):
 
 
 @pytest.mark.multiprocess
-def test_iterable_that_cannot_be_sent_to_workers_is_named():
+def test_unpicklable_iterable_is_named():
     class Locked:
         lock = None
 
@@ -149,9 +149,9 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_iterable_without_shares_is_refused_for_several_workers(name):
+def test_indivisible_iterable_is_rejected_for_several_workers(name):
     ds = from_iterable(WHOLE[name]).map(lambda x: x)
-    with pytest.raises(ValueError, match=r"cannot be shared out among 2 workers: each"):
+    with pytest.raises(ValueError, match=r"cannot be divided among 2 workers: each"):
         ds.mp_prefetch(TWO)
     with pytest.raises(ValueError, match="shard_index and shard_count"):
         ex.multithread_prefetch(ds, 2, buffer_size=1)
@@ -159,14 +159,14 @@ def test_iterable_without_shares_is_refused_for_several_workers(name):
     assert list(one) == list(ds)
 
 
-def test_iterable_of_fewer_shards_than_workers_is_refused():
+def test_iterable_with_too_few_shards_is_rejected():
     ds = from_iterable(SHARDS).mp_prefetch(g.MultiprocessingOptions(0), streams=3)
     assert sorted(ds) == list(range(LENGTH))
     with pytest.raises(ValueError, match=r"Shards has 3 shards.*at most 3 workers"):
         from_iterable(SHARDS).mp_prefetch(g.MultiprocessingOptions(4))
 
 
-def test_parts_of_an_interleaving_need_no_shares():
+def test_interleaved_iterables_are_divided_as_a_whole():
     parts = [from_iterable([1, 2]), from_iterable([3, 4])]
     ds = ex.InterleaveIterDataset(parts, cycle_length=2)
     ds = ds.mp_prefetch(g.MultiprocessingOptions(0), streams=2)
@@ -174,7 +174,7 @@ def test_parts_of_an_interleaving_need_no_shares():
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_threads_have_each_element_once(name):
+def test_threads_yield_each_element_once(name):
     ds = ex.multithread_prefetch(SOURCES[name](), 3, buffer_size=2)
     expected = list(ds)
     assert sorted(expected) == list(range(LENGTH))
@@ -186,7 +186,7 @@ def test_threads_have_each_element_once(name):
     assert list(again) == expected[4:]
 
 
-def test_share_of_a_share_is_a_share_of_all():
+def test_nested_shares_cover_each_element_once():
     ds = from_iterable(share)
     read = []
     for outer in range(2):
@@ -196,11 +196,11 @@ def test_share_of_a_share_is_a_share_of_all():
 
 
 @pytest.mark.multiprocess
-def test_report_does_not_try_workers_that_would_have_no_share():
+def test_report_does_not_try_more_workers_than_shares():
     ds = from_iterable(lambda: itertools.repeat(1, 10**6)).batch(100)
     iterator = iter(ds.mp_prefetch(g.MultiprocessingOptions(num_workers=1)))
     for _ in range(20):
         next(iterator)
     report = iterator.report(verify=True, seconds=0.05)
     iterator.close()
-    assert "cannot be shared out among 2 workers" in str(report)
+    assert "cannot be divided among 2 workers" in str(report)

@@ -33,7 +33,7 @@ def parts(lib, *lengths, iterated=False):
         (9, [0, 10, 20, 30, 1, 11, 21, 12, 22, 13, 14]),
     ],
 )
-def test_orders_are_grains(cycle, expected, iterated):
+def test_orders_match_grain(cycle, expected, iterated):
     elements = assert_twins(
         lambda lib: lib.experimental.InterleaveIterDataset(
             parts(lib, 2, 5, 3, 1, iterated=iterated), cycle_length=cycle
@@ -43,7 +43,7 @@ def test_orders_are_grains(cycle, expected, iterated):
 
 
 @pytest.mark.parametrize("cycle", [1, 3])
-def test_parts_that_drop_elements_are_grains(cycle):
+def test_filtered_parts_match_grain(cycle):
     def make(lib):
         datasets = [
             part.filter(lambda x: x % 10 != 2 and x % 10 < 4).batch(2)
@@ -56,7 +56,7 @@ def test_parts_that_drop_elements_are_grains(cycle):
     assert_twins(make)
 
 
-def test_a_dataset_of_datasets_is_opened_when_it_is_needed():
+def test_dataset_of_datasets_is_opened_lazily():
     opened = []
 
     def open_part(i):
@@ -94,7 +94,7 @@ def test_slow_datasets_are_opened_by_threads():
     assert any(name.startswith("gristmill-read") for name in threads)
 
 
-def test_absent_datasets_are_passed_over():
+def test_absent_datasets_are_skipped():
     datasets = gristmill.MapDataset.range(6).filter(lambda i: i % 2 == 1)
     datasets = datasets.map(lambda i: gristmill.MapDataset.range(10 * i, 10 * i + 2))
     ds = InterleaveIterDataset(datasets, cycle_length=2)
@@ -108,7 +108,7 @@ def test_absent_datasets_are_passed_over():
         next(iterator)
 
 
-def test_an_error_costs_its_turn_and_no_other_element():
+def test_error_uses_only_its_turn():
     def fail_at_eleven(x):
         if x == 11:
             raise RuntimeError(x)
@@ -127,7 +127,7 @@ def test_an_error_costs_its_turn_and_no_other_element():
     assert found == [0, 10, 20, 1, "11", 21, 2, 12, 22]
 
 
-def test_a_dataset_that_cannot_be_opened_costs_no_other():
+def test_unopenable_dataset_drops_no_other():
     def open_part(i):
         if i == 1:
             raise RuntimeError(i)
@@ -141,7 +141,7 @@ def test_a_dataset_that_cannot_be_opened_costs_no_other():
     assert list(iterator) == [20, 1, 21, 30, 31]
 
 
-def test_states_of_grain_fit_after_json():
+def test_states_of_grain_load_after_json():
     def make(lib):
         return lib.experimental.InterleaveIterDataset(
             parts(lib, 3, 2, 4, iterated=True), cycle_length=2
@@ -155,10 +155,10 @@ def test_states_of_grain_fit_after_json():
 
 
 @pytest.mark.claim(
-    "InterleaveIterDataset.set_state keeps and changes the caller's dict; "
-    "cycle_length=0 is an IndexError"
+    "InterleaveIterDataset.set_state keeps and modifies the caller's dict; "
+    "cycle_length=0 raises IndexError"
 )
-def test_restoring_leaves_the_state_as_it_is():
+def test_restoring_does_not_change_the_state():
     ds = InterleaveIterDataset(parts(gristmill, 2, 2, 2, 2), cycle_length=2)
     iterator = iter(ds)
     next(iterator)
@@ -171,7 +171,7 @@ def test_restoring_leaves_the_state_as_it_is():
         assert by_json(state) == before
 
 
-def test_datasets_to_come_may_begin_elsewhere():
+def test_future_states_are_used():
     ds = InterleaveIterDataset(parts(gristmill, 2, 4), cycle_length=1)
     iterator = iter(ds)
     state = iterator.get_state()
@@ -180,25 +180,25 @@ def test_datasets_to_come_may_begin_elsewhere():
     assert list(iterator) == [0, 1, 13]
 
 
-def test_a_state_of_another_cycle_is_refused():
+def test_state_of_another_cycle_length_is_rejected():
     state = iter(
         InterleaveIterDataset(parts(gristmill, 2, 2), cycle_length=2)
     ).get_state()
     iterator = iter(InterleaveIterDataset(parts(gristmill, 2, 2), cycle_length=1))
-    with pytest.raises(StateMismatch, match="2 datasets at a time"):
+    with pytest.raises(StateMismatch, match="2 open datasets, expected 1"):
         iterator.set_state(state)
 
 
 @pytest.mark.claim(
-    "InterleaveIterDataset.set_state keeps and changes the caller's dict; "
-    "cycle_length=0 is an IndexError"
+    "InterleaveIterDataset.set_state keeps and modifies the caller's dict; "
+    "cycle_length=0 raises IndexError"
 )
-def test_a_cycle_has_places():
+def test_cycle_length_must_be_positive():
     with pytest.raises(ValueError, match=r"cycle_length must be positive\. Got 0"):
         InterleaveIterDataset(parts(gristmill, 2), cycle_length=0)
 
 
-def test_options_behind_hold_for_the_parts():
+def test_options_set_after_apply_to_the_parts():
     nothing = [
         gristmill.MapDataset.range(1000).to_iter_dataset().filter(lambda x: False)
     ]
@@ -208,7 +208,7 @@ def test_options_behind_hold_for_the_parts():
         next(iter(ds))
 
 
-def test_slices_share_the_datasets():
+def test_slices_divide_the_datasets():
     ds = InterleaveIterDataset(parts(gristmill, 2, 2, 2), cycle_length=2)
     ds.set_slice(slice(1, None, 2))
     assert list(ds) == [10, 11]
@@ -216,7 +216,7 @@ def test_slices_share_the_datasets():
     assert list(ds) == []
 
 
-def test_a_single_dataset_has_indices():
+def test_single_dataset_has_next_index():
     ds = InterleaveIterDataset(parts(gristmill, 5), cycle_length=1)
     iterator = iter(ds)
     assert get_next_index(iterator) == 0
@@ -227,7 +227,7 @@ def test_a_single_dataset_has_indices():
 
 
 @pytest.mark.parametrize("name", ["get_next_index", "set_next_index"])
-def test_indices_of_several_datasets_are_refused_in_grains_words(name):
+def test_next_index_of_several_datasets_is_rejected(name):
     texts = []
     for lib in (gristmill, grain()):
         call = getattr(lib.experimental, name)
@@ -239,8 +239,8 @@ def test_indices_of_several_datasets_are_refused_in_grains_words(name):
 
 
 def test_closing_ends_all_threads():
-    # Grain's iterators of other tests wait for threads where they are collected, which
-    # would be for ever while threads are listed.
+    # Collecting Grain's iterators of other tests waits for their threads. Inside the
+    # listing of threads, that would be a deadlock.
     gc.collect()
     before = set(threading.enumerate())
 

@@ -1,4 +1,4 @@
-"""`len` of an IterDataset is how many elements it gives, or a TypeError."""
+"""`len` of an IterDataset is its number of elements, or a TypeError."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ class Twice(experimental.FlatMapTransform):
         return [element] * 2
 
 
-# Steps that a chain of integers may have, each of a random number.
+# Possible steps of a chain of integers, each with a random argument.
 STEPS = {
     "map": lambda ds, n: ds.map(lambda x: x),
     "index": lambda ds, n: ds.map_with_index(lambda i, x: x),
@@ -57,10 +57,9 @@ CHAINS = st.lists(
 )
 
 
-@pytest.mark.claim("len(ds) of an IterDataset")
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 20), CHAINS)
-def test_a_length_is_the_number_of_elements(count, steps):
+def test_length_is_the_number_of_elements(count, steps):
     ds = MapDataset.range(count).to_iter_dataset()
     for name, number in steps:
         ds = STEPS[name](ds, number)
@@ -77,29 +76,32 @@ def test_a_length_is_the_number_of_elements(count, steps):
 @pytest.mark.parametrize(
     ("ds", "reason"),
     [
-        (RANGE.filter(is_odd).to_iter_dataset(), "MapDataset.filter may leave"),
-        (ITER.filter(is_odd).map(str), "FilterIterDataset gives is not known"),
-        (experimental.FlatMapIterDataset(ITER, Twice()), "FlatMapIterDataset gives"),
-        (RANGE.repeat().to_iter_dataset(), "it has no end"),
-        (RANGE.repeat().batch(1000).to_iter_dataset().map(str), "it has no end"),
-        (experimental.RepeatIterDataset(ITER), "it has no end"),
+        (RANGE.filter(is_odd).to_iter_dataset(), "MapDataset.filter may drop"),
+        (ITER.filter(is_odd).map(str), "FilterIterDataset is not known"),
+        (experimental.FlatMapIterDataset(ITER, Twice()), "FlatMapIterDataset is not"),
+        (RANGE.repeat().to_iter_dataset(), "it is infinite"),
+        (RANGE.repeat().batch(1000).to_iter_dataset().map(str), "it is infinite"),
+        (experimental.RepeatIterDataset(ITER), "it is infinite"),
         (
             experimental.InterleaveIterDataset(
                 MapDataset.source([RANGE]), cycle_length=1
             ),
-            "made when they are needed",
+            "created while iterating",
         ),
-        (grain.IterDataset.mix([ITER, ITER], [1, math.pi * 1e6]), "repeat too late"),
+        (
+            grain.IterDataset.mix([ITER, ITER], [1, math.pi * 1e6]),
+            "period of its proportions",
+        ),
     ],
 )
-def test_an_unknown_length_is_a_type_error(ds, reason):
+def test_unknown_length_is_a_type_error(ds, reason):
     with pytest.raises(TypeError, match=rf"has no len\(\): .*{reason}"):
         len(ds)
     assert ds
     assert list(itertools.islice(ds, 3))
 
 
-def test_the_end_of_what_has_none_is_known_where_it_is_cut():
+def test_bounded_endless_dataset_has_a_length():
     endless = RANGE.repeat().to_iter_dataset()
     assert len(experimental.LimitIterDataset(endless, 5)) == 5
     assert len(grain.IterDataset.zip([endless, ITER], strict=False)) == 7
@@ -107,13 +109,13 @@ def test_the_end_of_what_has_none_is_known_where_it_is_cut():
     assert len(RANGE.repeat()[:9].to_iter_dataset()) == 9
 
 
-def test_absent_elements_count_if_they_are_given():
+def test_allowed_nones_count():
     ds = RANGE.filter(is_odd).to_iter_dataset(allow_nones=True)
     assert len(ds) == len(list(ds)) == 7
 
 
 class Threes(grain.IterDataset):
-    """A node of a user."""
+    """A user's node without a length."""
 
     def __iter__(self):
         return iter(MapDataset.range(3).to_iter_dataset())
@@ -124,31 +126,31 @@ class Counted(Threes):
         return 3
 
 
-def test_a_node_of_a_user_has_the_length_that_it_says():
-    with pytest.raises(TypeError, match="Threes gives is not known"):
+def test_user_node_length_comes_from_its_len():
+    with pytest.raises(TypeError, match="Threes is not known"):
         len(Threes().map(str))
     assert len(Counted().batch(2)) == 2
 
 
 @pytest.mark.multiprocess
-def test_workers_give_as_many_batches_as_their_parts_have():
+def test_length_with_workers_sums_their_batches():
     ds = MapDataset.range(10).to_iter_dataset().batch(3)
     ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
     assert len(ds) == len(list(ds)) == 4
 
 
-def test_tensors_have_the_length_of_what_gives_them():
+def test_tensors_have_length_of_their_dataset():
     ds = RANGE.to_iter_dataset().batch(2)
     tensors = as_tensors(ds)
     next(tensors)
-    # From the beginning, as torch's iterators have it.
+    # Counted from the beginning, like the iterators of torch.
     assert len(tensors) == len(ds) == 4
     assert len(list(tensors)) == 3
     assert len(as_tensors(grain.load(np.zeros(4), num_epochs=1, batch_size=2))) == 2
 
 
 @pytest.mark.parametrize("given", [iter(ITER), iter([1]), ITER.filter(is_odd)])
-def test_tensors_of_unknown_length_have_none(given):
+def test_tensors_of_unknown_length_have_no_len(given):
     tensors = as_tensors(given)
     with pytest.raises(TypeError, match=r"has no len\(\)"):
         len(tensors)

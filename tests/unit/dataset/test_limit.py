@@ -8,7 +8,7 @@ from support.twins import assert_twins, grain
 
 
 @pytest.mark.parametrize("count", [1, 4, 9])
-def test_limits_are_grains(count):
+def test_limits_match_grain(count):
     elements = assert_twins(
         lambda lib: lib.experimental.LimitIterDataset(
             lib.MapDataset.range(7).to_iter_dataset(), count
@@ -18,13 +18,13 @@ def test_limits_are_grains(count):
 
 
 @pytest.mark.parametrize("library", [lambda: gristmill, grain])
-def test_a_limit_is_positive(library):
+def test_limit_must_be_positive(library):
     ds = library().MapDataset.range(3).to_iter_dataset()
     with pytest.raises(ValueError, match=r"Count must be .* Got 0"):
         library().experimental.LimitIterDataset(ds, 0)
 
 
-def test_a_limit_has_an_index():
+def test_limit_has_next_index():
     iterator = iter(
         LimitIterDataset(gristmill.MapDataset.range(9).to_iter_dataset(), 5)
     )

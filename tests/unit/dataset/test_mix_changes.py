@@ -1,4 +1,4 @@
-"""A mixture by name goes on after its weights or parts have changed."""
+"""A mixture by name resumes after its weights or parts have changed."""
 
 import itertools
 import json
@@ -49,7 +49,7 @@ def test_no_element_is_lost_or_repeated():
         assert of_part == list(range(1000 * i, 1000 * i + len(of_part)))
 
 
-def test_a_part_that_comes_back_goes_on_where_it_was():
+def test_readded_part_resumes_at_its_position():
     given, _ = run(gristmill, STAGES)
     everything = sorted(itertools.chain(*given))
     assert len(everything) == len(set(everything)) == 52
@@ -58,12 +58,12 @@ def test_a_part_that_comes_back_goes_on_where_it_was():
         assert of_part == list(range(1000 * i, 1000 * i + len(of_part)))
 
 
-def test_new_weights_hold_at_once():
+def test_new_weights_apply_immediately():
     given, _ = run(gristmill, [("ab", [1, 1], 10), ("ab", [9, 1], 100)])
     assert sum(x < 1000 for x in given[1]) == 90
 
 
-def test_orders_are_grains():
+def test_orders_match_grain():
     ours, my_state = run(gristmill, STAGES[:3])
     theirs, their_state = run(grain(), STAGES[:3])
     assert ours == theirs

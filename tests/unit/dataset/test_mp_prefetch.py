@@ -31,7 +31,7 @@ def numbers(count=30):
 
 
 def plain(element):
-    """An element as nested lists of Python's own numbers."""
+    """Return an element as nested lists of Python numbers."""
     if isinstance(element, dict):
         return {key: plain(value) for key, value in element.items()}
     return np.asarray(element).tolist()
@@ -138,14 +138,13 @@ CHAINS = {
 }
 
 
-@pytest.mark.claim("mp_prefetch(streams=), states with any number of workers")
 @pytest.mark.claim(
-    "mp_prefetch states need the same number of workers; start_prefetch() on a fresh "
-    "iterator does nothing"
+    "mp_prefetch states need the same number of workers; start_prefetch() on "
+    "a new iterator does nothing"
 )
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_any_number_of_workers_continues_any_state(chain, count):
+def test_any_worker_count_resumes_any_state(chain, count):
     dataset = CHAINS[chain]()
     streams = 3
     alone = iter(dataset.mp_prefetch(workers(0), streams=streams))
@@ -166,7 +165,7 @@ def test_any_number_of_workers_continues_any_state(chain, count):
     iterator.close()
 
 
-def test_streams_take_turns_and_each_is_a_slice_of_the_data():
+def test_streams_take_turns_over_slices():
     dataset = numbers(10).to_iter_dataset().batch(2)
     assert taken(dataset.mp_prefetch(workers(2))) == [
         [0, 2],
@@ -182,16 +181,16 @@ def test_streams_take_turns_and_each_is_a_slice_of_the_data():
 
 
 @pytest.mark.claim(
-    "under mp_prefetch and multithread_prefetch a dataset that a chain has twice is "
-    "cut twice and loses elements"
+    "If a chain contains a dataset twice, mp_prefetch and "
+    "multithread_prefetch slice it twice and lose elements"
 )
-def test_a_dataset_that_is_used_twice_is_cut_once():
+def test_dataset_used_twice_is_sliced_once():
     part = numbers(8).to_iter_dataset()
     zipped = g.experimental.ZipIterDataset([part, part])
     assert list(zipped.mp_prefetch(workers(2))) == [(i, i) for i in range(8)]
 
 
-def test_the_state_decides_how_many_streams_there_are():
+def test_state_decides_stream_count():
     dataset = numbers(12).to_iter_dataset()
     saved = iter(dataset.mp_prefetch(workers(3)))
     assert [next(saved) for _ in range(5)] == [0, 1, 2, 3, 4]
@@ -206,19 +205,19 @@ def test_the_state_decides_how_many_streams_there_are():
         fixed.set_state(state)
 
 
-def test_random_numbers_are_those_without_workers_where_elements_are_one_to_one():
+def test_rng_matches_single_process():
     dataset = numbers(20).seed(7).to_iter_dataset().random_map(add_draw)
     expected = taken(dataset)
     for count in (1, 2, 3):
         assert taken(dataset.mp_prefetch(workers(count))) == expected
 
 
-def test_no_workers_and_no_streams_leave_the_dataset_as_it_is():
+def test_zero_workers_return_the_dataset_itself():
     dataset = numbers().to_iter_dataset()
     assert dataset.mp_prefetch(workers(0)) is dataset
 
 
-def test_there_are_ten_workers_by_default():
+def test_default_is_ten_workers():
     iterator = iter(numbers().to_iter_dataset().mp_prefetch())
     assert len(iterator.get_state()["iterators_in_use_states"]) == 10
 
@@ -269,33 +268,33 @@ SHARED = {
 
 
 @pytest.mark.claim(
-    "With some steps a stream belongs to one worker, so more workers than streams do"
-    " not help."
+    "Some steps bind a stream to one worker, so that more workers than "
+    "streams do not help."
 )
 @pytest.mark.parametrize("dataset", OWNED.values(), ids=OWNED)
-def test_a_stream_of_some_steps_belongs_to_one_worker(dataset):
+def test_stateful_steps_bind_stream_to_one_worker(dataset):
     made = dataset.map(lambda _: os.getpid()).mp_prefetch(workers(4), streams=2)
-    pids = [*itertools.islice(made, 50)]  # Of both streams in turn: neither has ended.
+    pids = [*itertools.islice(made, 50)]  # Both streams in turn; neither has ended.
     assert [len({*pids[stream::2]}) for stream in (0, 1)] == [1, 1]
 
 
 @pytest.mark.parametrize("dataset", SHARED.values(), ids=SHARED)
-def test_a_stream_of_maps_and_batches_belongs_to_no_worker(dataset):
+def test_maps_and_batches_do_not_bind_stream_to_worker(dataset):
     assert unit_records.records_of_unit(dataset) is not None
 
 
 @pytest.mark.parametrize("streams", [0, -1, 1.5, "2"])
-def test_streams_are_a_positive_number(streams):
+def test_streams_must_be_a_positive_int(streams):
     with pytest.raises((ValueError, TypeError), match="streams"):
         numbers().to_iter_dataset().mp_prefetch(workers(2), streams=streams)
 
 
-def test_a_buffer_holds_something():
+def test_buffer_size_must_be_positive():
     with pytest.raises(ValueError, match="`buffer_size` must be greater than 0, got 0"):
         numbers().to_iter_dataset().mp_prefetch(workers(2, buffer=0))
 
 
-def test_prefetch_is_the_deprecated_name():
+def test_prefetch_is_a_deprecated_alias():
     dataset = numbers(6).to_iter_dataset()
     with pytest.warns(DeprecationWarning, match="Please use `mp_prefetch` instead"):
         prefetched = dataset.prefetch(workers(2))
@@ -312,7 +311,7 @@ def fails_at(bad, x):
 
 
 @pytest.mark.parametrize("counted", [False, True])
-def test_an_error_keeps_its_type_and_place_and_counts_as_consumed(counted):
+def test_error_keeps_type_and_place_and_is_consumed(counted):
     dataset = numbers(10).map(functools.partial(fails_at, 5)).to_iter_dataset()
     if counted:
         dataset = dataset.map_with_index(lambda i, x: x)
@@ -329,7 +328,7 @@ def test_an_error_keeps_its_type_and_place_and_counts_as_consumed(counted):
     assert taken(iterator) == [[8], [7, 9]]
 
 
-def test_a_source_that_cannot_be_cut_is_refused_by_several_workers():
+def test_unsliceable_source_is_rejected_by_several_workers():
     class Endless(g.IterDataset):
         def __iter__(self):
             return WordsIterator(range(3), 0)
@@ -341,7 +340,7 @@ def test_a_source_that_cannot_be_cut_is_refused_by_several_workers():
             next(iterator)
 
 
-def test_what_cannot_be_pickled_is_named():
+def test_unpicklable_transform_is_named():
     lock = threading.Lock()
 
     def guarded(x):
@@ -356,13 +355,13 @@ def test_what_cannot_be_pickled_is_named():
     assert "cannot be pickled!" in note
 
 
-def test_a_state_that_is_too_long_is_an_error_at_its_element():
+def test_too_long_state_raises_at_its_element():
     dataset = Words(12, longest=100_000)  # 7919 bytes after 1, 87109 after 11...
     iterator = iter(dataset.mp_prefetch(workers(1)))
     got = [next(iterator) for _ in range(8)]
     assert got == list(range(8))
     state = iterator.get_state()
-    with pytest.raises(ValueError, match=r"takes 71\d{3} bytes .* can hand over 65544"):
+    with pytest.raises(ValueError, match=r"at most 65544 bytes, but has 71\d{3} bytes"):
         next(iterator)
     assert iterator.get_state() == state
     for _ in range(3):
@@ -371,7 +370,7 @@ def test_a_state_that_is_too_long_is_an_error_at_its_element():
     assert next(iterator, None) is None
 
 
-def test_a_worker_that_dies_again_and_again_is_an_error():
+def test_repeatedly_dying_worker_is_an_error():
     def exits_at(x):
         if x == 5:
             os._exit(7)
@@ -392,18 +391,18 @@ def test_a_worker_that_dies_again_and_again_is_an_error():
 @pytest.mark.parametrize(
     "state", [{"next_index": 3}, None, {"exhausted": [0]}, "text", {}]
 )
-def test_states_of_other_chains_are_refused(state):
+def test_states_of_other_chains_are_rejected(state):
     iterator = iter(numbers().to_iter_dataset().mp_prefetch(workers(2)))
     with pytest.raises(StateMismatch, match="Expected the state of a dataset with"):
         iterator.set_state(state)
 
 
-def test_states_that_do_not_fit_are_refused():
+def test_mismatched_states_are_rejected():
     iterator = iter(numbers(10).to_iter_dataset().mp_prefetch(workers(2)))
     state = iterator.get_state()
-    with pytest.raises(StateMismatch, match="where each of 2 streams stands"):
+    with pytest.raises(StateMismatch, match="position for each of 2 streams"):
         iterator.set_state({**state, "exhausted": [0]})
-    with pytest.raises(StateMismatch, match="where each of 2 streams stands"):
+    with pytest.raises(StateMismatch, match="position for each of 2 streams"):
         iterator.set_state({**state, "iterators_in_use_indices": [1, 0]})
     with pytest.raises(StateMismatch, match=r"has the keys \[.counter.\]"):
         iterator.set_state({**state, "iterators_in_use_states": [{"counter": 1}] * 2})
@@ -414,10 +413,10 @@ def test_states_that_do_not_fit_are_refused():
     assert taken(iterator) == list(range(10))
 
 
-# Workers' lives
+# Lifetime of workers
 
 
-def test_worker_init_fn_runs_in_each_worker_before_all_else():
+def test_worker_init_fn_runs_first_in_each_worker():
     marks = []
 
     def begin(worker, count):
@@ -429,7 +428,7 @@ def test_worker_init_fn_runs_in_each_worker_before_all_else():
     assert marks == []
 
 
-def test_an_error_of_worker_init_fn_is_raised():
+def test_worker_init_fn_error_is_raised():
     def begin(worker, count):
         raise PermissionError(f"not {worker} of {count}")
 
@@ -441,7 +440,7 @@ def test_an_error_of_worker_init_fn_is_raised():
 
 
 def living():
-    """Processes of Gristmill's that this one has: others may have begun some, too."""
+    """Return the Gristmill processes that descend from this process."""
     return [
         pid
         for pid in descendants(os.getpid())
@@ -457,10 +456,10 @@ def command_of(pid):
 
 
 @pytest.mark.claim(
-    "mp_prefetch states need the same number of workers; start_prefetch() on a fresh "
-    "iterator does nothing"
+    "mp_prefetch states need the same number of workers; start_prefetch() on "
+    "a new iterator does nothing"
 )
-def test_workers_start_when_they_are_needed_and_leave_nothing_behind():
+def test_workers_start_lazily_and_are_cleaned_up():
     list(numbers().to_iter_dataset().mp_prefetch(workers(1)))
     gc.collect()
     for _ in wait_until("no process but launchers"):
@@ -487,12 +486,12 @@ def test_workers_start_when_they_are_needed_and_leave_nothing_behind():
     assert len(os.listdir("/proc/self/fd")) == files
 
 
-def test_an_iterator_that_is_left_at_exit_ends_without_a_word():
+def test_iterator_open_at_exit_ends_silently():
     pytest.importorskip("torch")
     assert run("mp_prefetch/left_at_exit") == "torch\n[0, 1, 2, 3]\n"
 
 
-def test_workers_end_with_the_data_and_start_again_after_set_state():
+def test_workers_restart_after_set_state():
     iterator = iter(Words(6).mp_prefetch(workers(2)))
     begin = iterator.get_state()
     assert taken(iterator) == list(range(6))
@@ -501,7 +500,7 @@ def test_workers_end_with_the_data_and_start_again_after_set_state():
     iterator.close()
 
 
-def test_workers_stay_from_one_epoch_to_the_next():
+def test_workers_are_reused_across_epochs():
     def where(x):
         return x, os.getpid()
 
@@ -510,13 +509,13 @@ def test_workers_stay_from_one_epoch_to_the_next():
     iterator = iter(experimental.RepeatIterDataset(dataset, num_epochs=3))
     elements = list(iterator)
     assert [x for x, _ in elements] == 3 * list(range(6))
-    # New workers in each epoch would be at least three. One of the two that are
-    # kept may start too late to compute anything.
+    # New workers in each epoch would be at least three processes. One of the two
+    # reused workers may start too late to compute anything.
     assert len({pid for _, pid in elements}) <= 2
     iterator.close()
 
 
-def test_a_closed_iterator_says_so():
+def test_closed_iterator_raises():
     iterator = iter(numbers().to_iter_dataset().mp_prefetch(workers(2)))
     next(iterator)
     state = iterator.get_state()
@@ -529,10 +528,10 @@ def test_a_closed_iterator_says_so():
     assert iterator.get_state() == state
 
 
-# What else a chain relies on
+# Shared memory, options and seeds
 
 
-def test_batches_are_made_in_shared_memory_and_are_the_users_to_keep():
+def test_batches_in_shared_memory_can_be_kept():
     source = g.MapDataset.source(np.arange(40 * 4096.0).reshape(40, 4096))
     dataset = source.to_iter_dataset().map(lambda row: row + 1).batch(4)
     batches = list(dataset.mp_prefetch(workers(2)))
@@ -553,11 +552,11 @@ def test_batches_are_made_in_shared_memory_and_are_the_users_to_keep():
         (g.MapDataset.mix([numbers(), numbers().batch(8)]).to_iter_dataset(), 2),
     ],
 )
-def test_a_worker_computes_one_batch_at_a_time_wherever_it_is_made(chain, records):
+def test_unit_holds_one_batch(chain, records):
     assert unit_records.records_of_unit(chain) == records
 
 
-def test_options_reach_workers_from_before_and_behind():
+def test_options_set_before_or_after_reach_workers():
     options = experimental.DatasetOptions(filter_raise_threshold_ratio=0.5)
     few = numbers(5000).to_iter_dataset().filter(lambda x: x % 100 == 0)
 
@@ -575,14 +574,14 @@ def test_options_reach_workers_from_before_and_behind():
             list(dataset)
 
 
-def test_a_seed_above_does_not_reach_steps_behind():
+def test_seed_before_workers_does_not_reach_later_steps():
     dataset = numbers().seed(3).to_iter_dataset().mp_prefetch(workers(2))
     with pytest.raises(ValueError, match="`random_map` requires a seed"):
         dataset.random_map(add_draw)
     assert len(list(dataset.seed(1).random_map(add_draw))) == 30
 
 
-def test_one_stream_has_an_index():
+def test_one_stream_has_next_index():
     dataset = numbers(20).to_iter_dataset().batch(2)
     iterator = iter(dataset.mp_prefetch(workers(1)))
     assert experimental.get_next_index(iterator) == 0
@@ -598,7 +597,7 @@ def test_one_stream_has_an_index():
         experimental.get_next_index(iter(dataset.mp_prefetch(workers(2))))
 
 
-def test_the_element_spec_is_the_chains():
+def test_element_spec_equals_spec_of_the_chain():
     dataset = numbers().to_iter_dataset().batch(2, drop_remainder=True)
     spec = experimental.get_element_spec(dataset.mp_prefetch(workers(2)))
     assert spec == experimental.get_element_spec(dataset)

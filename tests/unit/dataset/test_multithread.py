@@ -1,4 +1,4 @@
-"""Threads compute parts of a dataset, in the order of one."""
+"""Threads compute parts of a dataset and keep its order."""
 
 import threading
 
@@ -22,7 +22,7 @@ def draw(x, rng):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("sequential", [False, True])
-def test_threads_are_grains(threads, sequential):
+def test_threads_match_grain(threads, sequential):
     def make(lib):
         ds = lib.MapDataset.range(11).shuffle(seed=1).to_iter_dataset()
         ds = ds.random_map(draw, seed=3).batch(2)
@@ -46,7 +46,7 @@ def test_threads_are_grains(threads, sequential):
         lambda lib, ds: lib.IterDataset.mix([ds(), ds()], [1, 2]),
     ],
 )
-def test_nodes_above_threads_are_grains(chain):
+def test_nodes_before_threads_match_grain(chain):
     def make(lib):
         ds = chain(lib, lambda: lib.MapDataset.range(14).to_iter_dataset())
         return lib.experimental.multithread_prefetch(ds, 2, 1)
@@ -55,23 +55,23 @@ def test_nodes_above_threads_are_grains(chain):
 
 
 @pytest.mark.claim(
-    "under mp_prefetch and multithread_prefetch a dataset that a chain has twice is "
-    "cut twice and loses elements"
+    "If a chain contains a dataset twice, mp_prefetch and "
+    "multithread_prefetch slice it twice and lose elements"
 )
-def test_a_dataset_that_is_used_twice_is_cut_once():
-    """Grain cuts it twice, and loses three quarters of its elements."""
+def test_dataset_used_twice_is_sliced_once():
+    """Grain slices it twice, and loses three quarters of its elements."""
     ds = gristmill.MapDataset.range(8).to_iter_dataset()
     zipped = ZipIterDataset([ds, ds])
     assert list(multithread_prefetch(zipped, 2, 1)) == [(i, i) for i in range(8)]
 
 
-def test_one_to_one_chains_do_not_depend_on_the_number_of_threads():
+def test_one_to_one_chains_ignore_thread_count():
     ds = gristmill.MapDataset.range(10).to_iter_dataset().random_map(draw, seed=3)
     for threads in (1, 2, 4):
         assert list(multithread_prefetch(ds, threads, 1)) == list(ds)
 
 
-def test_no_threads_are_no_change():
+def test_zero_threads_return_the_dataset_itself():
     ds = gristmill.MapDataset.range(3).to_iter_dataset()
     assert multithread_prefetch(ds, 0, 1) is ds
 
@@ -95,7 +95,7 @@ def test_threads_share_sources_but_not_transforms():
     assert list(found) == [(x, 1) for x in range(60)]
 
 
-def test_options_of_the_parts_hold():
+def test_options_of_parts_apply():
     ds = gristmill.MapDataset.range(4000).to_iter_dataset().filter(lambda x: False)
     ds = WithOptionsIterDataset(ds, DatasetOptions(filter_raise_threshold_ratio=0.5))
     with pytest.raises(ValueError, match=r"skipped 100.00 %"):
@@ -103,13 +103,13 @@ def test_options_of_the_parts_hold():
 
 
 @pytest.mark.parametrize("library", [lambda: gristmill, grain])
-def test_a_source_that_cannot_be_cut_is_refused(library, tmp_path):
+def test_unsliceable_source_is_rejected(library, tmp_path):
     ds = library().experimental.TFRecordIterDataset(str(tmp_path / "none"))
     with pytest.raises(ValueError, match=r"Cannot slice `IterDataset` source."):
         library().experimental.multithread_prefetch(ds, 2, 1)
 
 
-def test_one_thread_takes_any_source(tmp_path):
+def test_one_thread_accepts_any_source(tmp_path):
     file = tmp_path / "empty"
     file.write_bytes(b"")
     assert list(multithread_prefetch(TFRecordIterDataset(file), 1, 1)) == []
@@ -124,7 +124,7 @@ def test_one_thread_takes_any_source(tmp_path):
         lambda ds: ds.shuffle(seed=1)[2:8].map(lambda x: x),
     ],
 )
-def test_pieces_of_a_slice_have_its_elements(chain):
+def test_threads_over_a_slice_yield_its_elements(chain):
     ds = chain(gristmill.MapDataset.range(10))
     for threads in (2, 3):
         pieces = multithread_prefetch(

@@ -35,7 +35,7 @@ CHAINS = {
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("buffer", [1, 50])
-def test_order_and_states_are_those_of_as_many_streams(chain, threads, buffer):
+def test_order_and_states_match_streams(chain, threads, buffer):
     dataset = CHAINS[chain]()
     none = g.MultiprocessingOptions(num_workers=0)
     alone = iter(dataset.mp_prefetch(none, streams=threads))
@@ -60,12 +60,12 @@ def test_sequential_slices_are_contiguous():
     assert taken(dataset) == [0, 4, 1, 5, 2, 6, 3]
 
 
-def test_no_threads_leave_the_dataset_as_it_is():
+def test_zero_threads_return_the_dataset_itself():
     dataset = numbers().to_iter_dataset()
     assert prefetch(dataset, 0, 1) is dataset
 
 
-def test_each_thread_has_steps_of_its_own_and_the_same_source():
+def test_threads_copy_steps_and_share_the_source():
     class Counting(g.transforms.Map):
         def __init__(self):
             self.seen = 0
@@ -95,7 +95,7 @@ def test_each_thread_has_steps_of_its_own_and_the_same_source():
     ]
 
 
-def test_an_error_is_raised_in_its_place_and_counts_as_consumed():
+def test_error_keeps_its_place_and_is_consumed():
     def fails(x):
         if x == 5:
             raise LookupError("no 5")
@@ -112,7 +112,7 @@ def test_an_error_is_raised_in_its_place_and_counts_as_consumed():
     assert taken(iterator) == [[8], [7, 9]]
 
 
-def test_within_workers_each_has_a_share_of_the_streams():
+def test_workers_divide_the_streams():
     inner = prefetch(numbers(12).to_iter_dataset(), 4, 1)
     options = g.MultiprocessingOptions(num_workers=2)
     # Worker 0 has streams 0 and 2 of four, worker 1 has 1 and 3.

@@ -1,4 +1,4 @@
-"""Chains leave out elements that fail, or put others in their places."""
+"""Chains skip elements that fail, or substitute others for them."""
 
 import gc
 import json
@@ -16,7 +16,7 @@ COUNT = 30
 
 
 class Refusing(grain.transforms.Map):
-    """Returns an element unless it is one of some bad ones."""
+    """Returns an element unless it is bad."""
 
     def __init__(self, bad):
         self.bad = frozenset(bad)
@@ -28,7 +28,7 @@ class Refusing(grain.transforms.Map):
 
 
 class RefusingPairs(grain.experimental.FlatMapTransform):
-    """Returns an element twice unless it is one of some bad ones."""
+    """Returns an element twice unless it is bad."""
 
     max_fan_out = 2
 
@@ -57,7 +57,7 @@ class RefusingBlocks(grain.transforms.BlockMap):
 
 
 class Source:
-    """Serves integers, of which some cannot be read."""
+    """Serves integers, but fails for the bad ones."""
 
     def __init__(self, bad):
         self.bad = frozenset(bad)
@@ -88,7 +88,7 @@ def numbers(source=None):
     return grain.MapDataset.source(range(COUNT) if source is None else source)
 
 
-# Chains of which the elements in `bad` fail, without `on_error`.
+# Chains without `on_error`, whose elements in `bad` fail.
 CHAINS = {
     "read": lambda bad: numbers(Source(bad)).to_iter_dataset(),
     "read shuffled": lambda bad: numbers(Source(bad)).shuffle(1).to_iter_dataset(),
@@ -119,7 +119,7 @@ def blocks(ds, bad):
 
 
 def all_of(iterator):
-    """Return what an iterator gives, without the elements that it raises for."""
+    """Return the elements of an iterator, without those for which it raises."""
     found = []
     while True:
         try:
@@ -130,10 +130,9 @@ def all_of(iterator):
             continue
 
 
-@pytest.mark.claim("IterDataset.on_error")
 @pytest.mark.parametrize("name", CHAINS)
 @given(bad=st.sets(st.integers(0, COUNT - 1)))
-def test_elements_that_fail_are_left_out(name, bad):
+def test_failing_elements_are_skipped(name, bad):
     ds = CHAINS[name](bad)
     expected = all_of(iter(ds))
     iterator = iter(ds.on_error("skip"))
@@ -147,13 +146,13 @@ def test_elements_that_fail_are_left_out(name, bad):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_a_chain_resumes_at_each_element(name):
+def test_chain_resumes_at_each_element(name):
     ds = CHAINS[name]({0, 3, 4, 17, 29}).on_error("skip")
     grain.experimental.assert_equal_output_after_checkpoint(ds)
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_states_are_those_without_the_policy(name):
+def test_states_do_not_depend_on_on_error(name):
     ds = CHAINS[name]({9, 10})
     plain, tolerant = iter(ds), iter(ds.on_error("skip"))
     for _ in range(5):
@@ -166,7 +165,7 @@ def test_states_are_those_without_the_policy(name):
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("name", ["read shuffled", "map", "map behind", "splits"])
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_workers_leave_out_the_same(name, workers):
+def test_workers_skip_the_same_elements(name, workers):
     bad = {0, 1, 7, 8, 9, 21, 29}
     ds = CHAINS[name](bad).on_error("skip").batch(3)
     options = grain.MultiprocessingOptions(num_workers=workers)
@@ -181,21 +180,21 @@ def test_workers_leave_out_the_same(name, workers):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
-def test_outputs_of_workers_are_due_again_after_too_many_errors(workers):
+def test_worker_outputs_continue_after_too_many_errors(workers):
     ds = numbers().map(Refusing({4, 6})).to_iter_dataset()
     ds = ds.on_error("skip", max_errors=1).batch(5)
     options = grain.MultiprocessingOptions(num_workers=workers)
     iterator = iter(ds.mp_prefetch(options, streams=1))
     assert next(iterator).tolist() == [0, 1, 2, 3, 5]
     state = iterator.get_state()
-    with pytest.raises(TooManyErrors, match="2 records failed, and max_errors=1"):
+    with pytest.raises(TooManyErrors, match=r"max_errors=1 .* 2 records failed"):
         next(iterator)
     assert iterator.get_state() == state
     assert next(iterator).tolist() == [7, 8, 9, 10, 11]
     assert iterator.errors.count == 2
 
 
-def test_too_many_errors_take_the_place_of_elements():
+def test_too_many_errors_raise_in_place_of_elements():
     ds = numbers().map(Refusing({1, 3, 5})).to_iter_dataset()
     iterator = iter(ds.on_error("skip", max_errors=1))
     assert [next(iterator), next(iterator)] == [0, 2]
@@ -207,7 +206,7 @@ def test_too_many_errors_take_the_place_of_elements():
 
 
 @given(bad=st.sets(st.integers(0, COUNT - 1), max_size=COUNT - 1))
-def test_other_elements_take_the_places_of_those_that_fail(bad):
+def test_failing_elements_are_substituted(bad):
     ds = numbers().map(Refusing(bad)).to_iter_dataset().map(lambda x: x)
     iterator = iter(ds.on_error("substitute"))
     found = list(iterator)
@@ -263,7 +262,7 @@ def test_elements_without_an_index_are_not_substituted(behind):
         ds.on_error("substitute")
 
 
-def test_a_substitute_is_named_by_its_key():
+def test_substitute_is_recorded_by_key():
     ds = numbers().shuffle(1).map(Refusing({4, 9})).to_iter_dataset()
     iterator = iter(ds.on_error("substitute"))
     found = list(iterator)
@@ -298,7 +297,7 @@ def test_errors_of_iterables_are_raised():
         next(iterator)
 
 
-def test_a_step_over_an_iterable_is_left_out():
+def test_failing_step_over_iterable_is_skipped():
     ds = grain.IterDataset.from_iterable(lambda: range(5), replay=True)
     iterator = iter(ds.map(Refusing({2})).on_error("skip"))
     assert list(iterator) == [0, 1, 3, 4]
@@ -307,7 +306,7 @@ def test_a_step_over_an_iterable_is_left_out():
 
 
 class OwnIterator(grain.DatasetIterator):
-    """Fails for its second element; as a user's, it may not go on."""
+    """Fails for its second element; a user's iterator may not continue after that."""
 
     def __init__(self):
         super().__init__()
@@ -332,7 +331,7 @@ class Own(grain.IterDataset):
         return OwnIterator()
 
 
-def test_errors_of_own_iterators_are_raised():
+def test_errors_of_user_iterators_are_raised():
     iterator = iter(Own().on_error("skip"))
     assert next(iterator) == 1
     with pytest.raises(ValueError, match="the iterator fails"):
@@ -348,9 +347,9 @@ def test_errors_of_batches_are_raised():
         next(iter(ds))
 
 
-def test_a_wrong_number_of_elements_is_raised():
+def test_wrong_number_of_elements_raises():
     ds = numbers().block_map(lambda elements: elements[:3], block_size=4)
-    with pytest.raises(ValueError, match="returned 3 elements for a list of 4"):
+    with pytest.raises(ValueError, match=r"each of the 4 .* got 3"):
         next(iter(ds.to_iter_dataset().on_error("skip")))
 
 
@@ -365,12 +364,12 @@ def test_a_wrong_number_of_elements_is_raised():
         ),
     ],
 )
-def test_it_comes_before_batches_and_workers(ds, before):
+def test_on_error_must_precede_batches_and_workers(ds, before):
     with pytest.raises(ValueError, match=f"on_error must come before {before}"):
         ds.on_error("skip")
 
 
-def test_a_second_call_is_refused():
+def test_second_call_is_rejected():
     ds = numbers().to_iter_dataset().on_error("skip").map(str)
     with pytest.raises(ValueError, match="twice"):
         ds.on_error("skip")
@@ -386,7 +385,7 @@ def interleaved(parts):
     return grain.experimental.InterleaveIterDataset(parts, cycle_length=2)
 
 
-def test_parts_of_an_interleaving_are_left_to_one_policy():
+def test_one_policy_covers_interleaved_parts():
     parts = [numbers().map(Refusing({3})), numbers().map(Refusing({4}))]
     iterator = iter(interleaved(parts).on_error("skip"))
     expected = sorted([*range(COUNT)] * 2)
@@ -399,7 +398,7 @@ def test_parts_of_an_interleaving_are_left_to_one_policy():
 @pytest.mark.parametrize(
     "make", [list, grain.MapDataset.source], ids=["listed", "made when needed"]
 )
-def test_parts_with_policies_or_batches_are_refused(make):
+def test_parts_with_policies_or_batches_are_rejected(make):
     ds = numbers().map(Refusing({3})).to_iter_dataset()
     with pytest.raises(ValueError, match="Call it after InterleaveIterDataset"):
         next(iter(interleaved(make([ds.on_error("skip")]))))
@@ -409,7 +408,7 @@ def test_parts_with_policies_or_batches_are_refused(make):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [None, 1])
-def test_a_restored_iterator_counts_from_0(workers):
+def test_restored_iterator_counts_from_0(workers):
     ds = (
         numbers().map(Refusing({3, 9})).to_iter_dataset().on_error("skip", max_errors=2)
     )
@@ -424,7 +423,7 @@ def test_a_restored_iterator_counts_from_0(workers):
         iterator.set_state(state)
 
 
-def test_an_iterator_that_met_an_error_is_closed_when_it_is_dropped():
+def test_dropped_iterator_is_freed_after_an_error():
     iterator = iter(numbers().map(Refusing({0})).to_iter_dataset().on_error("skip"))
     assert next(iterator) == 1
     reference = weakref.ref(iterator)
@@ -444,14 +443,14 @@ class Cannot:
 
 
 @pytest.mark.multiprocess
-def test_errors_of_preparing_a_worker_are_raised():
+def test_worker_init_fn_errors_are_raised():
     ds = numbers().to_iter_dataset().on_error("skip")
     options = grain.MultiprocessingOptions(num_workers=1)
     with pytest.raises(OSError, match="no service"):
         next(iter(ds.mp_prefetch(options, worker_init_fn=Cannot())))
 
 
-def test_a_measured_chain_leaves_out_the_same():
+def test_measured_chain_skips_the_same_elements():
     options = grain.experimental.DatasetOptions(
         execution_tracking_mode=grain.experimental.ExecutionTrackingMode.STAGE_TIMING
     )
@@ -462,6 +461,6 @@ def test_a_measured_chain_leaves_out_the_same():
     assert iterator.errors.count == 1
 
 
-def test_the_number_of_elements_is_not_known():
-    with pytest.raises(TypeError, match="may leave elements out"):
+def test_length_is_unknown():
+    with pytest.raises(TypeError, match="may drop elements"):
         len(numbers().to_iter_dataset().on_error("skip"))

@@ -1,4 +1,4 @@
-"""First-fit and best-fit packing against the real Grain's."""
+"""First-fit and best-fit packing, compared with the real Grain."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def packings(draw: Any) -> Any:
 @settings(max_examples=75)
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning:grain")
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
-def test_rows_and_states_are_grains(name, packing, data):
+def test_rows_and_states_match_grain(name, packing, data):
     elements, options = packing
     assert_equal_to_grain(
         real_grain,
@@ -88,7 +88,7 @@ def test_rows_and_states_are_grains(name, packing, data):
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", FITS)
-def test_lengths_of_text_are_packed_as_by_grain(name, distribution):
+def test_text_lengths_are_packed_as_by_grain(name, distribution):
     elements = [{"x": array} for array in tokens(distribution, 300, 128)]
     options = {"length_struct": {"x": 128}, "num_packing_bins": 30}
     assert_equal_to_grain(
@@ -97,7 +97,7 @@ def test_lengths_of_text_are_packed_as_by_grain(name, distribution):
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=lambda f: f.__name__)
-def test_padding_is_never_above_grains_best_fit(distribution):
+def test_padding_is_at_most_best_fit_of_grain(distribution):
     elements = [{"x": array} for array in tokens(distribution, 600, 128, seed=3)]
     options = {"length_struct": {"x": 128}, "num_packing_bins": 20}
 
@@ -144,7 +144,7 @@ def test_other_dicts_keep_their_type_as_in_grain():
     assert_equal_to_grain(real_grain, elements, FITS[0], options, range)
 
 
-def test_rows_follow_text_order_of_the_docstring():
+def test_rows_match_the_docstring():
     rows, _ = run(iterate(gristmill, ones(3, 4, 2), FITS[0], ONE))
     assert [row["x"].tolist() for row in rows] == [[1, 1, 1, 3, 3], [2, 2, 2, 2, 0]]
     assert [row["x_positions"].tolist() for row in rows] == [
@@ -179,7 +179,7 @@ def packed(elements: Any, **options: Any) -> Any:
 
 
 def collect(iterator: Any) -> tuple[list[Any], list[str]]:
-    """Return the rows and the errors of an iterator that goes on after errors."""
+    """Return the rows and the errors of an iterator that continues after errors."""
     rows, errors = [], []
     while True:
         try:
@@ -190,7 +190,7 @@ def collect(iterator: Any) -> tuple[list[Any], list[str]]:
             errors.append(f"{type(error).__name__}: {error}")
 
 
-def test_an_element_that_fails_is_dropped_and_no_other():
+def test_only_failing_element_is_dropped():
     good = ones(2, 3, 4, 5, 1, 2)
     bad = [
         {"x": np.zeros(6, int)},
@@ -214,7 +214,7 @@ def test_an_element_that_fails_is_dropped_and_no_other():
     ]
 
 
-def test_a_feature_that_fails_leaves_nothing_of_the_others():
+def test_failing_feature_drops_the_whole_element():
     elements = [
         {"a": np.array([1, 1]), "b": np.array([2, 2])},
         {"a": np.array([8.0, 8.0]), "b": np.array(["x", "y"])},
@@ -237,7 +237,7 @@ def test_a_feature_that_fails_leaves_nothing_of_the_others():
     assert row["a_segment_ids"].tolist() == [1, 1, 2, 0, 0]
 
 
-def test_restoring_behind_errors_gives_the_same_rows():
+def test_restoring_after_errors_gives_the_same_rows():
     bad = [*ones(2, 3), KeyError("lost"), *ones(5, 1), {"x": np.zeros(9)}, *ones(4, 2)]
     iterator = iter(packed(bad))
     rows, states = [], []
@@ -255,7 +255,7 @@ def test_restoring_behind_errors_gives_the_same_rows():
         assert collect(again)[0] == rows[at + 1 :]
 
 
-def test_errors_begin_with_grains_words():
+def test_errors_begin_with_text_of_grain():
     too_long = [{"x": np.zeros(6), "y": 1}]
     struct = {"length_struct": {"x": 5, "y": 1}, "num_packing_bins": 1}
     for name in FITS:
@@ -276,7 +276,7 @@ def test_errors_begin_with_grains_words():
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_a_nested_feature_is_refused_as_by_grain_unless_it_is_meta(name):
+def test_nested_feature_must_be_meta_as_in_grain(name):
     elements = [{"x": np.ones(3), "nested": {"inner": 0}}] * 4
     struct = {
         "length_struct": {"x": 5, "nested": {"inner": 5}},
@@ -296,7 +296,7 @@ def test_a_nested_feature_is_refused_as_by_grain_unless_it_is_meta(name):
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_the_size_of_a_batch_is_grains(name):
+def test_packed_batch_size_matches_grain(name):
     elements = [{"x": np.ones((n, 2), "f4"), "y": n} for n in (3, 4, 1, 5, 2)]
     struct = {"length_struct": {"x": 6, "y": 3}, "num_packing_bins": 3}
     sizes = []
@@ -311,9 +311,7 @@ def test_the_size_of_a_batch_is_grains(name):
     assert sizes[0] == sizes[1] > 0
 
 
-@pytest.mark.claim(
-    "arguments of packing that do not fit fail at the first row, or misalign it"
-)
+@pytest.mark.claim("Invalid packing arguments fail at the first row, or misalign it")
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
@@ -324,8 +322,16 @@ def test_the_size_of_a_batch_is_grains(name):
             r"length_struct\['x'\] must be an int",
         ),
         ({"length_struct": {"x": -1}}, ValueError, "must be at least 0, got -1"),
-        ({"num_packing_bins": 0}, ValueError, "rows must be at least 1, got 0"),
-        ({"num_packing_bins": "2"}, TypeError, "rows must be an int, got '2'"),
+        (
+            {"num_packing_bins": 0},
+            ValueError,
+            "num_packing_bins must be at least 1, got 0",
+        ),
+        (
+            {"num_packing_bins": "2"},
+            TypeError,
+            "num_packing_bins must be an int, got '2'",
+        ),
         ({"meta_features": "ab"}, TypeError, r"Write \('ab',\)"),
         ({"pack_alignment_struct": {"x": 0}}, ValueError, "must be at least 1, got 0"),
         ({"pack_alignment_struct": {}}, ValueError, "must have the structure of"),
@@ -337,31 +343,28 @@ def test_the_size_of_a_batch_is_grains(name):
         ({"padding_struct": [0]}, ValueError, "must have the structure of"),
     ],
 )
-def test_wrong_arguments_are_named(options, error, text):
+def test_invalid_arguments_are_named(options, error, text):
     with pytest.raises(error, match=text):
         packed([], **options)
 
 
-def test_a_missing_feature_to_group_by_is_named():
+def test_missing_group_feature_is_named():
     options = {"shuffle_bins": True, "shuffle_bins_group_by_feature": "y"}
-    with pytest.raises(KeyError, match=r"'y', but packed rows have only \['x', "):
+    with pytest.raises(KeyError, match=r"packed rows, \['x', .* got 'y'"):
         next(iter(packed(ones(2), **options)))
 
 
-def test_a_state_of_other_data_is_refused_again_and_again():
+def test_state_of_other_data_is_rejected_repeatedly():
     iterator = iter(packed(ones(3, 4)))
     state = {"parent": {"next_index": 0}, "next_row": 2, "counter": 2}
     iterator.set_state(state)
     for _ in range(2):
-        with pytest.raises(StateMismatch, match=r"behind row 2 .* has only 2 rows"):
+        with pytest.raises(StateMismatch, match=r"needs row 2 .* has only 2 rows"):
             next(iterator)
     assert iterator.get_state() == state
 
 
-@pytest.mark.claim(
-    "get_state() is a few integers as JSON, as many at any position; restoring begins "
-    "to read there, or at the split, pack or window that is under way."
-)
+@pytest.mark.claim("Resume")
 def test_states_are_small_and_reading_restarts_at_the_batch():
     source = Counted([{"x": array} for array in tokens(DISTRIBUTIONS[0], 900, 2000)])
     options = {"length_struct": {"x": 2048}, "num_packing_bins": 64}
@@ -378,7 +381,7 @@ def test_states_are_small_and_reading_restarts_at_the_batch():
     assert min(source.reads) == state["parent"]["next_index"] > 0
 
 
-def test_nothing_packs_into_nothing():
+def test_empty_dataset_packs_to_no_rows():
     iterator = iter(packed([]))
     for _ in range(2):
         with pytest.raises(StopIteration):
@@ -406,7 +409,7 @@ def test_datasets_are_pickled():
         assert same(list(again), list(dataset))
 
 
-def test_names_are_grains():
+def test_names_match_grain():
     dataset = packed([])
     assert f"{dataset}" == "FirstFitPackIterDataset"
     assert str(iter(dataset)) == "PackingDatasetIterator"

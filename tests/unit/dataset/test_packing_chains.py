@@ -1,4 +1,4 @@
-"""Packing behind other datasets, and before them, against the real Grain's."""
+"""Packing after and before other datasets, compared with the real Grain."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_any_chain_is_packed_as_by_grain(name, parent):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_packed_rows_go_on_as_in_grain(name):
+def test_packed_rows_resume_as_in_grain(name):
     def chain(grain: Any) -> Any:
         rows = getattr(grain.experimental, name)(
             plain(grain, ELEMENTS), **OPTIONS[name], **LENGTHS
@@ -78,7 +78,7 @@ def test_packed_rows_go_on_as_in_grain(name):
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_packing_packs_what_was_packed(name):
+def test_packed_rows_can_be_packed(name):
     def twice(grain: Any, elements: Any) -> Any:
         return getattr(grain.experimental, name)(
             plain(grain, elements), **OPTIONS[name], **LENGTHS

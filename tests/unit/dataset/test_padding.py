@@ -1,4 +1,4 @@
-"""The last batch is as large as the others."""
+"""batch_and_pad makes the last batch as large as the others."""
 
 import functools
 
@@ -21,7 +21,7 @@ def rows(n):
 
 @pytest.mark.parametrize("size", [2, 3, 5])
 @pytest.mark.parametrize("value", [0, 7, 1.5])
-def test_batches_are_grains(size, value):
+def test_padded_batches_match_grain(size, value):
     ours = batch_and_pad(rows(2), batch_size=size, pad_value=value)
     theirs = grain().experimental.batch_and_pad(
         rows(2), batch_size=size, pad_value=value
@@ -29,7 +29,7 @@ def test_batches_are_grains(size, value):
     assert same(ours, theirs)
 
 
-def test_datasets_with_padding_are_grains():
+def test_datasets_with_padding_match_grain():
     def make(lib):
         function = functools.partial(lib.experimental.batch_and_pad, batch_size=3)
         ds = lib.MapDataset.range(1, 9).to_iter_dataset()
@@ -43,7 +43,7 @@ def test_datasets_with_padding_are_grains():
 
 
 @LIBRARIES
-def test_a_batch_has_elements_and_not_too_many(library):
+def test_batch_rejects_wrong_element_count(library):
     pad = library().experimental.batch_and_pad
     with pytest.raises(ValueError, match=r"Cannot batch 0 values."):
         pad([], batch_size=2)
@@ -52,6 +52,6 @@ def test_a_batch_has_elements_and_not_too_many(library):
 
 
 @LIBRARIES
-def test_elements_must_be_alike(library):
+def test_elements_must_have_one_structure(library):
     with pytest.raises(ValueError, match="the same structure but got"):
         library().experimental.batch_and_pad([np.zeros(2), np.zeros(3)], batch_size=4)

@@ -1,4 +1,4 @@
-"""Parquet files are read row by row, from any row on."""
+"""Parquet files are read row by row, starting at any row."""
 
 import pyarrow
 import pyarrow.parquet
@@ -30,7 +30,7 @@ def writable(row):
 
 
 @pytest.mark.parametrize(("rows", "group"), [(7, 3), (6, 3), (1, 1), (5, 100)])
-def test_rows_and_positions_are_grains(tmp_path, rows, group):
+def test_rows_and_positions_match_grain(tmp_path, rows, group):
     path = write(tmp_path / "part.parquet", 0, rows, group)
     elements = assert_twins(
         lambda lib: lib.experimental.ParquetIterDataset(path).map(writable)
@@ -53,7 +53,7 @@ def test_several_files_are_interleaved(tmp_path):
     assert [row["x"] for row in elements] == [0, 10, 20, 1, 11, 21, 2, 12, 13]
 
 
-def test_more_rows_than_are_made_at_once(tmp_path):
+def test_rows_span_several_conversion_blocks(tmp_path):
     path = write(tmp_path / "part.parquet", 0, 1000, 600)
     assert [row["x"] for row in ParquetIterDataset(path)] == list(range(1000))
 
@@ -64,7 +64,7 @@ def test_options_reach_the_reader(tmp_path):
     assert rows[2]["text"] == "row 2"
 
 
-def test_slices_share_the_files(tmp_path):
+def test_slices_divide_the_files(tmp_path):
     paths = [write(tmp_path / f"{i}", 10 * i, 2, 2) for i in range(3)]
     ds = ParquetIterDataset(paths)
     ds.set_slice(slice(1, None, 2))
@@ -72,10 +72,11 @@ def test_slices_share_the_files(tmp_path):
 
 
 @pytest.mark.claim(
-    "ParquetIterDataset gives another value for a missing one of a dictionary, rounds "
-    "integers beyond 2^53 next to missing ones, and changes dtypes between row groups"
+    "ParquetIterDataset returns a wrong value for a missing dictionary value, "
+    "rounds integers above 2^53 next to missing ones, and changes dtypes "
+    "between row groups"
 )
-def test_missing_values_leave_other_values_as_they_are(tmp_path):
+def test_missing_values_do_not_change_other_values(tmp_path):
     integers = [1, 2, None, 2**53 + 1]
     words = pyarrow.array(["a", None, "b", None]).dictionary_encode()
     table = pyarrow.table({"x": integers, "word": words})
@@ -95,20 +96,20 @@ def test_files_without_rows(tmp_path):
 
 
 @pytest.mark.parametrize("library", [lambda: gristmill, grain])
-def test_a_missing_file_is_known_at_once(library, tmp_path):
+def test_missing_file_fails_at_iter(library, tmp_path):
     ds = library().experimental.ParquetIterDataset(str(tmp_path / "none"))
     with pytest.raises(FileNotFoundError):
         iter(ds)
 
 
-def test_a_file_of_another_kind_is_named(tmp_path):
+def test_file_of_another_format_is_named(tmp_path):
     path = tmp_path / "text"
     path.write_text("no parquet")
     with pytest.raises(CorruptRecord, match="text"):
         iter(ParquetIterDataset(path))
 
 
-def test_a_closed_iterator_gives_nothing(tmp_path):
+def test_closed_iterator_raises(tmp_path):
     iterator = iter(ParquetIterDataset(write(tmp_path / "part.parquet", 0, 2, 2)))
     next(iterator)
     iterator.close()

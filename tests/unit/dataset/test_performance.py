@@ -1,4 +1,4 @@
-"""Workers and buffers are chosen by the size of elements."""
+"""pick_performance_config chooses workers and buffers by element size."""
 
 import os
 
@@ -20,7 +20,7 @@ def make(lib, megabytes, count):
     ("megabytes", "count", "budget", "workers", "buffer"),
     [(0.5, 20, 10, 9, None), (0.5, 20, 10, 3, 4), (1, 20, 3, None, 8), (1, 4, 3, 5, 6)],
 )
-def test_choices_are_grains(megabytes, count, budget, workers, buffer):
+def test_choices_match_grain(megabytes, count, budget, workers, buffer):
     def choice(lib):
         config = lib.experimental.pick_performance_config(
             make(lib, megabytes, count),
@@ -45,7 +45,7 @@ def test_too_few_elements_limit_nothing():
     assert config.read_options.prefetch_buffer_size == 1000
 
 
-def test_a_config_is_a_pair_of_options():
+def test_config_defaults_are_none():
     assert PerformanceConfig() == PerformanceConfig(
         multiprocessing_options=None, read_options=None
     )

@@ -1,4 +1,4 @@
-"""Workers whose outputs are due first start first."""
+"""Workers start in the order in which their outputs are due."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Datasets at listed indices, as Grain's development version has them."""
+"""Datasets at listed indices, as in Grain's development version."""
 
 import itertools
 import pickle
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import gristmill
 from gristmill import MapDataset
 from gristmill._dataset.nodes.order import ReindexMapDataset, SliceMapDataset
-from gristmill._dataset.nodes.slicing import sliced
+from gristmill._dataset.nodes.slicing import slice_chain
 from support.elements import same
 
 PARENTS = {
@@ -39,18 +39,18 @@ LISTED = {
 
 
 def parents(length=12):
-    """Return each kind of parent, with what every kind of step makes of a range."""
+    """Return each kind of parent dataset over a range, by name."""
     return {name: make(MapDataset.range(length)) for name, make in PARENTS.items()}
 
 
 @given(st.data())
 @settings(max_examples=60)
-def test_elements_are_the_parents_at_the_indices(data):
+def test_elements_are_parent_elements_at_the_indices(data):
     parent = parents()[data.draw(st.sampled_from(sorted(PARENTS)))]
     wanted = data.draw(st.lists(st.integers(0, 2 * len(parent)), min_size=1))
     ds = parent.slice(LISTED[data.draw(st.sampled_from(sorted(LISTED)))](wanted))
     assert len(ds) == len(wanted)
-    # The second epoch of the list is of the parent's second epoch.
+    # The second epoch of the list uses the parent's second epoch.
     expected = [parent[epoch * len(parent) + i] for epoch in range(3) for i in wanted]
     positions = range(3 * len(wanted))
     assert same([ds[i] for i in positions], expected)
@@ -59,21 +59,20 @@ def test_elements_are_the_parents_at_the_indices(data):
 
 
 @pytest.mark.parametrize("index", [-1, -13, np.int8(-2)])
-def test_negative_indices_are_the_parents(index):
+def test_negative_indices_count_from_parent_end(index):
     for name, parent in parents().items():
-        if name != "random":  # It has no draws there.
+        if name != "random":  # It has no random numbers at negative indices.
             assert same(parent.slice([index])[0], parent[index])
 
 
-@pytest.mark.claim("ds[[3, 1]], MapDataset.slice of several indices")
 @pytest.mark.parametrize("indices", [[3, 1], np.array([3, 1]), MapDataset.range(2)])
-def test_subscripts_may_be_several_indices(indices):
+def test_subscripts_may_list_indices(indices):
     for ds in parents().values():
         assert type(ds[indices]) is ReindexMapDataset
         assert same(list(ds[indices]), list(ds.slice(indices)))
 
 
-def test_a_range_and_a_dataset_are_read_when_needed():
+def test_range_and_dataset_indices_are_read_lazily():
     ds = MapDataset.range(10).slice(range(0, 10**12, 7))
     assert (len(ds), ds[10**11 + 1]) == (142857142858, 7)
     read = []
@@ -82,7 +81,7 @@ def test_a_range_and_a_dataset_are_read_when_needed():
     assert (ds[4], read) == (4, [4])
 
 
-def test_slices_and_steps_follow():
+def test_slices_and_steps_can_follow():
     ds = MapDataset.range(10).slice([3, 1, 4, 1, 5])
     assert type(ds[1:4]) is SliceMapDataset
     assert list(ds[1:4].map(lambda x: 10 * x)) == [10, 40, 10]
@@ -93,15 +92,15 @@ def test_slices_and_steps_follow():
 
 
 @pytest.mark.parametrize("sequential", [True, False])
-def test_streams_share_the_listed_elements(sequential):
+def test_streams_divide_the_listed_elements(sequential):
     ds = MapDataset.range(10).slice([3, 1, 4, 1, 5, 9, 2]).to_iter_dataset()
-    parts = [list(sliced(ds, part, 3, sequential)) for part in range(3)]
+    parts = [list(slice_chain(ds, part, 3, sequential)) for part in range(3)]
     assert sorted(itertools.chain(*parts)) == sorted(ds)
     if sequential:
         assert [*itertools.chain(*parts)] == list(ds)
 
 
-def test_the_spec_and_the_text_are_grains():
+def test_spec_and_repr_match_grain():
     ds = MapDataset.range(100)
     spec = gristmill.experimental.get_element_spec(ds.slice([1, 2]))
     assert (spec.shape, spec.dtype) == ((), np.int64)
@@ -113,20 +112,20 @@ def test_the_spec_and_the_text_are_grains():
 @pytest.mark.parametrize(
     ("indices", "error", "text"),
     [
-        ([1.5], TypeError, "is an int or a slice, got 1.5"),
+        ([1.5], TypeError, "must be an int or a slice, got 1.5"),
         ([True, False], TypeError, r"np.flatnonzero\(mask\)"),
-        ([None], TypeError, "is an int or a slice, got None"),
+        ([None], TypeError, "must be an int or a slice, got None"),
         ([[1], [2]], TypeError, r"shape \(2, 1\)"),
         ("12", ValueError, "sl is not a slice: <class 'str'>"),
         ({1: 2}, ValueError, "sl is not a slice: <class 'dict'>"),
     ],
 )
-def test_what_is_not_indices_is_refused(indices, error, text):
+def test_invalid_indices_are_rejected(indices, error, text):
     with pytest.raises(error, match=text):
         MapDataset.range(5).slice(indices)
 
 
-def test_absent_or_wrong_indices_of_a_dataset_are_named():
+def test_absent_or_invalid_dataset_indices_are_named():
     ds = MapDataset.range(5).slice(MapDataset.source([1, None, 2.5]))
     assert ds[0] == 1
     for index in (1, 2):
@@ -134,13 +133,13 @@ def test_absent_or_wrong_indices_of_a_dataset_are_named():
             ds[index]
 
 
-def test_a_tuple_in_brackets_is_refused():
-    with pytest.raises(TypeError, match=r"is an int or a slice, got \(1, 2\)"):
+def test_tuple_subscript_is_rejected():
+    with pytest.raises(TypeError, match=r"must be an int or a slice, got \(1, 2\)"):
         MapDataset.range(5)[1, 2]
 
 
 @pytest.mark.parametrize("listed", [[1, 2], range(1, 3), MapDataset.range(1, 3)])
-def test_positions_beyond_64_bits_are_the_parents(listed):
+def test_positions_beyond_64_bits_follow_the_parent(listed):
     parent = MapDataset.range(5).repeat().map_with_index(lambda i, x: (i, x))
     ds = parent.slice(listed)
     assert [ds[i] for i in (0, 3)] == [(1, 1), parent[sys.maxsize + 2]]
@@ -148,7 +147,7 @@ def test_positions_beyond_64_bits_are_the_parents(listed):
     assert list(ds.repeat(2)) == [(1, 1), (2, 2), *ds._getitems([2, 3])]
 
 
-def test_listed_indices_beyond_64_bits_are_the_parents():
+def test_listed_indices_beyond_64_bits_follow_the_parent():
     parent = MapDataset.range(5)
     wide = [2**63, -1, 2**64]
     assert list(parent.slice(wide)) == [parent[i] for i in wide]

@@ -1,4 +1,4 @@
-"""Repeating goes through a dataset several times, each time the same."""
+"""Repeating iterates over a dataset several times with the same elements."""
 
 import itertools
 import os
@@ -15,7 +15,7 @@ def numbers(lib, n):
 
 
 @pytest.mark.parametrize("epochs", [1, 3, None])
-def test_repeats_are_grains(epochs):
+def test_repeats_match_grain(epochs):
     def make(lib):
         ds = numbers(lib, 5).random_map(lambda x, rng: (x, rng.integers(9)), seed=2)
         return lib.experimental.RepeatIterDataset(
@@ -27,19 +27,19 @@ def test_repeats_are_grains(epochs):
 
 
 @pytest.mark.parametrize("library", [lambda: gristmill, grain])
-def test_the_number_of_epochs_is_positive(library):
+def test_num_epochs_must_be_positive(library):
     with pytest.raises(ValueError, match="num_epochs must be positive, but got 0"):
         library().experimental.RepeatIterDataset(numbers(library(), 3), 0)
 
 
-def test_nothing_can_be_repeated_a_few_times_but_not_without_end():
+def test_empty_dataset_repeats_only_finitely():
     nothing = numbers(gristmill, 5).filter(lambda x: False)
     assert list(RepeatIterDataset(nothing, 3)) == []
-    with pytest.raises(ValueError, match="has no elements"):
+    with pytest.raises(ValueError, match="without elements forever"):
         next(iter(RepeatIterDataset(nothing)))
 
 
-def test_a_restored_end_of_an_epoch_is_not_taken_for_nothing():
+def test_restored_end_of_epoch_does_not_count_as_empty():
     repeated = RepeatIterDataset(numbers(gristmill, 3))
     iterator = iter(repeated)
     first = list(itertools.islice(iterator, 3))
@@ -49,8 +49,8 @@ def test_a_restored_end_of_an_epoch_is_not_taken_for_nothing():
 
 
 @pytest.mark.claim(
-    "RepeatIterDataset over an interleave says in its state that every further epoch "
-    "has ended"
+    "In the state of a RepeatIterDataset over an interleave, every later "
+    "epoch is exhausted"
 )
 def test_every_epoch_of_an_interleave_can_be_resumed():
     """Grain loses elements from the second epoch on."""
@@ -69,14 +69,14 @@ def process_of(x):
 
 
 @pytest.mark.multiprocess
-def test_workers_are_kept_between_epochs():
+def test_workers_are_reused_across_epochs():
     workers = gristmill.MultiprocessingOptions(num_workers=2)
     ds = numbers(gristmill, 6).map(process_of).mp_prefetch(workers)
     found = list(RepeatIterDataset(ds, 3))
     assert [x for x, _ in found] == 3 * [x for x, _ in found[:6]]
     processes = {process for _, process in found}
-    # New workers in each epoch would be at least three. One of the two that are
-    # kept may start too late to compute anything.
+    # New workers in each epoch would be at least three processes. One of the two
+    # reused workers may start too late to compute anything.
     assert len(processes) <= 2
     assert os.getpid() not in processes
 

@@ -1,4 +1,4 @@
-"""Chains compute an output again from the state before it, and name its records."""
+"""Chains recompute an output from the state before it, and return its record ids."""
 
 import threading
 
@@ -36,7 +36,7 @@ class Twice(grain.experimental.FlatMapTransform):
 
 
 class Shifted(grain.MapDataset):
-    """A dataset of a user: its element i is the parent's element i + 1."""
+    """A user's dataset: its element i is the parent's element i + 1."""
 
     def __len__(self):
         return len(self._parent) - 1
@@ -78,7 +78,7 @@ def packed(kind, ds):
     return kind(ds.map(tokens), length_struct={"t": 9}, num_packing_bins=2)
 
 
-# Chains of which an output has the numbers of all its records.
+# Chains whose outputs contain the numbers of all their records.
 CHAINS = {
     "batch": lambda: source().shuffle(3).to_iter_dataset().batch(4),
     "batches by index": lambda: source().shuffle(3).batch(4).to_iter_dataset(),
@@ -209,9 +209,8 @@ def numbers_of(ids):
     return (100 * ids["source"] + ids["key"]).tolist()
 
 
-@pytest.mark.claim("dataset.replay(state), dataset.ids(state)")
 @pytest.mark.parametrize("name", CHAINS)
-def test_each_output_is_computed_again_and_has_its_ids(name):
+def test_replay_and_ids_match_each_output(name):
     ds = CHAINS[name]()
     iterator = iter(ds)
     count = 0
@@ -224,7 +223,7 @@ def test_each_output_is_computed_again_and_has_its_ids(name):
         np.testing.assert_equal(ds.replay(state), output)
         ids = ds.ids(state)
         expected = numbers_in(output)
-        if name == "substitutes":  # An element may be there twice.
+        if name == "substitutes":  # An output may contain an element twice.
             assert sorted(set(numbers_of(ids))) == sorted(set(expected))
         else:
             assert numbers_of(ids) == expected
@@ -236,7 +235,7 @@ def test_each_output_is_computed_again_and_has_its_ids(name):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("keeps", [int, lambda x: x % 3 != 0])
-def test_outputs_of_workers_are_computed_again_here(keeps):
+def test_replay_of_worker_outputs_runs_in_this_process(keeps):
     ds = mixed().to_iter_dataset().filter(keeps).batch(3)
     made = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
     iterator = iter(made)
@@ -250,7 +249,7 @@ def test_outputs_of_workers_are_computed_again_here(keeps):
     assert threading.active_count() <= threads
 
 
-def test_two_branches_of_one_source_have_its_number():
+def test_branches_of_one_source_share_its_number():
     shared = source()
     parts = [shared.shuffle(1), shared.shuffle(2)]
     ds = grain.MapDataset.concatenate(parts).to_iter_dataset().batch(34)
@@ -260,13 +259,13 @@ def test_two_branches_of_one_source_have_its_number():
 
 
 @pytest.mark.parametrize("ds", [source(), grain.MapDataset.range(17)])
-def test_parts_of_threads_have_the_number_of_their_source(ds):
+def test_thread_parts_share_the_number_of_their_source(ds):
     ds = Iter.multithread_prefetch(ds.to_iter_dataset(), 3, buffer_size=1).batch(17)
     ids = ds.ids(iter(ds).get_state())
     assert ids.tolist() == [(0, number) for number in range(17)]
 
 
-def test_a_dataset_of_the_users_counts_as_a_source():
+def test_user_dataset_counts_as_a_source():
     ds = Shifted(source().shuffle(1)).to_iter_dataset().batch(3)
     assert ds.ids(iter(ds).get_state()).tolist() == [(0, 0), (0, 1), (0, 2)]
 
@@ -304,7 +303,7 @@ def test_rows_of_one_record_have_its_id():
     assert ds.ids(iterator.get_state())["key"].tolist() == [0, 1]
 
 
-def test_replay_of_an_interleaving_calls_steps_in_this_thread_alone():
+def test_replay_of_interleaving_uses_only_this_thread():
     calls = []
 
     def noted(element):
@@ -320,7 +319,7 @@ def test_replay_of_an_interleaving_calls_steps_in_this_thread_alone():
         assert calls == [threading.current_thread()] * 4
 
 
-def test_replay_writes_nothing_about_bad_records(tmp_path):
+def test_replay_does_not_write_to_quarantine(tmp_path):
     path = tmp_path / "bad.jsonl"
     ds = source().map(refusing).to_iter_dataset()
     ds = ds.on_error("skip", max_errors=0, quarantine=path)
@@ -338,7 +337,7 @@ def test_replay_writes_nothing_about_bad_records(tmp_path):
         source().shard(grain.ShardOptions(0, 3), remainder="pad").to_iter_dataset(),
     ],
 )
-def test_what_has_no_ids_is_said(ds):
+def test_unknown_ids_raise(ds):
     state = iter(ds).get_state()
     ds.replay(state)
     with pytest.raises(TypeError, match=r"records .*not known|not known\. Pass a list"):

@@ -1,4 +1,4 @@
-"""Ranks have equally many elements of a MapDataset, and together all of them."""
+"""shard gives each rank equally many elements; all ranks together have all."""
 
 import numpy as np
 import pytest
@@ -21,9 +21,7 @@ ASK = g.ReadOptions(0, 0)
     batch_size=st.integers(1, 4),
     seed=st.sampled_from([None, 0, 7]),
 )
-def test_batches_of_ranks_are_those_of_dealing_out(
-    how, length, ranks, batch_size, seed
-):
+def test_batches_of_ranks_match_reference(how, length, ranks, batch_size, seed):
     ds = g.MapDataset.range(length)
     if seed is not None:
         ds = ds.shuffle(seed)
@@ -42,8 +40,7 @@ def test_batches_of_ranks_are_those_of_dealing_out(
         assert list(batches.to_iter_dataset(ASK)) == expected
 
 
-@pytest.mark.claim("MapDataset.shard")
-def test_ranks_agree_on_the_number_of_batches_without_talking():
+def test_ranks_have_equal_batch_counts():
     counts = {}
     for how in WAYS:
         parts = [
@@ -54,11 +51,11 @@ def test_ranks_agree_on_the_number_of_batches_without_talking():
     assert counts == {"drop": {3}, "pad": {4}, "wrap": {4}}
 
 
-def test_streams_have_full_batches_where_the_batch_is_of_all_of_them():
+def test_batch_size_of_all_streams_gives_full_batches():
     options = g.MultiprocessingOptions(num_workers=0)
     part = g.MapDataset.range(37).shard(ShardOptions(1, 2), "pad", batch_size=3 * 4)
     ds = part.to_iter_dataset(ASK).batch(4).mp_prefetch(options, streams=3)
-    # 48 places are 24 for a rank: 2 batches of 4 for each of 3 streams.
+    # 37 elements padded to 48 are 24 for a rank: 2 batches of 4 for each of 3 streams.
     batches = list(ds)
     assert [len(mask) for _, mask in batches] == [4] * 6
     numbers = [n for values, mask in batches for n in values[mask].tolist()]
@@ -67,7 +64,7 @@ def test_streams_have_full_batches_where_the_batch_is_of_all_of_them():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("sequential", [False, True])
-def test_workers_have_the_same_elements_and_states_go_on(sequential):
+def test_workers_match_streams_and_resume(sequential):
     part = (
         g.MapDataset.range(23)
         .shuffle(3)
@@ -91,7 +88,7 @@ def test_workers_have_the_same_elements_and_states_go_on(sequential):
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_state_anywhere_gives_the_same_rest(how):
+def test_every_state_resumes_exactly(how):
     ds = g.MapDataset.range(11).shuffle(2).shard(ShardOptions(1, 3), how, batch_size=2)
     ds = ds.repeat(2).to_iter_dataset(ASK)
     expected = list(ds)
@@ -103,7 +100,7 @@ def test_a_state_anywhere_gives_the_same_rest(how):
         next(iterator, None)
 
 
-def test_a_mask_goes_into_dicts_under_its_key():
+def test_mask_is_added_to_dicts_under_mask_key():
     ds = g.MapDataset.source({"x": np.arange(3)})
     ds = ds.shard(ShardOptions(0, 1), "pad", batch_size=2, mask_key="real").batch(2)
     found = [{name: leaf.tolist() for name, leaf in batch.items()} for batch in ds]
@@ -126,7 +123,7 @@ def test_absent_elements_stay_absent():
     ]
 
 
-def test_what_keeps_its_place_is_a_slice_of_the_formula():
+def test_drop_returns_a_slice():
     ds = g.MapDataset.range(12).shuffle(1)
     drop = ds[:9].shard(ShardOptions(1, 2), Remainder.DROP, batch_size=2)
     assert type(drop) is type(ds[1::2])
@@ -134,7 +131,7 @@ def test_what_keeps_its_place_is_a_slice_of_the_formula():
     assert type(ds.shard(ShardOptions(1, 3), "wrap")) is type(drop)
 
 
-def test_the_text_says_which_part_it_is():
+def test_repr_names_rank_and_length():
     ds = g.MapDataset.range(5)
     wrapped = ds.shard(ShardOptions(1, 2), "wrap", batch_size=2)
     assert f"{wrapped}" == "WrapMapDataset(rank=1, ranks=2, length=4)"
@@ -162,7 +159,7 @@ class Numbers(g.MapDataset):
         return index
 
 
-def test_what_elements_look_like_is_known():
+def test_element_spec_follows_remainder():
     ds = Numbers().map(Sized())
     of_element = {"x": ShapeDtypeStruct((), np.dtype(np.int64))}
     mask = ShapeDtypeStruct((), np.dtype(np.bool_))
@@ -173,7 +170,7 @@ def test_what_elements_look_like_is_known():
     assert get_element_spec(keyed) == {**of_element, "real": mask}
 
 
-def test_an_error_says_which_record_it_was():
+def test_error_names_the_record():
     ds = g.MapDataset.range(5).shard(ShardOptions(1, 2), "pad", mask_key="real")
     with pytest.raises(TypeError, match="elements that are dicts, got int") as raised:
         list(ds.to_iter_dataset(ASK))
@@ -187,15 +184,15 @@ def test_an_error_says_which_record_it_was():
         ((ShardOptions(0, 2), "keep"), ValueError, "one of 'drop', 'pad', 'wrap'"),
         ((ShardOptions(0, 2), "drop", 0), ValueError, "batch_size must be at least 1"),
         ((ShardOptions(0, 2), "pad", 1, 3), TypeError, "a mask must be a str or None"),
-        ((ShardOptions(0, 2), "wrap", 1, "m"), ValueError, "mask_key is for remainder"),
+        ((ShardOptions(0, 2), "wrap", 1, "m"), ValueError, "mask_key needs remainder"),
     ],
 )
-def test_bad_arguments_are_told(arguments, error, text):
+def test_invalid_arguments_are_named(arguments, error, text):
     names = ["shard_options", "remainder", "batch_size", "mask_key"]
     with pytest.raises(error, match=text):
         g.MapDataset.range(5).shard(**dict(zip(names, arguments, strict=False)))
 
 
-def test_what_has_no_end_is_not_dealt_out():
-    with pytest.raises(ValueError, match=r"has no end.* Call shard before repeat"):
+def test_endless_dataset_is_rejected():
+    with pytest.raises(ValueError, match=r"is infinite.* Call shard before repeat"):
         g.MapDataset.range(5).repeat().shard(ShardOptions(0, 2))

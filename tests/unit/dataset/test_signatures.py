@@ -1,4 +1,4 @@
-"""The experimental names take Grain's arguments, by Grain's names."""
+"""Experimental names have the parameters of Grain."""
 
 import inspect
 
@@ -21,12 +21,12 @@ def parameters(function):
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name != "index_shuffle"])
-def test_parameters_are_grains(name):
+def test_parameters_match_grain(name):
     theirs = getattr(grain().experimental, name)
     assert parameters(getattr(gristmill.experimental, name)) == parameters(theirs)
 
 
-def test_index_shuffle_takes_keywords():
+def test_index_shuffle_accepts_keywords():
     call = {"index": 3, "max_index": 9, "seed": 1, "rounds": 4}
     ours = gristmill.experimental.index_shuffle(**call)
     assert ours == grain().experimental.index_shuffle(**call)

@@ -1,4 +1,4 @@
-"""What is no state of a chain is refused, and then nothing has changed."""
+"""set_state rejects a value that is not a state of the chain, and changes nothing."""
 
 import copy
 import itertools
@@ -89,7 +89,7 @@ CHAINS = {
         [packed(sequences()).map_with_index(lambda i, x: x), numbers()], strict=False
     ),
 }
-# Those that start workers when an element is asked for.
+# Chains that start workers at the first next().
 WITH_WORKERS = ("arithmetic streams", "streams")
 
 
@@ -98,7 +98,7 @@ def plain(elements):
 
 
 def states_of(name, most=4):
-    """States of a chain: its first, and some further on."""
+    """Return states of a chain: the first, and up to `most` later ones."""
     iterator = iter(CHAINS[name]())
     states = [iterator.get_state()]
     if name not in WITH_WORKERS:
@@ -115,7 +115,7 @@ def same_state(left, right):
 
 
 def parts_of(state, path=()):
-    """The path of each part of a state."""
+    """Yield the path of each part of a state."""
     yield path
     if isinstance(state, dict):
         for key in state:
@@ -126,7 +126,7 @@ def parts_of(state, path=()):
 
 
 def replaced(state, path, value):
-    """The state with another part at a path."""
+    """Return the state with the part at a path replaced."""
     if not path:
         return value
     changed = list(state) if isinstance(state, tuple) else copy.copy(state)
@@ -135,7 +135,7 @@ def replaced(state, path, value):
 
 
 def without(state, path):
-    """The state less the key at a path, or with one more where it is no dict's."""
+    """Return the state without the key at a path, or with a longer list there."""
     *above, last = path
     holder = state
     for key in above:
@@ -149,7 +149,7 @@ def without(state, path):
 
 
 def refuse_or_take(name, state):
-    """Set a state; it is taken, or refused as it should be and nothing has changed."""
+    """Return whether a state is accepted; check that rejection changes nothing."""
     iterator = iter(CHAINS[name]())
     if name not in WITH_WORKERS:
         next(iterator)
@@ -182,22 +182,22 @@ def has_object(state):
 
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize("junk", JUNK, ids=lambda junk: type(junk).__name__)
-def test_what_is_no_state_is_refused(name, junk):
+def test_invalid_state_is_rejected(name, junk):
     assert not refuse_or_take(name, junk)
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_a_part_that_is_missing_is_refused(name):
+def test_state_with_missing_part_is_rejected(name):
     for state in states_of(name):
         for path in parts_of(state):
             if path and path[-1] != "future_states" and "future_states" not in path:
                 if name == "named mix" and path[:-1] == ("parents",):
-                    continue  # Parts may be new.
+                    continue  # Mixtures accept new parts.
                 assert not refuse_or_take(name, without(state, path)), path
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_states_of_other_chains_are_refused_or_of_the_same_form(name):
+def test_only_states_of_the_same_form_are_accepted(name):
     mine = states_of(name)[0]
     for other in CHAINS:
         for state in states_of(other, 1):
@@ -206,7 +206,7 @@ def test_states_of_other_chains_are_refused_or_of_the_same_form(name):
 
 
 def form(state):
-    """What a state is like, its numbers left out."""
+    """Return the structure of a state, without its values."""
     if isinstance(state, dict):
         return {key: form(value) for key, value in state.items()}
     if isinstance(state, (list, tuple)):
@@ -220,7 +220,7 @@ VALID = dict.fromkeys(CHAINS)
 @pytest.mark.parametrize("name", [n for n in CHAINS if n not in WITH_WORKERS])
 @hypothesis.settings(max_examples=60, deadline=None)
 @hypothesis.given(data=strategies.data())
-def test_spoilt_states_are_refused_and_change_nothing(name, data):
+def test_corrupted_states_change_nothing(name, data):
     VALID[name] = VALID[name] or states_of(name)
     state = data.draw(strategies.sampled_from(VALID[name]))
     paths = list(parts_of(state))
@@ -237,12 +237,12 @@ def test_spoilt_states_are_refused_and_change_nothing(name, data):
         try:
             state = replaced(state, path, value)
         except (KeyError, IndexError, TypeError):
-            continue  # What was replaced first had no such part.
+            continue  # The first replacement removed this part.
     refuse_or_take(name, state)
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_valid_states_are_taken_as_json_and_with_numpys_integers(name):
+def test_valid_states_are_accepted_as_json_and_numpy(name):
     def with_numpy(state):
         if isinstance(state, dict):
             return {key: with_numpy(value) for key, value in state.items()}
@@ -257,14 +257,14 @@ def test_valid_states_are_taken_as_json_and_with_numpys_integers(name):
         iterator.set_state(with_numpy(state))
 
 
-def test_the_text_says_what_came_and_what_was_expected():
+def test_error_names_found_and_expected_keys():
     iterator = iter(CHAINS["limit"]())
     for state, text in [
         (
             {"next_index": 3},
             "LimitDatasetIterator.*: the state has the keys ['next_index'], expected a"
             " dict with 'parent', 'count_elements_read'. Restore a state to the chain"
-            " that it was taken from.",
+            " that saved it.",
         ),
         (
             b"{}",
@@ -276,7 +276,7 @@ def test_the_text_says_what_came_and_what_was_expected():
         ),
         (
             {"parent": {"next_index": 3}, "count_elements_read": -1},
-            "the state has count_elements_read -1, expected at least 0",
+            "the state has count_elements_read -1, expected an int in [0, 2**63)",
         ),
     ]:
         with pytest.raises(StateMismatch) as caught:
@@ -285,7 +285,7 @@ def test_the_text_says_what_came_and_what_was_expected():
 
 
 class Own(g.DatasetIterator):
-    """A user's iterator, whose state only it knows."""
+    """A user's iterator with a state of its own form."""
 
     def __init__(self, parent):
         super().__init__(parent)
@@ -308,7 +308,7 @@ class OwnDataset(g.IterDataset):
         return Own(iter(self._parent))
 
 
-def test_a_users_iterator_is_asked_itself():
+def test_user_iterator_checks_its_own_state():
     iterator = iter(OwnDataset(numbers()).map_with_index(lambda i, x: (i, x)))
     next(iterator)
     state = iterator.get_state()
@@ -322,9 +322,9 @@ def test_a_users_iterator_is_asked_itself():
     assert next(iterator) == (1, 1)
 
 
-def test_epochs_behind_the_last_are_refused():
+def test_state_after_the_last_epoch_is_rejected():
     long = iter(ex.RepeatIterDataset(numbers(2), 9))
     for _ in range(12):
         next(long)
-    with pytest.raises(StateMismatch, match="is of epoch 5, but there are 3"):
+    with pytest.raises(StateMismatch, match="has epoch 5, expected at most 3"):
         iter(ex.RepeatIterDataset(numbers(2), 3)).set_state(long.get_state())

@@ -1,7 +1,7 @@
-"""What chains make of StopIteration and IndexError that user code raises.
+"""StopIteration and IndexError raised by user code in chains.
 
-StopIteration of a source, or of a dataset of the user's, is the end of what reads it. A
-step that raises it has failed, as with any other exception.
+StopIteration of a source, or of a user's dataset, ends the chain that reads it. In a
+step it is a failure like any other exception.
 """
 
 import itertools
@@ -17,7 +17,7 @@ BAD = 11
 
 
 class Source:
-    """Numbers, of which one cannot be read."""
+    """Serves numbers, but fails for one."""
 
     def __init__(self, error):
         self._error = error
@@ -35,7 +35,7 @@ class Together(Source):
 
 
 class Own(MapDataset):
-    """A dataset of the user's, without parents."""
+    """A user's dataset without parents."""
 
     def __init__(self, error):
         super().__init__()
@@ -65,7 +65,7 @@ class Selection(g.transforms.DatasetSelectionMap):
 
 
 def look(error, element):
-    """Return an element, or raise an error that stands for user code's."""
+    """Return an element, or raise an error in place of user code."""
     if BAD in np.ravel(element):
         raise error("user code")
     return element
@@ -82,7 +82,7 @@ def splits(error):
 
 
 class Lazy:
-    """Splits that are made when they are taken."""
+    """Computes splits when they are read."""
 
     def __init__(self, error, element):
         self._error = error
@@ -106,7 +106,7 @@ def lazy_splits(error):
 
 
 class Refusing:
-    """An element that fails where it is packed or stacked."""
+    """An element that fails when it is packed or stacked."""
 
     def __init__(self, error):
         self._error = error
@@ -192,7 +192,7 @@ def elastic(error):
 
 
 def interleaved(error):
-    """Datasets that a factory makes, one of which it fails to make."""
+    """Interleave datasets from a factory that fails for one of them."""
     made = MapDataset.range(COUNT).map(
         lambda x: MapDataset.range(look(error, x), x + 3).to_iter_dataset()
     )
@@ -200,7 +200,7 @@ def interleaved(error):
 
 
 class OwnIter(g.IterDataset):
-    """One of the user's that cannot be iterated over."""
+    """A user's dataset that cannot be iterated over."""
 
     def __init__(self, error):
         super().__init__()
@@ -231,7 +231,7 @@ CHAINS = (
 
 
 def trace(iterator, most=4 * COUNT):
-    """What an iterator gives, or the kinds of errors, and the state after each."""
+    """Return the elements or error types of an iterator, and the state after each."""
     found, states = [], []
     for _ in range(most):
         try:
@@ -254,7 +254,7 @@ def plain(element):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_step_that_stops_fails_as_any_step(name):
+def test_stopping_step_fails_like_any_step(name):
     stopping = trace(iter(CHAINS[name](StopIteration)))
     failing = trace(iter(CHAINS[name](ValueError)))
     assert ValueError in failing[0]
@@ -273,7 +273,7 @@ def test_loop_over_failing_indexed_step_raises(error, step):
 
 @pytest.mark.parametrize("step", ["map", "random_map", "filter", "batch"])
 @pytest.mark.parametrize("kind", ["indexed", "iterated"])
-def test_step_that_stops_is_named_with_its_element(kind, step):
+def test_stopping_step_is_named_with_its_element(kind, step):
     with pytest.raises(RuntimeError, match="raised StopIteration") as caught:
         list(CHAINS[f"{kind} {step}"](StopIteration))
     assert isinstance(caught.value.__cause__, StopIteration)
@@ -294,7 +294,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("threads", [0, 2])
 @pytest.mark.parametrize("name", SOURCES)
-def test_source_that_stops_is_the_end(name, threads):
+def test_stopping_source_is_the_end(name, threads):
     ds = SOURCES[name](StopIteration)
     chain = ds.to_iter_dataset(g.ReadOptions(threads, 2 * threads)).batch(4)
     iterator = iter(chain)
@@ -317,12 +317,12 @@ def test_other_error_of_a_source_is_not_the_end(name, threads, error):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_asking_source_that_stops_by_index_raises(name):
+def test_indexing_a_stopping_source_raises(name):
     with pytest.raises(StopIteration):
         SOURCES[name](StopIteration)[BAD]
 
 
-def test_source_of_datasets_that_stops_has_no_more():
+def test_stopping_source_of_datasets_is_the_end():
     class Parts(Source):
         def __getitem__(self, index):
             return MapDataset.range(super().__getitem__(index), index + 2)
@@ -356,7 +356,7 @@ def in_workers(ds):
     "prefetch", [in_threads, pytest.param(in_workers, marks=pytest.mark.multiprocess)]
 )
 @pytest.mark.parametrize("filtered", [False, True], ids=["arithmetic", "filtered"])
-def test_source_that_stops_ends_its_part(prefetch, filtered):
+def test_stopping_source_ends_its_part(prefetch, filtered):
     ds = MapDataset.source(Source(StopIteration)).to_iter_dataset()
     if filtered:
         ds = ds.filter(lambda x: True)
@@ -372,7 +372,7 @@ def test_source_that_stops_ends_its_part(prefetch, filtered):
     "prefetch", [in_threads, pytest.param(in_workers, marks=pytest.mark.multiprocess)]
 )
 @pytest.mark.parametrize("name", ["indexed map", "iterated filter", "iterated batch"])
-def test_step_that_stops_fails_in_parts(prefetch, name):
+def test_stopping_step_fails_in_parts(prefetch, name):
     iterators = [iter(prefetch(CHAINS[name](e))) for e in (StopIteration, ValueError)]
     (stopping, _), (failing, _) = map(trace, iterators)
     assert ValueError in failing

@@ -1,4 +1,4 @@
-"""TFRecord files are read from any record on."""
+"""TFRecord files are read starting at any record."""
 
 import gzip
 import io
@@ -20,7 +20,7 @@ def file(tmp_path):
     return write(tmp_path / "file.tfrecord", RECORDS)
 
 
-def test_records_and_offsets_are_grains(file):
+def test_records_and_offsets_match_grain(file):
     elements = assert_twins(lambda lib: lib.experimental.TFRecordIterDataset(str(file)))
     assert elements == RECORDS
     state = iter(TFRecordIterDataset(file)).get_state()
@@ -62,7 +62,7 @@ def test_truncated_files_raise(library, file, left):
         list(iterator)
 
 
-def test_damaged_lengths_raise_and_damaged_data_do_not(file):
+def test_damaged_length_raises_but_damaged_data_does_not(file):
     whole = bytearray(file.read_bytes())
     whole[12] ^= 1
     file.write_bytes(whole)
@@ -74,13 +74,13 @@ def test_damaged_lengths_raise_and_damaged_data_do_not(file):
 
 
 @pytest.mark.parametrize("library", [lambda: gristmill, grain])
-def test_a_missing_file_is_known_at_once(library, tmp_path):
+def test_missing_file_fails_at_iter(library, tmp_path):
     ds = library().experimental.TFRecordIterDataset(str(tmp_path / "none"))
     with pytest.raises(FileNotFoundError):
         iter(ds)
 
 
-def test_a_closed_iterator_gives_nothing(file):
+def test_closed_iterator_raises(file):
     iterator = iter(InterleaveIterDataset([TFRecordIterDataset(file)], cycle_length=1))
     assert next(iterator) == b"one"
     iterator.close()
@@ -90,7 +90,7 @@ def test_a_closed_iterator_gives_nothing(file):
         next(iterator)
 
 
-def test_a_subclass_may_open_the_file_itself(file):
+def test_subclass_may_open_the_file_itself(file):
     class Reader(TFRecordReader):
         def __init__(self, path):
             self._reader = io.BytesIO(path.read_bytes())

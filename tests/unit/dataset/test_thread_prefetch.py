@@ -1,4 +1,4 @@
-"""A thread computes elements ahead of need."""
+"""A thread computes elements before they are needed."""
 
 import gc
 import os
@@ -19,13 +19,13 @@ from gristmill.experimental import (
 from support.twins import assert_twins, grain
 from support.waiting import started_since, wait_until_ended
 
-# Thresholds that all elements exceed, and none.
+# Thresholds that all elements and no elements exceed, respectively.
 ALL_SLOW_S, ALL_FAST_S = -1.0, 1e9
 
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Every element counts as slow."""
+    """Make every element count as slow."""
     monkeypatch.setattr(thread_prefetch, "FAST_ELEMENT_S", ALL_SLOW_S)
 
 
@@ -35,7 +35,7 @@ def numbers(n, function=None):
 
 
 class Legacy:
-    """An iterator of a user's, whose state is one dict that changes."""
+    """A user's iterator whose state is a single dict that it modifies."""
 
     def __init__(self, n):
         self.n = n
@@ -59,7 +59,7 @@ class Legacy:
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 500])
-def test_prefetching_is_grains(size):
+def test_prefetching_matches_grain(size):
     def make(lib):
         ds = lib.MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 4 < 2)
         return lib.experimental.ThreadPrefetchIterDataset(ds, prefetch_buffer_size=size)
@@ -68,7 +68,7 @@ def test_prefetching_is_grains(size):
 
 
 @pytest.mark.parametrize("limit_s", [ALL_SLOW_S, ALL_FAST_S], ids=["slow", "fast"])
-def test_long_streams_are_in_order_with_and_without_a_thread(monkeypatch, limit_s):
+def test_long_streams_keep_order_with_and_without_thread(monkeypatch, limit_s):
     monkeypatch.setattr(thread_prefetch, "FAST_ELEMENT_S", limit_s)
     count = 300
     ds = ThreadPrefetchIterDataset(numbers(count), prefetch_buffer_size=4)
@@ -91,7 +91,7 @@ def test_slow_elements_are_computed_by_a_thread():
     assert threading.main_thread() not in threads
 
 
-def test_elements_that_become_slow_are_computed_by_a_thread_again():
+def test_elements_turning_slow_return_to_the_thread():
     threads = []
 
     def note(x):
@@ -106,7 +106,7 @@ def test_elements_that_become_slow_are_computed_by_a_thread_again():
     assert threading.main_thread() is not threads[-1]
 
 
-def test_no_more_than_the_buffer_is_computed_ahead():
+def test_buffer_size_limits_elements_ahead():
     computed = []
     all_there = threading.Event()
 
@@ -127,7 +127,7 @@ def test_no_more_than_the_buffer_is_computed_ahead():
 
 @pytest.mark.parametrize("library", [lambda: gristmill, grain])
 @pytest.mark.parametrize("size", [0, 2])
-def test_users_iterators_need_no_base_class(library, size):
+def test_user_iterators_need_no_base_class(library, size):
     make = library().experimental.ThreadPrefetchDatasetIterator
     iterator = make(Legacy(5), size)
     assert [next(iterator) for _ in range(3)] == [1, 2, 3]
@@ -139,7 +139,7 @@ def test_users_iterators_need_no_base_class(library, size):
 
 
 @pytest.mark.parametrize("size", [0, 1, 3])
-def test_an_error_comes_in_its_place(size):
+def test_error_keeps_its_place(size):
     def fail(x):
         if x in (2, 3, 40):
             raise RuntimeError(x)
@@ -157,7 +157,7 @@ def test_an_error_comes_in_its_place(size):
     assert found == list(range(50))
 
 
-def test_indices():
+def test_next_index_can_be_read_and_set():
     iterator = iter(ThreadPrefetchIterDataset(numbers(9), prefetch_buffer_size=2))
     next(iterator)
     assert get_next_index(iterator) == 1
@@ -172,14 +172,14 @@ def test_indices():
 
 
 @pytest.mark.parametrize("library", [lambda: gristmill, grain])
-def test_a_buffer_is_not_negative(library):
+def test_buffer_size_must_not_be_negative(library):
     ds = library().MapDataset.range(3).to_iter_dataset()
     with pytest.raises(ValueError, match="greater than or equal to 0, got -1"):
         library().experimental.ThreadPrefetchIterDataset(ds, prefetch_buffer_size=-1)
 
 
 @pytest.mark.parametrize("library", [lambda: gristmill, grain])
-def test_a_closed_iterator_gives_nothing(library):
+def test_closed_iterator_raises(library):
     ds = library().MapDataset.range(3).to_iter_dataset()
     ds = library().experimental.ThreadPrefetchIterDataset(ds, prefetch_buffer_size=1)
     iterator = iter(ds)
@@ -190,7 +190,7 @@ def test_a_closed_iterator_gives_nothing(library):
         next(iterator)
 
 
-def test_a_dropped_iterator_ends_its_thread():
+def test_dropped_iterator_ends_its_thread():
     before = set(threading.enumerate())
     gc.disable()
     try:
@@ -206,11 +206,11 @@ def test_a_dropped_iterator_ends_its_thread():
 
 
 @pytest.mark.multiprocess
-def test_a_garbage_collection_may_drop_an_iterator_where_threads_are_listed():
+def test_gc_during_thread_listing_does_not_deadlock():
     assert run("thread_prefetch/dropped_by_a_collection") == "0\ndropped\n"
 
 
-def test_the_thread_ends_with_the_elements():
+def test_thread_ends_with_the_elements():
     before = set(threading.enumerate())
     iterator = iter(ThreadPrefetchIterDataset(numbers(5, abs), prefetch_buffer_size=2))
     assert list(iterator) == [0, 1, 2, 3, 4]
@@ -220,7 +220,7 @@ def test_the_thread_ends_with_the_elements():
 @pytest.mark.filterwarnings(
     "ignore:This process .* is multi-threaded:DeprecationWarning"
 )
-def test_a_fork_goes_on_where_its_parent_was():
+def test_fork_continues_at_position_of_parent():
     iterator = iter(ThreadPrefetchIterDataset(numbers(9, abs), prefetch_buffer_size=2))
     assert next(iterator) == 0
     child = os.fork()
@@ -231,7 +231,7 @@ def test_a_fork_goes_on_where_its_parent_was():
 
 
 @pytest.mark.multiprocess
-def test_the_end_of_the_interpreter_is_silent():
+def test_interpreter_exit_is_silent():
     done = subprocess.run(
         command("thread_prefetch/end_of_the_interpreter"),
         env=environment(), capture_output=True, text=True, timeout=60,
@@ -245,7 +245,7 @@ def test_names():
     assert str(iter(ds)) == "ThreadPrefetchDatasetIterator(prefetch_buffer_size=2)"
 
 
-def test_indices_of_other_iterators_are_refused_in_grains_words():
+def test_next_index_of_user_iterator_is_rejected():
     texts = []
     for lib in (gristmill, grain()):
         iterator = lib.experimental.ThreadPrefetchDatasetIterator(Legacy(3), 2)

@@ -1,4 +1,4 @@
-"""How a dataset that is read by index is iterated over."""
+"""Iteration over a MapDataset."""
 
 import collections
 import threading
@@ -11,7 +11,7 @@ from gristmill._engine import reading
 
 
 class Source:
-    """Numbers, which are read in blocks."""
+    """Serves numbers, which must be read in blocks."""
 
     def __init__(self, length):
         self._length = length
@@ -28,10 +28,8 @@ class Source:
         return list(indices)
 
 
-@pytest.mark.claim(
-    "elements are made one by one, and with threads in up to 16 at a time, at once"
-)
-def test_fast_elements_are_made_in_blocks_also_where_their_speed_is_looked_at(
+@pytest.mark.claim("Elements are computed one by one, or by 16 threads from the start")
+def test_fast_elements_stay_in_blocks_when_probed(
     monkeypatch,
 ):
     monkeypatch.setattr(to_iter, "BLOCK_NS", 10**15)
@@ -45,11 +43,9 @@ def test_fast_elements_are_made_in_blocks_also_where_their_speed_is_looked_at(
     assert source.blocks == [2**n for n in range(9)] + 20 * [512]
 
 
-@pytest.mark.claim(
-    "elements are made one by one, and with threads in up to 16 at a time, at once"
-)
+@pytest.mark.claim("Elements are computed one by one, or by 16 threads from the start")
 @pytest.mark.parametrize("slow_s", [-1, 10**6], ids=["waits", "fast"])
-def test_elements_are_made_by_threads_once_they_prove_to_wait(monkeypatch, slow_s):
+def test_waiting_elements_are_computed_by_threads(monkeypatch, slow_s):
     monkeypatch.setattr(reading, "LONG_READ_S", 1e6)
     monkeypatch.setattr(reading, "SLOW_READ_S", slow_s)
     threads = set()
@@ -66,7 +62,7 @@ def test_elements_are_made_by_threads_once_they_prove_to_wait(monkeypatch, slow_
 
 
 class Failing:
-    """Passes on what it is called with, but fails once for one; notes its calls."""
+    """Returns its argument, but fails on the first call for `bad`; counts its calls."""
 
     def __init__(self, bad):
         self._bad = bad
@@ -79,7 +75,7 @@ class Failing:
         return x
 
 
-def test_an_element_that_fails_when_first_made_is_an_error():
+def test_element_failing_once_is_an_error():
     failing = Failing(0)
     iterator = iter(gristmill.MapDataset.range(3).map(failing).to_iter_dataset())
     with pytest.raises(ValueError, match="no 0 yet"):
@@ -89,7 +85,7 @@ def test_an_element_that_fails_when_first_made_is_an_error():
 
 
 class Always(Failing):
-    """Fails for one, however often."""
+    """Fails on every call for `bad`."""
 
     def __call__(self, x):
         self.calls[x] += 1
@@ -99,7 +95,7 @@ class Always(Failing):
 
 
 @pytest.mark.parametrize("threads", [0, 16])
-def test_what_is_before_a_failing_element_is_made_twice(monkeypatch, threads):
+def test_elements_before_a_failing_one_are_made_twice(monkeypatch, threads):
     monkeypatch.setattr(to_iter, "BLOCK_NS", 10**15)
     monkeypatch.setattr(reading, "LONG_READ_S", 1e6)
     monkeypatch.setattr(reading, "SLOW_READ_S", 1e6)

@@ -14,7 +14,7 @@ SEEDS = st.sampled_from([0, 1, 42, 2**32 - 30])
 
 @given(st.integers(1, 9), st.integers(1, 5), SEEDS)
 @settings(max_examples=12)
-def test_windows_of_indices_are_grains(window, windows, seed):
+def test_windows_of_map_datasets_match_grain(window, windows, seed):
     def make(lib):
         numbers = lib.MapDataset.range(window * windows)
         return lib.experimental.WindowShuffleMapDataset(
@@ -32,7 +32,7 @@ def test_windows_of_indices_are_grains(window, windows, seed):
 
 @given(st.integers(1, 9), st.integers(0, 20), SEEDS)
 @settings(max_examples=12)
-def test_windows_of_streams_are_grains(window, length, seed):
+def test_windows_of_iter_datasets_match_grain(window, length, seed):
     def make(lib):
         numbers = lib.MapDataset.range(length + 3).to_iter_dataset()
         return lib.experimental.WindowShuffleIterDataset(
@@ -43,10 +43,10 @@ def test_windows_of_streams_are_grains(window, length, seed):
 
 
 @pytest.mark.claim(
-    "WindowShuffleMapDataset repeats and loses elements where the window does not "
-    "divide the length"
+    "WindowShuffleMapDataset repeats and loses elements if the window does "
+    "not divide the length"
 )
-def test_an_epoch_is_a_permutation():
+def test_epoch_is_a_permutation():
     """Grain's last window reaches into the next epoch."""
     ds = WindowShuffleMapDataset(gristmill.MapDataset.range(10), window_size=4, seed=1)
     assert list(ds)[:8] == [1, 2, 3, 0, 4, 7, 5, 6]
@@ -54,19 +54,19 @@ def test_an_epoch_is_a_permutation():
         assert sorted(ds[10 * epoch + i] for i in range(10)) == list(range(10))
 
 
-def test_the_example_of_a_stream():
+def test_stream_order_is_fixed():
     ds = gristmill.MapDataset.range(10).to_iter_dataset()
     ds = WindowShuffleIterDataset(ds, window_size=4, seed=1)
     assert list(ds) == [0, 3, 2, 1, 6, 5, 7, 4, 9, 8]
 
 
-def test_a_window_shuffle_of_a_shuffle_that_never_ends():
+def test_window_shuffle_of_endless_shuffle():
     endless = gristmill.MapDataset.range(6).shuffle(seed=1).repeat()
     ds = WindowShuffleMapDataset(endless, window_size=3, seed=2)
     assert sorted(ds[i] for i in range(6)) == list(range(6))
 
 
-def test_a_seed_beyond_32_bits_is_refused():
+def test_seed_beyond_32_bits_is_rejected():
     numbers = gristmill.MapDataset.range(4)
     with pytest.raises(TypeError):
         list(WindowShuffleMapDataset(numbers, window_size=2, seed=2**32 - 1))
@@ -80,7 +80,7 @@ def test_a_seed_beyond_32_bits_is_refused():
         next(iterator)
 
 
-def test_windows_have_elements():
+def test_window_size_must_be_positive():
     numbers = gristmill.MapDataset.range(4)
     with pytest.raises(ValueError, match=r"window_size must be positive. Got 0"):
         WindowShuffleMapDataset(numbers, window_size=0, seed=1)
@@ -88,7 +88,7 @@ def test_windows_have_elements():
         WindowShuffleIterDataset(numbers.to_iter_dataset(), window_size=-1, seed=1)
 
 
-def test_an_error_costs_no_other_element_of_its_window():
+def test_error_drops_no_other_element_of_its_window():
     def fail_at_five(x):
         if x == 5:
             raise RuntimeError(x)

@@ -1,4 +1,4 @@
-"""Zipping puts the elements of several datasets side by side."""
+"""Zipping combines the elements of several datasets into tuples."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def numbers(*lengths, library=gristmill):
     return [library.MapDataset.range(n).to_iter_dataset() for n in lengths]
 
 
-def test_a_zipped_map_has_tuples_at_all_indices():
+def test_zipped_map_has_tuples_at_all_indices():
     parts = [gristmill.MapDataset.range(3), gristmill.MapDataset.range(10, 13)]
     ds = ZipMapDataset(parts)
     assert len(ds) == 3
@@ -22,8 +22,7 @@ def test_a_zipped_map_has_tuples_at_all_indices():
     assert next(iter(ds.batch(2)))[1].tolist() == [10, 11]
 
 
-@pytest.mark.claim("MapDataset.zip, IterDataset.zip, set_options, with_options")
-def test_the_methods_do_what_the_classes_do():
+def test_methods_match_classes():
     parts = [gristmill.MapDataset.range(3), gristmill.MapDataset.range(10, 13)]
     zipped = gristmill.MapDataset.zip(parts)
     assert type(zipped) is ZipMapDataset
@@ -71,7 +70,7 @@ def test_strict_zips_must_end_together(library, lengths, words):
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_zips_are_grains(strict):
+def test_zips_match_grain(strict):
     def make(lib):
         parts = numbers(5, 5, library=lib)
         parts[1] = parts[1].random_map(lambda x, rng: rng.integers(100), seed=1)
@@ -80,7 +79,7 @@ def test_zips_are_grains(strict):
     assert len(assert_twins(make)) == 5
 
 
-def test_a_zip_that_is_not_strict_ends_with_the_shortest():
+def test_non_strict_zip_ends_with_the_shortest():
     assert_twins(
         lambda lib: lib.experimental.ZipIterDataset(
             numbers(4, 2, 3, library=lib), strict=False
@@ -88,8 +87,8 @@ def test_a_zip_that_is_not_strict_ends_with_the_shortest():
     )
 
 
-@pytest.mark.claim("of an error in a zip, the parts go out of step")
-def test_an_error_costs_its_tuple_and_no_other():
+@pytest.mark.claim("After an error in a zip, its datasets are out of step")
+def test_error_drops_only_its_tuple():
     def fail_at(bad):
         def function(x):
             if x == bad:

@@ -1,4 +1,4 @@
-"""Threads that nobody waits for."""
+"""Background threads, whose running calls close() does not wait for."""
 
 import gc
 import os
@@ -13,7 +13,7 @@ from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.state import RunPosition
 from gristmill._hot import cancellation, iterators
 
-# A test that fails should say so, and not wait forever.
+# A failing test must report, not wait forever.
 GIVE_UP_S = 30
 
 
@@ -36,13 +36,13 @@ def ended(background):
     return not any(thread.is_alive() for thread in background._threads)
 
 
-def test_calls_return_and_raise_what_they_do(background):
+def test_futures_return_results_and_exceptions(background):
     assert background.submit(max, 3, 5).result(GIVE_UP_S) == 5
     with pytest.raises(ValueError, match="invalid literal"):
         background.submit(int, "x").result(GIVE_UP_S)
 
 
-def test_threads_start_as_they_are_needed(background):
+def test_threads_start_on_demand(background):
     for _ in range(20):
         background.submit(len, "").result(GIVE_UP_S)
         gc.collect()
@@ -53,7 +53,7 @@ def test_threads_start_as_they_are_needed(background):
     assert names == ["test_0", "test_1"]
 
 
-def test_closing_waits_for_no_call_and_cancels_the_others(background, gate):
+def test_close_cancels_waiting_calls_without_blocking(background, gate):
     begun = threading.Barrier(3, timeout=GIVE_UP_S)
 
     def call():
@@ -81,7 +81,7 @@ def test_dropping_ends_the_threads():
     assert not thread.is_alive()
 
 
-def test_what_a_call_has_is_kept_no_longer_than_it_runs(background):
+def test_arguments_are_freed_after_the_call(background):
     class Big:
         pass
 
@@ -95,7 +95,7 @@ def test_what_a_call_has_is_kept_no_longer_than_it_runs(background):
     assert freed() is None
 
 
-def test_an_exception_keeps_no_cycle_alive(background):
+def test_exception_leaves_no_reference_cycle(background):
     class Failed(Exception):
         pass
 
@@ -121,16 +121,16 @@ def test_fork_has_no_threads_and_closes_nothing(background):
     background.submit(len, "").result(GIVE_UP_S)
     child = os.fork()
     if child == 0:
-        lost = background.lost
+        lost = background.is_in_fork
         background.close()
         background.join(GIVE_UP_S)
         os._exit(0 if lost else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert not background.lost
+    assert not background.is_in_fork
     assert background.submit(max, 1, 2).result(GIVE_UP_S) == 2
 
 
-def test_loops_of_a_closed_background_end_after_the_call_in_hand(background, gate):
+def test_close_ends_loops_after_the_current_call(background, gate):
     calls = []
     begun = threading.Event()
 
@@ -151,11 +151,11 @@ def test_loops_of_a_closed_background_end_after_the_call_in_hand(background, gat
     assert isinstance(future.exception(GIVE_UP_S), cancellation.Cancelled)
     assert calls == [0, 1, 2, 3]
     assert ended(background)
-    # A later thread may have the number of one that was cancelled.
+    # A later thread may reuse the identifier of a cancelled one.
     assert cancellation.check() is None
 
 
-def test_only_cancelled_threads_are_told():
+def test_only_cancelled_threads_raise():
     cancellation.cancel(threading.get_ident() + 1)
     try:
         cancellation.check()
@@ -169,7 +169,7 @@ def test_only_cancelled_threads_are_told():
 
 
 class Blocking:
-    """A program of one stream, whose outputs from the second on wait at a gate."""
+    """A program of one stream whose outputs after the first wait at a gate."""
 
     def __init__(self, gate):
         self.gate = gate

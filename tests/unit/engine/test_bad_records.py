@@ -1,4 +1,4 @@
-"""Bad records at the edges: limits, the log, what is never passed over, replay."""
+"""Bad records: limits, the log, errors that are never skipped, replay."""
 
 import dataclasses
 import io
@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+import re
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from array_record.python import array_record_module
 
 import gristmill as g
 from gristmill import _core
-from gristmill._engine.record_errors import stand_ins
+from gristmill._engine.record_errors import substitute_candidates
 from gristmill.bad_records import BadRecord, ErrorPolicy
 from gristmill.errors import ShapeMismatch, StateMismatch, TooManyErrors
 from models.on_error import Case, Double, Draw, Number, Parts, Rows, loader, plain
@@ -23,7 +24,7 @@ TOLERANT = ("skip", "substitute")
 
 
 def of(operations, *, records=12, on_error="skip", source=None, **options):
-    """A loader of 0, 1, ... in order, in one stream."""
+    """Return a loader of 0, 1, ... in order, in one stream."""
     options.setdefault("sampler", g.IndexSampler(records, shuffle=False, num_epochs=1))
     return g.DataLoader(
         data_source=g.RangeDataSource(0, records, 1) if source is None else source,
@@ -35,7 +36,7 @@ def of(operations, *, records=12, on_error="skip", source=None, **options):
 
 
 class Fails(g.MapTransform):
-    """Raises what `make` makes for some records."""
+    """Raises the exceptions of `make` for some records."""
 
     def __init__(self, records, make=lambda x: ValueError(f"no {x}")):
         self.records = records
@@ -70,12 +71,12 @@ def lines_of(path):
         ({"on_error": "raise", "quarantine": "x"}, ValueError, "no meaning"),
     ],
 )  # fmt: skip
-def test_refuses_arguments(options, kind, text):
+def test_invalid_arguments_are_rejected(options, kind, text):
     with pytest.raises(kind, match=text):
         of([], **options)
 
 
-def test_a_log_that_cannot_be_written_is_refused_at_once(tmp_path):
+def test_unwritable_quarantine_is_rejected_at_construction(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         of([], quarantine=tmp_path / "nowhere" / "log")
     assert "quarantine" in caught.value.__notes__[0]
@@ -83,7 +84,7 @@ def test_a_log_that_cannot_be_written_is_refused_at_once(tmp_path):
         of([], quarantine=tmp_path)
 
 
-def test_the_log_stays_where_it_was_asked_for(tmp_path, monkeypatch):
+def test_quarantine_path_survives_chdir(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = of([Fails({3})], quarantine="log")
     (tmp_path / "elsewhere").mkdir()
@@ -92,7 +93,7 @@ def test_the_log_stays_where_it_was_asked_for(tmp_path, monkeypatch):
     assert [line["key"] for line in lines_of(tmp_path / "log")] == [3]
 
 
-def test_policies_compare_and_show_themselves():
+def test_policies_have_equality_and_repr():
     assert ErrorPolicy("skip", np.int64(3)) == ErrorPolicy("skip", 3)
     assert repr(ErrorPolicy()) == (
         "ErrorPolicy(on_error='raise', max_errors=None, quarantine=None)"
@@ -105,9 +106,7 @@ def test_policies_compare_and_show_themselves():
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
 @pytest.mark.parametrize("steps", [(), (Draw(),), (Parts(),), (Parts(), Draw())])
 @pytest.mark.parametrize("on_error", TOLERANT)
-def test_without_bad_records_outputs_and_states_are_those_of_raise(
-    on_error, steps, workers
-):
+def test_without_bad_records_policies_match_raise(on_error, steps, workers):
     case = Case("raise", steps=steps, batch=3, streams=2)
     strict, tolerant = (
         iter(loader(dataclasses.replace(case, on_error=kind), workers))
@@ -126,7 +125,7 @@ def test_tables_are_still_gathered(monkeypatch):
     assert listed(batches) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
 
 
-def test_raise_raises_as_ever():
+def test_raise_policy_raises_and_continues():
     iterator = iter(of([Fails({4}), g.Batch(3)], on_error="raise"))
     next(iterator)
     with pytest.raises(ValueError, match="no 4"):
@@ -136,17 +135,17 @@ def test_raise_raises_as_ever():
     assert iterator.errors.count == 0
 
 
-# What is passed over.
+# Errors that are skipped.
 
 
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
-def test_batches_stay_full_but_for_the_last(workers):
+def test_batches_except_the_last_stay_full(workers):
     skipped = of([Fails({0, 4, 5, 11}), g.Batch(3)], worker_count=workers, streams=1)
     assert listed(skipped) == [[1, 2, 3], [6, 7, 8], [9, 10]]
 
 
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
-def test_bad_records_at_the_very_end_are_counted(workers, tmp_path):
+def test_bad_records_at_the_end_are_counted(workers, tmp_path):
     made = of(
         [Fails({10, 11}), g.Batch(5, drop_remainder=True)],
         worker_count=workers,
@@ -163,7 +162,7 @@ def test_bad_records_at_the_very_end_are_counted(workers, tmp_path):
 
 
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
-def test_nothing_is_left_of_all_bad_data(workers):
+def test_skip_of_all_bad_data_yields_nothing(workers):
     made = of([Fails(range(12)), g.Batch(2)], worker_count=workers, streams=2)
     iterator = iter(made)
     assert list(iterator) == []
@@ -186,30 +185,45 @@ def test_all_bad_data_has_no_substitute(workers, flat):
     assert next(iterator, None) is None
 
 
-def test_the_only_record_of_a_stream_has_no_substitute():
-    with pytest.raises(TooManyErrors, match="there is no other in its stream"):
+def test_only_record_of_a_stream_has_no_substitute():
+    with pytest.raises(TooManyErrors, match="no other record in its stream"):
         next(iter(of([Fails({0})], records=1, on_error="substitute")))
 
 
-def test_neighbours_are_tried_first_and_then_ever_farther_records():
-    assert list(stand_ins(3, 100))[:11] == [4, 5, 6, 7, 8, 9, 10, 11, 19, 35, 67]
-    assert list(stand_ins(98, 100))[:3] == [99, 0, 1]
-    assert list(stand_ins(2, 4)) == [3, 0, 1]
-    assert list(stand_ins(0, 1)) == []
-    assert list(stand_ins(5, 2**62))[8:] != list(stand_ins(6, 2**62))[8:]
+def test_substitutes_are_tried_from_near_to_far():
+    assert list(substitute_candidates(3, 100))[:11] == [
+        4,
+        5,
+        6,
+        7,
+        8,
+        9,
+        10,
+        11,
+        19,
+        35,
+        67,
+    ]
+    assert list(substitute_candidates(98, 100))[:3] == [99, 0, 1]
+    assert list(substitute_candidates(2, 4)) == [3, 0, 1]
+    assert list(substitute_candidates(0, 1)) == []
+    assert (
+        list(substitute_candidates(5, 2**62))[8:]
+        != list(substitute_candidates(6, 2**62))[8:]
+    )
 
 
 @pytest.mark.parametrize("length", [1, 2, 9, 16, 100, 1024, 1025, 1026, 2**62])
-def test_records_of_the_whole_stream_are_tried_once_each(length):
+def test_each_substitute_is_tried_once(length):
     position = length // 3
-    tried = list(stand_ins(position, length))
+    tried = list(substitute_candidates(position, length))
     assert len(set(tried)) == len(tried) == min(length - 1, 1024)
     assert position not in tried
     assert all(0 <= other < length for other in tried)
 
 
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
-def test_any_good_record_of_a_small_stream_is_a_substitute(workers):
+def test_every_good_record_of_small_stream_may_substitute(workers):
     made = of(
         [Fails(range(12))],
         records=16,
@@ -222,7 +236,7 @@ def test_any_good_record_of_a_small_stream_is_a_substitute(workers):
     assert set(outputs) == {12, 13, 14, 15}
 
 
-def test_few_good_records_share_the_places_of_many_bad_ones():
+def test_few_good_records_substitute_evenly():
     good = range(990, 1000)
     outputs = list(of([Fails(range(990))], records=1000, on_error="substitute"))
     repeats = [outputs.count(value) for value in good]
@@ -230,13 +244,13 @@ def test_few_good_records_share_the_places_of_many_bad_ones():
     assert 60 < min(repeats) < max(repeats) < 150, repeats
 
 
-def test_an_error_names_some_of_the_records_tried():
+def test_error_names_some_of_the_records_tried():
     with pytest.raises(TooManyErrors, match=r"\[1, 2, 3, .*\] and 983 more") as caught:
         next(iter(of([Fails(range(1000))], records=1000, on_error="substitute")))
     assert len(str(caught.value)) < 400
 
 
-def test_a_long_bad_stretch_is_not_filled_with_one_record():
+def test_long_bad_stretch_gets_various_substitutes():
     stretch = range(100, 400)
     made = of([Fails(stretch)], records=1000, on_error="substitute")
     outputs = list(made)
@@ -244,11 +258,11 @@ def test_a_long_bad_stretch_is_not_filled_with_one_record():
     assert not set(outputs) & set(stretch)
     assert outputs[:100] == list(range(100)) and outputs[400:] == list(range(400, 1000))
     repeats = max(outputs.count(value) for value in set(outputs[100:400]))
-    # Eight neighbours, a power of two for each power, and the record itself.
+    # Eight neighbours, one record per power of two, and the record itself.
     assert repeats <= 8 + 9 + 1, repeats
 
 
-def test_ids_are_those_of_what_is_in_the_batch():
+def test_ids_match_the_batch():
     iterator = iter(of([Fails({1, 2}), g.Batch(3)], on_error="substitute"))
     assert next(iterator).tolist() == iterator.ids().tolist() == [0, 3, 3]
     iterator = iter(of([Fails({1, 2}), g.Batch(3)]))
@@ -264,9 +278,7 @@ def drawing(x, rng):
 
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
 @pytest.mark.parametrize("on_error", TOLERANT)
-def test_old_operations_are_as_tolerant_as_what_replaces_them(
-    on_error, workers, tmp_path
-):
+def test_legacy_operations_follow_on_error(on_error, workers, tmp_path):
     class Drawing(g.RandomMapTransform):
         def random_map(self, x, rng):
             return drawing(x, rng)
@@ -287,7 +299,7 @@ def test_old_operations_are_as_tolerant_as_what_replaces_them(
         )
         outputs, state = [], made.__iter__().get_state()
         for _ in range(20):
-            # Each in an iterator of its own, which starts from a state.
+            # A new iterator, started from a state, computes each output.
             iterator = iter(made)
             iterator.set_state(state)
             output = next(iterator, None)
@@ -331,7 +343,7 @@ def npy(array):
 
 
 def damaged(tmp_path, group, chunks, pack=np.ndarray.tobytes):
-    """A file of 64 records, each its number 100 times, with a bit flipped in some."""
+    """Write 64 records, each its number 100 times, and flip a bit in some chunks."""
     path = tmp_path / f"{group}.array_record"
     writer = array_record_module.ArrayRecordWriter(str(path), f"group_size:{group}")
     for i in range(64):
@@ -350,7 +362,7 @@ def damaged(tmp_path, group, chunks, pack=np.ndarray.tobytes):
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize(("group", "chunks"), [(1, [0, 5, 63]), (4, [3, 4])])
-def test_damaged_chunks_of_a_file_are_passed_over(
+def test_damaged_chunks_are_skipped_or_substituted(
     group, chunks, shuffle, workers, tmp_path
 ):
     path = damaged(tmp_path, group, chunks)
@@ -384,9 +396,7 @@ def test_damaged_chunks_of_a_file_are_passed_over(
 
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
 @pytest.mark.parametrize("on_error", TOLERANT)
-def test_batches_that_are_decoded_at_once_pass_over_bad_records_too(
-    on_error, workers, tmp_path
-):
+def test_natively_decoded_batches_follow_on_error(on_error, workers, tmp_path):
     path = damaged(tmp_path, 1, [5], lambda a: b"" if a[0] == 20 else npy(a))
     made = of(
         [g.transforms.DecodeNpy(), g.Batch(8)],
@@ -406,7 +416,7 @@ def test_batches_that_are_decoded_at_once_pass_over_bad_records_too(
     assert lines == [(5, "read"), (20, "DecodeNpy")]
 
 
-# What is not.
+# Errors that are raised.
 
 
 class Shapes(g.MapTransform):
@@ -437,7 +447,7 @@ def refuse(elements):
         ([lambda records: map(failing, records), g.Batch(3)], LookupError),
     ],
 )
-def test_what_is_no_records_fault_is_raised(operations, kind, on_error, workers):
+def test_errors_not_caused_by_records_are_raised(operations, kind, on_error, workers):
     options = {"on_error": on_error, "worker_count": workers, "streams": 1}
     iterator = iter(of(operations, **options))
     with pytest.raises(kind) as caught:
@@ -447,7 +457,7 @@ def test_what_is_no_records_fault_is_raised(operations, kind, on_error, workers)
 
 
 class Unsteady:
-    """A sampler that cannot say what stands at position 4."""
+    """A sampler that fails at position 4."""
 
     def __len__(self):
         return 12
@@ -460,7 +470,7 @@ class Unsteady:
 
 @pytest.mark.parametrize("on_error", TOLERANT)
 @pytest.mark.parametrize("steps", [[], [Parts()]])
-def test_errors_of_a_sampler_are_raised(on_error, steps):
+def test_sampler_errors_are_raised(on_error, steps):
     made = of(steps, on_error=on_error, sampler=Unsteady(), source=Rows(12))
     with pytest.raises(LookupError, match="no such position"):
         list(made)
@@ -472,16 +482,16 @@ class TooFew(Rows):
 
 
 @pytest.mark.parametrize("on_error", TOLERANT)
-def test_a_source_that_answers_too_few_records_is_raised(on_error):
+def test_source_returning_too_few_records_raises(on_error):
     made = of([g.Batch(4)], source=TooFew(12), on_error=on_error,
               read_options=g.ReadOptions(0, 0))  # fmt: skip
-    with pytest.raises(ValueError, match="returned 3 records for 4 keys"):
+    with pytest.raises(ValueError, match=r"__getitems__ .* 4 keys, got 3"):
         next(iter(made))
 
 
 @pytest.mark.parametrize("on_error", TOLERANT)
 @pytest.mark.parametrize("steps", [[], [Parts()]])
-def test_an_interrupt_loses_and_counts_nothing(steps, on_error):
+def test_interrupt_loses_and_counts_nothing(steps, on_error):
     pressed = iter([KeyboardInterrupt()])
 
     def now_and_then(row):
@@ -520,7 +530,7 @@ class Fails7(g.MapTransform):
 
 
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
-def test_bad_records_before_an_error_that_is_raised_count(workers, tmp_path):
+def test_bad_records_before_a_raised_error_count(workers, tmp_path):
     def make(elements):
         if 6 in elements:
             raise ValueError("no batch of 6")
@@ -541,9 +551,7 @@ def test_bad_records_before_an_error_that_is_raised_count(workers, tmp_path):
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("on_error", TOLERANT)
 @pytest.mark.parametrize("batch", [False, True])
-def test_an_output_that_cannot_be_sent_is_raised_and_its_bad_records_count(
-    on_error, batch
-):
+def test_bad_records_of_unpicklable_outputs_count(on_error, batch):
     class Odd(g.MapTransform):
         def map(self, x):
             if x in (1, 4, 7):
@@ -588,12 +596,12 @@ def test_too_many_errors_lose_nothing(on_error, workers, tmp_path):
         next(iterator)
     assert iterator.get_state() == before
     text = str(caught.value)
-    assert "3 records failed, and max_errors=2" in text
+    assert "max_errors=2 records may fail, but 3 records failed" in text
     assert "record 5 in Fails (ValueError: no 5)" in text
     assert str(tmp_path / "log") in text
     assert str(caught.value.__cause__) == "no 5"
     assert caught.value.__cause__.__traceback__ is not None
-    # It goes on, if it is asked to.
+    # The iterator continues if the caller does.
     assert next(iterator).tolist() == wanted[1]
     assert iterator.errors.count == 3
     outputs = []
@@ -606,7 +614,7 @@ def test_too_many_errors_lose_nothing(on_error, workers, tmp_path):
             break
     assert outputs == wanted[2:]
     assert [line["key"] for line in lines_of(tmp_path / "log")] == [1, 4, 5, 9]
-    # Another loader goes on from before.
+    # Another loader resumes from the state before the error.
     patient = iter(of(steps, **options, max_errors=4))
     patient.set_state(before)
     assert listed(patient) == wanted[1:]
@@ -614,7 +622,7 @@ def test_too_many_errors_lose_nothing(on_error, workers, tmp_path):
 
 
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
-def test_going_on_with_a_larger_limit_logs_nothing_twice(workers, tmp_path):
+def test_resuming_with_larger_limit_logs_nothing_twice(workers, tmp_path):
     options = {"worker_count": workers, "streams": 1, "quarantine": tmp_path / "log"}
     steps = [Fails({1, 2, 7}), g.Batch(4)]
     iterator = iter(of(steps, **options, max_errors=1))
@@ -628,7 +636,7 @@ def test_going_on_with_a_larger_limit_logs_nothing_twice(workers, tmp_path):
 
 
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
-def test_a_restored_count_goes_on_to_the_limit(workers):
+def test_restored_count_counts_toward_the_limit(workers):
     made = of([Fails({1, 4, 7})], worker_count=workers, streams=1, max_errors=2)
     iterator = iter(made)
     taken = [next(iterator) for _ in range(4)]
@@ -638,13 +646,13 @@ def test_a_restored_count_goes_on_to_the_limit(workers):
     assert next(other) == 6
     with pytest.raises(TooManyErrors, match="3 records failed"):
         next(other)
-    # A state from before the limit was passed takes the count back with it.
+    # A state from before the error also restores the count.
     other.set_state(iterator.get_state())
     assert (next(other), other.errors.count) == (6, 2)
 
 
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
-def test_a_limit_passed_at_the_end_is_told(workers):
+def test_limit_exceeded_at_the_end_raises(workers):
     iterator = iter(of([Fails({11})], worker_count=workers, streams=1, max_errors=0))
     assert [next(iterator) for _ in range(11)] == list(range(11))
     with pytest.raises(TooManyErrors):
@@ -652,7 +660,7 @@ def test_a_limit_passed_at_the_end_is_told(workers):
     assert next(iterator, None) is None
 
 
-def test_closing_keeps_what_was_held_back():
+def test_close_keeps_the_pending_batch():
     iterator = iter(of([Fails({1}), g.Batch(3)], max_errors=0))
     with pytest.raises(TooManyErrors):
         next(iterator)
@@ -661,7 +669,7 @@ def test_closing_keeps_what_was_held_back():
 
 
 class Sealed(Exception):
-    """Neither pickled nor made again from its arguments."""
+    """Cannot be pickled, and cannot be recreated from its arguments."""
 
     def __init__(self, a, b):
         super().__init__(os.scandir("/"))
@@ -671,7 +679,7 @@ class Sealed(Exception):
 
 
 @pytest.mark.multiprocess
-def test_exceptions_that_cannot_be_pickled_are_described():
+def test_unpicklable_exceptions_are_described():
     steps = [Fails({1, 2}, lambda x: Sealed(x, x))]
     iterator = iter(of(steps, worker_count=1, max_errors=1))
     assert next(iterator) == 0
@@ -685,7 +693,7 @@ def test_exceptions_that_cannot_be_pickled_are_described():
 
 @pytest.mark.parametrize("after", ["raise", *TOLERANT])
 @pytest.mark.parametrize("before", ["raise", *TOLERANT])
-def test_a_state_is_a_position_under_every_policy(before, after):
+def test_states_are_exchangeable_between_policies(before, after):
     def made(on_error):
         return of([Fails({4, 8}), g.Batch(3)], on_error=on_error)
 
@@ -722,19 +730,20 @@ def test_a_state_is_a_position_under_every_policy(before, after):
 
 
 @pytest.mark.parametrize("errors", [-1, 1.5, "2", True, None])
-def test_a_count_that_is_none_is_refused(errors):
+def test_invalid_error_count_is_rejected(errors):
     iterator = iter(of([Fails({0})]))
     next(iterator)
     state = json.loads(iterator.get_state())
     state["gristmill"]["errors"] = errors
-    with pytest.raises(StateMismatch, match="expected a number of at least 0"):
+    text = re.escape(f"'errors' of the checkpoint must be an int >= 0, got {errors!r}")
+    with pytest.raises(StateMismatch, match=text):
         iterator.set_state(json.dumps(state).encode())
 
 
-# What is told of them.
+# Logs, warnings and reports.
 
 
-def test_the_log_says_all(tmp_path):
+def test_log_line_has_all_fields(tmp_path):
     log = tmp_path / "log"
     case = Case("substitute", records=4, bad_reads=frozenset({1}), steps=(Number(),))
     list(loader(case, quarantine=log))
@@ -753,7 +762,7 @@ def test_the_log_says_all(tmp_path):
     assert time.endswith("+00:00") and len(time) == len("2026-01-01T00:00:00.000+00:00")
 
 
-def test_odd_exceptions_are_logged(tmp_path):
+def test_unusual_exceptions_are_logged(tmp_path):
     class Mute(Exception):
         def __str__(self):
             raise RuntimeError("not telling")
@@ -768,7 +777,7 @@ def test_odd_exceptions_are_logged(tmp_path):
     assert third["error"] == "gristmill.errors.GristmillError"
 
 
-def test_going_back_logs_again(tmp_path):
+def test_restored_iterator_logs_again(tmp_path):
     log = tmp_path / "log"
     iterator = iter(of([Fails({1}), g.Batch(3)], quarantine=log))
     start = iterator.get_state()
@@ -780,7 +789,7 @@ def test_going_back_logs_again(tmp_path):
 
 
 @pytest.mark.multiprocess
-def test_what_is_computed_ahead_is_not_logged(tmp_path):
+def test_bad_records_computed_ahead_are_not_logged(tmp_path):
     log = tmp_path / "log"
     made = of([Fails({0, 5}), g.Batch(3)], worker_count=1, quarantine=log)
     iterator = iter(made)
@@ -790,7 +799,7 @@ def test_what_is_computed_ahead_is_not_logged(tmp_path):
     assert [line["key"] for line in lines_of(log)] == [0]
 
 
-def test_warns_of_the_first_and_each_power_of_ten(caplog):
+def test_warnings_come_at_most_at_powers_of_ten(caplog):
     made = of([Fails(range(1, 121))], records=130)
     with caplog.at_level(logging.WARNING, "gristmill"):
         list(made)
@@ -799,14 +808,14 @@ def test_warns_of_the_first_and_each_power_of_ten(caplog):
     assert len(counts) <= 3 and "Bad records so far" in caplog.text
 
 
-def test_warns_when_the_first_tenth_and_hundredth_come_one_by_one(caplog):
+def test_warnings_come_at_each_power_of_ten(caplog):
     made = of([Fails(range(0, 240, 2))], records=240)
     with caplog.at_level(logging.WARNING, "gristmill"):
         list(made)
     assert [record.args[0] for record in caplog.records] == [1, 10, 100]
 
 
-def test_the_last_few_can_be_had():
+def test_last_errors_are_available():
     iterator = iter(of([Fails(range(0, 40, 2))], records=40))
     list(iterator)
     assert iterator.errors.count == 20
@@ -818,7 +827,7 @@ def test_the_last_few_can_be_had():
 
 
 @pytest.mark.parametrize("on_error", TOLERANT)
-def test_replay_gives_the_output_and_tells_nobody(on_error, tmp_path):
+def test_replay_returns_the_output_and_logs_nothing(on_error, tmp_path):
     log = tmp_path / "log"
     made = of([Fails({1, 4, 5}), g.Batch(3)], on_error=on_error, quarantine=log,
               max_errors=0)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Records of files are read in blocks; a bad one costs its own block once."""
+"""Records of files are read in blocks; a bad record fails its own block once."""
 
 import types
 
@@ -16,7 +16,7 @@ BAD = (3, 100, 101, 130, 511)
 
 @pytest.fixture
 def source(tmp_path):
-    """Record i is the number i as eight bytes; those in BAD are damaged."""
+    """Write a file whose record i is the number i; damage the records in BAD."""
     path = tmp_path / "records.array_record"
     writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1")
     for i in range(RECORDS):
@@ -34,7 +34,7 @@ def source(tmp_path):
 
 @pytest.fixture
 def failed(monkeypatch):
-    """Positions of the blocks that could not be read."""
+    """Return the positions of the blocks that could not be read."""
     positions = []
     take = BlockQueue.take
 
@@ -80,7 +80,7 @@ def test_each_bad_record_is_raised_at_its_position(source, count, ahead):
 
 
 @pytest.mark.parametrize("batch", [0, 100])
-def test_a_block_with_bad_records_fails_once(source, failed, batch):
+def test_block_with_bad_records_fails_once(source, failed, batch):
     loader = g.DataLoader(
         data_source=source,
         sampler=g.SequentialSampler(RECORDS),
@@ -88,12 +88,12 @@ def test_a_block_with_bad_records_fails_once(source, failed, batch):
         on_error="skip",
     )
     assert len(list(loader)) == (6 if batch else RECORDS - len(BAD))
-    # Blocks of records that stand together hold the bad ones.
+    # Each bad record fails at most one block.
     assert len(failed) <= len(BAD)
     assert len(failed) == len(set(failed))
 
 
-def test_a_bad_record_can_be_asked_for_again(source):
+def test_bad_record_can_be_read_again(source):
     reading = made(source)
     for _ in range(2):
         elements, failure = reading.read(0, np.arange(5))
@@ -103,7 +103,7 @@ def test_a_bad_record_can_be_asked_for_again(source):
         failure.add_note("seen")
 
 
-def test_a_bad_record_may_be_passed_over_unread(source):
+def test_bad_record_can_be_skipped_unread(source):
     reading = made(source)
     for position in range(3):
         assert reading.read(position, [position])[1] is None
@@ -113,7 +113,7 @@ def test_a_bad_record_may_be_passed_over_unread(source):
 
 
 class Gone:
-    """A file that has gone; `asked` counts what is asked of it."""
+    """A file that is missing; `asked` counts the reads."""
 
     is_far = False
 
@@ -130,7 +130,7 @@ class Gone:
     reader = property(lambda self: self)
 
 
-def test_a_file_that_is_gone_is_told_of_before_all_records_of_a_block_are_tried():
+def test_missing_file_fails_fast():
     source = Gone()
     keys = types.SimpleNamespace(block=numbers, length=RECORDS)
     queue = BlockQueue(RecordBlocks(source), keys, g.ReadOptions(0, 0), False)

@@ -1,4 +1,4 @@
-"""Batches made of columns are those that stacking the rows makes, and so are errors."""
+"""Batches made from columns, and their errors, equal those of stacked rows."""
 
 import os
 
@@ -48,7 +48,7 @@ RULES = st.sampled_from(["plain", "jax"])
 
 @st.composite
 def tables(draw):
-    """A table of 1 to 9 rows, many columns of which lack no value."""
+    """Draw a table of 1 to 9 rows, in which many columns have no missing values."""
     count = draw(st.integers(1, 9))
     columns = {}
     for name in draw(st.lists(st.sampled_from("cab"), min_size=1, unique=True)):
@@ -65,7 +65,7 @@ def keys_of(count):
 
 
 def outcome(make):
-    """What a batch is, or the error that says why there is none."""
+    """Return a batch, or the type and text of the error that prevents it."""
     try:
         return make()
     except Exception as error:
@@ -78,7 +78,7 @@ def alloc(shape, dtype):
 
 
 def objects_of(batch):
-    """The columns that are arrays of objects, of which NumPy might make other ones."""
+    """Return the columns of objects, from which NumPy might make different arrays."""
     if not isinstance(batch, dict):
         return []
     leaves = batch.items()
@@ -87,7 +87,7 @@ def objects_of(batch):
 
 
 def check(source, keys, rules):
-    """Compare the batch of some records, made of columns, with their rows', stacked."""
+    """Compare a batch made from columns with the stacked rows of the same records."""
     for make in (None, alloc):
         columns = as_columns(source)
         made = batch_of_columns(columns, np.array(keys, np.int64), make, rules)
@@ -106,7 +106,7 @@ def check(source, keys, rules):
             )
         )
         if made is None:
-            # Only errors are left to the rows.
+            # Only batches that raise are left to the row path.
             assert isinstance(stacked, tuple), stacked
             continue
         assert same({n: made[0][n] for n in names if n not in objects}, stacked)
@@ -122,7 +122,7 @@ def path(tmp_path_factory):
 
 @settings(max_examples=120)
 @given(st.data())
-def test_a_batch_of_a_parquet_file_is_its_rows_stacked(path, data):
+def test_batch_of_parquet_file_equals_stacked_rows(path, data):
     table = data.draw(tables())
     parquet.write_table(table, path, row_group_size=data.draw(st.integers(1, 5)))
     source = ParquetDataSource(path, cache_bytes=data.draw(st.sampled_from([0, 1000])))
@@ -131,7 +131,7 @@ def test_a_batch_of_a_parquet_file_is_its_rows_stacked(path, data):
 
 @settings(max_examples=120)
 @given(st.data())
-def test_a_batch_of_an_arrow_table_is_its_rows_stacked(data):
+def test_batch_of_arrow_table_equals_stacked_rows(data):
     table = data.draw(tables())
     cut = data.draw(st.integers(0, len(table)))
     source = as_source(pa.concat_tables([table.slice(cut), table.slice(0, cut)]))
@@ -149,7 +149,7 @@ ARRAYS = {
 }
 
 
-def test_a_batch_of_lists_in_lists_is_its_rows_stacked():
+def test_batch_of_nested_lists_equals_stacked_rows():
     column = pa.array([[[1, 2], [3, 4]]] * 6, pa.list_(pa.list_(pa.int8(), 2), 2))
     table = pa.table({"x": pa.chunked_array([column[:3], column[3:]])})
     check(as_source(table), np.arange(1, 5), "plain")
@@ -158,7 +158,7 @@ def test_a_batch_of_lists_in_lists_is_its_rows_stacked():
 @given(
     st.lists(st.sampled_from(list(ARRAYS)), min_size=1, unique=True), keys_of(5), RULES
 )
-def test_a_batch_of_a_dict_of_arrays_is_its_rows_stacked(names, keys, rules):
+def test_batch_of_dict_of_arrays_equals_stacked_rows(names, keys, rules):
     check(TableSource({name: ARRAYS[name] for name in names}), keys, rules)
 
 
@@ -178,7 +178,7 @@ HF = {
 
 
 def hugging_face(names):
-    """A dataset of some columns in chunks of 4 rows."""
+    """Return a dataset of some columns in chunks of 4 rows."""
     table = pa.table({name: HF[name] for name in names})
     chunks = pa.Table.from_batches(table.to_batches(max_chunksize=4))
     return datasets.Dataset(chunks)
@@ -199,7 +199,7 @@ def hugging_face(names):
     keys_of(9),
     RULES,
 )
-def test_a_batch_of_a_hugging_face_dataset_is_its_rows_stacked(
+def test_batch_of_hugging_face_dataset_equals_stacked_rows(
     names, form, shuffled, keys, rules
 ):
     dataset = hugging_face(names).with_format(**form)
@@ -214,7 +214,7 @@ def test_a_batch_of_a_hugging_face_dataset_is_its_rows_stacked(
 
 
 class RowByRow:
-    """The rows of a source, and nothing that says they are columns."""
+    """Serves the rows of a source without its columns."""
 
     def __init__(self, source):
         self.source = source
@@ -239,7 +239,7 @@ def loader(source, workers=0, on_error="raise"):
 
 @pytest.fixture
 def rows(tmp_path):
-    """A Parquet file of 40 rows, in row groups of which some lack values."""
+    """Write a Parquet file of 40 rows; some row groups have missing values."""
     file = str(tmp_path / "rows.parquet")
     columns = {
         "number": [*range(30), None, *range(9)],
@@ -254,7 +254,7 @@ def rows(tmp_path):
 @pytest.mark.parametrize(
     "workers", [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 )
-def test_loaders_make_batches_of_columns(rows, workers):
+def test_loaders_make_batches_from_columns(rows, workers):
     numbers = ParquetDataSource(rows.paths, columns=["number", "half", "vector"])
     found, theirs = list(loader(numbers, workers)), list(loader(RowByRow(numbers)))
     assert len(found) == len(theirs) == 8
@@ -262,20 +262,20 @@ def test_loaders_make_batches_of_columns(rows, workers):
 
 
 def chains(source):
-    """Iterables over batches of a dataset of indices, one of each kind."""
+    """Yield one iterable over batches for each kind of chain."""
     chain = g.MapDataset.source(source).seed(4).shuffle().repeat(2)
     yield chain.batch(6)
     yield chain.to_iter_dataset().batch(6, drop_remainder=True)
     yield chain[3:].to_iter_dataset().batch(6).map(lambda batch: batch)
 
 
-def test_datasets_make_batches_of_columns(rows):
+def test_datasets_make_batches_from_columns(rows):
     numbers = ParquetDataSource(rows.paths, columns=["number", "half", "vector"])
     for ours, theirs in zip(chains(numbers), chains(RowByRow(numbers)), strict=True):
         assert all(map(same, ours, list(theirs)))
 
 
-def test_no_row_is_made_where_nothing_needs_one(rows, monkeypatch):
+def test_column_batches_make_no_rows(rows, monkeypatch):
     def no_row(self, *arguments):
         raise AssertionError("a row was made")
 
@@ -288,7 +288,7 @@ def test_no_row_is_made_where_nothing_needs_one(rows, monkeypatch):
         assert len(next(iter(batches))["half"]) == 6
 
 
-def test_a_source_with_rows_of_its_own_is_read_by_row(rows):
+def test_source_with_custom_rows_is_read_by_row(rows):
     class Other(ParquetDataSource):
         def __getitem__(self, key):
             return {"key": key}
@@ -302,7 +302,7 @@ def failure(batches):
     return type(caught.value), str(caught.value), getattr(caught.value, "__notes__", [])
 
 
-def test_what_cannot_be_stacked_raises_the_error_of_its_rows(rows):
+def test_unstackable_columns_raise_like_rows(rows):
     source = as_source(pa.table({"x": range(40), "ragged": [[1], [1, 2]] * 20}))
     assert failure(loader(source)) == failure(loader(RowByRow(source)))
     kinds = zip(chains(source), chains(RowByRow(source)), strict=True)
@@ -310,7 +310,7 @@ def test_what_cannot_be_stacked_raises_the_error_of_its_rows(rows):
         assert failure(ours) == failure(theirs)
 
 
-def test_a_damaged_row_group_is_passed_over_row_by_row(tmp_path):
+def test_damaged_row_group_is_skipped_row_by_row(tmp_path):
     file = tmp_path / "rows.parquet"
     table = pa.table({"x": np.arange(40)})
     parquet.write_table(

@@ -1,4 +1,4 @@
-"""Batches that are decoded natively are those that the records give one by one."""
+"""Natively decoded batches match batches of records decoded one by one."""
 
 import itertools
 import pickle
@@ -16,7 +16,7 @@ BAD = b"x" * SIZE
 
 
 class Halves(gristmill.transforms.Map):
-    """The bytes of a record, a block of them at once where none is bad."""
+    """Decodes the bytes of a record, or a block of records if none is bad."""
 
     @property
     def decodes_blocks(self):
@@ -83,7 +83,7 @@ def chain(step, drop_remainder=False):
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("drop_remainder", [False, True])
-def test_batches_are_the_same(path, workers, drop_remainder):
+def test_loader_batches_match_row_decoding(path, workers, drop_remainder):
     source = sources.ArrayRecordDataSource(path)
     expected = loader_over(
         list(source), chain(Halves(), drop_remainder), workers=workers
@@ -93,7 +93,7 @@ def test_batches_are_the_same(path, workers, drop_remainder):
 
 
 @pytest.mark.parametrize("options", [(0, 0), (1, 1), (2, 50)])
-def test_every_batch_is_decoded_at_once(path, options):
+def test_loader_decodes_each_batch_as_a_block(path, options):
     step = Halves()
     source = sources.ArrayRecordDataSource(path)
     options = gristmill.ReadOptions(*options)
@@ -108,14 +108,14 @@ def test_steps_after_the_batch_follow(path):
     assert plain(loader_over(source, operations)) == expected
 
 
-def test_records_that_are_not_for_blocks_are_decoded_one_by_one(path):
+def test_declined_blocks_are_decoded_record_by_record(path):
     source = sources.ArrayRecordDataSource(path)
     expected = plain(loader_over(list(source), chain(Halves())))
     assert plain(loader_over(source, chain(Halves("no")))) == expected
 
 
 def dataset_over(source, step, order="step last", drop_remainder=False):
-    """Return a chain that batches shuffled records of two epochs, bad ones left out."""
+    """Return a chain that batches the first 60 records, shuffled, for two epochs."""
     ds = gristmill.MapDataset.source(source)[:60]
     if order == "step last":
         ds = ds.shuffle(1).repeat(2).map(step)
@@ -128,7 +128,7 @@ def dataset_over(source, step, order="step last", drop_remainder=False):
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("drop_remainder", [False, True])
 @pytest.mark.parametrize("order", ["step last", "step first"])
-def test_batches_of_a_chain_are_the_same(path, workers, drop_remainder, order):
+def test_chain_batches_match_row_decoding(path, workers, drop_remainder, order):
     options = gristmill.MultiprocessingOptions(num_workers=workers)
     source = sources.ArrayRecordDataSource(path)
     expected, found = (
@@ -139,7 +139,7 @@ def test_batches_of_a_chain_are_the_same(path, workers, drop_remainder, order):
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2])
-def test_every_batch_of_a_chain_is_decoded_at_once(path, threads):
+def test_chain_decodes_each_batch_as_a_block(path, threads):
     step = Halves()
     ds = gristmill.MapDataset.source(sources.ArrayRecordDataSource(path))[:60]
     options = gristmill.ReadOptions(threads, 50 if threads else 0)
@@ -151,7 +151,7 @@ def test_every_batch_of_a_chain_is_decoded_at_once(path, threads):
 
 
 @pytest.mark.parametrize("blocks", ["yes", "no"])
-def test_a_chain_resumes_between_batches(path, blocks):
+def test_chain_resumes_between_batches(path, blocks):
     ds = dataset_over(sources.ArrayRecordDataSource(path), Halves(blocks))
     expected = plain(ds)
     iterator = iter(ds)
@@ -163,7 +163,7 @@ def test_a_chain_resumes_between_batches(path, blocks):
         assert state == {"next_index": 7 * number}
 
 
-def test_an_interrupted_chain_makes_the_batch_again(path, monkeypatch):
+def test_interrupted_chain_repeats_the_batch(path, monkeypatch):
     step = Halves()
     ds = gristmill.MapDataset.source(sources.ArrayRecordDataSource(path))[:60]
     iterator = iter(ds.map(step).to_iter_dataset().batch(7))
@@ -180,7 +180,7 @@ def test_an_interrupted_chain_makes_the_batch_again(path, monkeypatch):
     assert plain(iterator) == expected[1:]
 
 
-def test_a_bad_record_of_a_chain_is_named(path):
+def test_bad_record_of_chain_is_named(path):
     source = sources.ArrayRecordDataSource(path)
     ds = gristmill.MapDataset.source(source).map(Halves()).to_iter_dataset().batch(7)
     iterator = iter(ds)
@@ -194,11 +194,8 @@ def test_a_bad_record_of_a_chain_is_named(path):
     assert plain({"b": rows["b"][i], "a": rows["a"][i]} for i in range(7)) == expected
 
 
-@pytest.mark.claim(
-    "A ParseExample with features of bytes or of variable length, and every step of"
-    " yours but a BlockMap, sees one record at a time."
-)
-def test_a_step_of_python_sees_one_record_at_a_time(path):
+@pytest.mark.claim("Custom steps other than BlockMap process one record at a time.")
+def test_python_step_receives_one_record_at_a_time(path):
     class Length(gristmill.transforms.Map):
         def __init__(self):
             self.seen = []
@@ -216,7 +213,7 @@ def test_a_step_of_python_sees_one_record_at_a_time(path):
 
 @pytest.fixture
 def reads(monkeypatch):
-    """The keys of every block that was begun to be read."""
+    """Return the keys of all blocks whose reading began."""
     keys = []
     for name in ("read", "begin"):
         original = getattr(RecordBlocks, name)
@@ -231,14 +228,14 @@ def reads(monkeypatch):
 
 @pytest.mark.parametrize("options", [None, gristmill.ReadOptions(0, 0)])
 @pytest.mark.parametrize("blocks", ["yes", "no"])
-def test_records_are_read_once_decoded_at_once_or_not(path, reads, blocks, options):
+def test_records_are_read_once_with_or_without_blocks(path, reads, blocks, options):
     source = sources.ArrayRecordDataSource(path)
     loader = loader_over(source, chain(Halves(blocks)), options=options)
     assert sum(len(batch["a"]) for batch in loader) == 180
     assert sorted(reads) == sorted([*range(60)] * 3)
 
 
-def test_a_block_with_a_bad_record_is_read_once(path, reads):
+def test_block_with_bad_record_is_read_once(path, reads):
     source = sources.ArrayRecordDataSource(path)
     options = gristmill.ReadOptions(0, 0)
     loader = loader_over(source, chain(Halves()), take=100, options=options)
@@ -252,7 +249,7 @@ def test_a_block_with_a_bad_record_is_read_once(path, reads):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_bad_record_fails_in_its_turn_and_is_named(path, workers):
+def test_bad_record_fails_in_its_turn_and_is_named(path, workers):
     source = sources.ArrayRecordDataSource(path)
     iterators = [
         iter(loader_over(records, chain(Halves()), workers=workers, take=100))
@@ -271,7 +268,7 @@ def test_a_bad_record_fails_in_its_turn_and_is_named(path, workers):
     assert failures == 2 * 3
 
 
-def test_resumes_at_every_batch(path):
+def test_loader_resumes_at_every_batch(path):
     source = sources.ArrayRecordDataSource(path)
     expected = plain(loader_over(source, chain(Halves())))
     iterator = iter(loader_over(source, chain(Halves())))
@@ -283,7 +280,7 @@ def test_resumes_at_every_batch(path):
         next(iterator)
 
 
-def test_keys_are_told(path):
+def test_ids_match_row_decoding(path):
     source = sources.ArrayRecordDataSource(path)
     ours, theirs = (
         iter(loader_over(records, chain(Halves())))
@@ -299,7 +296,7 @@ class Doubled(Halves):
         return {name: half * 2 for name, half in super().map(record).items()}
 
 
-def test_a_subclass_that_maps_otherwise_is_heeded(path):
+def test_overridden_map_disables_block_decoding(path):
     source = sources.ArrayRecordDataSource(path)
     expected = plain(loader_over(list(source), chain(Doubled())))
     assert plain(loader_over(source, chain(Doubled()))) == expected

@@ -1,4 +1,4 @@
-"""Steps that leave their work to the batch: loaders give what they give alone."""
+"""Deferred steps, which do their work per batch, match eager steps in loaders."""
 
 import os
 import threading
@@ -48,7 +48,7 @@ def loader(
 
 
 def outputs(eager: bool, **options: Any) -> list[Any]:
-    """What a loader gives, its state behind each, and the bad records it met."""
+    """Return the outputs of a loader with the state after each, and its bad records."""
     iterator = iter(loader(eager, **options))
     found: list[Any] = given(iterator)
     iterator.close()
@@ -57,7 +57,7 @@ def outputs(eager: bool, **options: Any) -> list[Any]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("form", ["dict", "tuple", "bare"])
-def test_batches_and_states_are_those_of_the_steps_one_by_one(form, workers):
+def test_deferred_steps_match_eager_steps(form, workers):
     expected = outputs(True, form=form, worker_count=workers)
     assert len(expected) == 9
     assert not made_by
@@ -68,11 +68,9 @@ def test_batches_and_states_are_those_of_the_steps_one_by_one(form, workers):
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("drop_remainder", [False, True])
 @pytest.mark.parametrize("on_error", ["raise", "skip", "substitute"])
-def test_bad_records_are_named_and_passed_over_as_one_by_one(
-    on_error, drop_remainder, workers
-):
+def test_bad_records_match_eager_steps(on_error, drop_remainder, workers):
     how = {"on_error": on_error, "batch": Batch(4, drop_remainder)}
-    # The last is in the remainder.
+    # The last record is in the remainder.
     last = g.samplers.IndexSampler(COUNT, shuffle=True, seed=3, num_epochs=1)
     how["bad"] = (5, 17, last[COUNT - 1].record_key)
     how["worker_count"] = workers
@@ -81,7 +79,7 @@ def test_bad_records_are_named_and_passed_over_as_one_by_one(
     assert outputs(False, **how) == expected
 
 
-def test_bad_records_are_found_behind_steps_of_others_and_blocks():
+def test_bad_records_after_user_steps_and_blocks_are_found():
     class Blocks(g.transforms.BlockMap):
         block_size = 5
 
@@ -95,7 +93,7 @@ def test_bad_records_are_found_behind_steps_of_others_and_blocks():
 
 
 @pytest.mark.parametrize("drop_remainder", [False, True])
-def test_source_that_stops_keeps_its_partial_batch(drop_remainder):
+def test_stopping_source_keeps_its_partial_batch(drop_remainder):
     class Short:
         def __len__(self):
             return COUNT
@@ -122,7 +120,7 @@ def test_source_that_stops_keeps_its_partial_batch(drop_remainder):
     assert made_by
 
 
-def test_a_limit_of_bad_records_holds():
+def test_max_errors_applies():
     how = {"bad": (5, 6, 17), "on_error": "skip", "max_errors": 1}
     expected = outputs(True, **how)
     assert "TooManyErrors" in str(expected)
@@ -130,7 +128,7 @@ def test_a_limit_of_bad_records_holds():
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_state_is_gone_on_from(workers):
+def test_state_resumes(workers):
     expected = given(iter(loader(True, streams=2)))
     iterator = iter(loader(False, streams=2))
     for _ in range(3):
@@ -146,7 +144,7 @@ def test_a_state_is_gone_on_from(workers):
     other.close()
 
 
-def test_replay_gives_what_comes_next():
+def test_replay_returns_the_next_output():
     iterator = iter(loader(False))
     next(iterator)
     state = iterator.get_state()
@@ -155,12 +153,12 @@ def test_replay_gives_what_comes_next():
 
 
 @pytest.mark.parametrize(("asked", "used"), [(0, 1), (1, 1), (64, CORES)])
-def test_as_many_threads_compute_as_are_asked_for_up_to_the_cores(asked, used):
+def test_num_threads_is_limited_by_cores(asked, used):
     list(loader(False, read_options=g.ReadOptions(asked, 500)))
     assert {threads for _, threads in made_by} == {used}
 
 
-def test_the_next_output_is_computed_meanwhile_where_no_one_elses_code_runs():
+def test_next_output_is_prefetched_unless_user_code_runs():
     list(loader(False))
     assert made_by[1][0] == THREAD
     made_by.clear()
@@ -169,7 +167,7 @@ def test_the_next_output_is_computed_meanwhile_where_no_one_elses_code_runs():
     assert {name for name, _ in made_by} == {"MainThread"}
 
 
-def test_only_a_plain_batch_computes():
+def test_batch_fn_disables_deferring():
     batch_fn = Batch(4, batch_fn=lambda elements: elements[0]["image"])
     expected = [batch.tobytes() for batch in loader(True, batch=batch_fn)]
     assert [batch.tobytes() for batch in loader(False, batch=batch_fn)] == expected
@@ -191,14 +189,14 @@ def test_batches_of_batches_have_the_same_bytes():
     assert found[0] == found[1]
 
 
-def test_what_kills_a_worker_is_computed_one_by_one_by_the_next(tmp_path):
+def test_replaced_worker_computes_one_by_one(tmp_path):
     source = records(COUNT)
     source[11] = DEADLY + b".."
     expected = outputs(True, source=source, worker_count=1)
     assert outputs(False, source=source, worker_count=1) == expected
 
 
-def test_a_fork_goes_on_from_where_it_stands():
+def test_fork_continues_at_position_of_parent():
     expected = [text for text, _ in given(iter(loader(True)))]
     iterator = iter(loader(False))
     next(iterator)
@@ -211,7 +209,7 @@ def test_a_fork_goes_on_from_where_it_stands():
     iterator.close()
 
 
-def test_a_batch_of_different_shapes_raises_what_it_raises_one_by_one():
+def test_shape_mismatch_matches_eager_steps():
     source = records(COUNT)
     source[3] = b"short"
     expected = outputs(True, source=source)
@@ -219,7 +217,7 @@ def test_a_batch_of_different_shapes_raises_what_it_raises_one_by_one():
     assert outputs(False, source=source) == expected
 
 
-def test_a_batch_in_a_worker_lies_in_its_slot():
+def test_worker_batch_has_shape_and_dtype():
     (batch,) = loader(False, batch=Batch(COUNT), form="bare", worker_count=1)
     assert batch.shape == (COUNT, 8)
     assert batch.dtype == np.uint8

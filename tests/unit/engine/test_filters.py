@@ -1,4 +1,4 @@
-"""Loaders with filters: what they read for an output."""
+"""Loaders with filters: the records that they read for an output."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import gristmill as grain
 
 
 class Remembering:
-    """Numbers; remembers which were read."""
+    """Serves numbers and records which keys were read."""
 
     def __init__(self):
         self.read = []
@@ -30,7 +30,7 @@ class Third(grain.FilterTransform):
 
 
 @pytest.mark.parametrize("kind", [Remembering, RememberingBlocks])
-def test_each_record_is_read_once_up_to_the_last_of_each_batch(kind):
+def test_filtered_batch_reads_no_further_than_needed(kind):
     source = kind()
     loader = grain.DataLoader(
         data_source=source,
@@ -46,7 +46,7 @@ def test_each_record_is_read_once_up_to_the_last_of_each_batch(kind):
         assert source.read == [*range(last + 1)]
 
 
-def test_states_within_a_filtered_stream_go_on_with_the_next_record():
+def test_state_within_a_filtered_stream_resumes():
     def loader():
         return grain.DataLoader(
             data_source=range(1000),

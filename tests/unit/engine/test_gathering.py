@@ -1,4 +1,4 @@
-"""Batches of a table that is slow to read are gathered ahead of need by threads."""
+"""Threads gather batches of slow tables before they are needed."""
 
 import os
 
@@ -26,7 +26,7 @@ def _memory_counts_as_slow(monkeypatch):
 
 @pytest.fixture
 def begun(monkeypatch):
-    """Sizes of the batches that threads began to gather."""
+    """Return the sizes of the batches that threads began to gather."""
     sizes = []
     begin_gather = g.sources.TableSource.begin_gather
 
@@ -48,7 +48,7 @@ def loader(source, drop_remainder=False, **options):
     )
 
 
-def test_batches_are_the_rows_that_ids_names(table):
+def test_batches_are_the_rows_of_ids(table):
     iterator = iter(loader(table))
     seen = []
     for batch in iterator:
@@ -64,7 +64,7 @@ def test_batches_are_the_rows_that_ids_names(table):
     [g.ReadOptions(0, 0), g.ReadOptions(1, 1), g.ReadOptions(), g.ReadOptions(3, 9999)],
 )
 @pytest.mark.parametrize("drop_remainder", [False, True])
-def test_threads_look_ahead_and_probes_change_nothing(
+def test_look_ahead_and_probes_change_no_batch(
     table, options, drop_remainder, every, monkeypatch
 ):
     monkeypatch.setattr(block_queue, "BLOCKS_BETWEEN_PROBES", every)
@@ -76,30 +76,28 @@ def test_threads_look_ahead_and_probes_change_nothing(
         np.testing.assert_array_equal(mine, other)
 
 
-def test_look_ahead_is_that_of_the_read_options(table, begun):
+def test_look_ahead_follows_read_options(table, begun):
     iterator = iter(loader(table, read_options=g.ReadOptions(2, 3 * BATCH)))
     for begun_by_now in (3, 4, 5):
         next(iterator)
         assert begun == [BATCH] * begun_by_now
 
 
-def test_no_threads_where_they_are_not_wanted(table, begun):
+def test_num_threads_0_gathers_without_threads(table, begun):
     assert len(list(loader(table, read_options=g.ReadOptions(0, 0)))) == 11
     assert begun == []
 
 
-def test_memory_is_gathered_by_the_caller(table, begun, monkeypatch):
+def test_fast_table_is_gathered_by_caller(table, begun, monkeypatch):
     monkeypatch.setattr(TableBlocks, "slow_record_s", 1.0)
     assert len(list(loader(table))) == 11
     assert begun == []
 
 
-def test_every_so_often_the_caller_finds_out_whether_it_is_still_slow(
-    table, begun, monkeypatch
-):
+def test_caller_probes_slow_table_regularly(table, begun, monkeypatch):
     monkeypatch.setattr(block_queue, "BLOCKS_BETWEEN_PROBES", 2)
     assert len(list(loader(table))) == 11
-    # Of every three batches the caller gathers one.
+    # The caller gathers one of every three batches.
     assert len(begun) == 7
 
 
@@ -111,7 +109,7 @@ def test_tables_of_several_columns_keep_their_names_and_rows(table):
         np.testing.assert_array_equal(batch["pixels"], table[batch["label"]])
 
 
-def test_columns_that_are_not_contiguous_are_gathered_by_the_caller(table, begun):
+def test_strided_columns_are_gathered_by_caller(table, begun):
     reversed_rows = table[:, ::-1]
     iterator = iter(loader(reversed_rows))
     for batch in iterator:
@@ -119,7 +117,7 @@ def test_columns_that_are_not_contiguous_are_gathered_by_the_caller(table, begun
     assert begun == []
 
 
-def test_restoring_drops_what_was_gathered_ahead(table):
+def test_restoring_drops_batches_gathered_ahead(table):
     reference = list(loader(table))
     iterator = iter(loader(table))
     next(iterator)
@@ -141,7 +139,7 @@ def test_batches_outlive_their_iterator(table):
     np.testing.assert_array_equal(second, table[ids])
 
 
-def test_batches_of_a_worker_are_gathered_in_its_memory_and_not_ahead(table, begun):
+def test_worker_gathers_into_its_slot_without_threads(table, begun):
     memory = []
 
     def alloc(shape, dtype):
@@ -157,7 +155,7 @@ def test_batches_of_a_worker_are_gathered_in_its_memory_and_not_ahead(table, beg
 
 
 @pytest.mark.multiprocess
-def test_a_fork_goes_on_by_itself_and_leaves_the_parent_alone(table):
+def test_fork_continues_without_affecting_parent(table):
     reference = list(loader(table))
     iterator = iter(loader(table))
     for _ in range(2):
@@ -178,14 +176,14 @@ def test_a_fork_goes_on_by_itself_and_leaves_the_parent_alone(table):
 
 
 class Doubled(g.sources.TableSource):
-    """Serves twice what the table holds."""
+    """Serves twice the values of the table."""
 
     def __getitem__(self, index):
         return 2 * super().__getitem__(index)
 
 
 @pytest.mark.parametrize("face", ["loader", "chain"])
-def test_a_table_with_its_own_rows_is_read_by_row(table, face):
+def test_table_with_custom_rows_is_read_by_row(table, face):
     source = Doubled(table)
     batches = loader(source)
     if face == "chain":

@@ -1,4 +1,4 @@
-"""Arrays that view a mapped file travel to workers by the file's name."""
+"""Views of memory-mapped files are sent to workers by file name."""
 
 import mmap
 import os
@@ -22,7 +22,7 @@ def path(tmp_path):
 
 
 def sent(array):
-    """What arrives, by way of a pickle that must not hold the rows."""
+    """Return an array after a pickle round trip that must not contain the rows."""
     reduced = reduce_mapped(array)
     assert reduced is not None
     data = pickle.dumps(reduced)
@@ -44,10 +44,9 @@ VIEWS = {
 }
 
 
-@pytest.mark.claim("NumPy arrays and dicts of arrays")
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("offset", [0, 128, mmap.ALLOCATIONGRANULARITY + 4])
-def test_the_same_bytes_of_the_file_are_mapped(path, view, offset):
+def test_sent_view_maps_the_same_bytes(path, view, offset):
     rows = (path.stat().st_size - offset) // 32
     mapped = VIEWS[view](np.memmap(path, np.int32, "r", offset, (rows, 8))[:ROWS])
     arrived = sent(mapped)
@@ -58,13 +57,13 @@ def test_the_same_bytes_of_the_file_are_mapped(path, view, offset):
     np.testing.assert_array_equal(arrived, mapped)
 
 
-def test_changes_of_what_arrives_do_not_reach_the_file(path):
+def test_changes_to_sent_array_do_not_reach_the_file(path):
     arrived = sent(np.load(path, mmap_mode="r+"))
     arrived[0] = -1
     assert np.load(path)[0].tolist() == list(range(8))
 
 
-def test_changes_to_the_file_reach_what_arrived(path):
+def test_changes_to_the_file_reach_sent_array(path):
     mapped = np.load(path, mmap_mode="r+")
     arrived = sent(mapped)
     mapped[5] = -5
@@ -81,27 +80,27 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_all_others_are_pickled_as_ever(path, other):
+def test_other_arrays_are_pickled_normally(path, other):
     assert reduce_mapped(OTHERS[other](path)) is None
 
 
-def test_a_file_without_a_name_any_more_is_sent_as_bytes(path):
+def test_unlinked_file_is_sent_as_bytes(path):
     mapped = np.load(path, mmap_mode="r")
     path.unlink()
     assert reduce_mapped(mapped) is None
 
 
-def test_another_file_under_the_name_is_refused(path):
+def test_replaced_file_is_rejected(path):
     reduced = reduce_mapped(np.load(path, mmap_mode="r"))
     other = path.with_suffix(".new.npy")
     np.save(other, np.zeros((ROWS, 8), np.int32))
     os.replace(other, path)
-    with pytest.raises(ValueError, match=r"table\.npy is not the file any more"):
+    with pytest.raises(ValueError, match=r"table\.npy was replaced or resized"):
         open_mapped(*reduced[1])
 
 
 class Windows:
-    """A source of a user's own, that keeps the map to itself."""
+    """A user's source that keeps its memory map private."""
 
     def __init__(self, path):
         self._tokens = np.memmap(path, np.int32, "r", 128)
@@ -113,12 +112,11 @@ class Windows:
         return np.array(self._tokens[index : index + 8])
 
 
-@pytest.mark.claim("NumPy arrays and dicts of arrays")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize(
     "source", [lambda path: np.load(path, mmap_mode="r"), Windows], ids=["table", "own"]
 )
-def test_workers_give_what_the_caller_would_give(path, source):
+def test_workers_match_the_caller(path, source):
     def batches(workers):
         made = source(path)
         return g.DataLoader(
@@ -133,7 +131,7 @@ def test_workers_give_what_the_caller_would_give(path, source):
         np.testing.assert_array_equal(mine, expected)
 
 
-def test_a_table_of_mapped_files_gives_plain_rows(path):
+def test_table_of_mapped_files_returns_plain_rows(path):
     source = g.sources.TableSource({"x": np.load(path, mmap_mode="r")})
     assert type(source[1]["x"]) is np.ndarray
     assert cloudpickle.loads(cloudpickle.dumps(source))[1]["x"].tolist() == [

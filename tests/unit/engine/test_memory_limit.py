@@ -13,7 +13,7 @@ pytestmark = pytest.mark.multiprocess
 
 
 class Wide(g.MapTransform):
-    """2 MiB for each record; the outputs of a unit are more than the limit."""
+    """Returns 2 MiB per record; the outputs of a unit exceed the limit."""
 
     def map(self, x):
         return np.full(2 * MIB, x, np.uint8)
@@ -38,7 +38,7 @@ def numbers(iterator):
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("operations", [[], [g.Batch(1)]], ids=["single", "batches"])
-def test_unit_with_more_than_the_limit_is_cut(workers, operations):
+def test_unit_larger_than_the_limit_is_split(workers, operations):
     expected = list(g.IndexSampler(RECORDS, shuffle=True, seed=1, num_epochs=1))
     expected = [metadata.record_key for metadata in expected]
     iterator = iter(loader(workers, operations, streams=2))
@@ -51,13 +51,13 @@ def test_unit_with_more_than_the_limit_is_cut(workers, operations):
 
 
 @pytest.mark.parametrize("workers", [2, 3])
-def test_batch_waits_for_the_memory_of_other_workers(workers):
+def test_batch_waits_for_memory_of_other_workers(workers):
     batches = loader(workers, [g.Batch(5)], streams=2)
     assert sum(batch.nbytes for batch in batches) == 2 * MIB * RECORDS
 
 
 class Small(g.MapTransform):
-    """128 KiB for each record; three from each of 32 streams exceed the limit."""
+    """Returns 128 KiB per record; three from each of 32 streams exceed the limit."""
 
     def map(self, x):
         return np.full(MIB // 8, x % 256, np.uint8)

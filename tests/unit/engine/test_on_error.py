@@ -1,4 +1,4 @@
-"""Bad records that are skipped or substituted, against a model in plain Python."""
+"""Bad records that are skipped or substituted, compared with a model in Python."""
 
 import dataclasses
 import json
@@ -18,10 +18,10 @@ LOGGED = ("key", "index", "stream", "operation", "error", "message", "substitute
 @st.composite
 def cases(draw, on_error=("skip", "substitute")):
     records = draw(st.integers(1, 30))
-    # Few enough that something is left to substitute.
+    # Few enough to leave substitutes.
     some = st.frozensets(st.integers(0, records - 1), max_size=3)
     kinds = draw(st.lists(st.sampled_from(STEPS), max_size=3))
-    # One flat-map makes at most 4 rows of one, two would make 16.
+    # One flat-map makes at most 4 rows from one; two would make 16.
     steps = [kind(draw(some)) for kind in kinds]
     streams = draw(st.integers(1, 3))
     return Case(
@@ -40,7 +40,7 @@ def cases(draw, on_error=("skip", "substitute")):
 
 
 def expected(case):
-    """Outputs, and for each and for the end the log up to there."""
+    """Return the outputs, and the log after each output and at the end."""
     outputs, logs, log = [], [], []
     for turn in turns(case):
         log = log + turn.log
@@ -60,7 +60,7 @@ def errors_in(state):
 
 
 def modelled(case):
-    """The model's answer; cases that it has none for are not tried."""
+    """Return the result of the model; reject cases that it does not support."""
     try:
         return expected(case)
     except AssertionError:
@@ -84,7 +84,7 @@ def assert_runs(case, workers):
 
 
 def assert_resumes(case, workers, hops):
-    """Stop after each of the numbers of outputs and go on in another loader."""
+    """Stop after each number of outputs from `hops` and resume in another loader."""
     outputs, logs = modelled(case)
     states = [loader(case).__iter__().get_state()]
     iterator = iter(loader(case, workers))
@@ -102,25 +102,24 @@ def assert_resumes(case, workers, hops):
             assert iterator.errors.count == len(logs[-1])
 
 
-@pytest.mark.claim("on_error=, max_errors=, quarantine=, iterator.errors")
 @pytest.mark.slow
 @hypothesis.settings(max_examples=200)
 @hypothesis.given(cases())
-def test_outputs_log_and_count_are_the_models(case):
+def test_outputs_log_and_count_match_the_model(case):
     assert_runs(case, 0)
 
 
 @pytest.mark.multiprocess
 @hypothesis.settings(max_examples=20)
 @hypothesis.given(cases(), st.sampled_from(WORKERS[1:]))
-def test_workers_give_the_same(case, workers):
+def test_workers_match_the_model(case, workers):
     assert_runs(case, workers)
 
 
 @pytest.mark.slow
 @hypothesis.settings(max_examples=50)
 @hypothesis.given(cases())
-def test_goes_on_from_every_state(case):
+def test_every_state_resumes(case):
     assert_resumes(case, 0, lambda count: [(at, 0) for at in range(count + 1)])
 
 
@@ -129,7 +128,7 @@ def test_goes_on_from_every_state(case):
 @hypothesis.given(
     cases(), st.sampled_from(WORKERS), st.sampled_from(WORKERS), st.data()
 )
-def test_goes_on_with_other_workers(case, before, after, data):
+def test_state_resumes_with_other_worker_count(case, before, after, data):
     def somewhere(count):
         return [(data.draw(st.integers(0, count)), after)]
 

@@ -1,4 +1,4 @@
-"""A unit gives the same outputs whole, in parts and cut."""
+"""A unit has the same outputs whole, in parts and split."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ class Unit:
 
 
 class End:
-    """A worker's end whose parent waits always, takes each part and reads all."""
+    """A worker's end whose parent always waits, accepts each part and reads all."""
 
     position_capacity = 64
     unit_records = UNIT
@@ -35,7 +35,7 @@ class End:
 
     def __init__(self):
         self.at = np.zeros(1, np.int64)
-        self.at_address = self.at.ctypes.data
+        self.current_record_address = self.at.ctypes.data
         self.received, self.parts, self.wrong_parts = [], 0, 0
         self.units, self.largest_need = 0, 0
 
@@ -86,16 +86,16 @@ class End:
 
 
 class SmallEnd(End):
-    """The end of a worker whose units are shorter than its program expects.
+    """A worker's end whose units are shorter than its program expects.
 
-    So they are if their first outputs were handed over by a worker that died.
+    This happens if a worker died after it had handed over the first outputs.
     """
 
     unit_records = 3
 
 
 class TightEnd(End):
-    """The end of a worker with so little memory that all units are cut."""
+    """A worker's end with so little memory that all units are split."""
 
     slot_bytes = 64
     max_unit_bytes = 512
@@ -128,7 +128,7 @@ class Worker(Server):
         first = 0
         while first < RECORDS:
             self.compute(self._end.begin(first))
-            first = self._reached[0][0]
+            first = self._end_positions[0][0]
 
 
 class Computed:
@@ -138,7 +138,7 @@ class Computed:
 
 
 def slow(x):
-    """Return x; meanwhile another thread would hand over what is done."""
+    """Return x after handing over finished outputs, as another thread would."""
     Computed.worker.hand_over()
     return x
 
@@ -226,7 +226,7 @@ BEHIND = {
 def in_workers(dataset, behind, read_options):
     options = g.MultiprocessingOptions(num_workers=1)
     iterated = behind(dataset.to_iter_dataset(read_options))
-    return iterated.mp_prefetch(options)._pipeline
+    return iterated.mp_prefetch(options)._program
 
 
 def computed(program, end, in_parts=True):
@@ -253,7 +253,7 @@ def assert_parts_change_nothing(program):
 
 @pytest.fixture(autouse=True)
 def growing_blocks(monkeypatch):
-    """Have blocks double however long their elements take."""
+    """Double the block size even for slow elements."""
     monkeypatch.setattr(to_iter, "BLOCK_NS", 1 << 60)
 
 
@@ -295,7 +295,7 @@ def loader(operations, source, threads):
 
 
 @pytest.mark.parametrize("of", ["chain", "loader"])
-def test_parts_that_are_ready_are_handed_over(of):
+def test_finished_parts_are_handed_over(of):
     program = {
         "chain": in_workers(g.MapDataset.range(RECORDS).map(slow), keep, None),
         "loader": loader([Slow()], range(RECORDS), (16, 500))._program,
@@ -303,7 +303,7 @@ def test_parts_that_are_ready_are_handed_over(of):
     assert assert_parts_change_nothing(program) > 5
 
 
-def test_large_outputs_are_cut_to_units_and_parts_that_fit():
+def test_large_outputs_are_split_to_fit():
     def blank(size):
         Computed.worker.hand_over()
         return np.zeros(size, np.uint8)
@@ -319,7 +319,7 @@ def test_large_outputs_are_cut_to_units_and_parts_that_fit():
 
 
 @pytest.mark.parametrize("of", ["chain", "loader"])
-def test_a_worker_computes_only_the_records_of_a_unit(of):
+def test_worker_computes_only_the_records_of_its_unit(of):
     calls = []
 
     class Count(g.MapTransform):

@@ -13,12 +13,12 @@ import gristmill as g
 
 OTHERS = 8
 RECORDS = 64
-# A test that fails should say so, and not wait forever.
+# A failing test must report, not wait forever.
 GIVE_UP_S = 30
 
 
 class Gathering:
-    """Numbers, of which each read waits for others; by itself in each process."""
+    """Serves numbers; each read waits for eight others in the same process."""
 
     def __init__(self, records=RECORDS):
         self.records = records
@@ -43,7 +43,7 @@ class Gathering:
 
 
 class Together(Gathering):
-    """Reads blocks too, one record after another."""
+    """Also reads blocks, one record after another."""
 
     def __getitems__(self, keys):
         return [self[key] for key in keys]

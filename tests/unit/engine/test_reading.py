@@ -1,4 +1,4 @@
-"""Records are read by the caller, or by threads where reading is slow."""
+"""Records are read by the caller, or by threads if reading is slow."""
 
 import abc
 import os
@@ -14,7 +14,7 @@ RECORDS = 60
 
 
 class Source:
-    """Remembers which thread read what; some reads fail."""
+    """Records the keys and threads of reads; some reads fail."""
 
     def __init__(self, bad=()):
         self.reads = []
@@ -33,7 +33,7 @@ class Source:
 
 
 class Together(Source, abc.ABC):
-    """Reads blocks as well, and remembers how many records each had."""
+    """Also reads blocks, and records their sizes."""
 
     def __init__(self, bad=()):
         super().__init__(bad)
@@ -66,7 +66,7 @@ def made(source, threads=4, ahead=8, look_ahead=True):
 
 
 def read(reader, source, position, count):
-    """Read records, in as many calls as it takes."""
+    """Read records, in as many calls as needed."""
     elements, failure = [], None
     while len(elements) < count and failure is None:
         at = position + len(elements)
@@ -79,18 +79,18 @@ def read(reader, source, position, count):
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Every read counts as slow."""
+    """Make every read count as slow."""
     monkeypatch.setattr(reading, "SLOW_READ_S", -1.0)
 
 
 @pytest.fixture
 def fast(monkeypatch):
-    """No read counts as slow, however busy the machine is."""
+    """Make no read count as slow, even on a busy machine."""
     monkeypatch.setattr(reading, "LONG_READ_S", 1e6)
     monkeypatch.setattr(reading, "SLOW_READ_S", 1e6)
 
 
-def test_a_fast_source_is_read_by_the_caller(fast):
+def test_fast_source_is_read_by_the_caller(fast):
     source = Source()
     reader = made(source)
     for position in range(0, RECORDS, 6):
@@ -100,7 +100,7 @@ def test_a_fast_source_is_read_by_the_caller(fast):
     assert source.threads == {threading.get_ident()}
 
 
-def test_a_slow_source_is_read_by_threads_ahead_of_need(slow):
+def test_slow_source_is_read_ahead_by_threads(slow):
     source = Source()
     reader = made(source)
     assert read(reader, source, 0, 10) == ([10 * i for i in range(10)], None)
@@ -120,7 +120,7 @@ def test_every_record_is_read_once(slow):
     assert sorted(source.reads) == list(range(RECORDS))
 
 
-def test_what_was_read_behind_a_failure_is_not_read_again(slow):
+def test_records_after_a_failure_are_not_read_again(slow):
     bad = range(0, RECORDS, 7)
     source = Source(bad)
     loader = g.DataLoader(
@@ -135,7 +135,7 @@ def test_what_was_read_behind_a_failure_is_not_read_again(slow):
 
 
 @pytest.mark.parametrize("threads", [0, 4])
-def test_a_block_that_cannot_be_read_together_is_read_once_singly(fast, threads):
+def test_failing_block_is_read_once_by_record(fast, threads):
     bad = (1, 5, 22)
     source = Together(bad)
     loader = g.DataLoader(
@@ -151,7 +151,7 @@ def test_a_block_that_cannot_be_read_together_is_read_once_singly(fast, threads)
     assert len(source.blocks) >= 2
 
 
-def test_a_step_that_fails_has_no_block_read_again(fast):
+def test_failing_step_rereads_no_block(fast):
     class Fails(g.MapTransform):
         def map(self, element):
             if element % 70 == 0:
@@ -169,7 +169,7 @@ def test_a_step_that_fails_has_no_block_read_again(fast):
     assert source.reads == list(range(RECORDS))
 
 
-def test_a_source_that_has_become_fast_is_read_by_the_caller_again(monkeypatch, slow):
+def test_source_turning_fast_returns_to_the_caller(monkeypatch, slow):
     monkeypatch.setattr(reading, "BLOCKS_BETWEEN_PROBES", 2)
     source = Source()
     reader = made(source)
@@ -182,7 +182,7 @@ def test_a_source_that_has_become_fast_is_read_by_the_caller_again(monkeypatch, 
     assert sorted(source.reads) == list(range(position))
 
 
-def test_a_source_that_reads_blocks_is_asked_for_them(fast):
+def test_source_with_getitems_is_read_in_blocks(fast):
     source = Together()
     loader = g.DataLoader(
         data_source=source,
@@ -193,7 +193,7 @@ def test_a_source_that_reads_blocks_is_asked_for_them(fast):
     assert source.blocks == [6] * 10
 
 
-def test_a_source_whose_blocks_are_slow_is_read_by_threads(slow):
+def test_source_with_slow_blocks_is_read_by_threads(slow):
     source = Together()
     reader = made(source)
     for position in range(0, RECORDS, 6):
@@ -203,7 +203,7 @@ def test_a_source_whose_blocks_are_slow_is_read_by_threads(slow):
     assert sorted(source.reads) == list(range(RECORDS))
 
 
-def test_a_block_that_fails_is_read_up_to_the_bad_record(slow):
+def test_failing_block_yields_records_before_the_bad_one(slow):
     source = Together(bad={2})
     elements, failure = read(made(source), source, 0, 6)
     assert elements == [0, 10]
@@ -211,7 +211,7 @@ def test_a_block_that_fails_is_read_up_to_the_bad_record(slow):
 
 
 @pytest.mark.parametrize("options", [(0, 8), (4, 0)])
-def test_no_threads_where_they_are_not_wanted(slow, options):
+def test_read_options_can_disable_threads(slow, options):
     source = Source()
     reader = made(source, *options)
     assert reader.read(0, range(RECORDS)) is None
@@ -219,7 +219,7 @@ def test_no_threads_where_they_are_not_wanted(slow, options):
     assert source.reads == []
 
 
-def test_no_threads_for_a_source_that_wants_none(slow):
+def test_source_with_by_threads_false_gets_no_threads(slow):
     source = Source()
     source.by_threads = False
     reader = made(source)
@@ -228,7 +228,7 @@ def test_no_threads_for_a_source_that_wants_none(slow):
     assert source.reads == []
 
 
-def test_nothing_is_read_ahead_for_a_unit_that_others_share(slow):
+def test_look_ahead_false_reads_nothing_ahead(slow):
     source = Source()
     reader = made(source, look_ahead=False)
     read(reader, source, 0, 10)
@@ -237,14 +237,14 @@ def test_nothing_is_read_ahead_for_a_unit_that_others_share(slow):
 
 
 @pytest.mark.parametrize("bad", [2, 7])
-def test_what_was_read_before_a_failure_is_kept(slow, bad):
+def test_records_before_a_failure_are_kept(slow, bad):
     source = Source(bad={bad})
     elements, failure = read(made(source), source, 0, 10)
     assert elements == [10 * i for i in range(bad)]
     assert str(failure) == f"record {bad} is gone"
 
 
-def test_forgetting_drops_what_was_read_ahead(slow):
+def test_forget_drops_records_read_ahead(slow):
     source = Source()
     reader = made(source)
     read(reader, source, 0, 10)
@@ -253,7 +253,7 @@ def test_forgetting_drops_what_was_read_ahead(slow):
 
 
 @pytest.mark.multiprocess
-def test_a_fork_reads_by_threads_of_its_own(slow):
+def test_fork_reads_with_its_own_threads(slow):
     source = Source()
     reader = made(source)
     read(reader, source, 0, 10)
@@ -273,7 +273,7 @@ CHAINS = {"single": [], "batches": [g.Batch(7)], "splits": [Twice(), g.Batch(7)]
 @pytest.mark.parametrize(
     "workers", [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 )
-def test_loaders_give_the_same_by_threads(slow, chain, workers):
+def test_loaders_with_threads_match_loaders_without(slow, chain, workers):
     def elements(threads):
         source = Source()
         loader = g.DataLoader(

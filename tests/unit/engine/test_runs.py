@@ -1,4 +1,4 @@
-"""Small outputs that a worker computes together are as those computed one by one."""
+"""Small outputs that a worker computes together match those computed one by one."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ class RefuseEveryTenth(gristmill.MapTransform):
 
 
 def outcomes(workers):
-    """Elements, messages of errors, and the positions behind them."""
+    """Yield each element or error text, and the position after it."""
     loader = gristmill.DataLoader(
         data_source=range(50),
         sampler=gristmill.IndexSampler(50, shuffle=True, seed=3, num_epochs=1),
@@ -36,7 +36,7 @@ def outcomes(workers):
 
 
 @pytest.mark.multiprocess
-def test_what_fails_in_a_run_fails_alone():
+def test_failing_element_of_a_run_fails_alone():
     here, there = list(outcomes(0)), list(outcomes(2))
     assert there == here
     errors = [found for found, _ in here if isinstance(found, str)]

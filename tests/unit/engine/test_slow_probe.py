@@ -1,9 +1,9 @@
-"""Measured reads decide whether threads read."""
+"""Timed reads decide whether threads read."""
 
 import pytest
 
-from gristmill._base import waiting
-from gristmill._base.waiting import Clocks
+from gristmill._base import blocked_time
+from gristmill._base.blocked_time import Clocks
 from gristmill._engine import slow_probe
 from gristmill._engine.slow_probe import SlowProbe, Trial
 
@@ -17,7 +17,7 @@ def probe():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Clocks that a test sets: the wall's, and the processor time of the process."""
+    """Return clocks that tests set: wall time and CPU time of the process."""
 
     class Clock:
         wall_s = process_s = 0.0
@@ -31,17 +31,17 @@ def clock(monkeypatch):
             return self.wall_s
 
     clock = Clock()
-    monkeypatch.setattr(waiting, "clocks", clock.read)
+    monkeypatch.setattr(blocked_time, "clocks", clock.read)
     monkeypatch.setattr(slow_probe, "time", clock)
     return clock
 
 
-def test_fast_reads_leave_the_next_ones_to_the_caller(probe):
+def test_fast_reads_keep_the_next_ones_in_the_caller(probe):
     assert [probe.add_read(0.5) for _ in range(3)] == [False, False, True]
     assert (probe.waits, probe.left, probe.trial) == (False, INTERVAL, None)
 
 
-def test_unknown_read_starts_the_count_of_fast_reads_again(probe):
+def test_unknown_read_resets_the_count_of_fast_reads(probe):
     waits = [0.5, 0.5, None, 0.5, 0.5]
     assert not any(probe.add_read(waited_s) for waited_s in waits)
     assert probe.add_read(0.5)
@@ -96,6 +96,6 @@ def test_quick_read_leaves_the_next_wait_unknown(probe, clock):
         clock.wall_s += seconds
         return "read"
 
-    found = [probe.timed(lambda s=s: read_for(s), 2) for s in (3.0, 1.0, 3.0, 3.0)]
+    found = [probe.read_timed(lambda s=s: read_for(s), 2) for s in (3.0, 1.0, 3.0, 3.0)]
     assert found == [("read", 1.5), ("read", 0.0), ("read", None), ("read", 1.5)]
     assert probe.record_s == 1.5

@@ -1,4 +1,4 @@
-"""Which units are reported because they are slow."""
+"""Reports about slow units."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from gristmill._engine import remote
 
 
 class Asked(Exception):
-    """What the core was asked for."""
+    """Carries the `slow_s` that the core received."""
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ class NextResult:
 
 
 class Scripted:
-    """A scheduler that finds what it is told, and notes the timeouts."""
+    """A scheduler that returns given results and records the timeouts."""
 
     def __init__(self, found):
         self.found = found
@@ -57,9 +57,9 @@ class Scripted:
 
 
 class Quiet:
-    """Workers of which nothing is known."""
+    """Workers that can report a stack and nothing else."""
 
-    def doing(self, worker):
+    def activity(self, worker):
         return "a stack"
 
 
@@ -69,12 +69,12 @@ def scripted_run(scheduler, stall_action):
         workers=1, buffer=1, max_restarts=1, memory_limit=0, stall_timeout=60.0,
         stall_action=stall_action,
     )  # fmt: skip
-    run._successor, run._begun = None, True
-    run._running = remote._Running(scheduler, Quiet())
+    run._successor, run._has_waited = None, True
+    run._running = remote._ScheduledWorkers(scheduler, Quiet())
     return run
 
 
-def test_output_that_waits_for_memory_kills_no_worker(caplog):
+def test_output_waiting_for_memory_kills_no_worker(caplog):
     waits = {"worker": -1, "stream": 2, "need": 30, "used": 80, "limit": 100}
     run = scripted_run(
         Scripted([NextResult("timeout", **waits), NextResult("end")]), "restart"
@@ -84,11 +84,11 @@ def test_output_that_waits_for_memory_kills_no_worker(caplog):
     (record,) = caplog.records
     assert record.getMessage() == (
         "No output for 60 s: the next one of stream 2 waits for memory that workers use"
-        " for later ones. 80 bytes of memory_limit=100 are taken."
+        " for later ones. 80 bytes of memory_limit=100 are in use."
     )
 
 
-def test_slow_unit_leaves_the_timeout_as_it_is(caplog):
+def test_slow_unit_does_not_extend_the_timeout(caplog):
     slow = {"worker": 0, "stream": 2, "record": 7, "idle": False}
     slow |= {"busy_s": 6.5, "usual_s": 0.01, "waited_s": 6.0}
     stalled = {"worker": 0, "stream": 2, "record": 7, "idle": False}

@@ -1,4 +1,4 @@
-"""What workers get of the pipeline: everything, once, as it was when they began."""
+"""Workers receive one snapshot of the pipeline, taken when they start."""
 
 import collections
 import dataclasses
@@ -68,7 +68,7 @@ def test_lists_of_dicts_arrive_equal(kind, count):
     assert number == count - 1
 
 
-def test_a_list_is_what_it_was_when_the_workers_began():
+def test_list_is_a_snapshot_from_worker_start():
     source = [{"label": i} for i in range(LONG)]
     iterator = iter(loader(source))
     assert next(iterator) == {"label": 0}
@@ -80,7 +80,7 @@ def test_a_list_is_what_it_was_when_the_workers_began():
 
 @dataclasses.dataclass
 class Program:
-    """What is packed."""
+    """The object that pack() receives."""
 
     source: Any
 
@@ -111,7 +111,7 @@ LARGE = {
 
 @pytest.mark.parametrize("by", SHARED)
 @pytest.mark.parametrize("kind", LARGE)
-def test_object_that_elements_share_is_packed_once(by, kind):
+def test_object_shared_by_elements_is_packed_once(by, kind):
     metas = [*itertools.islice(SHARED[by](LARGE[kind]), LONG)]
     once = len(pickle.dumps(metas, 5))
     size, source = packed([{"label": i, "meta": each} for i, each in enumerate(metas)])
@@ -127,13 +127,13 @@ def test_long_list_without_large_shared_objects_is_a_snapshot(element):
     assert isinstance(packed(source)[1], packing.Snapshot)
 
 
-def test_elements_that_only_cloudpickle_can_send():
+def test_lambda_elements_arrive_by_cloudpickle():
     source = [lambda x, i=i: x + i for i in range(LONG)]
     made = loader(source, [Map(lambda function: function(10))])
     assert list(made)[-2:] == [LONG + 8, LONG + 9]
 
 
-def test_what_a_worker_changes_stays_its_own():
+def test_changes_by_a_worker_stay_in_it():
     table = np.zeros((64, 1024))
 
     def spoil(element):
@@ -148,13 +148,13 @@ def test_what_a_worker_changes_stays_its_own():
 def test_large_arrays_are_shared_once():
     out = run("snapshot/memory_of_large_arrays", deadline_s=120)
     one, three = map(int, out.split())
-    # 200 MiB in the caller and 200 MiB for all workers, however many they are.
+    # 200 MiB in the caller and 200 MiB for all workers together.
     assert three - one < 100 << 20, (one >> 20, three >> 20)
     assert one < 700 << 20, one >> 20
 
 
 @pytest.mark.parametrize("how", ["file", "-c"])
-def test_classes_and_globals_of_main(how):
+def test_classes_and_globals_of_main_arrive(how):
     program = PROGRAMS / "snapshot" / "classes_of_main.py"
     what = [str(program)] if how == "file" else ["-c", program.read_text()]
     done = subprocess.run(
@@ -164,7 +164,7 @@ def test_classes_and_globals_of_main(how):
     assert done.returncode == 0, done.stderr
 
 
-def test_lambdas_and_closures():
+def test_lambdas_and_closures_arrive():
     counter = collections.Counter(a=5)
 
     def add(element):
@@ -203,7 +203,7 @@ def parts():
 
 
 @pytest.mark.parametrize("name", parts())
-def test_what_cannot_be_pickled_is_named(name):
+def test_unpicklable_part_is_named(name):
     arguments = {"data_source": [1, 2, 3], "sampler": g.SequentialSampler(3)}
     made = g.DataLoader(**(arguments | parts()[name]), worker_count=1)
     with pytest.raises(TypeError, match=r"cannot pickle '_thread.lock'") as caught:
@@ -213,7 +213,7 @@ def test_what_cannot_be_pickled_is_named(name):
     assert "worker_count=0" in note
 
 
-def test_large_buffers_are_mapped_and_not_copied():
+def test_large_buffers_are_mapped_not_copied():
     table = np.arange(1 << 16)
 
     def owns(element):

@@ -1,4 +1,4 @@
-"""Tracebacks of the user's own errors show the user's own frames."""
+"""Tracebacks of errors in user code show only user frames."""
 
 import concurrent.futures._base
 import itertools
@@ -34,7 +34,7 @@ def by_step():
 
 
 class Records:
-    """Fails at 700, as records that are read one by one, and together."""
+    """Fails at record 700, read alone or in a block."""
 
     def __len__(self):
         return 999
@@ -125,14 +125,14 @@ def own_frames(error):
 
 
 def place_of(error):
-    """The one note that says which element it is about."""
+    """Return the one note that names the element."""
     (place,) = [note for note in error.__notes__ if note.endswith("(index 700)")]
     return [place]
 
 
-@pytest.mark.claim("several notes say that frames were cut from a traceback")
+@pytest.mark.claim("Several notes say that frames were removed from a traceback")
 @pytest.mark.parametrize("chain", [by_index, by_step])
-def test_no_frame_of_ours_stays(chain, filtering):
+def test_gristmill_frames_are_removed(chain, filtering):
     error = error_of(iter(chain()))
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     assert own_frames(error) == []
@@ -140,8 +140,8 @@ def test_no_frame_of_ours_stays(chain, filtering):
     assert error.__notes__ == [tracebacks.NOTE, *place_of(error)]
 
 
-def test_calls_that_are_not_timed_are_cut_as_well(monkeypatch):
-    monkeypatch.setattr(sampling, "FIRST_NS", 10**15)
+def test_tracebacks_of_untimed_calls_are_filtered(monkeypatch):
+    monkeypatch.setattr(sampling, "FIRST_SAMPLE_NS", 10**15)
     ds = grain.MapDataset.range(100_000).map(lambda x: fail(x - 60_000))
     iterator = iter(ds.to_iter_dataset(NO_THREADS))
     for _ in range(50_000):
@@ -152,15 +152,15 @@ def test_calls_that_are_not_timed_are_cut_as_well(monkeypatch):
     assert next(iterator) == 701
 
 
-@pytest.mark.claim("several notes say that frames were cut from a traceback")
-def test_a_measured_chain_has_one_note():
+@pytest.mark.claim("Several notes say that frames were removed from a traceback")
+def test_measured_chain_has_one_note():
     iterator = observed.ObservedDatasetIterator(by_index())
     error = error_of(iterator)
     assert error.__notes__ == [tracebacks.NOTE, *place_of(error)]
     assert own_frames(error) == []
 
 
-def test_off_leaves_the_traceback_alone(filtering):
+def test_off_does_not_change_the_traceback(filtering):
     filtering("off")
     error = error_of(iter(by_index()))
     assert len(own_frames(error)) > 3
@@ -185,7 +185,7 @@ def test_tracebackhide_marks_frames(filtering):
     assert all(marked)
 
 
-def test_an_error_of_ours_keeps_the_frame_that_raised_it():
+def test_gristmill_error_keeps_its_raising_frame():
     iterator = iter(grain.MapDataset.range(9).to_iter_dataset())
     iterator.close()
     with pytest.raises(ValueError, match="closed iterator") as caught:
@@ -194,13 +194,13 @@ def test_an_error_of_ours_keeps_the_frame_that_raised_it():
     assert names[-1] == "_assert_not_closed"
 
 
-def test_errors_of_a_users_own_iterator_are_left_alone():
+def test_errors_of_user_iterators_are_not_changed():
     error = error_of(iter(Own()))
     assert not hasattr(error, "__notes__")
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_an_error_of_users_code_shows_their_frames_once(name):
+def test_error_of_user_code_shows_user_frames_once(name):
     error = error_of(iter(OUTPUTS[name]()))
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     assert own_frames(error) == []
@@ -209,19 +209,19 @@ def test_an_error_of_users_code_shows_their_frames_once(name):
     assert error.__context__ is None
 
 
-def test_an_error_of_a_torch_loader_gets_no_note():
+def test_error_of_torch_loader_gets_no_note():
     assert not hasattr(error_of(iter(torch_loader(OneByOne()))), "__notes__")
 
 
-def test_an_error_of_a_loader_at_rest_shows_users_frames():
+def test_error_of_resting_loader_shows_user_frames():
     iterator = iter(loader(range(5000), Decode()))
-    iterator._watch._rest(iterator)
+    iterator._watch._pause(iterator)
     error = error_of(iterator)
     assert own_frames(error) == []
     assert error.__notes__[0] == tracebacks.NOTE
 
 
-def test_remove_frames_keeps_the_users_cause(filtering):
+def test_remove_frames_keeps_the_cause_of_the_user(filtering):
     filtering("remove_frames")
 
     def refuse(x):
@@ -232,7 +232,7 @@ def test_remove_frames_keeps_the_users_cause(filtering):
     assert error.__cause__.__cause__.args == ("why",)
 
 
-def test_frames_that_wait_for_threads_are_own_below_own():
+def test_futures_frames_below_gristmill_frames_are_removed():
     ours, futures = tracebacks.__file__, concurrent.futures._base.__file__
     found = tracebacks.find_own([ours, futures, "a.py", futures, "b.py", ours])
     assert found == [True, True, False, False, False, False]

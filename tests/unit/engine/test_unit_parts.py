@@ -1,4 +1,4 @@
-"""One slow output does not hold back those of its unit that are done."""
+"""A slow output does not delay the finished outputs of its unit."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ WORKERS = 2
 
 
 class Gate:
-    """Keeps whoever passes with one number until `opened`; in any process."""
+    """Blocks calls with one number, in any process, until `opened`."""
 
     def __init__(self, path, number):
         self.path = str(path)
@@ -151,7 +151,7 @@ def test_elements_before_an_endless_one_are_delivered(face, at, gate_at):
     if face == "loader, batches of one":
         expected = [[x] for x in expected]
     iterator = iter(FACES[face](gate))
-    # The last of these come while a worker is at the gate.
+    # The last of these arrive while a worker is blocked at the gate.
     assert plain(next(iterator) for _ in range(at)) == expected[:at]
     state = iterator.get_state()
     with gate.opened():
@@ -162,13 +162,15 @@ def test_elements_before_an_endless_one_are_delivered(face, at, gate_at):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("face", ["loader, map", "chain, map"])
-def test_worker_that_dies_after_a_part_repeats_nothing(face, gate_at):
+def test_worker_death_after_a_part_repeats_nothing(face, gate_at):
     gate = gate_at(37)
     iterator = iter(FACES[face](gate))
     elements = [next(iterator) for _ in range(37)]
     run = iterator._run
-    pids = [pid for pid, _, _ in run._running.scheduler.processes()]
-    # All stop first: one could go on with the unit of another and be its second death.
+    # A worker that has not started has pid 0, which is our own process group.
+    pids = [pid for pid, _, _ in run._running.scheduler.processes() if pid]
+    # All stop first. Otherwise one could take over the unit of another, and its death
+    # would be the second for that unit.
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:
             os.kill(pid, number)
@@ -179,7 +181,7 @@ def test_worker_that_dies_after_a_part_repeats_nothing(face, gate_at):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("count", [1, 3])
-def test_other_workers_go_on_after_a_part(count, gate_at):
+def test_changed_worker_count_continues_after_a_part(count, gate_at):
     gate = gate_at(37)
     iterator = iter(FACES["loader, map"](gate))
     elements = [next(iterator) for _ in range(37)]
@@ -190,7 +192,7 @@ def test_other_workers_go_on_after_a_part(count, gate_at):
 
 
 class FailsAt(Gate):
-    """Raises when it may pass."""
+    """Raises an exception after the gate opens."""
 
     def __call__(self, x):
         super().__call__(x)
@@ -213,7 +215,7 @@ def test_error_after_a_part_is_raised_in_its_place(face, tmp_path):
 
 
 class StopsAt(Gate):
-    """Raises StopIteration when it may pass: a source has no more."""
+    """Raises StopIteration after the gate opens, like the end of a source."""
 
     def __call__(self, x):
         super().__call__(x)
@@ -234,7 +236,7 @@ def test_end_of_a_source_after_a_part_ends_its_stream(face, tmp_path):
 
 
 class End:
-    """A worker's end that answers as it is told."""
+    """A worker's end with settable answers."""
 
     def __init__(self):
         self.awaited = True
@@ -268,7 +270,7 @@ class Unit:
 
 class Result:
     def __init__(self):
-        self.outputs, self.handed = [], 0
+        self.outputs, self.delivered_count = [], 0
 
 
 def outputs(first, last):
@@ -277,7 +279,7 @@ def outputs(first, last):
 
 @pytest.fixture
 def parts(monkeypatch):
-    """Parts of which the watch never calls back by itself, an end, and a result."""
+    """Return parts whose watch never calls back, an end, and a result."""
 
     class Silent:
         def __init__(self, callback):
@@ -309,12 +311,12 @@ def test_parts_are_offered_while_they_are_awaited(parts):
     assert end.offers == [(2, (2,)), (3, (5,))]
     result.outputs += outputs(5, 8)
     assert unit_parts.end(Unit(0, 8)).first == 5
-    assert (result.outputs, result.handed) == (outputs(5, 8), 5)
+    assert (result.outputs, result.delivered_count) == (outputs(5, 8), 5)
     assert unit_parts._hand_over(0.05) is None
 
 
 @pytest.mark.parametrize("when", ["later", "at the end"])
-def test_part_that_is_refused_stays_with_its_unit(parts, when):
+def test_rejected_part_stays_with_its_unit(parts, when):
     unit_parts, end, result = parts
     end.takes = False
     unit_parts.begin(end.unit, result, None)
@@ -324,10 +326,10 @@ def test_part_that_is_refused_stays_with_its_unit(parts, when):
     if when == "later":
         assert unit_parts._hand_over(0.02) is None
     assert unit_parts.end(Unit(0, 8)) is end.unit
-    assert (result.outputs, result.handed) == (outputs(0, 4), 0)
+    assert (result.outputs, result.delivered_count) == (outputs(0, 4), 0)
 
 
-def test_nothing_is_left_of_a_unit_that_is_lost(parts):
+def test_lost_unit_leaves_nothing(parts):
     unit_parts, end, result = parts
     end.takes = None
     unit_parts.begin(end.unit, result, None)
@@ -348,7 +350,7 @@ class Running:
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_outputs_of_a_call_in_hand_are_offered_once(parts, takes):
+def test_outputs_of_a_running_call_are_offered_once(parts, takes):
     unit_parts, end, result = parts
     end.takes = takes
     running = Running()
@@ -365,7 +367,7 @@ def test_outputs_of_a_call_in_hand_are_offered_once(parts, takes):
     assert end.offers == [(3, (3,)), (3, (6,))][: 2 if takes else 1]
 
 
-def test_output_that_cannot_be_written_is_left_to_the_end(parts):
+def test_unwritable_output_is_kept_for_the_end(parts):
     unit_parts, end, result = parts
 
     def write(unit, done):

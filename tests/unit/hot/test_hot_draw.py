@@ -1,4 +1,4 @@
-"""gristmill._hot.draw against NumPy's own Philox and Grain's RngPool."""
+"""gristmill._hot.draw, compared with NumPy's Philox and Grain's RngPool."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def numpy_generator(key: int) -> np.random.Generator:
         (2**100, 12),
     ],
 )
-def test_state_is_that_of_a_new_philox(seed: int, index: int) -> None:
+def test_state_equals_a_new_philox(seed: int, index: int) -> None:
     draws = draw.Draws(seed)
     draws.at(3).random(5)
     generator = draws.at(index)
@@ -41,7 +41,7 @@ def test_state_is_that_of_a_new_philox(seed: int, index: int) -> None:
     assert generator.normal(size=9).tolist() == expected.normal(size=9).tolist()
 
 
-def test_a_half_used_word_is_forgotten() -> None:
+def test_half_used_word_is_discarded() -> None:
     draws = draw.Draws(5)
     draws.at(0).integers(0, 100, dtype=np.uint32)
     generator, expected = draws.at(1), numpy_generator(6)
@@ -51,7 +51,7 @@ def test_a_half_used_word_is_forgotten() -> None:
         )
 
 
-def test_a_kept_generator_is_not_touched() -> None:
+def test_kept_generator_is_not_changed() -> None:
     draws = draw.Draws(1)
     kept = draws.at(0)
     other = draws.at(1)
@@ -60,20 +60,20 @@ def test_a_kept_generator_is_not_touched() -> None:
     assert other.random() == numpy_generator(2).random()
 
 
-def test_a_kept_bit_generator_is_not_touched() -> None:
+def test_kept_bit_generator_is_not_changed() -> None:
     draws = draw.Draws(1)
     kept = draws.at(0).bit_generator
     draws.at(1).random()
     assert repr(kept.state) == repr(numpy_generator(1).bit_generator.state)
 
 
-def test_a_negative_key_is_numpy_s_error() -> None:
+def test_negative_key_raises_error_of_numpy() -> None:
     with pytest.raises(ValueError, match="key must be positive"):
         draw.Draws(-5).at(1)
     assert draw.Draws(-5).at(6).random() == numpy_generator(1).random()
 
 
-def test_a_key_too_large_is_numpy_s_error() -> None:
+def test_too_large_key_raises_error_of_numpy() -> None:
     with pytest.raises(ValueError, match="less than 2"):
         draw.Draws(2**128).at(0)
     draws = draw.Draws(2**128 - 5)
@@ -133,7 +133,7 @@ USES = [
 
 
 @pytest.mark.parametrize("use", USES)
-def test_whatever_a_step_does_with_one_draw_the_next_is_new(use: Any) -> None:
+def test_use_of_a_generator_does_not_affect_the_next(use: Any) -> None:
     draws = draw.Draws(5)
     kept = []
     for index in range(4):
@@ -144,25 +144,25 @@ def test_whatever_a_step_does_with_one_draw_the_next_is_new(use: Any) -> None:
         )
 
 
-def test_spawning_is_numpy_s_error() -> None:
+def test_spawning_raises_error_of_numpy() -> None:
     for rng in (draw.Draws(5).at(0), numpy_generator(5)):
         with pytest.raises(TypeError, match="does not implement spawning"):
             rng.spawn(2)
 
 
-def test_pickles() -> None:
+def test_draws_pickle() -> None:
     again = pickle.loads(pickle.dumps(draw.Draws(9)))
     assert again.at(1).random() == numpy_generator(10).random()
 
 
-def test_one_generator_is_used_again() -> None:
+def test_draws_reuse_one_generator() -> None:
     draws = draw.Draws(0)
     first = id(draws.at(0))
     assert id(draws.at(1)) == first
 
 
 def restarted(seed: Any, index: int, op_seed: int = 0) -> np.random.Generator:
-    """Return the generator of Grain's rule, from NumPy's public interface."""
+    """Return the generator that Grain would use, by NumPy's public interface."""
     bits = np.random.Philox(seed)
     state: Any = bits.state
     state["state"]["counter"] = np.array([0, 0, op_seed, index], np.uint64)
@@ -174,7 +174,7 @@ SEEDS = [0, 42, 2**32 - 1, 2**200 + 1, np.uint32(955475868), [3, 1], np.arange(4
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=repr)
-def test_an_operations_state_is_that_of_a_philox_counted_on(seed: Any) -> None:
+def test_op_draws_state_equals_philox_with_counter(seed: Any) -> None:
     draws = draw.OpDraws(seed, 5)
     for index in (0, 7, 2**40, 2**63 - 1, np.int64(3)):
         draws.at(3).integers(0, 9, dtype=np.uint32)
@@ -190,14 +190,14 @@ def test_an_operations_state_is_that_of_a_philox_counted_on(seed: Any) -> None:
     index=st.integers(0, 2**64 - 1),
     op_seed=st.integers(0, 2**64 - 1),
 )
-def test_an_operations_draws_are_grains(seed: Any, index: int, op_seed: int) -> None:
+def test_op_draws_match_grain(seed: Any, index: int, op_seed: int) -> None:
     pool = experimental.RngPool(seed)
     expected = pool.acquire_rng(index, op_seed=op_seed).random(5).tolist()
     assert draw.OpDraws(seed, op_seed).at(index).random(5).tolist() == expected
 
 
 @pytest.mark.parametrize("use", USES)
-def test_whatever_an_operation_does_with_one_draw_the_next_is_new(use: Any) -> None:
+def test_use_of_an_op_generator_does_not_affect_the_next(use: Any) -> None:
     draws = draw.OpDraws(5)
     kept = []
     for index in range(4):
@@ -208,7 +208,7 @@ def test_whatever_an_operation_does_with_one_draw_the_next_is_new(use: Any) -> N
         )
 
 
-def test_a_kept_generator_of_an_operation_is_not_touched() -> None:
+def test_kept_op_generator_is_not_changed() -> None:
     draws = draw.OpDraws(1)
     kept, kept_bits = draws.at(0), draws.at(1).bit_generator
     draws.at(2).random()
@@ -216,27 +216,27 @@ def test_a_kept_generator_of_an_operation_is_not_touched() -> None:
     assert repr(kept_bits.state) == repr(restarted(1, 1).bit_generator.state)
 
 
-def test_an_operations_generator_spawns() -> None:
+def test_op_generator_spawns() -> None:
     (child,) = draw.OpDraws(5).at(3).spawn(1)
     (expected,) = np.random.Generator(np.random.Philox(5)).spawn(1)
     assert child.random() == expected.random()
 
 
 @pytest.mark.parametrize("index", [-1, -(2**63), 2**64])
-def test_an_index_outside_a_word_is_an_overflow(index: int) -> None:
-    with pytest.raises(OverflowError, match=rf"index .* but got {index}"):
+def test_index_outside_64_bits_overflows(index: int) -> None:
+    with pytest.raises(OverflowError, match=rf"index .* got {index}"):
         draw.OpDraws(3).at(index)
-    with pytest.raises(OverflowError, match=rf"op_seed .* but got {index}"):
+    with pytest.raises(OverflowError, match=rf"op_seed .* got {index}"):
         draw.OpDraws(3, index)
     generator = restarted(3, 8)
-    with pytest.raises(OverflowError, match=rf"index .* but got {index}"):
+    with pytest.raises(OverflowError, match=rf"index .* got {index}"):
         draw.restart(generator, index)
     with pytest.raises(OverflowError):
         experimental.RngPool(3).acquire_rng(index)
 
 
 @pytest.mark.parametrize("index", [1.0, "1", None])
-def test_an_index_is_a_whole_number(index: Any) -> None:
+def test_index_must_be_an_int(index: Any) -> None:
     with pytest.raises(TypeError):
         draw.OpDraws(3).at(index)
 
@@ -244,7 +244,7 @@ def test_an_index_is_a_whole_number(index: Any) -> None:
 @pytest.mark.parametrize(
     ("seed", "error"), [(-1, ValueError), ("3", TypeError), (0.5, TypeError)]
 )
-def test_no_seed_is_numpy_s_error(seed: Any, error: Any) -> None:
+def test_invalid_seed_raises_error_of_numpy(seed: Any, error: Any) -> None:
     with pytest.raises(error) as expected:
         np.random.Philox(seed)
     with pytest.raises(error) as found:
@@ -253,19 +253,19 @@ def test_no_seed_is_numpy_s_error(seed: Any, error: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=repr)
-def test_an_operations_draws_pickle(seed: Any) -> None:
+def test_op_draws_pickle(seed: Any) -> None:
     again = pickle.loads(pickle.dumps(draw.OpDraws(seed, 2)))
     assert again.op_seed == 2
     assert again.at(1).random() == restarted(seed, 1, 2).random()
 
 
-def test_an_operation_uses_one_generator_again() -> None:
+def test_op_draws_reuse_one_generator() -> None:
     draws = draw.OpDraws(0)
     first = id(draws.at(0))
     assert id(draws.at(1)) == first
 
 
-def test_restarting_keeps_the_key() -> None:
+def test_restart_keeps_the_key() -> None:
     generator = np.random.Generator(np.random.Philox(8))
     generator.integers(0, 9, dtype=np.uint32)
     draw.restart(generator, 4, 3)
@@ -275,5 +275,5 @@ def test_restarting_keeps_the_key() -> None:
 
 
 def test_only_philox_restarts() -> None:
-    with pytest.raises(TypeError, match="Philox, but got one of PCG64"):
+    with pytest.raises(TypeError, match="Philox, got one of a PCG64"):
         draw.restart(np.random.default_rng(0), 1)

@@ -15,13 +15,13 @@ def fail_on_three(x):
 
 
 def noting(step):
-    """A class of steps that notes what fails."""
+    """Return a subclass of a step that adds a note to errors."""
 
     class Noting(step):
-        def _failed(self, error):
+        def _note_failure(self, error):
             error.add_note("in a step")
 
-        def _judge(self, skipped):
+        def _check_dropped(self, skipped):
             raise AssertionError
 
         def _processes(self):
@@ -40,7 +40,7 @@ class TestIterators:
             ("RandomMapStep", lambda x, rng: fail_on_three(x)),
         ],
     )
-    def test_a_failed_element_is_told_of_and_passed_over(self, kind, call):
+    def test_failed_element_is_noted_and_skipped(self, kind, call):
         more = [OpDraws(1)] if kind == "RandomMapStep" else []
         step = noting(getattr(iterators, kind))(iter([1, 3, 5]), call, *more)
         assert next(step) == 1
@@ -49,24 +49,24 @@ class TestIterators:
         assert caught.value.__notes__ == ["in a step"]
         assert list(step) == [5]
 
-    def test_what_an_iterator_before_a_step_raises_is_not_the_steps(self):
+    def test_errors_of_earlier_iterators_get_no_second_note(self):
         before = noting(iterators.MapStep)(iter([3]), fail_on_three)
         step = noting(iterators.MapStep)(before, lambda x: x)
         with pytest.raises(KeyError) as caught:
             next(step)
         assert caught.value.__notes__ == ["in a step"]
 
-    def test_none_passes_maps_uncalled(self):
+    def test_map_passes_none_without_a_call(self):
         assert list(iterators.MapStep(iter([None, 1]), lambda x: x + 1)) == [None, 2]
 
-    def test_a_filter_sees_none(self):
+    def test_filter_receives_none(self):
         class Filter(iterators.FilterStep):
-            def _judge(self, skipped):
+            def _check_dropped(self, skipped):
                 raise AssertionError
 
         assert list(Filter(iter([None, 1, 0]), lambda x: x is None)) == [None]
 
-    def test_counters_count_absent_elements(self):
+    def test_counter_includes_absent_elements(self):
         step = iterators.MapWithIndexStep(iter("abc"), lambda i, x: (i, x))
         step.counter = 4
         assert list(step) == [(4, "a"), (5, "b"), (6, "c")]
@@ -74,7 +74,7 @@ class TestIterators:
         step = iterators.MapWithIndexStep(iter([None, "b"]), lambda i, x: (i, x))
         assert list(step) == [None, (1, "b")]
 
-    def test_generators_are_numbered_over_all_processes(self):
+    def test_generators_are_numbered_across_processes(self):
 
         class Step(iterators.RandomMapStep):
             def _processes(self):
@@ -91,17 +91,17 @@ class TestIterators:
         assert iterators.take(iterator, 3) == [3, 4]
         assert iterators.take(iterator, 3) == []
 
-    def test_take_passes_errors_on(self):
+    def test_take_raises_errors(self):
         with pytest.raises(KeyError):
             iterators.take(noting(iterators.MapStep)(iter([1, 3]), fail_on_three), 5)
 
 
 def judged(passed):
-    """How many were skipped in each window of a filter that passes as told."""
+    """Return the number skipped in each window of a filter with these results."""
     found = []
 
     class Filter(iterators.FilterStep):
-        def _judge(self, skipped):
+        def _check_dropped(self, skipped):
             found.append(skipped)
 
     list(Filter(iter(passed), bool))
@@ -113,12 +113,12 @@ class TestDropping:
         passed = [True] * 990 + [False] * 10 + [False] * 1000 + [False] * 999
         assert judged(passed) == [10, 1000]
 
-    def test_a_window_without_drops_is_not_judged(self):
+    def test_window_without_drops_is_not_judged(self):
         assert judged([True] * 2500) == []
 
 
 def feed(blocks, keep_absent=False):
-    class Feed(iterators.Feed):
+    class Feed(iterators.BlockFeeder):
         def _refill(self, first):
             self.asked = [*getattr(self, "asked", []), first]
             found = blocks.get(first, [])
@@ -127,7 +127,7 @@ def feed(blocks, keep_absent=False):
                 raise found
             return list(found)
 
-        def _judge(self, skipped):
+        def _check_dropped(self, skipped):
             raise AssertionError
 
     return Feed(keep_absent)
@@ -140,10 +140,10 @@ class TestFeed:
         assert source.given == 4
         assert source.asked == [0, 2, 4]
 
-    def test_may_keep_absent_elements(self):
+    def test_can_keep_absent_elements(self):
         assert list(feed({0: [1, None]}, keep_absent=True)) == [1, None]
 
-    def test_goes_on_behind_what_refilling_raises(self):
+    def test_continues_after_refill_errors(self):
         source = feed({0: [1], 1: KeyError("x"), 2: [3]})
         assert next(source) == 1
         with pytest.raises(KeyError):
@@ -151,7 +151,7 @@ class TestFeed:
         assert source.given == 2
         assert list(source) == [3]
 
-    def test_keeps_no_element_that_was_given_out(self):
+    def test_keeps_no_returned_element(self):
         class Element:
             pass
 
@@ -160,7 +160,7 @@ class TestFeed:
         ref = weakref.ref(next(source))
         assert ref() is None
 
-    def test_seeking_forgets_what_is_ahead(self):
+    def test_seek_drops_elements_ahead(self):
         source = feed({0: [1, 2, 3], 7: [8]})
         assert next(source) == 1
         assert source.ahead() == 2
@@ -177,14 +177,14 @@ class TestMixing:
 
         return Mix(parts)
 
-    def test_ends_with_the_part_whose_turn_it_is(self):
+    def test_ends_when_the_part_of_the_turn_ends(self):
         mix = self.mix([iter("abc"), iter("x")], [0, 1, 0, 1, 0])
         assert list(mix) == ["a", "x", "b"]
         assert mix.stopped
         assert mix.index == 4
         assert list(mix) == []
 
-    def test_a_failed_element_has_had_its_turn(self):
+    def test_failed_element_uses_its_turn(self):
         failing = noting(iterators.MapStep)(iter([3, 4]), fail_on_three)
         mix = self.mix([iter("abc"), failing], [0, 1, 0, 1, 0])
         assert next(mix) == "a"
@@ -196,14 +196,14 @@ class TestMixing:
         ]
         assert [next(mix), next(mix), next(mix)] == ["b", 4, "c"]
 
-    def test_goes_on_at_any_turn(self):
+    def test_resumes_at_any_turn(self):
         mix = self.mix([iter("abc"), iter("xyz")], [0, 1, 0, 1, 1])
         mix.index = 3
         assert [next(mix), next(mix)] == ["x", "y"]
 
 
-class Queue(iterators.Turns):
-    """Puts the iterators of a list in places that become free."""
+class Queue(iterators.RoundRobin):
+    """Puts the iterators of a list into free places."""
 
     def __init__(self, places, waiting):
         super().__init__(places)
@@ -237,7 +237,7 @@ def test_places_are_vacated_and_occupied_when_it_is_their_turn():
     ]
 
 
-def test_the_turn_can_be_seen_and_set():
+def test_turn_can_be_read_and_set():
     iterator = Queue(3, ["ab", "cd", "ef"])
     assert next(iterator) == "a"
     assert iterator.turn == 1
@@ -249,7 +249,7 @@ def test_no_places_have_no_elements():
     assert list(Queue(0, ["ab"])) == []
 
 
-def test_the_end_is_the_end():
+def test_ended_iterator_stays_ended():
     iterator = Queue(2, ["a"])
     assert list(iterator) == ["a"]
     turn = iterator.turn
@@ -257,7 +257,7 @@ def test_the_end_is_the_end():
     assert iterator.turn == turn
 
 
-def test_an_error_costs_its_turn():
+def test_error_uses_its_turn():
     def fail():
         yield "a"
         raise RuntimeError

@@ -1,4 +1,4 @@
-"""gristmill._hot.leaf_replacement: leaves of one type become others."""
+"""gristmill._hot.leaf_replacement replaces the leaves of one type."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from gristmill._hot.leaf_replacement import NotPlain, replace_leaves
+from gristmill._hot.leaf_replacement import NotPlainError, replace_leaves
 
 
 class Leaf:
-    """What is replaced."""
+    """A leaf type that is replaced."""
 
 
 class OwnLeaf(Leaf):
-    """What is not."""
+    """A leaf type that is not replaced."""
 
 
 def replaced(tree: Any) -> Any:
@@ -25,7 +25,7 @@ def replaced(tree: Any) -> Any:
 
 
 def model(tree: Any) -> Any:
-    """What becomes of a tree."""
+    """Return the expected result for a tree."""
     if isinstance(tree, dict):
         return {key: model(value) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
@@ -69,7 +69,7 @@ def test_containers_without_leaves_are_not_copied(n):
     assert got[0] is shared and got[1]["y"] is shared
 
 
-def test_tree_with_leaves_is_left_as_it_was():
+def test_original_tree_is_not_changed():
     leaf = Leaf()
     tree = {"a": [leaf], "b": (leaf, 1)}
     replaced(tree)
@@ -90,26 +90,26 @@ def test_tree_with_leaves_is_left_as_it_was():
     ],
     ids=lambda part: type(part).__name__,
 )
-def test_tree_of_other_types_is_refused(part):
+def test_tree_of_other_types_is_rejected(part):
     for tree in (part, [part], {"a": (1, part)}):
-        with pytest.raises(NotPlain):
+        with pytest.raises(NotPlainError):
             replaced(tree)
 
 
-def test_containers_within_themselves_are_refused():
+def test_recursive_containers_are_rejected():
     inside_list: list[Any] = [1]
     inside_list.append(inside_list)
     inside_dict: dict[str, Any] = {"a": Leaf()}
     inside_dict.update(b=inside_dict, c=inside_dict)
     for tree in (inside_list, inside_dict, {"deep": (inside_list, inside_dict)}):
-        with pytest.raises(NotPlain):
+        with pytest.raises(NotPlainError):
             replaced(tree)
 
 
-def test_large_container_of_leaves_twice_is_refused():
+def test_repeated_large_container_of_leaves_is_rejected():
     shared = [Leaf() for _ in range(100)]
     assert replaced([shared, 1]) == [["new"] * 100, 1]
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotPlainError):
         replaced([shared, {"again": shared}])
 
 

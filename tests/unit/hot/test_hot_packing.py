@@ -1,7 +1,7 @@
-"""Packing of elements some of which fail: they leave nothing behind.
+"""Elements that fail while they are packed leave no trace in rows.
 
-What rows are made of the others is compared with Grain in
-unit/dataset/test_packing.py and test_concat_split.py.
+unit/dataset/test_packing.py and test_concat_split.py compare the rows of the other
+elements with Grain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ODD = ({}, 5, {"a": None}, {"a": [1], "b": 1}, {"a": np.zeros(99), "b": np.zeros
 
 @st.composite
 def elements_of(draw: Any, times: int = 1) -> Any:
-    """Draw features and elements, some of which have others."""
+    """Draw features, and elements, a few with different features."""
     made = draw(features(3))
     elements = [
         element(draw, made, lambda length: length * times)
@@ -35,7 +35,7 @@ def elements_of(draw: Any, times: int = 1) -> Any:
 
 
 def rows_and_failures(name: str, elements: list[Any], options: Any) -> Any:
-    """Return the rows, and which elements failed."""
+    """Return the rows, and the numbers of the elements that failed."""
     iterator = iterate(gristmill, elements, name, options)
     rows, failed = [], set()
     while True:
@@ -52,7 +52,7 @@ def rows_and_failures(name: str, elements: list[Any], options: Any) -> Any:
 def assert_failures_leave_nothing(
     name: str, elements: list[Any], options: dict[str, Any]
 ) -> None:
-    """Compare rows with those of the elements that do not fail."""
+    """Compare the rows with the rows of only the elements that do not fail."""
     rows, failed = rows_and_failures(name, elements, options)
     good = [element for i, element in enumerate(elements) if i not in failed]
     expected, none = rows_and_failures(name, good, options)
@@ -64,7 +64,7 @@ def assert_failures_leave_nothing(
 @given(made=elements_of(), data=st.data())
 @settings(max_examples=100)
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
-def test_elements_that_cannot_be_packed_leave_nothing(name, made, data):
+def test_unpackable_elements_leave_no_trace(name, made, data):
     made, elements = made
     names = list(made)
     options = {
@@ -81,7 +81,7 @@ def test_elements_that_cannot_be_packed_leave_nothing(name, made, data):
 @given(made=elements_of(times=3), data=st.data())
 @settings(max_examples=100)
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
-def test_elements_that_cannot_be_split_leave_nothing(made, data):
+def test_unsplittable_elements_leave_no_trace(made, data):
     made, elements = made
     names = list(made)
     bos = names * data.draw(st.booleans())

@@ -1,4 +1,4 @@
-"""gristmill._hot.run, by itself and against a model."""
+"""gristmill._hot.run, alone and compared with a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gristmill._hot import run
 from gristmill._hot import steps as step_kinds
 from gristmill._hot.draw import Draws
-from gristmill._hot.place import place_of
+from gristmill._hot.error_location import location_of
 from models import run as model
 
 NO_STEPS: Any = ()
@@ -38,7 +38,7 @@ class Squares:
 
 
 class Batched(Squares):
-    """A source that reads many records at once and counts how often."""
+    """A source that reads many records at once and counts the calls."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -64,7 +64,7 @@ def test_reads_keys_in_order(source: Any) -> None:
     assert result == ([70, 0, 70], None, 3, None)
 
 
-def test_rows_of_an_array_are_views() -> None:
+def test_rows_of_array_are_views() -> None:
     table = np.zeros((3, 2))
     rows, *_ = run.run_block(table, int64s(1), int64s(0), NO_STEPS, None, 0)
     assert np.shares_memory(rows[0], table)
@@ -79,7 +79,7 @@ def test_applies_steps_in_order() -> None:
     assert result == ([80, 60], None, 2, None)
 
 
-def test_index_is_the_first_argument() -> None:
+def test_map_with_index_passes_index_first() -> None:
     steps = ((step_kinds.MAP_WITH_INDEX, lambda i, x: (i, x), "number"),)
     done, *_ = run.run_block([5, 6], int64s(1, 0), int64s(70, 80), steps, None, 0)
     assert done == [(70, 6), (80, 5)]
@@ -93,7 +93,7 @@ def test_random_steps_of_a_record_share_a_generator() -> None:
     assert done == [[rng.random(), rng.random()] for rng in expected]
 
 
-def test_any_object_with_at_may_give_generators() -> None:
+def test_any_object_with_at_can_supply_generators() -> None:
     class Named:
         def at(self, index: int) -> str:
             return f"generator {index}"
@@ -103,12 +103,12 @@ def test_any_object_with_at_may_give_generators() -> None:
     assert done == ["generator 3"]
 
 
-def test_generator_is_none_without_a_seed() -> None:
+def test_unseeded_random_step_receives_none() -> None:
     steps = ((step_kinds.RANDOM_MAP, lambda x, rng: rng, "noise"),)
     assert run.run_block([0], int64s(0), int64s(0), steps, None, 0)[0] == [None]
 
 
-def test_block_ends_after_the_outputs_that_are_wanted() -> None:
+def test_block_ends_after_the_requested_outputs() -> None:
     seen: list[int] = []
     steps = ((step_kinds.FILTER, lambda x: seen.append(x) or x % 2, "odd"),)
     nine = int64s(*range(9))
@@ -119,7 +119,7 @@ def test_block_ends_after_the_outputs_that_are_wanted() -> None:
     assert whole == ([1, 3, 5, 7], [1, 3, 5, 7], 9, None)
 
 
-def test_records_are_read_together_up_to_the_outputs_that_are_wanted() -> None:
+def test_block_read_ends_after_the_requested_outputs() -> None:
     class Source:
         def __getitem__(self, key: int) -> int:
             raise AssertionError
@@ -132,7 +132,7 @@ def test_records_are_read_together_up_to_the_outputs_that_are_wanted() -> None:
     assert result == ([0, 10, 20], None, 3, None)
 
 
-def test_filter_says_which_records_are_kept() -> None:
+def test_filter_returns_kept_positions() -> None:
     seen: list[int] = []
     steps = (
         (step_kinds.FILTER, lambda x: x % 2 and "truthy", "odd"),
@@ -144,13 +144,13 @@ def test_filter_says_which_records_are_kept() -> None:
     assert seen == [3, 5, 7]
 
 
-def test_filter_that_keeps_all_says_none() -> None:
+def test_filter_keeping_all_returns_none() -> None:
     steps = ((step_kinds.FILTER, lambda x: True, "all"),)
     keys = int64s(0, 1)
     assert run.run_block([3, 4], keys, keys, steps, None, 0) == ([3, 4], None, 2, None)
 
 
-def test_filter_that_drops_all() -> None:
+def test_filter_dropping_all_returns_no_outputs() -> None:
     steps = ((step_kinds.FILTER, lambda x: False, "none"),)
     keys = int64s(0, 1)
     assert run.run_block([3, 4], keys, keys, steps, None, 0) == ([], [], 2, None)
@@ -175,7 +175,7 @@ def test_error_ends_the_block_and_names_step_and_record() -> None:
     assert (done, kept, consumed) == ([1], [1], 3)
     assert isinstance(error, ZeroDivisionError)
     assert error.__notes__ == ["while invert processed record 2 (index 52)"]
-    place = place_of(error)
+    place = location_of(error)
     assert place is not None
     assert (place.operation, place.key, place.record_index) == ("invert", 2, 52)
     assert type(pickle.loads(pickle.dumps(place))) is str
@@ -188,7 +188,7 @@ def test_error_of_the_source_names_the_record() -> None:
     assert (done, kept, consumed) == ([4], None, 2)
     assert isinstance(error, LookupError)
     assert error.__notes__ == ["while reading record 13 (index 1)"]
-    place = place_of(error)
+    place = location_of(error)
     assert place is not None
     assert (place.operation, place.key, place.record_index) == (None, 13, 1)
 
@@ -200,7 +200,7 @@ def test_reads_the_block_with_one_call() -> None:
     assert source.calls == 1
 
 
-def test_a_failed_read_of_many_keeps_the_records_before_the_bad_one() -> None:
+def test_failed_block_read_keeps_earlier_records() -> None:
     done, kept, consumed, error = run.run_block(
         Batched(), int64s(3, 13), int64s(0, 1), NO_STEPS, None, 0
     )
@@ -208,18 +208,20 @@ def test_a_failed_read_of_many_keeps_the_records_before_the_bad_one() -> None:
     assert error.__notes__ == ["while reading record 13 (index 1)"]
 
 
-def test_a_read_of_many_must_return_as_many() -> None:
+def test_block_read_must_return_all_records() -> None:
     class Short:
         def __getitems__(self, keys: list[int]) -> list[int]:
             return keys[1:]
 
     result = run.run_block(Short(), int64s(3, 4), int64s(0, 1), NO_STEPS, None, 0)
     assert result[:3] == ([], None, 1)
-    assert str(result[3]) == "Short.__getitems__ returned 1 records for 2 keys"
-    assert place_of(result[3]) is None
+    assert str(result[3]) == (
+        "Short.__getitems__ must return one record for each of 2 keys, got 1 records."
+    )
+    assert location_of(result[3]) is None
 
 
-def test_the_source_may_change_the_list_it_gave() -> None:
+def test_source_may_change_its_returned_list() -> None:
     class Source:
         def __getitems__(self, keys: list[int]) -> list[int]:
             self.given = list(keys)
@@ -239,14 +241,14 @@ def test_the_source_may_change_the_list_it_gave() -> None:
 
 
 class Overridden(Batched):
-    """A source whose `__getitems__` says nothing of its `__getitem__`."""
+    """A source whose inherited `__getitems__` does not match its `__getitem__`."""
 
     def __getitem__(self, key: int) -> int:
         return -key
 
 
 class Wrapper:
-    """A source that passes on what it does not have to another."""
+    """A source that delegates other attributes to a wrapped source."""
 
     def __init__(self) -> None:
         self.wrapped = Batched()
@@ -258,19 +260,19 @@ class Wrapper:
         return getattr(self.wrapped, name)
 
 
-def test_only_a_sources_own_read_of_many_is_used() -> None:
+def test_only_matching_getitems_is_used() -> None:
     for source, expected in ((Overridden(), [-3, -4]), (Wrapper(), [-9, -16])):
         keys = int64s(3, 4)
         done, *_ = run.run_block(source, keys, int64s(0, 1), NO_STEPS, None, 0)
         assert done == expected
 
 
-def test_long_chains_of_steps() -> None:
+def test_long_chain_of_steps_is_applied() -> None:
     steps = ((step_kinds.MAP, lambda x: x + 1, "add"),) * 500
     assert run.run_block([0], int64s(0), int64s(0), steps, None, 0)[0] == [500]
 
 
-def test_interrupts_are_not_kept() -> None:
+def test_interrupts_are_raised() -> None:
     def interrupt(element: int) -> int:
         raise KeyboardInterrupt
 
@@ -279,7 +281,7 @@ def test_interrupts_are_not_kept() -> None:
         run.run_block([1], int64s(0), int64s(0), steps, None, 0)
 
 
-def test_elements_take_the_place_of_the_source() -> None:
+def test_elements_replace_the_source() -> None:
     steps = ((step_kinds.MAP, lambda x: x * 2, "double"),)
     result = run.run_block(
         None, int64s(7, 8), int64s(0, 1), steps, None, 0, elements=["a", "b"]
@@ -287,7 +289,7 @@ def test_elements_take_the_place_of_the_source() -> None:
     assert result == (["aa", "bb"], None, 2, None)
 
 
-def test_tells_which_record_is_in_work() -> None:
+def test_current_record_is_written_to_address() -> None:
     told = ctypes.c_int64(-1)
     seen: list[int] = []
     steps = ((step_kinds.MAP, lambda x: seen.append(told.value), "look"),)
@@ -296,7 +298,7 @@ def test_tells_which_record_is_in_work() -> None:
     assert seen == [2, 0, 1]
 
 
-def test_an_empty_block() -> None:
+def test_empty_block_returns_no_outputs() -> None:
     for source in ([], Squares(), Batched()):
         result = run.run_block(source, int64s(), int64s(), NO_STEPS, None, 0)
         assert result == ([], None, 0, None)
@@ -305,13 +307,13 @@ def test_an_empty_block() -> None:
 @pytest.mark.parametrize(
     "bad", [np.zeros(2), np.zeros((2, 1), np.int64), np.zeros(2, ">i8")]
 )
-def test_keys_are_int64(bad: Any) -> None:
+def test_keys_must_be_int64(bad: Any) -> None:
     with pytest.raises(TypeError, match="keys and indices must be contiguous int64"):
         run.run_block([1, 2], bad, int64s(0, 1), NO_STEPS, None, 0)
 
 
-def test_keys_and_indices_have_one_length() -> None:
-    with pytest.raises(ValueError, match="expected 2 keys and indices, got 1"):
+def test_keys_and_indices_must_have_one_length() -> None:
+    with pytest.raises(ValueError, match=r"keys and indices must have 2 .* got 1"):
         run.run_block([1, 2], int64s(0, 1), int64s(0), NO_STEPS, None, 0)
 
 
@@ -332,11 +334,11 @@ SOURCES: list[Any] = [list(range(40)), range(14), np.arange(14), Squares(), Batc
 
 
 def seen(block: Any, source: Any, *args: Any) -> Any:
-    """Return what a block gives, its error in words, and the record in work."""
+    """Return the outputs of a block, its error as text, and its current record."""
     told = ctypes.c_int64(-1)
     out, kept, consumed, error = block(source, *args, ctypes.addressof(told))
     notes = None if error is None else [repr(error), error.__notes__]
-    place = None if error is None else vars_of(place_of(error))
+    place = None if error is None else vars_of(location_of(error))
     return [int(x) for x in out], kept, consumed, notes, place, told.value
 
 
@@ -350,7 +352,7 @@ def vars_of(place: Any) -> Any:
     first=st.integers(-(2**62), 2**62),
     steps=st.lists(st.sampled_from(STEPS), max_size=4),
 )
-def test_blocks_are_the_models(
+def test_blocks_match_the_model(
     source: Any, keys: list[int], first: int, steps: list[Any]
 ) -> None:
     numbers = int64s(*range(first, first + len(keys)))

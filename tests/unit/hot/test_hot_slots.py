@@ -22,18 +22,18 @@ Point = collections.namedtuple("Point", "x y")
 
 
 class OwnArray(np.ndarray):
-    """An array type that must survive the way."""
+    """An array type that must survive the transfer."""
 
 
 class Own:
-    """An object with a large array in it."""
+    """An object that holds a large array."""
 
     def __init__(self, data: Any) -> None:
         self.data = data
 
 
 class Memory:
-    """A dirty slot, what the core keeps for it, and how often it was viewed."""
+    """A dirty slot, its core record, and the number of views of it."""
 
     def __init__(self, nbytes: int = 1 << 20) -> None:
         self.raw = np.full(nbytes + 64, 0xA5, np.uint8)
@@ -111,7 +111,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("limit", [0, LIMIT])
-def test_arrays(memory: Memory, name: str, limit: int) -> None:
+def test_arrays_survive(memory: Memory, name: str, limit: int) -> None:
     got = send(memory, {"x": ARRAYS[name]}, limit)
     assert_same(got, {"x": ARRAYS[name]})
     if name == "large":
@@ -140,7 +140,7 @@ def test_arrays(memory: Memory, name: str, limit: int) -> None:
     ],
     ids=repr,
 )
-def test_elements(memory: Memory, element: Any) -> None:
+def test_elements_survive(memory: Memory, element: Any) -> None:
     assert_same(send(memory, element), element)
 
 
@@ -166,7 +166,7 @@ def test_self_reference_is_pickled(memory: Memory) -> None:
 @pytest.mark.parametrize("first", [1, np.arange(3)], ids=["plain", "with an array"])
 def test_shared_containers_are_walked_once(memory: Memory, first: Any) -> None:
     shared: Any = {"a": 1}
-    for _ in range(30):  # With 2 to this power ways to the innermost.
+    for _ in range(30):  # Makes 2**30 paths to the innermost container.
         shared = [shared, shared]
     got = send(memory, (first, shared))[1]
     for _ in range(30):
@@ -185,7 +185,7 @@ def test_shared_containers_without_arrays_stay_shared(
     assert got[2] == shared
 
 
-def test_arrays_made_in_the_slot_stay_where_they_are(memory: Memory) -> None:
+def test_arrays_made_in_the_slot_are_not_moved(memory: Memory) -> None:
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
     batch = writer.empty((2, 20_000), "f4")
     batch[...] = 1
@@ -199,7 +199,7 @@ def test_arrays_made_in_the_slot_stay_where_they_are(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 2, 0), (1, 2, 0, 3)])
-def test_views_of_one_array_in_the_slot_arrive_apart(
+def test_views_of_one_array_arrive_separate(
     memory: Memory, order: tuple[int, ...]
 ) -> None:
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
@@ -233,14 +233,14 @@ def test_views_keep_the_slot_and_copies_do_not(memory: Memory) -> None:
     assert (memory.core.views, memory.core.returned) == (0, 1)
 
 
-def test_copies_of_an_output_have_a_limit_together(memory: Memory) -> None:
+def test_copies_of_an_output_share_one_limit(memory: Memory) -> None:
     sent = [np.zeros(LIMIT, np.uint8) for _ in range(6)]
     got = send(memory, sent)
     assert [memory.holds(array) for array in got] == [False] * 4 + [True] * 2
     assert memory.bases == 1
 
 
-def test_no_view_no_base(memory: Memory) -> None:
+def test_base_is_not_made_without_views(memory: Memory) -> None:
     send(memory, {"x": np.zeros(100), "y": 1, "z": Own(np.zeros(9))})
     assert memory.bases == 0
 
@@ -262,27 +262,27 @@ def test_read_only_arrays_arrive_writable(
     memory: Memory, name: str, container: str
 ) -> None:
     element = read_only.CONTAINERS[container](read_only.ARRAYS[name]())
-    # As Grain's queue sends it.
+    # Sent like Grain's queue does.
     theirs = pickle.loads(pickle.dumps(element, 4))
     got = send(memory, element)
     assert read_only.writability(got) == read_only.writability(theirs)
     assert repr(got) == repr(element)
 
 
-def test_a_read_only_array_in_an_object_views_the_slot(memory: Memory) -> None:
+def test_read_only_array_in_object_views_the_slot(memory: Memory) -> None:
     data = read_only.locked(np.arange(20_000.0))
     got = send(memory, Own(data)).data
     assert memory.holds(got)
     assert not data.flags.writeable
 
 
-def test_read_only_arrays_beside_functions_arrive_writable(memory: Memory) -> None:
-    # By cloudpickle.
+def test_read_only_arrays_with_functions_arrive_writable(memory: Memory) -> None:
+    # The lambda makes cloudpickle necessary.
     [array, function] = send(memory, Own([read_only.ARRAYS["bytes"](), lambda: 3])).data
     assert array.flags.writeable and function() == 3
 
 
-def test_many_outputs_and_a_failure(memory: Memory) -> None:
+def test_many_outputs_and_a_failure_are_read(memory: Memory) -> None:
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
     outputs = [({"x": np.full(i, i)}, np.arange(i), (i, 10)) for i in range(5)]
     used = slot_writer.encode(writer, outputs, (b"what happened", (9, 9)))
@@ -315,16 +315,16 @@ def test_each_position_has_its_own_length(memory: Memory) -> None:
     assert not spare.any()
 
 
-def test_a_position_longer_than_its_row_is_not_read(memory: Memory) -> None:
+def test_position_longer_than_its_row_is_rejected(memory: Memory) -> None:
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
     used = slot_writer.encode(writer, [(1, KEYS, (1, 2)), (2, KEYS, (3,))], None)
     table = ctypes.c_uint64.from_address(memory.address + 16).value
     ctypes.c_uint32.from_address(memory.address + table + 44).value = 3
-    with pytest.raises(ValueError, match="a position of 3 integers in a row with 2"):
+    with pytest.raises(ValueError, match=r"at most 2 integers .* got 3"):
         slot_reader.decode(memory.address, used, 0, memory.base, LIMIT)
 
 
-def test_no_outputs(memory: Memory) -> None:
+def test_no_outputs_write_only_a_header(memory: Memory) -> None:
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
     assert slot_writer.encode(writer, [], None) <= 64
     header = np.frombuffer(ctypes.string_at(memory.address, 16), np.uint32)
@@ -337,7 +337,7 @@ def test_need_is_exact() -> None:
     ]
     small = Memory(4096)
     writer = slot_writer.SlotWriter(small.address, small.nbytes)
-    with pytest.raises(slot_writer.NeedSpace) as caught:
+    with pytest.raises(slot_writer.SlotTooSmallError) as caught:
         slot_writer.encode(writer, outputs, None)
     assert writer.used == 64
     assert not small.raw[64 + small.nbytes :].tolist().count(0)
@@ -348,7 +348,7 @@ def test_need_is_exact() -> None:
     got, _, _ = slot_reader.decode(enough.address, used, 0, enough.base, LIMIT)
     assert got["y"].data.tolist() == list(range(9000))
     short = Memory(caught.value.bytes - 1)
-    with pytest.raises(slot_writer.NeedSpace):
+    with pytest.raises(slot_writer.SlotTooSmallError):
         slot_writer.encode(
             slot_writer.SlotWriter(short.address, short.nbytes), outputs, None
         )
@@ -360,7 +360,7 @@ def test_writer_hands_out_aligned_memory(memory: Memory) -> None:
     assert (first.shape, first.ctypes.data) == ((10,), memory.address + 64)
     assert (second.shape, second.ctypes.data) == ((), memory.address + 128)
     assert (writer.used, writer.capacity) == (136, 1024)
-    # What does not fit is copied when it is written.
+    # Arrays that do not fit are copied when they are written.
     for shape, dtype in [(3, object), (2000, "u1")]:
         other = writer.empty(shape, dtype)
         assert (other.shape, other.dtype) == ((shape,), np.dtype(dtype))
@@ -369,7 +369,7 @@ def test_writer_hands_out_aligned_memory(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("shape", [(-1,), (2**62, 8), (2**32, 2**32), (-2, -2)])
-def test_writer_refuses_the_shapes_that_numpy_refuses(
+def test_writer_rejects_the_shapes_numpy_rejects(
     memory: Memory, shape: tuple[int, ...]
 ) -> None:
     writer = slot_writer.SlotWriter(memory.address, 1024)
@@ -379,7 +379,7 @@ def test_writer_refuses_the_shapes_that_numpy_refuses(
     assert writer.used == 64
 
 
-def test_an_element_that_cannot_be_pickled_leaves_the_writer_as_it_was(
+def test_unpicklable_element_does_not_change_the_writer(
     memory: Memory,
 ) -> None:
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
@@ -389,19 +389,19 @@ def test_an_element_that_cannot_be_pickled_leaves_the_writer_as_it_was(
     assert writer.used == 64
 
 
-def test_what_is_not_committed_is_not_read(memory: Memory) -> None:
+def test_uncommitted_outputs_are_not_read(memory: Memory) -> None:
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
     used = slot_writer.encode(writer, [(np.arange(9000), KEYS, (1,))], None)
-    with pytest.raises(ValueError, match="beyond the 4096 of the slot"):
+    with pytest.raises(ValueError, match=r"at offset .* only 4096 bytes"):
         slot_reader.decode(memory.address, 4096, 0, memory.base, LIMIT)
-    with pytest.raises(ValueError, match="output 1 is not in the slot"):
+    with pytest.raises(ValueError, match="Output 1 is not in the slot"):
         slot_reader.decode(memory.address, used, 1, memory.base, LIMIT)
     ctypes.memset(memory.address, 0, 4)
-    with pytest.raises(ValueError, match="output 0 is not in the slot"):
+    with pytest.raises(ValueError, match="Output 0 is not in the slot"):
         slot_reader.decode(memory.address, used, 0, memory.base, LIMIT)
 
 
-# Two outputs and an error, each part where the format says.
+# Two outputs and an error, each part at the offset that the format defines.
 GOLDEN_OUTPUTS = [
     (
         {"x": np.array([1, -2], "<i2"), "y": 7, "z": [np.array(0.5)]},
@@ -466,12 +466,12 @@ def test_golden_bytes_are_read() -> None:
     assert error == b"why"
 
 
-def test_bytes_lie_in_a_slot_as_they_are() -> None:
+def test_bytes_are_written_unpickled() -> None:
     memory = Memory()
     writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
     outputs = [(b"a record", np.array([3]), (1,)), (b"", np.array([4]), (2,))]
     used = slot_writer.encode(writer, outputs, None)
-    # A header, two rows of 56 bytes, and for each a key and what it holds.
+    # A header, two rows of 56 bytes, and the key and content of each.
     assert used == 64 + 2 * 56 + 8 + 8 + 8
     for i, (element, _, _) in enumerate(outputs):
         got, *_ = slot_reader.decode(memory.address, used, i, memory.base, LIMIT)

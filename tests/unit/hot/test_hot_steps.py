@@ -1,4 +1,4 @@
-"""Steps; differential/test_dataset_chains.py compares chains of them with Grain."""
+"""Steps. differential/test_dataset_chains.py compares chains of them with Grain."""
 
 import numpy as np
 import pytest
@@ -26,29 +26,29 @@ def noted(error, index):
 
 
 def apply(kind, call, elements, at, failed=refused):
-    """What one call makes of some elements."""
+    """Return the results of one call for some elements."""
     return steps.apply([(kind, call, failed, OpDraws(42))], elements, at)
 
 
 class TestBlocks:
-    def test_map_leaves_absent_elements_absent(self):
+    def test_map_keeps_absent_elements(self):
         assert apply(steps.MAP, lambda x: 10 * x, [1, None, 2], indices(0, 1, 2)) == [
             10,
             None,
             20,
         ]
 
-    def test_a_map_may_return_none(self):
+    def test_map_may_return_none(self):
         found = apply(steps.MAP, lambda x: None, [1, 2], indices(0, 1))
         assert found == [None, None]
 
-    def test_filter_asks_for_the_truth_of_the_result(self):
+    def test_filter_uses_the_truth_of_the_result(self):
         found = apply(
             steps.FILTER, lambda x: np.bool_(x > 1), [1, None, 2], indices(0, 1, 2)
         )
         assert found == [None, None, 2]
 
-    def test_map_with_index_gives_python_integers(self):
+    def test_map_with_index_passes_python_integers(self):
         found = apply(
             steps.MAP_WITH_INDEX,
             lambda i, x: (type(i), i, x),
@@ -76,7 +76,7 @@ class TestBlocks:
         )
         assert drawn == OpDraws(42).at(2**64 - 1).integers(1000)
 
-    def test_generator_of_index_beyond_64_bits_is_refused(self):
+    def test_generator_of_index_beyond_64_bits_raises(self):
         at = np.array([2**64], np.object_)
         with pytest.raises(OverflowError, match="must be in") as caught:
             apply(steps.RANDOM_MAP, max, [0], at, noted)
@@ -90,10 +90,10 @@ class TestBlocks:
             apply(steps.MAP, lambda x: x, [1, 2, 3], wrong)
 
     def test_random_maps_need_draws(self):
-        with pytest.raises(TypeError, match="needs draws"):
+        with pytest.raises(TypeError, match="draws, got None"):
             steps.apply([(steps.RANDOM_MAP, max, refused, None)], [1], indices(0))
 
-    def test_draws_of_another_type_are_refused(self):
+    def test_draws_of_another_type_are_rejected(self):
         with pytest.raises(TypeError, match="OpDraws"):
             steps.apply([(steps.RANDOM_MAP, max, refused, object())], [1], indices(0))
 
@@ -116,13 +116,13 @@ class TestBlocks:
             ("a", 1), ("b", (4, 1)), ("a", 2), ("a", 3), ("b", (7, 3))
         ]  # fmt: skip
 
-    def test_results_come_one_by_one(self):
+    def test_results_are_appended_one_by_one(self):
         out, before = [], []
         call = (steps.MAP, lambda x: before.append([*out]) or x, refused, None)
         steps.apply([call], [1, 2, 3], indices(0, 1, 2), out)
         assert before == [[], [1], [1, 2]]
 
-    def test_the_step_that_failed_is_told(self):
+    def test_failed_step_is_notified(self):
         calls = [
             (steps.MAP, lambda x: x + 1, refused, None),
             (steps.MAP, fail_on_three, noted, None),
@@ -138,8 +138,8 @@ class TestBlocks:
         assert out == ["b", None, None, "a"]
 
     @pytest.mark.parametrize("place", [-1, 4])
-    def test_scatter_refuses_places_outside(self, place):
-        with pytest.raises(IndexError, match=f"place {place} is not in a list of 4"):
+    def test_scatter_rejects_places_outside(self, place):
+        with pytest.raises(IndexError, match=f"less than 4, .* got {place}"):
             steps.scatter(["a"], indices(place), [None] * 4)
 
     @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ class TestBlocks:
         ],
         ids=["map", "filter", "map_with_index", "random_map"],
     )
-    def test_an_error_passes_through_once_its_index_was_told(self, kind, call):
+    def test_error_is_raised_after_notification(self, kind, call):
         elements, at = [1, None, 3, 3], indices(5, 6, 7, 8)
         with pytest.raises(KeyError) as caught:
             apply(kind, call, elements, at, noted)

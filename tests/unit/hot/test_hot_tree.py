@@ -1,4 +1,4 @@
-"""gristmill._hot.tree against jax.tree_util and Grain's own rules."""
+"""gristmill._hot.tree, compared with jax.tree_util and Grain's own rules."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gristmill._hot import tree
-from gristmill._hot.signals import StructureMismatch
+from gristmill._hot.exceptions import StructureMismatchError
 
 Point = collections.namedtuple("Point", "x y")
 
 
 class OwnList(list):
-    """A list that jax takes for a leaf."""
+    """A list that jax treats as a leaf."""
 
 
 class OwnDict(dict):
-    """A dict that jax takes for a leaf."""
+    """A dict that jax treats as a leaf."""
 
 
 class OwnTuple(tuple):
-    """A tuple that jax takes for a leaf."""
+    """A tuple that jax treats as a leaf."""
 
 
 TREES: list[Any] = [
@@ -88,7 +88,7 @@ PAIRS = [
 
 @pytest.fixture(scope="module")
 def plain_grain() -> types.ModuleType:
-    """Grain's tree module as it is where jax cannot be imported."""
+    """Return Grain's tree module as it is without jax."""
     from grain._src.core import tree_lib
 
     spec = importlib.util.spec_from_file_location("plain_tree_lib", tree_lib.__file__)
@@ -101,7 +101,7 @@ def plain_grain() -> types.ModuleType:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal, of equal types and with keys in the same order, all the way down."""
+    """Return whether two trees are equal, with equal types and order of keys."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
@@ -136,7 +136,7 @@ def test_flattens_as_grain_without_jax(
     )
 
 
-def test_asks_jax_about_registered_types() -> None:
+def test_registered_types_are_flattened_by_jax() -> None:
     jax_util = pytest.importorskip("jax").tree_util
 
     @jax_util.register_pytree_node_class
@@ -157,7 +157,7 @@ def test_asks_jax_about_registered_types() -> None:
     assert isinstance(made, Pair) and made.parts == (10, {"a": 20, "b": None})
     columns, _ = tree.batch_leaves([Pair(1, 2), Pair(3, 4)], "jax")
     assert columns == [[1, 3], [2, 4]]
-    with pytest.raises(StructureMismatch):
+    with pytest.raises(StructureMismatchError):
         tree.batch_leaves([Pair(1, 2), Pair(3)], "jax")
 
 
@@ -218,7 +218,7 @@ ELEMENTS = st.recursive(
 
 
 def outcome(call: Any) -> Any:
-    """What a call returns, or the type and first line of its error."""
+    """Return the result of a call, or the type and first line of its error."""
     try:
         return call()
     except (ValueError, TypeError) as error:
@@ -243,7 +243,7 @@ def test_flattens_random_elements_as_jax(element: Any) -> None:
 @given(elements=st.lists(ELEMENTS, min_size=1, max_size=3), repeat=st.booleans())
 def test_batches_random_elements_as_jax(elements: list[Any], repeat: bool) -> None:
     jax_util = jax_with_own_types()
-    if repeat:  # Else most elements differ.
+    if repeat:  # Otherwise most elements differ.
         elements = [elements[0], elements[0], *elements]
     try:
         expected = jax_util.tree_map(lambda *leaves: Leaves(leaves), *elements)
@@ -268,7 +268,7 @@ def test_flattens_random_elements_as_grain_without_jax(
 
 
 @pytest.mark.parametrize("rules", ["jax", "plain"])
-def test_endless_elements_are_a_recursion_error(rules: str) -> None:
+def test_recursive_elements_raise_recursion_error(rules: str) -> None:
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(RecursionError):
@@ -283,7 +283,7 @@ def test_unknown_types_are_leaves_without_jax(monkeypatch: pytest.MonkeyPatch) -
     assert tree.flatten([thing], "jax")[0] == [thing]
 
 
-def test_keys_that_cannot_be_sorted_are_jax_s_error() -> None:
+def test_unsortable_keys_raise_error_of_jax() -> None:
     with pytest.raises(ValueError, match=r"^Comparator raised exception while sort"):
         tree.flatten({1: 1, "a": 2}, "jax")
 
@@ -304,13 +304,13 @@ def test_treedef_is_comparable_and_picklable(rules: str) -> None:
     assert tree.flatten({"a": 1}, rules)[1] != tree.flatten({"b": 1}, rules)[1]
 
 
-def test_unflatten_counts_the_leaves() -> None:
+def test_unflatten_checks_the_leaf_count() -> None:
     _, treedef = tree.flatten([1, 2], "jax")
-    with pytest.raises(ValueError, match="expected 2 leaves, got 3"):
+    with pytest.raises(ValueError, match="2 items, got 3"):
         tree.unflatten(treedef, [1, 2, 3])
 
 
-def test_unknown_rules_are_refused() -> None:
+def test_unknown_rules_are_rejected() -> None:
     with pytest.raises(ValueError, match="rules must be 'jax' or 'plain', got 'x'"):
         tree.flatten(1, "x")
 
@@ -321,7 +321,7 @@ def test_batches_two_elements_as_jax(pair: tuple[Any, Any]) -> None:
     try:
         expected = jax_util.tree_map(lambda *leaves: Leaves(leaves), *pair)
     except ValueError:
-        with pytest.raises(StructureMismatch) as caught:
+        with pytest.raises(StructureMismatchError) as caught:
             tree.batch_leaves(list(pair), "jax")
         assert caught.value.position == 1
         return
@@ -335,14 +335,14 @@ def test_batches_two_elements_as_grain_without_jax(
     try:
         expected = plain_grain.map_structure(lambda *leaves: Leaves(leaves), *pair)
     except (KeyError, TypeError):
-        with pytest.raises(StructureMismatch):
+        with pytest.raises(StructureMismatchError):
             tree.batch_leaves(list(pair), "plain")
         return
     assert same(tree.map_batch(Leaves, list(pair), "plain"), expected)
 
 
 class Leaves:
-    """The leaves at one place of all elements; itself a leaf."""
+    """The leaves at one path of all elements; itself a leaf."""
 
     def __init__(self, leaves: Any) -> None:
         self.leaves = tuple(leaves)
@@ -353,14 +353,14 @@ class Leaves:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_one_column_for_each_leaf() -> None:
+def test_batch_has_one_column_per_leaf() -> None:
     elements = [{"y": i, "x": [i * 10, (i * 100,)]} for i in range(4)]
     columns, treedef = tree.batch_leaves(elements, "jax")
     assert columns == [[0, 10, 20, 30], [0, 100, 200, 300], [0, 1, 2, 3]]
     assert tree.unflatten(treedef, "abc") == {"x": ["a", ("b",)], "y": "c"}
 
 
-def test_columns_are_not_the_list_of_elements() -> None:
+def test_columns_are_copies_of_the_element_list() -> None:
     elements = [1, 2]
     columns, _ = tree.batch_leaves(elements, "jax")
     columns[0].append(3)
@@ -370,7 +370,7 @@ def test_columns_are_not_the_list_of_elements() -> None:
 def test_mismatch_names_the_first_misfit() -> None:
     fits = {"a": 1, "b": {"c": [1, 2]}}
     misfit = {"a": 1, "b": {"c": [1]}}
-    with pytest.raises(StructureMismatch) as caught:
+    with pytest.raises(StructureMismatchError) as caught:
         tree.batch_leaves([fits, fits, misfit, {"a": 1}], "jax")
     assert caught.value.position == 2
     assert caught.value.path == ("b", "c")
@@ -380,7 +380,7 @@ def test_mismatch_names_the_first_misfit() -> None:
     )
 
 
-def test_elements_deeper_than_the_stack_are_an_error() -> None:
+def test_elements_deeper_than_the_stack_raise() -> None:
     circle: list[Any] = [1]
     circle.append(circle)
     deep: Any = 1
@@ -394,6 +394,6 @@ def test_elements_deeper_than_the_stack_are_an_error() -> None:
                 tree.batch_leaves([element, element], rules)
 
 
-def test_no_elements_is_an_error() -> None:
+def test_empty_batch_is_an_error() -> None:
     with pytest.raises(ValueError, match="Cannot batch 0 values"):
         tree.batch_leaves([], "jax")

@@ -1,4 +1,4 @@
-"""gristmill._hot.views: who keeps a slot, and when it is given back."""
+"""gristmill._hot.views: views keep a slot until the last one is freed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.core_slot import CoreSlot
 
 
 class Slot:
-    """Memory with what the core keeps for a slot."""
+    """Memory with the core record of a slot."""
 
     def __init__(self) -> None:
         self.memory = np.zeros(4096, np.uint8)
@@ -31,7 +31,7 @@ class Slot:
         return views.SlotView(self.core.address)
 
 
-def test_takes_over_a_view_and_gives_back_at_zero() -> None:
+def test_slot_is_returned_with_the_last_view() -> None:
     slot = Slot()
     first, second = slot.view(), slot.view()
     assert (slot.core.views, slot.returned) == (2, False)
@@ -43,6 +43,6 @@ def test_takes_over_a_view_and_gives_back_at_zero() -> None:
     assert (slot.core.views, slot.returned) == (0, True)
 
 
-def test_the_collector_need_not_know_it() -> None:
+def test_view_is_not_tracked_by_gc() -> None:
     slot = Slot()
     assert not gc.is_tracked(slot.view())

@@ -1,4 +1,4 @@
-"""RngPool against Grain's."""
+"""RngPool, compared with Grain's RngPool."""
 
 import pickle
 import threading
@@ -22,7 +22,7 @@ experimental = pytest.importorskip("grain.experimental")
         max_size=6,
     ),
 )
-def test_draws_are_grains(seed, calls):
+def test_draws_match_grain(seed, calls):
     ours, theirs = RngPool(seed), experimental.RngPool(seed)
     for index, op_seed, release in calls:
         our_rng = ours.acquire_rng(index, op_seed=op_seed)
@@ -34,7 +34,7 @@ def test_draws_are_grains(seed, calls):
             theirs.release_rng(their_rng)
 
 
-def test_a_generator_is_one_holders_until_it_is_released():
+def test_generator_is_exclusive_until_released():
     pool = RngPool(1)
     first, second = pool.acquire_rng(0), pool.acquire_rng(0)
     assert first is not second
@@ -64,7 +64,7 @@ def test_threads_never_share_a_generator():
     assert wrong == []
 
 
-def test_pickles_as_its_seed():
+def test_pool_pickles_as_its_seed():
     pool = RngPool(np.uint32(7))
     pool.release_rng(pool.acquire_rng(2))
     assert pool.__reduce__() == (RngPool, (7,))
@@ -73,7 +73,7 @@ def test_pickles_as_its_seed():
 
 
 @pytest.mark.parametrize("arguments", [{"index": -1}, {"index": 0, "op_seed": -1}])
-def test_words_out_of_range_are_an_overflow_as_grains(arguments):
+def test_words_out_of_range_overflow_like_grain(arguments):
     for pool in (RngPool(1), experimental.RngPool(1)):
         with pytest.raises(OverflowError):
             pool.acquire_rng(**arguments)

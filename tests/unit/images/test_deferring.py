@@ -1,4 +1,4 @@
-"""Deferred pictures have the pixels of transforms that run one after the other."""
+"""Tests that deferred transforms give the same pixels as transforms run one by one."""
 
 import hypothesis
 import hypothesis.strategies as st
@@ -68,7 +68,7 @@ files = st.builds(
     files, st.lists(geometry, max_size=4), formats, st.booleans(), st.integers(0, 99)
 )
 @hypothesis.settings(max_examples=200, deadline=None)
-def test_any_run_gives_the_same_pixels(file, steps, format, orient, seed):
+def test_deferred_steps_match_single_steps(file, steps, format, orient, seed):
     transforms = [images.DecodeImage(3, orient=orient), *steps, *format]
     expected = one_by_one(transforms, file, seed)
     task = deferred(transforms, file, seed)
@@ -81,7 +81,7 @@ def test_any_run_gives_the_same_pixels(file, steps, format, orient, seed):
 
 
 class TestRun:
-    """The usual transforms, which are one task from the file on."""
+    """Tests of the usual transforms, which run as one task per file."""
 
     STEPS = (
         images.DecodeImage(3, key="image"),
@@ -91,7 +91,7 @@ class TestRun:
         images.ToLayout("CHW", key="image"),
     )
 
-    def test_leaves_the_file_to_the_batch(self):
+    def test_file_is_not_decoded_before_the_batch(self):
         file = file_of(90, 100)
         found = deferred(self.STEPS, {"image": file, "label": 7}, 0)
         assert found["label"] == 7
@@ -99,7 +99,7 @@ class TestRun:
         assert found["image"].shape == (3, 32, 32)
 
     @pytest.mark.parametrize("threads", [1, 3])
-    def test_batches_of_files_and_pixels(self, threads):
+    def test_batch_of_files_and_pixels_matches_single_steps(self, threads):
         files = [file_of(90, 50 + 7 * i) for i in range(9)]
         files += [file_of(60, 60, format="PNG"), file_of(60, 60, "CMYK")]
         records = [{"image": file} for file in files]
@@ -110,12 +110,12 @@ class TestRun:
             expected = one_by_one(self.STEPS, record, i)["image"]
             np.testing.assert_array_equal(found[i], expected)
 
-    def test_keeps_no_large_pixels_until_the_batch_is_made(self):
+    def test_png_task_keeps_only_cropped_pixels(self):
         record = {"image": file_of(400, 300, format="PNG")}
         task = deferred(self.STEPS, record, 0)["image"]
         assert task.data.nbytes == 32 * 32 * 3
 
-    def test_computes_in_the_memory_that_it_is_given(self):
+    def test_stack_writes_to_allocated_memory(self):
         asked = []
 
         def alloc(shape, dtype):
@@ -127,7 +127,7 @@ class TestRun:
         assert asked[0][:2] == ((2, 3, 32, 32), np.float32)
         assert found is asked[0][2]
 
-    def test_a_picture_that_cannot_be_decoded_fails_its_batch(self):
+    def test_undecodable_picture_fails_its_batch(self):
         files = [file_of(90, 100), file_of(90, 100)[:-300]]
         tasks = [deferred(self.STEPS, {"image": file}, 0)["image"] for file in files]
         with pytest.raises(CorruptRecord):
@@ -135,8 +135,8 @@ class TestRun:
 
 
 @pytest.mark.parametrize("size", [(40, 60), (80, 120)])
-def test_drafts_are_of_the_whole_picture(size):
-    """Also where that has the size already."""
+def test_draft_with_crop_matches_single_steps(size):
+    """Check a draft that is smaller than the file, and one of the file's size."""
     decode = images.DecodeImage(size=size, draft=True)
     transforms = [decode, images.RandomResizedCrop(9)]
     file = file_of(80, 120)
@@ -145,16 +145,16 @@ def test_drafts_are_of_the_whole_picture(size):
     np.testing.assert_array_equal(batch_of([found])[0], expected)
 
 
-def test_pictures_of_several_shapes_do_not_stack():
+def test_unequal_shapes_do_not_stack():
     decode = images.DecodeImage()
     tasks = [decode.defer(file_of(8, 9)), decode.defer(file_of(9, 8))]
-    with pytest.raises(ShapeMismatch, match=r"of \(8, 9, 3\) and \(9, 8, 3\)"):
+    with pytest.raises(ShapeMismatch, match=r"shapes \(8, 9, 3\) and \(9, 8, 3\)"):
         batch_of(tasks)
-    with pytest.raises(ShapeMismatch, match="a picture and ndarray in one batch"):
+    with pytest.raises(ShapeMismatch, match="only images, got ndarray"):
         batch_of([tasks[0], np.zeros((8, 9, 3), np.uint8)])
 
 
-def test_what_cannot_wait_is_decoded():
+def test_unsupported_formats_are_decoded_at_once():
     found = images.DecodeImage(dtype=np.float32).defer(file_of(8, 9))
     assert (found.shape, found.dtype) == ((8, 9, 3), np.float32)
     with_alpha = images.DecodeImage(4).defer(file_of(8, 9))
@@ -169,7 +169,7 @@ def test_what_cannot_wait_is_decoded():
         [images.Normalize((0.5,), (0.5,)), images.Normalize((0.5,), (0.5,))],
     ],
 )
-def test_numbers_and_layouts_come_last_also_where_they_are_deferred(steps):
+def test_normalize_or_layout_before_geometry_is_refused(steps):
     transforms = [images.DecodeImage(), *steps]
     for run in (one_by_one, deferred):
         with pytest.raises(TypeError, match="put Normalize and then ToLayout last"):

@@ -1,4 +1,4 @@
-"""Normalize computes as torchvision does, in three dtypes; ToLayout moves channels."""
+"""Tests of Normalize, which computes like torchvision in three dtypes, and ToLayout."""
 
 import builtins
 import pickle
@@ -16,12 +16,12 @@ EXACT = (BYTES / 255 - MEAN) / STD
 
 
 class TestNormalize:
-    def test_is_close_to_exact(self):
+    def test_values_are_close_to_exact(self):
         found = images.Normalize(MEAN, STD).map(BYTES)
         assert (found.dtype, found.shape) == (np.float32, (16, 16, 3))
         np.testing.assert_allclose(found, EXACT, rtol=0, atol=1e-6)
 
-    def test_values_of_torchvision(self):
+    def test_values_match_torchvision(self):
         pixels = np.array([[[0, 127, 255]]], np.uint8)
         found = images.Normalize(MEAN, STD).map(pixels)
         expected = [-2.1179039478302, 0.18767519295216, 2.640000104904]
@@ -44,14 +44,14 @@ class TestNormalize:
             found.view(np.uint16), single.astype(own).view(np.uint16)
         )
 
-    def test_one_value_is_for_all_channels(self):
+    def test_single_value_applies_to_all_channels(self):
         found = images.Normalize([0.5], [0.25]).map(BYTES)
         np.testing.assert_allclose(found, (BYTES / 255 - 0.5) / 0.25, atol=1e-6)
         gray = images.Normalize([0.5], [0.25]).map(BYTES[..., :1])
         np.testing.assert_array_equal(gray, found[..., :1])
 
-    def test_other_channels_are_refused(self):
-        with pytest.raises(ValueError, match="3 values, but the picture has 1 chan"):
+    def test_wrong_channel_count_is_refused(self):
+        with pytest.raises(ValueError, match="1 channels, got 3"):
             images.Normalize(MEAN, STD).map(BYTES[..., :1])
 
     @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ class TestNormalize:
         with pytest.raises(ValueError, match="must be one of float32, float16, bfloat"):
             images.Normalize(MEAN, STD, dtype=np.float64)
 
-    def test_says_what_to_install_for_bfloat16(self, monkeypatch):
+    def test_bfloat16_without_ml_dtypes_names_package(self, monkeypatch):
         real = builtins.__import__
 
         def without(name, *rest):
@@ -85,17 +85,17 @@ class TestNormalize:
 
 class TestToLayout:
     @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float16])
-    def test_moves_the_channels_of_any_dtype(self, dtype):
+    def test_chw_moves_channels_of_any_dtype(self, dtype):
         pixels = np.arange(60).reshape(4, 5, 3).astype(dtype)
         found = images.ToLayout("CHW").map(pixels)
         assert (found.shape, found.dtype) == ((3, 4, 5), dtype)
         np.testing.assert_array_equal(found, pixels.transpose(2, 0, 1))
         assert found.flags.c_contiguous
 
-    def test_leaves_pictures_as_they_are(self):
+    def test_hwc_returns_the_same_array(self):
         assert images.ToLayout("HWC").map(BYTES) is BYTES
 
-    def test_errors(self):
+    def test_bad_layout_and_input_are_refused(self):
         with pytest.raises(ValueError, match=r"layout must be .*got 'NCHW'"):
             images.ToLayout("NCHW")
         with pytest.raises(TypeError, match="needs an array of three dimensions"):

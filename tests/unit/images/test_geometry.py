@@ -1,4 +1,4 @@
-"""Crops, sizes and flips are those that torchvision has of Pillow's images."""
+"""Tests that crops, sizes and flips match torchvision's for Pillow images."""
 
 import pickle
 
@@ -27,7 +27,7 @@ def array(image):
 
 
 class Draws:
-    """A generator that gives what it is told."""
+    """Returns preset numbers in place of random ones."""
 
     def __init__(self, *draws):
         self.draws = list(draws)
@@ -47,10 +47,10 @@ class TestRandomResizedCrop:
         np.testing.assert_array_equal(found, array(expected))
         assert not rng.draws
 
-    def test_draws_the_bounds_of_scale_and_ratio(self):
+    def test_extreme_draws_give_bounds_of_scale_and_ratio(self):
         pixels = picture(100, 100)
         crop = images.RandomResizedCrop(8, (0.25, 1), (0.25, 4))
-        # The highest, and then the widest of a quarter of the pixels.
+        # First the highest box with a quarter of the pixels, then the widest.
         for draw, box in ((0.0, (0, 0, 25, 100)), (1 - 2**-53, (0, 75, 100, 100))):
             found = crop.random_map(pixels, Draws(0.0, draw, draw, draw))
             part = pillow(pixels).crop(box)
@@ -60,13 +60,13 @@ class TestRandomResizedCrop:
     @pytest.mark.parametrize(
         ("height", "width", "ratio", "box"),
         [
-            # left, top, right, bottom, as torchvision has them.
+            # Boxes are (left, top, right, bottom), from torchvision.
             (30, 200, (3 / 4, 4 / 3), (80, 0, 120, 30)),
             (200, 30, (3 / 4, 4 / 3), (0, 80, 30, 120)),
             (30, 31, (3 / 4, 4 / 3), (0, 0, 31, 30)),
         ],
     )
-    def test_takes_the_center_where_ten_draws_do_not_fit(
+    def test_ten_draws_that_do_not_fit_give_center_crop(
         self, height, width, ratio, box
     ):
         rng = Draws(*(0.0, 0.5) * 10)
@@ -81,7 +81,7 @@ class TestRandomResizedCrop:
         st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32), st.data()
     )
     @hypothesis.settings(max_examples=50, deadline=None)
-    def test_is_a_part_of_the_picture(self, height, width, seed, data):
+    def test_crop_lies_inside_the_picture(self, height, width, seed, data):
         ratio = data.draw(st.sampled_from([(3 / 4, 4 / 3), (0.001, 0.01), (50, 99)]))
         rng = np.random.default_rng(seed)
         crop = images.RandomResizedCrop(4, (0, 1), ratio, "nearest")
@@ -95,13 +95,13 @@ class TestCenterCrop:
         [
             (30, 40, 8, 11, 16),
             (30, 40, (9, 7), 10, 16),  # 10.5 and 16.5 are rounded to even.
-            (31, 41, (8, 8), 12, 16),  # 11.5 and 16.5 as well.
+            (31, 41, (8, 8), 12, 16),  # So are 11.5 and 16.5.
             (5, 40, (8, 8), -1, 16),  # One row of black above, two below.
             (6, 6, (9, 8), -1, -1),
             (1, 1, (1, 1), 0, 0),
         ],
     )
-    def test_is_where_torchvision_has_it(self, height, width, size, top, left):
+    def test_position_matches_torchvision(self, height, width, size, top, left):
         pixels = picture(height, width)
         rows, columns = size if isinstance(size, tuple) else (size, size)
         expected = pillow(pixels).crop((left, top, left + columns, top + rows))
@@ -123,7 +123,7 @@ class TestResize:
             ((60,), (60, 80)),
         ],
     )
-    def test_sizes(self, arguments, expected):
+    def test_output_sizes(self, arguments, expected):
         resize = images.Resize(*arguments)
         assert resize.map(picture(30, 40)).shape == (*expected, 3)
         if expected != (20, 50):
@@ -138,38 +138,36 @@ class TestResize:
         st.sampled_from("nearest box bilinear hamming bicubic lanczos".split()),
     )
     @hypothesis.settings(max_examples=200, deadline=None)
-    def test_pixels_are_those_of_pillow(
-        self, height, width, rows, columns, channels, name
-    ):
+    def test_pixels_match_pillow(self, height, width, rows, columns, channels, name):
         pixels = picture(height, width, channels)
         found = images.Resize((rows, columns), name).map(pixels)
         resampling = PIL.Image.Resampling[name.upper()]
         expected = array(resized(pillow(pixels), (columns, rows), resampling))
         np.testing.assert_array_equal(found, expected)
 
-    def test_takes_filters_as_others_name_them(self):
+    def test_filter_names_of_other_libraries_are_accepted(self):
         assert images.Resize(3, PIL.Image.Resampling.BICUBIC) == images.Resize(
             3, "bicubic"
         )
         assert images.Resize(3, "nearest-exact") == images.Resize(3, "nearest")
 
-    def test_says_where_nothing_would_be_left(self):
+    def test_empty_result_is_refused(self):
         with pytest.raises(ValueError, match="an image of 1 x 90 would have no rows"):
             images.Resize(None, max_size=9).map(picture(1, 90))
 
 
 class TestRandomHorizontalFlip:
     @pytest.mark.parametrize("draw", [0.0, 0.29, 0.3, 0.9])
-    def test_flips_where_the_draw_is_below_p(self, draw):
+    def test_flips_if_draw_is_below_p(self, draw):
         pixels = picture(5, 7)
         found = images.RandomHorizontalFlip(0.3).random_map(pixels, Draws(draw))
         expected = pixels[:, ::-1] if draw < 0.3 else pixels
         np.testing.assert_array_equal(found, expected)
-        found[:] = 0  # It is not what came.
+        found[:] = 0  # The result must be a copy.
         assert pixels.any()
 
 
-def test_say_where_there_are_no_random_numbers():
+def test_flip_without_generator_asks_for_seed():
     with pytest.raises(ValueError, match="Give the sampler or the dataset a seed"):
         images.RandomHorizontalFlip().random_map(picture(2, 2), None)
 
@@ -182,7 +180,7 @@ TRANSFORMS = [
 ]
 
 
-def test_print_what_they_do():
+def test_repr_shows_arguments():
     assert [repr(transform) for transform in TRANSFORMS] == [
         "RandomResizedCrop(size=(224, 224), scale=(0.5, 1.0), ratio=(0.75,"
         " 1.3333333333333333), interpolation='bicubic', key='image')",
@@ -238,12 +236,12 @@ def test_arguments_out_of_range(make, error, text):
         (np.zeros((2, 2, 3), np.float32), TypeError, "put Normalize and then ToLayout"),
     ],
 )
-def test_what_is_no_picture(element, error, text):
+def test_invalid_picture_is_refused(element, error, text):
     with pytest.raises(error, match=text):
         images.CenterCrop(2).map(element)
 
 
-def test_take_one_field():
+def test_key_selects_one_field():
     record = {"image": picture(5, 6), "label": 3}
     found = images.CenterCrop(2, key="image").map(record)
     assert (found["image"].shape, found["label"]) == ((2, 2, 3), 3)

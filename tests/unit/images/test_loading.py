@@ -1,4 +1,4 @@
-"""Batches of pictures are those of the transforms one by one, whoever makes them."""
+"""Tests that loaders, workers and chains make batches equal to single transforms."""
 
 import io
 from typing import Any
@@ -16,7 +16,7 @@ from gristmill.transforms import Batch, DecodeImage, Map
 from support.deferring import given
 
 COUNT = 14
-# What a batch_fn combines is not deferred.
+# Transforms are not deferred if there is a batch_fn.
 ONE_BY_ONE = Batch(4, batch_fn=make_batch)
 TRANSFORMS = {
     "train": [
@@ -41,7 +41,7 @@ TRANSFORMS = {
 
 
 def file_of(number: int) -> bytes:
-    """A picture in a file: of another size, kind and orientation for each number."""
+    """Return an image file whose size, kind and mode depend on the number."""
     rng = np.random.default_rng(number)
     height, width = rng.integers(33, 90, 2).tolist()
     small = rng.integers(0, 256, (4, 4, 3), np.uint8)
@@ -73,7 +73,7 @@ def loader(name: str, batch: Batch, bad: tuple[int, ...] = (), **options: Any) -
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_a_loader_gives_the_same_with_any_number_of_threads(name):
+def test_loader_batches_do_not_depend_on_threads(name):
     expected = given(iter(loader(name, ONE_BY_ONE)))
     assert len(expected) == 4
     for threads in (1, 2):
@@ -82,7 +82,7 @@ def test_a_loader_gives_the_same_with_any_number_of_threads(name):
         assert found == expected
 
 
-def test_workers_give_the_same():
+def test_worker_batches_match_single_steps():
     expected = given(iter(loader("train", ONE_BY_ONE, worker_count=2)))
     iterator = iter(loader("train", Batch(4), worker_count=2))
     assert given(iterator, 2) == expected[:2]
@@ -93,7 +93,7 @@ def test_workers_give_the_same():
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("on_error", ["raise", "skip", "substitute"])
-def test_bad_pictures_are_named_and_passed_over_as_one_by_one(on_error, workers):
+def test_bad_pictures_are_reported_like_single_steps(on_error, workers):
     how = {"bad": (3, 8, 9), "on_error": on_error, "worker_count": workers}
     found = []
     for batch in (ONE_BY_ONE, Batch(4)):
@@ -104,7 +104,7 @@ def test_bad_pictures_are_named_and_passed_over_as_one_by_one(on_error, workers)
     assert "CorruptRecord" in str(found[0])
 
 
-def test_a_step_of_somebody_else_goes_before():
+def test_user_map_before_decoding_gives_same_batches():
     class Unpack(Map):
         def map(self, element):
             return {"image": element["image"], "twice": 2 * element["label"]}
@@ -120,7 +120,7 @@ def test_a_step_of_somebody_else_goes_before():
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_a_chain_gives_the_same(name):
+def test_chain_batches_match_single_steps(name):
     for form in ("indexed", "iterated"):
         found = []
         for batch_fn in (make_batch, None):
@@ -134,9 +134,9 @@ def test_a_chain_gives_the_same(name):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_torchs_loader_gives_the_same(workers):
+def test_batches_match_torch_data_loader(workers):
     ds = g.MapDataset.source(records()).seed(3).apply(TRANSFORMS["train"])
-    # By default it is another where other tests have used JAX.
+    # The default start method depends on whether other tests have used JAX.
     context = "fork" if workers else None
     for found, expected in zip(
         DataLoader(ds, 4, num_workers=workers, multiprocessing_context=context),

@@ -1,4 +1,4 @@
-"""A block map gives what a map of single elements gives, and resumes where it does."""
+"""Tests that a block map gives and resumes the same elements as a map."""
 
 import contextlib
 import itertools
@@ -23,7 +23,7 @@ COUNT = 23
 
 
 class Tens(g.BlockMap):
-    """Ten times each, from arrays or from ints; remembers the sizes of blocks."""
+    """Multiplies arrays or ints by ten and records the sizes of blocks."""
 
     block_size = 4
 
@@ -46,7 +46,7 @@ def ten(element):
 
 
 class Ten(g.Map):
-    """The same for one."""
+    """Multiplies one element by ten."""
 
     def map(self, element):
         return ten(element)
@@ -84,7 +84,7 @@ def loader(operations, workers=0, **options):
 
 
 def both(operations):
-    """Operations with a block map, and with a map, where True stands."""
+    """Return the operations twice: with a block map, and a map, in place of True."""
     return [[kind() if op is True else op for op in operations] for kind in (Tens, Ten)]
 
 
@@ -102,7 +102,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_loader_gives_and_resumes_what_a_map_does(name, workers):
+def test_loader_elements_and_resume_match_map(name, workers):
     blocks, singly = both(OPERATIONS[name])
     expected = plain(loader(singly))
     made = loader(blocks, workers, streams=1)
@@ -120,7 +120,7 @@ def test_a_loader_gives_and_resumes_what_a_map_does(name, workers):
         assert plain(iterator) == expected[states.index(state) :]
 
 
-def test_a_loader_gives_the_function_full_blocks():
+def test_loader_passes_full_blocks():
     step = Tens()
     sequential = {"sampler": g.SequentialSampler(COUNT), "data_source": range(COUNT)}
     assert len(list(g.DataLoader(operations=[step, g.Batch(3)], **sequential))) == 8
@@ -175,7 +175,7 @@ def chain(name, kind):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_a_dataset_gives_what_a_map_does_and_resumes_everywhere(name):
+def test_dataset_elements_and_resume_match_map(name):
     dataset = chain(name, Tens)
     assert plain(dataset) == plain(chain(name, Ten))
     assert_equal_output_after_checkpoint(dataset)
@@ -183,7 +183,7 @@ def test_a_dataset_gives_what_a_map_does_and_resumes_everywhere(name):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("name", ["batch", "iterated, batch", "packed"])
-def test_workers_give_what_a_map_does(name):
+def test_worker_elements_match_map(name):
     options = g.MultiprocessingOptions(num_workers=2)
     iterator = iter(chain(name, Tens).mp_prefetch(options))
     expected = plain(chain(name, Ten).mp_prefetch(options))
@@ -198,20 +198,20 @@ def test_workers_give_what_a_map_does(name):
         assert plain(iterator) == expected[at + 1 :]
 
 
-def test_any_index_can_be_asked_for():
+def test_random_access_returns_mapped_elements():
     dataset = g.MapDataset.range(COUNT).apply(Tens())
     assert [dataset[i] for i in (22, 0, 7, 30)] == [220, 0, 70, 70]
     assert dataset._getitems([5, 1, 5]) == [50, 10, 50]
 
 
 @pytest.mark.parametrize("name", ["alone", "iterated", "behind a batch"])
-def test_a_dataset_gives_the_function_full_blocks(name):
+def test_dataset_passes_full_blocks(name):
     step = Tens()
     list(CHAINS[name](g.MapDataset.range(COUNT), lambda ds: ds.apply(step)))
     assert step.sizes == ([4, 4] if name == "behind a batch" else [4] * 5 + [3])
 
 
-def test_a_batch_is_made_of_full_blocks():
+def test_batches_smaller_than_blocks_use_full_blocks():
     step = Tens()
     list(g.MapDataset.range(24).apply(step).batch(2))
     assert step.sizes == [4] * 6
@@ -224,7 +224,7 @@ def test_a_batch_is_made_of_full_blocks():
     ),
     size=st.integers(1, 7),
 )
-def test_any_chain_gives_and_resumes_what_maps_do(steps, size):
+def test_random_chain_matches_maps(steps, size):
     def made(in_blocks):
         ds = g.MapDataset.range(19).seed(7)
         for step in steps:
@@ -237,7 +237,7 @@ def test_any_chain_gives_and_resumes_what_maps_do(steps, size):
     try:
         expected = elements(made(False))
     except ValueError:
-        hypothesis.reject()  # Grain batches nothing that may be absent.
+        hypothesis.reject()  # Grain does not batch elements that may be absent.
     assert elements(made(True)) == expected
     if expected:
         assert_equal_output_after_checkpoint(made(True))
@@ -261,7 +261,7 @@ def extended(ds, step, in_blocks, size):
 
 
 def outcomes(iterable):
-    """Elements, and the texts of failures in their places."""
+    """Return the elements, with error texts in place of elements that failed."""
     iterator, found = iter(iterable), []
     while True:
         try:
@@ -284,7 +284,7 @@ FACES = {
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_a_bad_element_fails_alone_and_in_its_place(face):
+def test_bad_element_fails_alone(face):
     found = outcomes(FACES[face](Tens(bad=(5, 6, 22))))
     expected = [10 * i for i in range(COUNT)]
     for bad in (5, 6, 22):
@@ -293,7 +293,7 @@ def test_a_bad_element_fails_alone_and_in_its_place(face):
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_the_error_names_the_bad_element(face):
+def test_error_names_the_bad_element(face):
     iterator = iter(FACES[face](Tens(bad=(6,))))
     assert [next(iterator) for _ in range(6)] == [0, 10, 20, 30, 40, 50]
     with pytest.raises(ArithmeticError) as caught:
@@ -303,7 +303,7 @@ def test_the_error_names_the_bad_element(face):
 
 @pytest.mark.parametrize("face", ["MapDataset", "IterDataset"])
 @pytest.mark.parametrize("given", range(9))
-def test_a_state_around_a_bad_element_goes_on_behind_it(face, given):
+def test_resume_around_bad_element_is_exact(face, given):
     dataset = iter(FACES[face](Tens(bad=(5,))))
     expected = outcomes(FACES[face](Tens(bad=(5,))))
     for _ in range(given):
@@ -315,7 +315,7 @@ def test_a_state_around_a_bad_element_goes_on_behind_it(face, given):
     assert outcomes(dataset) == expected[given:]
 
 
-def test_what_the_parent_raises_comes_in_its_turn():
+def test_parent_error_keeps_its_position():
     def fails_at_six(x):
         if x == 6:
             raise OSError("six")
@@ -327,7 +327,7 @@ def test_what_the_parent_raises_comes_in_its_turn():
 
 
 def halves(elements):
-    """Changes what it got before it fails."""
+    """Changes its elements in place, and fails at element 6."""
     for element in elements:
         value = element["x"].pop("inner")
         if value == 6:
@@ -337,7 +337,7 @@ def halves(elements):
 
 
 @pytest.mark.parametrize("face", ["MapDataset", "IterDataset", "DataLoader"])
-def test_a_function_may_change_its_elements(face):
+def test_function_may_modify_elements_in_place(face):
     rows = g.MapDataset.range(9).map(lambda x: {"x": {"inner": x}})
     if face == "MapDataset":
         found = outcomes(rows.block_map(halves, 4).map(lambda row: row["half"]))
@@ -364,15 +364,15 @@ class Wrong(g.BlockMap):
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_another_number_of_elements_is_an_error(face):
+def test_wrong_number_of_results_is_an_error(face):
     first = iter(FACES[face](Wrong(lambda elements: elements[:1])))
-    with pytest.raises(ValueError, match="returned 1 elements for a list of 4"):
+    with pytest.raises(ValueError, match=r"each of the 4 .* got 1 elements"):
         next(first)
-    # One that leaves out what it does not like is told of which.
+    # If a function drops an element, the error names that element.
     without_two = Wrong(lambda elements: [x for x in elements if x != 2])
     iterator = iter(FACES[face](without_two))
     assert [next(iterator), next(iterator)] == [0, 1]
-    with pytest.raises(ValueError, match="returned 0 elements for a list of 1") as two:
+    with pytest.raises(ValueError, match=r"each of the 1 .* got 0 elements") as two:
         next(iterator)
     assert "record 2 " in str(two.value.__notes__)
 
@@ -382,14 +382,14 @@ def test_another_number_of_elements_is_an_error(face):
     "wrong",
     [lambda elements: {"x": elements}, lambda elements: iter(elements), len, np.sum],
 )
-def test_what_is_no_sequence_is_refused(face, wrong):
-    with pytest.raises(TypeError, match="Return a list with one for each"):
+def test_non_sequence_result_is_refused(face, wrong):
+    with pytest.raises(TypeError, match="must return a list with one element for"):
         list(FACES[face](Wrong(wrong)))
 
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("kind", [tuple, np.array])
-def test_any_sequence_of_as_many_will_do(face, kind):
+def test_result_may_be_any_sequence(face, kind):
     made = FACES[face](Wrong(lambda elements: kind(elements)))
     assert plain(made) == list(range(COUNT))
 
@@ -413,19 +413,19 @@ def test_arguments_are_checked(kind):
 
 
 @pytest.mark.parametrize("behind", [[], [Twice()]])
-def test_a_loader_checks_the_size(behind):
+def test_loader_checks_block_size(behind):
     step = Tens()
     step.block_size = 0
     with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
         loader([step, *behind])
 
 
-def test_a_dataset_with_a_block_map_is_pickled():
+def test_dataset_with_block_map_is_picklable():
     ds = pickle.loads(pickle.dumps(g.MapDataset.range(5).apply(Tens())))
     assert list(ds) == [0, 10, 20, 30, 40]
 
 
-def test_absent_elements_are_not_shown_to_the_function():
+def test_absent_elements_are_not_passed_to_function():
     seen = []
 
     def remembered(elements):
@@ -441,7 +441,7 @@ def test_absent_elements_are_not_shown_to_the_function():
     assert seen == [1, 3, 5, 1, 3, 5]
 
 
-def test_the_next_index_is_that_of_elements():
+def test_next_index_counts_elements_not_blocks():
     experimental = g.experimental
     iterator = iter(g.MapDataset.range(COUNT).to_iter_dataset().apply(Tens()))
     for index in range(7):
@@ -452,7 +452,7 @@ def test_the_next_index_is_that_of_elements():
     assert iterator.get_state()["given_of_block"] == 2
 
 
-def test_a_state_can_be_restored_with_another_size():
+def test_state_restores_with_another_block_size():
     numbers = g.MapDataset.range(COUNT).to_iter_dataset()
     iterator = iter(numbers.block_map(Tens(), 10))
     for _ in range(7):
@@ -462,7 +462,7 @@ def test_a_state_can_be_restored_with_another_size():
     assert list(other) == list(range(70, 10 * COUNT, 10))
 
 
-def test_workers_take_as_much_at_once_as_a_block_has():
+def test_worker_unit_covers_a_block():
     numbers = g.MapDataset.range(COUNT)
     batches = numbers.block_map(list, 20).to_iter_dataset().batch(8)
     assert unit_records.records_of_unit(batches) == 24
@@ -473,7 +473,7 @@ def test_workers_take_as_much_at_once_as_a_block_has():
 
 
 class Reads:
-    """Records of bytes; counts the reads of each."""
+    """Holds records of bytes and counts the reads of each."""
 
     def __init__(self):
         self.reads = [0] * COUNT
@@ -493,7 +493,7 @@ class Digits(g.BlockMap):
         return [1 // (int(element) % 5) + int(element) for element in elements]
 
 
-def test_records_of_files_are_not_read_again_behind_a_bad_one():
+def test_records_after_bad_one_are_read_once():
     source = Reads()
     found = g.DataLoader(
         data_source=source,
@@ -516,7 +516,7 @@ class Deadly(g.BlockMap):
 
 
 @pytest.mark.multiprocess
-def test_the_element_is_named_that_ends_a_worker():
+def test_element_that_kills_worker_is_named():
     iterator = iter(
         g.DataLoader(
             data_source=range(COUNT),
@@ -531,7 +531,7 @@ def test_the_element_is_named_that_ends_a_worker():
         next(iterator)
 
 
-def test_other_elements_come_after_an_interrupt():
+def test_interrupt_loses_no_element():
     class Once(g.BlockMap):
         block_size = 4
         interrupted = False

@@ -1,4 +1,4 @@
-"""A DataLoader in one of its epochs, and what says that an epoch is repeated."""
+"""Tests of DataLoader.set_epoch, and of the warning about repeated epochs."""
 
 import copy
 import itertools
@@ -38,7 +38,7 @@ class Twice(g.transforms.FlatMap):
         return [x, x]
 
 
-# Makes a sampler of so many epochs.
+# Functions that make a sampler of (records, shard, epochs).
 SAMPLERS = {
     "index": lambda n, shard, epochs: g.IndexSampler(n, shard, False, epochs, 5),
     "shuffled": lambda n, shard, epochs: g.IndexSampler(n, shard, True, epochs, 5),
@@ -88,12 +88,12 @@ def shuffled(epochs=1, **more):
     count=st.integers(0, 3),
 )
 @settings(max_examples=60)
-def test_epochs_are_those_of_a_sampler_with_several(
+def test_epochs_match_multi_epoch_sampler(
     name, records, shard, drop_remainder, steps, count
 ):
     shard = ShardOptions(*shard, drop_remainder=drop_remainder)
     if not drop_remainder:
-        # Else shards have unequal parts of a sampler's last epoch.
+        # Otherwise shards get unequal parts of the sampler's last epoch.
         records -= records % shard.shard_count
     operations = [step() for step in steps[:count]]
     make = SAMPLERS[name]
@@ -104,7 +104,7 @@ def test_epochs_are_those_of_a_sampler_with_several(
 
 
 @given(name=st.sampled_from([*SAMPLERS]), streams=st.integers(1, 3))
-def test_batches_of_epochs_are_those_of_a_sampler_with_several(name, streams):
+def test_batched_epochs_match_multi_epoch_sampler(name, streams):
     how = {"operations": [Noisy(), g.Batch(2)], "streams": streams}
     make = SAMPLERS[name]
     whole = list(loader(make(12, g.NoSharding(), EPOCHS), **how))
@@ -126,17 +126,17 @@ def test_shards_have_each_record_once_in_every_epoch(records, shards, epoch):
     assert sorted([*itertools.chain(*by_loader)]) == [*range(records)]
 
 
-def test_several_epochs_at_once_go_on_from_each_other():
+def test_multi_epoch_sampler_continues_after_set_epoch():
     whole = list(shuffled(4))
     assert [x for e in range(2) for x in in_epoch(shuffled(2), e)] == whole
 
 
-def test_an_endless_loader_begins_with_its_epoch():
+def test_endless_loader_begins_with_its_epoch():
     endless = iter(in_epoch(shuffled(None), 2))
     assert [next(endless) for _ in range(16)] == list(shuffled(4))[16:]
 
 
-def test_a_sequential_sampler_draws_anew_in_the_same_order():
+def test_sequential_epochs_differ_in_random_draws():
     made = loader(g.SequentialSampler(8, seed=3), operations=[Noisy()])
     sampler = g.IndexSampler(8, num_epochs=3, seed=3)
     whole = list(loader(sampler, operations=[Noisy()]))
@@ -155,7 +155,7 @@ def test_epochs_are_the_same_with_any_number_of_workers():
 
 
 class Turning:
-    """A sampler of its own, whose order begins elsewhere in each epoch."""
+    """A user-defined sampler whose order starts at another record in each epoch."""
 
     seed = None
     first = 0
@@ -173,7 +173,7 @@ class Turning:
         self.first = epoch
 
 
-def test_a_sampler_of_ones_own_is_told_the_epoch():
+def test_user_sampler_receives_epoch():
     sampler = Turning()
     made = loader(sampler, shard_options=g.NoSharding())
     before = iter(made)
@@ -189,10 +189,10 @@ class Unknowing:
         return g.RecordMetadata(index=index, record_key=index)
 
 
-def test_a_sampler_without_epochs_has_the_first_one_only():
+def test_sampler_without_set_epoch_allows_only_epoch_0():
     made = loader(Unknowing(), shard_options=g.NoSharding())
     made.set_epoch(0)
-    with pytest.raises(TypeError, match="Unknowing has no set_epoch"):
+    with pytest.raises(TypeError, match=r"set_epoch.* Unknowing has none"):
         made.set_epoch(1)
     assert len(list(made)) == 5
 
@@ -203,10 +203,10 @@ def test_a_sampler_without_epochs_has_the_first_one_only():
         (-1, ValueError, "epoch must be at least 0, got -1"),
         (1.0, TypeError, "epoch must be an int, got float"),
         (True, TypeError, "epoch must be an int, got bool"),
-        (2**62, OverflowError, "must begin below"),
+        (2**62, OverflowError, "must be below"),
     ],
 )
-def test_a_wrong_epoch_is_refused_and_changes_nothing(epoch, error, text):
+def test_wrong_epoch_is_refused_and_changes_nothing(epoch, error, text):
     made = in_epoch(shuffled(), 1)
     expected = list(made)
     with pytest.raises(error, match=text):
@@ -214,15 +214,15 @@ def test_a_wrong_epoch_is_refused_and_changes_nothing(epoch, error, text):
     assert list(made) == expected
 
 
-def test_epochs_of_numpy_are_ints():
+def test_numpy_epoch_is_saved_as_int():
     iterator = iter(in_epoch(shuffled(), np.int64(1)))
     assert json.loads(iterator.get_state())["gristmill"]["epoch"] == 1
 
 
-# States.
+# States
 
 
-def test_states_of_the_first_epoch_are_what_they_were():
+def test_first_epoch_state_has_no_epoch():
     iterator = iter(in_epoch(shuffled(), 0))
     next(iterator)
     state = json.loads(iterator.get_state())
@@ -232,7 +232,7 @@ def test_states_of_the_first_epoch_are_what_they_were():
 
 @pytest.mark.parametrize("epoch", range(3))
 @pytest.mark.parametrize("operations", [[Noisy()], [Noisy(), Twice()]], ids=len)
-def test_a_state_goes_on_in_its_epoch_wherever_it_is_set(epoch, operations):
+def test_state_resumes_in_its_epoch_from_any_epoch(epoch, operations):
     sampler = g.IndexSampler(8, shuffle=True, num_epochs=1, seed=3)
     made = loader(sampler, operations=operations, streams=2)
     iterator = iter(in_epoch(made, epoch))
@@ -248,7 +248,7 @@ def test_a_state_goes_on_in_its_epoch_wherever_it_is_set(epoch, operations):
 
 
 @pytest.mark.multiprocess
-def test_a_state_moves_workers_to_its_epoch():
+def test_state_moves_workers_to_its_epoch():
     iterator = iter(in_epoch(shuffled(streams=1), 1))
     next(iterator)
     state, expected = iterator.get_state(), list(iterator)
@@ -258,27 +258,27 @@ def test_a_state_moves_workers_to_its_epoch():
     assert list(iterator) == expected
 
 
-def test_releases_without_epochs_refuse_states_of_later_ones():
+def test_later_epoch_state_has_format_2():
     state = json.loads(iter(in_epoch(shuffled(), 1)).get_state())
-    # Those refuse any format but 1.
+    # Such releases refuse any format except 1.
     assert state["gristmill"] == {"format": 2, "epoch": 1}
 
 
 @pytest.mark.parametrize("epoch", [-1, 1.5, "1", True])
-def test_a_state_of_a_spoilt_epoch_is_refused(epoch):
+def test_state_with_invalid_epoch_is_refused(epoch):
     iterator = iter(in_epoch(shuffled(), 1))
     state = json.loads(iterator.get_state())
     state["gristmill"]["epoch"] = epoch
-    with pytest.raises(g.errors.StateMismatch, match="has epoch"):
+    with pytest.raises(g.errors.StateMismatch, match="'epoch' of the checkpoint"):
         iterator.set_state(json.dumps(state).encode())
 
 
-def test_a_loader_keeps_its_epoch_when_it_is_pickled():
+def test_pickled_loader_keeps_its_epoch():
     made = in_epoch(shuffled(), 2)
     assert list(pickle.loads(pickle.dumps(made))) == list(made)
 
 
-# Repeating an epoch.
+# The warning about a repeated epoch
 
 
 def warned(caplog):
@@ -317,7 +317,7 @@ def take(iterator, count=None):
 
 
 @pytest.mark.parametrize("name", REPEATING)
-def test_a_repeated_random_epoch_is_logged_once(name, caplog):
+def test_repeated_random_epoch_is_logged_once(name, caplog):
     made = REPEATING[name]()
     assert take(made) and warned(caplog) == 0
     assert take(made) and warned(caplog) == 1
@@ -325,21 +325,21 @@ def test_a_repeated_random_epoch_is_logged_once(name, caplog):
 
 
 @pytest.mark.parametrize("name", NOT_RANDOM)
-def test_a_repeated_epoch_that_is_not_random_is_not_logged(name, caplog):
+def test_repeated_epoch_without_draws_is_not_logged(name, caplog):
     made = NOT_RANDOM[name]()
     for _ in range(3):
         take(made, 8)
     assert warned(caplog) == 0
 
 
-def test_an_epoch_that_is_left_early_counts(caplog):
+def test_partial_epoch_counts_as_repeated(caplog):
     made = shuffled()
     take(made, 3)
     take(made, 3)
     assert warned(caplog) == 1
 
 
-def test_looking_at_the_first_element_does_not_count(caplog):
+def test_reading_one_element_does_not_count(caplog):
     made = shuffled()
     for _ in range(3):
         next(iter(made))
@@ -347,7 +347,7 @@ def test_looking_at_the_first_element_does_not_count(caplog):
     assert warned(caplog) == 0
 
 
-def test_epochs_that_were_chosen_are_not_logged(caplog):
+def test_epochs_chosen_by_set_epoch_are_not_logged(caplog):
     made = shuffled()
     for epoch in (0, 1, 1, 0):
         take(in_epoch(made, epoch))
@@ -356,7 +356,7 @@ def test_epochs_that_were_chosen_are_not_logged(caplog):
     assert warned(caplog) == 1
 
 
-def test_iterators_that_go_on_from_a_state_are_not_logged(caplog):
+def test_restored_iterators_are_not_logged(caplog):
     made = shuffled()
     iterator = iter(made)
     state = iterator.get_state()
@@ -378,8 +378,8 @@ def test_reports_do_not_count(caplog):
     assert warned(caplog) == 0
 
 
-def test_iterations_are_looked_at_only_as_they_begin():
+def test_repeat_check_ends_after_second_element():
     iterator = iter(shuffled())
-    assert iterator._watch.opening is not None
+    assert iterator._watch.pass_start is not None
     take(iterator, 2)
-    assert iterator._watch.opening is None
+    assert iterator._watch.pass_start is None

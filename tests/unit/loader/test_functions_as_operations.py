@@ -1,4 +1,4 @@
-"""A function among the operations gets an iterator; errors of others say so."""
+"""Tests of functions as operations: each gets an iterator, and errors explain this."""
 
 import dataclasses
 import functools
@@ -72,7 +72,7 @@ NOT_FOR_ITERATORS = {
 
 
 @pytest.mark.parametrize("name", NOT_FOR_ITERATORS)
-def test_a_function_that_takes_elements_is_told_of_iterators(name):
+def test_error_of_element_function_mentions_iterator(name):
     text = error_text([NOT_FOR_ITERATORS[name], g.Batch(4)])
     assert text.count("operations[0] (") == 1
     assert "gets an iterator of all Records" in text
@@ -80,7 +80,7 @@ def test_a_function_that_takes_elements_is_told_of_iterators(name):
 
 
 @pytest.mark.multiprocess
-def test_a_function_in_a_worker_is_told_of_iterators():
+def test_worker_error_of_function_mentions_iterator():
     text = error_text([lambda x: x + 1], worker_count=1)
     assert "'RecordIterator' and 'int'" in text
     assert "operations[0] (" in text
@@ -95,23 +95,26 @@ class Plus(g.MapTransform):
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        (Plus, "operations[0] is the class Plus itself. Pass an instance of it: Plus"),
-        (g.Batch, "operations[0] is the class Batch itself. Pass an instance of it"),
-        (operations.MapOperation, "is the class MapOperation itself"),
-        (int, "operations[0] is the class int, whose instances are not iterators."),
+        (Plus, "operations[0] must be an instance, got the class Plus. Pass Plus()"),
+        (
+            g.Batch,
+            "operations[0] must be an instance, got the class Batch. Pass Batch()",
+        ),
+        (operations.MapOperation, "must be an instance, got the class MapOperation"),
+        (int, "operations[0] must return an iterator, got the class int"),
         (list, "pass an instance of a MapTransform"),
-        ([Plus()], "operations[0] is 'list', which is neither"),
-        (None, "operations[0] is 'NoneType', which is neither"),
+        ([Plus()], "FlatMap or Batch), got list."),
+        (None, "FlatMap or Batch), got NoneType."),
     ],
 )
-def test_what_cannot_be_an_operation_is_refused_at_once(step, message):
+def test_invalid_operation_is_refused_at_once(step, message):
     with pytest.raises(TypeError) as caught:
         g.load(range(COUNT), transformations=[Plus(), step][1:])
     assert message.replace("operations", "transformations") in str(caught.value)
 
 
 class Passing:
-    """Iterates over the records that it was made with."""
+    """Iterates over the given records."""
 
     def __init__(self, records):
         self._records = records
@@ -166,8 +169,8 @@ ITERATING = {
 
 
 @pytest.mark.parametrize("name", ITERATING)
-def test_a_function_of_iterators_gives_what_grain_gives(name):
-    import grain.python as grain  # Here, so that workers need not import it.
+def test_iterator_function_matches_grain(name):
+    import grain.python as grain  # Imported here, so that workers need not import it.
 
     make = ITERATING[name]
     source = [*range(COUNT)]
@@ -183,7 +186,7 @@ class Bad:
 
 
 @pytest.mark.parametrize("step", [plus_one, lambda records: iter([*records])])
-def test_an_error_of_a_record_says_nothing_of_functions(step):
+def test_record_error_does_not_mention_operations(step):
     text = error_text([step], source=Bad())
     assert "a bad record" in text
     assert "operations[0]" not in text

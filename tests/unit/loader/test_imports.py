@@ -1,4 +1,4 @@
-"""What a program imports that makes a loader, and not a dataset."""
+"""Tests which modules a program imports if it makes a loader but no dataset."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ print([name for name in ("asyncio", "gristmill._dataset") if name in sys.modules
 
 
 @pytest.mark.multiprocess
-def test_a_loader_without_datasets_imports_none():
+def test_loader_does_not_import_datasets():
     found = subprocess.check_output(
         [sys.executable, "-c", CODE], text=True, env=environment()
     )

@@ -1,4 +1,4 @@
-"""The loader itself: bad input, ids, replay, streams and reading ahead."""
+"""Tests of DataLoader: bad input, ids, replay, streams and reading ahead."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ import pytest
 
 import gristmill as g
 from gristmill import transforms
-from gristmill._base import waiting
+from gristmill._base import blocked_time
 from gristmill.errors import ShapeMismatch, StateMismatch, WorkerDied
 
 
@@ -40,7 +40,7 @@ class Twice(g.transforms.FlatMap):
 
 
 class Parts(g.transforms.FlatMap):
-    """Makes x, x + 1000, ... of x: `x % most` of them."""
+    """Splits x into `x % most` elements: x, x + 1000, x + 2000, ..."""
 
     max_fan_out = 10
 
@@ -107,19 +107,27 @@ BAD_ARGUMENTS = [
     ({"operations": g.Batch(2)}, TypeError, "operations must be a sequence, got Batch"),
     ({"operations": [g.Batch(0)]}, ValueError, "batch_size must be positive, got 0"),
     ({"operations": [g.Batch(2.5)]}, TypeError, r"of operations\[0\] must be an int"),
-    ({"operations": [5]}, TypeError, r"operations\[0\] is 'int', which is neither"),
-    ({"operations": [Add]}, TypeError, r"operations\[0\] is the class Add itself"),
+    (
+        {"operations": [5]},
+        TypeError,
+        r"operations\[0\] must be callable or .*, got int",
+    ),
+    (
+        {"operations": [Add]},
+        TypeError,
+        r"operations\[0\] must be an instance, got the class Add",
+    ),
     ({"source": []}, ValueError, "data_source, a list, has 0 records"),
     ({"source": 7}, TypeError, "data_source is a int, which has no __len__"),
 ]
 
 
 @pytest.mark.claim(
-    "arguments of a wrong type or value fail at the first element, often with "
-    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+    "Arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or never"
 )
 @pytest.mark.parametrize(("options", "kind", "text"), BAD_ARGUMENTS)
-def test_bad_arguments_are_refused_by_the_constructor(options, kind, text):
+def test_bad_arguments_are_refused(options, kind, text):
     with pytest.raises(kind, match=text) as caught:
         loader(**options)
     assert type(caught.value) is kind
@@ -142,7 +150,7 @@ def test_bad_sampler_arguments_are_refused(arguments, options, kind, text):
         g.IndexSampler(*arguments, **options)
 
 
-def test_a_sampler_that_is_none_is_refused():
+def test_sampler_of_wrong_type_is_refused():
     with pytest.raises(ValueError, match="No shard options were provided to the Data"):
         g.DataLoader(data_source=[1], sampler=5)
     with pytest.raises(TypeError, match=r"must have __getitem__\(index\).* got int"):
@@ -150,7 +158,7 @@ def test_a_sampler_that_is_none_is_refused():
 
 
 @pytest.mark.claim(
-    "a state that is no state fails with KeyError, TypeError or AttributeError"
+    "An object that is not a state raises KeyError, TypeError or AttributeError"
 )
 @pytest.mark.parametrize(
     ("state", "kind", "text"),
@@ -162,7 +170,7 @@ def test_a_sampler_that_is_none_is_refused():
         ({}, TypeError, "bytes that get_state.* returned, got dict"),
     ],
 )
-def test_what_is_no_state_is_refused(state, kind, text):
+def test_invalid_state_is_refused(state, kind, text):
     with pytest.raises(kind, match=text):
         iter(loader()).set_state(state)
 
@@ -202,14 +210,14 @@ def test_state_past_the_end_is_refused():
         ('"last_seen_indices"', '"last_seen"'),
     ],
 )
-def test_a_spoilt_state_is_refused(found, changed):
+def test_changed_state_is_refused(found, changed):
     state = iter(loader()).get_state().decode()
     assert found in state
     with pytest.raises(StateMismatch, match="does not describe a position"):
         iter(loader()).set_state(state.replace(found, changed).encode())
 
 
-def test_a_refused_state_leaves_the_iterator_where_it_was():
+def test_refused_state_does_not_move_iterator():
     iterator = iter(loader())
     assert next(iterator) == 0
     with pytest.raises(StateMismatch):
@@ -220,7 +228,7 @@ def test_a_refused_state_leaves_the_iterator_where_it_was():
 @pytest.mark.parametrize(
     "workers", [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 )
-def test_unequal_shapes_in_a_batch(workers):
+def test_unequal_shapes_in_a_batch_are_an_error(workers):
     source = [{"x": np.zeros(2 + (i == 1))} for i in range(12)]
     iterator = iter(
         loader([g.Batch(3)], source=source, worker_count=workers, streams=1)
@@ -246,7 +254,6 @@ def ids_of(operations, workers, **options):
     return before, pairs
 
 
-@pytest.mark.claim("iterator.ids()")
 @WITH_AND_WITHOUT
 def test_ids_of_plain_records(workers):
     before, pairs = ids_of([Add()], workers, shuffle=True)
@@ -260,7 +267,6 @@ def test_ids_of_filtered_records(workers):
     assert pairs == [(i, [i]) for i in (1, 3, 5, 7, 9, 11)]
 
 
-@pytest.mark.claim("iterator.ids()")
 @WITH_AND_WITHOUT
 def test_ids_of_batches(workers):
     _, pairs = ids_of([g.Batch(5)], workers, shuffle=True)
@@ -293,14 +299,13 @@ def test_ids_of_gathered_batches(workers):
     assert [(output / 2).tolist() for output, _ in pairs] == [ids for _, ids in pairs]
 
 
-def test_ids_are_the_callers_to_change():
+def test_changing_returned_ids_has_no_effect():
     iterator = iter(loader([g.Batch(2)]))
     next(iterator)
     iterator.ids()[:] = 9
     assert iterator.ids().tolist() == [0, 1]
 
 
-@pytest.mark.claim("loader.replay(state)")
 @pytest.mark.parametrize(
     "operations",
     [
@@ -312,7 +317,7 @@ def test_ids_are_the_callers_to_change():
     ],
     ids=["one to one", "filter", "flat map", "batched splits", "splits of splits"],
 )
-def test_replay_gives_the_next_output_and_advances_nothing(operations):
+def test_replay_returns_next_output(operations):
     made = loader(operations, shuffle=True)
     iterator = iter(made)
     while True:
@@ -347,7 +352,7 @@ SPLIT_CHAINS = {
 
 
 def next_of(iterator):
-    """Return what `next` gives or raises, with ids and the state after it."""
+    """Return the output with its ids, or the error, and the state after it."""
     try:
         output = np.asarray(next(iterator)).tolist()
     except (KeyError, StopIteration) as error:
@@ -382,16 +387,15 @@ class DiesAt(g.transforms.FlatMap):
 
 
 @pytest.mark.multiprocess
-def test_a_split_record_that_kills_its_worker_is_named():
+def test_split_record_that_kills_worker_is_named():
     iterator = iter(loader([DiesAt()], worker_count=1, max_restarts=0))
     assert [next(iterator) for _ in range(5)] == list(range(5))
     with pytest.raises(WorkerDied, match=r"SIGKILL .* on record 5 of stream 0"):
         next(iterator)
 
 
-@pytest.mark.claim("loader.replay(state)")
 @pytest.mark.multiprocess
-def test_replay_runs_in_this_process_whatever_the_worker_count():
+def test_replay_of_loader_with_workers_returns_next_output():
     made = loader([Add()], worker_count=2)
     iterator = iter(made)
     next(iterator)
@@ -405,18 +409,14 @@ def sha256_of(made):
     return total.hexdigest()
 
 
-@pytest.mark.claim("streams=")
-@pytest.mark.claim(
-    "How many processes compute never shows in the data where streams= is given, and "
-    "how fast each one is never does."
-)
+@pytest.mark.claim("Order")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("drop_remainder", [False, True])
 @pytest.mark.parametrize("streams", [1, 3])
 @pytest.mark.parametrize(
     "steps", [[Draw()], [Draw(), Odd(), Twice()]], ids=["one to one", "all"]
 )
-def test_order_does_not_depend_on_the_worker_count(streams, drop_remainder, steps):
+def test_order_does_not_depend_on_worker_count(streams, drop_remainder, steps):
     operations = [*steps, g.Batch(4, drop_remainder=drop_remainder)]
     found = {
         sha256_of(
@@ -486,29 +486,29 @@ def pids_of(made):
 
 def claim_of_owned(function):
     return pytest.mark.claim(
-        "With some steps a stream belongs to one worker, so more workers than streams"
-        " do not help."
+        "Some steps bind a stream to one worker, so that more workers than "
+        "streams do not help."
     )(pytest.mark.multiprocess(function))
 
 
 @claim_of_owned
 @pytest.mark.parametrize("behind", [[], [g.Batch(4)]], ids=["single", "batched"])
 @pytest.mark.parametrize("steps", OWNING.values(), ids=OWNING)
-def test_a_stream_of_some_steps_belongs_to_one_worker(steps, behind):
+def test_stream_of_stateful_steps_belongs_to_one_worker(steps, behind):
     operations = [Pid(), *steps, *behind]
     made = loader(operations, records=400, worker_count=4, streams=2)
     assert len(pids_of(made)) == 2
 
 
 @claim_of_owned
-def test_a_stream_whose_bad_records_are_skipped_belongs_to_one_worker():
+def test_stream_that_skips_errors_belongs_to_one_worker():
     options = {"worker_count": 4, "streams": 2, "on_error": "skip"}
     made = loader([Pid(), g.Batch(4)], records=400, **options)
     assert len(pids_of(made)) == 2
 
 
 @claim_of_owned
-def test_a_stream_of_shuffled_groups_belongs_to_one_worker():
+def test_stream_of_shuffled_groups_belongs_to_one_worker():
     made = g.DataLoader(
         data_source=range(400),
         sampler=g.samplers.GroupShuffleSampler(
@@ -521,16 +521,15 @@ def test_a_stream_of_shuffled_groups_belongs_to_one_worker():
     assert len(pids_of(made)) == 2
 
 
-@pytest.mark.claim("streams=")
-def test_streams_are_the_order_of_as_many_workers():
+def test_streams_give_order_of_that_many_workers():
     made = loader([g.Batch(2)], records=10, streams=2)
     assert plain(made) == [[0, 2], [1, 3], [4, 6], [5, 7], [8], [9]]
 
 
-@pytest.mark.claim("a state needs the same worker count")
-def test_an_explicit_number_of_streams_must_be_the_states():
+@pytest.mark.claim("A state needs the same worker count")
+def test_explicit_streams_must_match_state():
     state = iter(loader(streams=2)).get_state()
-    with pytest.raises(StateMismatch, match=r"2 streams, .* streams=3.* set it to 2"):
+    with pytest.raises(StateMismatch, match=r"2 streams, .* streams=3.* pass 2"):
         iter(loader(streams=3)).set_state(state)
     implied = iter(loader())
     implied.set_state(state)
@@ -557,9 +556,10 @@ def lost_by_grain(library):
 
 
 @pytest.mark.claim(
-    "a shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats another"
+    "A shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats "
+    "another one"
 )
-def test_grains_state_of_a_shuffle_that_loses_a_record_is_refused():
+def test_grain_state_of_incomplete_shuffle_is_refused():
     legacy = pytest.importorskip("grain.python")
     theirs, ours = lost_by_grain(legacy), lost_by_grain(g)
     next(theirs)
@@ -574,7 +574,7 @@ def test_grains_state_of_a_shuffle_that_loses_a_record_is_refused():
 
 
 @WITH_AND_WITHOUT
-def test_ids_after_a_restore_are_none_until_the_next_output(workers):
+def test_ids_are_empty_after_restore(workers):
     options = {"worker_count": workers, "streams": 1, "shuffle": True}
     iterator = iter(loader([Odd(), g.Batch(2)], **options))
     next(iterator)
@@ -585,7 +585,7 @@ def test_ids_after_a_restore_are_none_until_the_next_output(workers):
 
 
 @WITH_AND_WITHOUT
-def test_two_iterators_of_one_loader_do_not_meet(workers):
+def test_iterators_of_one_loader_are_independent(workers):
     made = loader([Draw()], shuffle=True, worker_count=workers)
     one, two = iter(made), iter(made)
     ahead = [next(one) for _ in range(3)]
@@ -596,7 +596,7 @@ def test_two_iterators_of_one_loader_do_not_meet(workers):
 
 
 @WITH_AND_WITHOUT
-def test_a_closed_iterator_goes_on_where_it_was(workers):
+def test_closed_iterator_continues_at_its_position(workers):
     iterator = iter(loader([Add()], worker_count=workers, streams=1))
     assert [next(iterator), next(iterator)] == [1, 2]
     state = iterator.get_state()
@@ -609,7 +609,7 @@ def test_a_closed_iterator_goes_on_where_it_was(workers):
 
 
 @WITH_AND_WITHOUT
-def test_a_restore_may_change_the_number_of_streams(workers):
+def test_restore_may_change_number_of_streams(workers):
     state = iter(loader(streams=3)).get_state()
     iterator = iter(loader([g.Batch(2)], worker_count=workers))
     next(iterator)
@@ -627,7 +627,7 @@ def test_start_prefetch_changes_no_output(workers):
     assert list(iterator) == list(range(1, 13))
 
 
-def test_text_of_an_iterator_is_grains():
+def test_str_of_iterator_matches_grain():
     iterator = iter(loader())
     next(iterator)
     state = iterator.get_state().decode()
@@ -644,7 +644,7 @@ def test_text_of_an_iterator_is_grains():
     }
 
 
-def test_load_is_a_sampler_and_a_loader():
+def test_load_makes_sampler_and_loader():
     made = g.load(list(range(5)), num_epochs=2, transformations=[Add()], batch_size=4)
     assert plain(made) == [[1, 2, 3, 4], [5, 1, 2, 3], [4, 5]]
     shuffled = g.load(
@@ -655,7 +655,7 @@ def test_load_is_a_sampler_and_a_loader():
     assert [next(endless) for _ in range(5)] == [8] * 5
 
 
-def test_private_names_of_grain():
+def test_private_attributes_of_grain_exist():
     made = loader([Add()], worker_count=2, shard_options=g.ShardOptions(0, 3))
     assert isinstance(made._data_source, g.RangeDataSource)
     assert isinstance(made._sampler, g.IndexSampler)
@@ -674,24 +674,25 @@ def test_old_batch_operation_is_a_batch():
     assert [len(batch) for batch in made] == [5, 5]
 
 
-def test_profiling_logs_the_wait_at_the_end(caplog):
+def test_profiling_logs_wait_at_end(caplog):
     with caplog.at_level(logging.WARNING, "gristmill"):
         assert len(list(loader(enable_profiling=True))) == 12
     [record] = caplog.records
     assert record.message.startswith("12 outputs, waited 0.")
 
 
-# Reading ahead.
+# Reading ahead
 
 
-# Not read there by name: a source that looks at its thread's name is read by threads.
+# Makes the read of `name` indirect, because a source whose code reads its thread's name
+# is always read by threads.
 NAME = operator.attrgetter("name")
 
 
 class Recorded:
-    """Remembers which thread read each record; each read takes `cost_s`.
+    """Records which thread read each record; each read takes `cost_s`.
 
-    The time is that of a clock of its own, which stands still while nobody reads.
+    It advances a clock of its own, which stands still between reads.
     """
 
     def __init__(self, cost_s, fails_at=-1):
@@ -720,24 +721,24 @@ def recorded(monkeypatch, cost_s, operations=(), fails_at=-1, **options):
     source = Recorded(cost_s, fails_at)
 
     def clocks():
-        return waiting.Clocks(source.now, 0.0, 0.0, round(source.now * 1e9))
+        return blocked_time.Clocks(source.now, 0.0, 0.0, round(source.now * 1e9))
 
-    monkeypatch.setattr(waiting, "clocks", clocks)
+    monkeypatch.setattr(blocked_time, "clocks", clocks)
     return source, iter(loader(operations, source=source, records=64, **options))
 
 
-@pytest.mark.claim("a source is read in threads named grain-prefetch_<n>, at once")
+@pytest.mark.claim("Threads named grain-prefetch_<n> read the source from the start")
 def test_slow_sources_are_read_by_threads(monkeypatch):
     source, iterator = recorded(monkeypatch, 1e-3)
     assert list(iterator) == list(range(64))
     here = threading.current_thread().name
     readers = [source.threads[key] for key in range(64)]
-    # The first read is the caller's own: it shows that the source is slow.
+    # The caller does the first read, which shows that the source is slow.
     assert readers[0] == here
     assert all(name.startswith("gristmill-read") for name in readers[1:])
 
 
-@pytest.mark.claim("a source is read in threads named grain-prefetch_<n>, at once")
+@pytest.mark.claim("Threads named grain-prefetch_<n> read the source from the start")
 def test_fast_sources_are_read_by_the_caller(monkeypatch):
     source, iterator = recorded(monkeypatch, 1e-6, [g.Batch(8)])
     assert len(list(iterator)) == 8
@@ -769,7 +770,7 @@ class Meeting:
         return key
 
 
-def test_start_prefetch_reads_by_many_threads_at_once():
+def test_start_prefetch_reads_with_many_threads():
     iterator = iter(loader(source=Meeting(4, 12), read_options=g.ReadOptions(4, 12)))
     iterator.start_prefetch()
     assert list(iterator) == list(range(12))
@@ -788,12 +789,12 @@ def test_state_is_exact_while_reading_ahead(monkeypatch, operations):
 
 
 @pytest.mark.claim(
-    "after an exception of the source the position is one behind, and the end raises "
-    "IndexError; without threads it is tried for ever"
+    "After an exception in the source, the position is one too low and the "
+    "end raises IndexError; without threads, the same record is tried forever"
 )
 @pytest.mark.parametrize("cost_s", [1e-6, 1e-3], ids=["fast", "slow"])
 @pytest.mark.parametrize("where", ["source", "operation"])
-def test_the_failing_record_counts_as_consumed(monkeypatch, cost_s, where):
+def test_failing_record_counts_as_consumed(monkeypatch, cost_s, where):
     operations, fails_at = ([], 9) if where == "source" else ([FailsAt(9)], -1)
     _, iterator = recorded(monkeypatch, cost_s, operations, fails_at)
     assert [next(iterator) for _ in range(9)] == list(range(9))
@@ -808,7 +809,7 @@ def test_the_failing_record_counts_as_consumed(monkeypatch, cost_s, where):
 
 
 @pytest.mark.parametrize("cost_s", [1e-6, 1e-3], ids=["fast", "slow"])
-def test_a_batch_fails_up_to_its_failing_record(monkeypatch, cost_s):
+def test_failing_batch_ends_at_its_failing_record(monkeypatch, cost_s):
     _, iterator = recorded(monkeypatch, cost_s, [FailsAt(9), g.Batch(4)])
     assert plain([next(iterator), next(iterator)]) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     with pytest.raises(KeyError, match="no such file"):
@@ -817,7 +818,7 @@ def test_a_batch_fails_up_to_its_failing_record(monkeypatch, cost_s):
 
 
 @pytest.mark.multiprocess
-def test_the_failing_record_counts_as_consumed_in_workers():
+def test_failing_record_counts_as_consumed_in_workers():
     iterator = iter(loader([FailsAt(9)], worker_count=2, streams=1))
     assert [next(iterator) for _ in range(9)] == list(range(9))
     with pytest.raises(KeyError):
@@ -826,9 +827,9 @@ def test_the_failing_record_counts_as_consumed_in_workers():
     assert list(iterator) == [10, 11]
 
 
-def test_steps_after_a_batch_whose_last_records_were_filtered_out():
+def test_filtered_records_at_end_are_not_in_last_batch():
     iterator = iter(loader([Odd(), g.Batch(5), Add()], records=13))
-    # Record 12, which is read for the second batch, is not part of it.
+    # Record 12 is read for the second batch but filtered out.
     assert next(iterator).tolist() == [2, 4, 6, 8, 10]
     assert next(iterator).tolist() == [12]
     assert iterator.ids().tolist() == [11]

@@ -1,4 +1,4 @@
-"""`len(loader)` is what iterating gives, or a TypeError that says why it is unknown."""
+"""Tests of len(loader): the number of outputs, or a TypeError with a reason."""
 
 import operator
 
@@ -63,7 +63,7 @@ batches = st.builds(grain.Batch, st.integers(1, 5), st.booleans())
     ),
     data=st.data(),
 )
-def test_it_is_the_number_of_outputs(
+def test_length_is_number_of_outputs(
     records, num_epochs, shards, drop_remainder, streams, operations, data
 ):
     index = data.draw(st.integers(0, shards - 1))
@@ -86,7 +86,7 @@ def test_it_is_the_number_of_outputs(
     ],
     ids=lambda sampler: type(sampler).__name__,
 )
-def test_it_is_what_each_sampler_gives(sampler):
+def test_length_is_number_of_outputs_of_each_sampler(sampler):
     made = grain.DataLoader(
         data_source=range(11), sampler=sampler, operations=[grain.Batch(4)], streams=2
     )
@@ -94,7 +94,7 @@ def test_it_is_what_each_sampler_gives(sampler):
 
 
 class Seven:
-    """A sampler without a length: the loader looks for its end."""
+    """A sampler without a length, whose end the loader searches for."""
 
     def __getitem__(self, index):
         if index >= 7:
@@ -102,7 +102,7 @@ class Seven:
         return grain.RecordMetadata(index, index)
 
 
-def test_it_is_known_of_samplers_without_a_length():
+def test_length_with_unsized_sampler_is_found():
     made = grain.DataLoader(
         data_source=range(7), sampler=Seven(), shard_options=grain.NoSharding()
     )
@@ -110,13 +110,13 @@ def test_it_is_known_of_samplers_without_a_length():
 
 
 @pytest.mark.multiprocess
-def test_it_counts_what_workers_give():
+def test_length_counts_batches_of_workers():
     made = loader(23, [grain.Batch(4)], worker_count=3)
-    # 8, 8 and 7 records: two batches each.
+    # The workers have 8, 8 and 7 records, so two batches each.
     assert len(made) == 6 == len(list(made))
 
 
-def test_substituted_records_count():
+def test_length_includes_substituted_records():
     made = loader(10, [Half(), grain.Batch(4)], on_error="substitute")
     assert len(made) == 3 == len(list(made))
 
@@ -130,7 +130,7 @@ UNKNOWN = {
     "flat-map": (loader(operations=[Twice()]), "Twice may give more or fewer"),
     "callable": (loader(operations=[as_it_is]), "function may give more or fewer"),
     "skip": (loader(on_error="skip"), "on_error='skip' may leave records out"),
-    "endless": (loader(num_epochs=None), "its sampler has no end. Pass num_epochs="),
+    "endless": (loader(num_epochs=None), "its sampler has no end. Pass num_epochs"),
     "endless shard": (
         loader(num_epochs=None, shard_options=grain.ShardOptions(2, 3)),
         "its sampler has no end",
@@ -139,7 +139,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_where_it_is_unknown_a_type_error_says_why(name):
+def test_unknown_length_raises_with_reason(name):
     made, why = UNKNOWN[name]
     with pytest.raises(TypeError) as raised:
         len(made)
@@ -148,25 +148,25 @@ def test_where_it_is_unknown_a_type_error_says_why(name):
 
 
 def length_to_lightning(made):
-    # Here, since importing it makes each fork of this process slower.
+    # Imported here, because the import makes each fork of this process slower.
     from lightning.fabric.utilities.data import sized_len
 
     return sized_len(made)
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_asks_for_a_length_by_the_way_goes_without(name):
+def test_optional_length_queries_do_not_raise(name):
     made, _ = UNKNOWN[name]
     assert bool(made)
     assert operator.length_hint(made, 5) == 5
     assert length_to_lightning(made) is None
 
 
-def test_a_list_is_made_without_a_length():
+def test_list_does_not_need_a_length():
     assert list(UNKNOWN["filter"][0]) == [0, 0, 2, 2, 4, 4]
 
 
-def test_a_loader_that_gives_nothing_is_true():
+def test_empty_loader_is_true():
     made = loader(3, [grain.Batch(4, drop_remainder=True)])
     assert len(made) == 0
     assert bool(made)

@@ -1,4 +1,4 @@
-"""Random steps get None where the sampler has no seed, which is an error once drawn."""
+"""Tests of random steps without a seed: they get None, and drawing is an error."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ class TfDraw(transforms.TfRandomMap):
 
 
 class Helped(g.RandomMapTransform):
-    """Fails because something else than its generator is None."""
+    """Uses an attribute that equals None, even if it has a generator."""
 
     helper = None
 
@@ -61,19 +61,19 @@ UNSEEDED = {
 
 
 @pytest.mark.parametrize("name", UNSEEDED)
-def test_a_draw_without_a_seed_says_where_to_pass_one(name):
+def test_draw_without_seed_asks_for_seed(name):
     with pytest.raises(ValueError, match=r"requires a seed\..*Please pass seed="):
         list(UNSEEDED[name]())
 
 
 @pytest.mark.multiprocess
-def test_a_draw_in_a_worker_says_where_to_pass_a_seed():
+def test_draw_without_seed_in_worker_asks_for_seed():
     with pytest.raises(ValueError, match="`Draw` requires a seed"):
         list(loader(Draw(), worker_count=1))
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-def test_another_none_than_the_generator_is_named_as_it_is(seed):
+def test_error_of_other_none_attribute_is_unchanged(seed):
     sampler = g.IndexSampler(COUNT, num_epochs=1, seed=seed)
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute"):
         list(loader(Helped(), sampler=sampler))
@@ -88,8 +88,8 @@ def careful(library):
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-def test_a_step_that_draws_nothing_gives_what_grain_gives(seed):
-    import grain.python as grain  # Here, so that workers need not import it.
+def test_step_that_checks_generator_matches_grain(seed):
+    import grain.python as grain  # Imported here, so that workers need not import it.
 
     found, expected = (
         list(

@@ -1,4 +1,4 @@
-"""A loader or chain that certainly gives nothing warns at the user's line."""
+"""Tests that a loader or chain without any output warns at the user's line."""
 
 import warnings
 
@@ -92,7 +92,7 @@ EMPTY = {
         lambda: chain(100, 4),
         r"Each of its 4 streams has at most 25 of 100 elements\. BatchIterDataset",
     ),
-    "a batched chain": (lambda: chain(3, 2, batched=True), "There are no elements"),
+    "a batched chain": (lambda: chain(3, 2, batched=True), "dataset has no elements"),
 }
 FULL = {
     "enough records": lambda: loader(128, WHOLE, worker_count=4),
@@ -117,10 +117,10 @@ FULL = {
 
 
 @pytest.mark.claim(
-    "a loader whose streams each have less than one full batch gives nothing, silently"
+    "A loader yields nothing, without a warning, if no stream has a full batch"
 )
 @pytest.mark.parametrize("name", EMPTY)
-def test_what_gives_nothing_warns_where_it_is_made(name):
+def test_empty_loader_warns_at_user_line(name):
     make, message = EMPTY[name]
     with pytest.warns(UserWarning, match=message) as caught:
         made = make()
@@ -134,7 +134,7 @@ def test_what_gives_nothing_warns_where_it_is_made(name):
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_what_may_give_something_does_not_warn(name):
+def test_loader_that_may_have_output_does_not_warn(name):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         FULL[name]()
@@ -143,11 +143,11 @@ def test_what_may_give_something_does_not_warn(name):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("name", ["streams", "streams of a chain"])
-def test_workers_of_a_loader_that_warned_give_nothing(name):
+def test_workers_of_empty_loader_give_nothing(name):
     assert list(EMPTY[name][0]()) == []
 
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("name", ["one stream has enough", "a chain"])
-def test_workers_of_a_loader_with_one_full_batch_give_it(name):
+def test_workers_give_the_only_full_batch(name):
     assert len(list(FULL[name]())) == 1

@@ -1,7 +1,7 @@
-"""Stop anywhere, restore anywhere, get the rest: byte for byte.
+"""Tests that a run stopped and restored anywhere continues byte for byte.
 
-The pipelines are those of tests/differential; only operations that hold records
-no state remembers (Grain's contract for legacy operations) are left out.
+The pipelines are those of tests/differential, except operations that hold records
+which are not part of a state (Grain's contract for legacy operations).
 """
 
 import itertools
@@ -29,12 +29,12 @@ WORKER_COUNTS = (0, 1, 2, 4)
 
 
 def resumable(workers):
-    """Strategy of descriptions whose states say everything."""
+    """Return a strategy for descriptions whose states are complete."""
     return descriptions(workers=workers).filter(lambda made: not looks_ahead(made))
 
 
 def long_seed():
-    """Return the first seed of 8 elements or more, full states and random draws."""
+    """Return the first seed with 8 elements, complete states and random draws."""
     for seed in itertools.count(5000):
         made = describe(Seeded(seed), (0,))
         draws = any(step["op"] == "random_map" for step in made["operations"])
@@ -45,7 +45,7 @@ def long_seed():
 
 
 def assert_hops_give_the_stream(description, hops):
-    """Stop and restore at each hop; every element and state must be the same.
+    """Stop and restore at each hop, and compare every element and state.
 
     ``hops`` are (elements to take, worker count of the loader to go on in).
     """
@@ -71,14 +71,11 @@ def assert_hops_give_the_stream(description, hops):
     resumable(workers=(0,)),
     st.lists(st.tuples(st.integers(0, 12), st.just(0)), max_size=5),
 )
-def test_again_and_again_without_workers(description, hops):
+def test_repeated_restores_without_workers_are_exact(description, hops):
     assert_hops_give_the_stream(description, hops)
 
 
-@pytest.mark.claim(
-    "What comes after is byte for byte what would have come, with any number of "
-    "workers."
-)
+@pytest.mark.claim("Resume")
 @pytest.mark.multiprocess
 @hypothesis.settings(max_examples=25, deadline=None, derandomize=True)
 @hypothesis.given(
@@ -89,33 +86,26 @@ def test_again_and_again_without_workers(description, hops):
         max_size=4,
     ),
 )
-def test_again_and_again_in_any_worker_count(description, hops):
+def test_repeated_restores_with_any_worker_count_are_exact(description, hops):
     assert_hops_give_the_stream(description, hops)
 
 
-@pytest.mark.claim("a state needs the same worker count")
-@pytest.mark.claim(
-    "Equal seeds draw equal numbers, in any process and after any resume."
-)
+@pytest.mark.claim("A state needs the same worker count")
+@pytest.mark.claim("Random numbers")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("after", WORKER_COUNTS)
 @pytest.mark.parametrize("before", WORKER_COUNTS)
-def test_from_any_worker_count_to_any_other(before, after):
+def test_restore_with_other_worker_count_is_exact(before, after):
     description = describe(Seeded(long_seed()), (before,))
     assert_hops_give_the_stream(description, [(3, after), (2, before)])
 
 
-@pytest.mark.claim(
-    "What comes after is byte for byte what would have come, with any number of "
-    "workers."
-)
-@pytest.mark.claim(
-    "Equal seeds draw equal numbers, in any process and after any resume."
-)
+@pytest.mark.claim("Resume")
+@pytest.mark.claim("Random numbers")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("after", WORKER_COUNTS)
 @pytest.mark.parametrize("before", WORKER_COUNTS)
-def test_in_a_fresh_process(before, after):
+def test_restore_in_new_process_is_exact(before, after):
     description = describe(Seeded(long_seed()), (before,))
     whole = trace(iter(build(description, OURS)), description)
     point = len(whole.elements) // 2
@@ -140,7 +130,7 @@ def test_in_a_fresh_process(before, after):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", WORKER_COUNTS)
-def test_worker_count_of_the_state_stays(workers):
+def test_restored_state_keeps_its_worker_count(workers):
     description = describe(Seeded(long_seed()), (2,))
     iterator = iter(build(description, OURS))
     next(iterator)
@@ -152,7 +142,7 @@ def test_worker_count_of_the_state_stays(workers):
 
 
 class Rows:
-    """Serves its keys, and remembers which were asked for."""
+    """Returns its keys and records which ones were read."""
 
     def __init__(self):
         self.asked = []
@@ -203,19 +193,16 @@ def iterator_over(source, operations):
 
 
 def dataset_over(source, operations):
-    """Return an iterator of a chain that does the same."""
+    """Return an iterator over a chain with the same operations."""
     dataset = g.MapDataset.source(source).shuffle(seed=0)
     dataset = dataset.to_iter_dataset(g.ReadOptions(0, 0))
     return iter(dataset.apply(operations))
 
 
-@pytest.mark.claim(
-    "get_state() is a few integers as JSON, as many at any position; restoring begins "
-    "to read there, or at the split, pack or window that is under way."
-)
+@pytest.mark.claim("Resume")
 @pytest.mark.parametrize("make", [iterator_over, dataset_over])
 @pytest.mark.parametrize("chain", CHAINS)
-def test_restoring_reads_no_record_before_the_position(make, chain):
+def test_restore_reads_no_record_before_position(make, chain):
     whole, rest = Rows(), Rows()
     iterator = make(whole, CHAINS[chain])
     for _ in range(20):
@@ -228,11 +215,8 @@ def test_restoring_reads_no_record_before_the_position(make, chain):
     assert not set(rest.asked) & set(done)
 
 
-@pytest.mark.claim(
-    "get_state() is a few integers as JSON, as many at any position; restoring begins "
-    "to read there, or at the split, pack or window that is under way."
-)
-def test_restoring_within_a_window_begins_to_read_where_it_does():
+@pytest.mark.claim("Resume")
+def test_restore_within_window_reads_from_its_start():
     def shuffled(source):
         dataset = g.MapDataset.source(source).to_iter_dataset(g.ReadOptions(0, 0))
         return iter(
@@ -249,18 +233,15 @@ def test_restoring_within_a_window_begins_to_read_where_it_does():
 
 
 def leaves(state):
-    """Return what a state holds, without the texts that name its pipeline."""
+    """Return the values in a state, except the strings that name its pipeline."""
     if isinstance(state, dict):
         return [leaf for value in state.values() for leaf in leaves(value)]
     return [] if isinstance(state, str) else [state]
 
 
-@pytest.mark.claim(
-    "get_state() is a few integers as JSON, as many at any position; restoring begins "
-    "to read there, or at the split, pack or window that is under way."
-)
+@pytest.mark.claim("Resume")
 @pytest.mark.parametrize("chain", CHAINS)
-def test_a_state_is_as_many_integers_at_any_position(chain):
+def test_state_has_same_number_of_integers_everywhere(chain):
     def state_at(position):
         iterator = iterator_over(Rows(), CHAINS[chain])
         for _ in range(position):
@@ -278,5 +259,5 @@ def test_a_state_is_as_many_integers_at_any_position(chain):
     resumable(workers=WORKER_COUNTS),
     st.lists(st.tuples(st.integers(0, 40), st.sampled_from(WORKER_COUNTS)), max_size=8),
 )
-def test_many_times_in_any_worker_count(description, hops):
+def test_many_restores_with_any_worker_count_are_exact(description, hops):
     assert_hops_give_the_stream(description, hops)

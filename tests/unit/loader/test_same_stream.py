@@ -1,7 +1,7 @@
-"""A DataLoader and a chain of datasets that say the same give the same stream.
+"""Tests that a DataLoader and the equivalent chain of datasets give the same stream.
 
-What differs is by design, Grain's: the two number records and draw random numbers by
-rules of their own, which the last tests write out.
+As in Grain, they differ in how they number records and draw random numbers. The last
+tests check these rules.
 """
 
 import numpy as np
@@ -45,7 +45,7 @@ def loader(n, steps, *, sampler, workers=0, threads=0):
 
 
 def dataset(n, steps, *, shuffle=None, epochs=1, shard=slice(None), threads=0):
-    """The chain that a loader stands for: shard, shuffle, repeat, then the steps."""
+    """Return the chain for a loader: shard, shuffle, repeat, then the steps."""
     chain = grain.MapDataset.source(grain.RangeDataSource(0, n, 1))[shard]
     if shuffle is not None:
         chain = chain.shuffle(shuffle)
@@ -61,7 +61,7 @@ def dataset(n, steps, *, shuffle=None, epochs=1, shard=slice(None), threads=0):
 
 
 def same(ours, theirs):
-    """Whether two elements are equal in types, dtypes, shapes and values."""
+    """Return whether two elements are equal in types, dtypes, shapes and values."""
     if isinstance(theirs, dict):
         return ours.keys() == theirs.keys() and all(
             same(ours[key], theirs[key]) for key in theirs
@@ -101,7 +101,7 @@ STEPS = st.lists(
     shard=st.sampled_from([(0, 1), (0, 3), (2, 3)]),
 )
 @settings(max_examples=40)
-def test_sequential_sampler_is_a_chain(n, steps, threads, shard):
+def test_sequential_sampler_matches_chain(n, steps, threads, shard):
     index, count = shard
     if n < count:
         return
@@ -120,7 +120,7 @@ def test_sequential_sampler_is_a_chain(n, steps, threads, shard):
     shard=st.sampled_from([(0, 1), (1, 2)]),
 )
 @settings(max_examples=40)
-def test_index_sampler_is_a_shuffled_and_repeated_chain(n, steps, epochs, seed, shard):
+def test_index_sampler_matches_shuffled_repeated_chain(n, steps, epochs, seed, shard):
     index, count = shard
     if n < count:
         return
@@ -131,7 +131,7 @@ def test_index_sampler_is_a_shuffled_and_repeated_chain(n, steps, epochs, seed, 
         num_epochs=epochs,
         seed=seed,
     )
-    # This one cuts them into contiguous parts.
+    # This sampler cuts the records into contiguous parts.
     size = n // count
     part = slice(index * size, index * size + size)
     assert_same_stream(
@@ -140,7 +140,7 @@ def test_index_sampler_is_a_shuffled_and_repeated_chain(n, steps, epochs, seed, 
     )
 
 
-def test_batches_of_positions_and_of_elements_are_the_loaders():
+def test_batches_of_map_dataset_match_loader():
     steps = [Affine(), Pair()]
     sampler = grain.IndexSampler(37, shuffle=True, num_epochs=1, seed=5)
     batch = grain.Batch(8)
@@ -153,7 +153,7 @@ def test_batches_of_positions_and_of_elements_are_the_loaders():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_workers_of_both_take_turns_alike(workers):
+def test_worker_order_matches_chain(workers):
     steps = [Affine(), Pair(), grain.Batch(4)]
     sampler = grain.IndexSampler(41, shuffle=True, num_epochs=2, seed=9)
     one = loader(41, steps, sampler=sampler, workers=workers)
@@ -164,7 +164,7 @@ def test_workers_of_both_take_turns_alike(workers):
     assert sum(len(batch["name"]) for batch in found) == 82
 
 
-def test_a_loader_numbers_its_records_over_the_shards_and_a_chain_over_its_own():
+def test_index_is_global_in_loader_and_local_in_chain():
     class Number(grain.transforms.MapWithIndex):
         def map_with_index(self, index, x):
             return index, x
@@ -176,10 +176,8 @@ def test_a_loader_numbers_its_records_over_the_shards_and_a_chain_over_its_own()
     assert list(two) == [(0, 1), (1, 3), (2, 5)]
 
 
-@pytest.mark.claim(
-    "Each record's generator is made from the seed and the record's place in the run."
-)
-def test_a_loader_draws_by_record_and_a_chain_by_position():
+@pytest.mark.claim("Random numbers")
+def test_loader_draws_by_record_and_chain_by_position():
     class Draw(grain.transforms.RandomMap):
         def random_map(self, x, rng):
             return int(rng.integers(1000))

@@ -1,4 +1,4 @@
-"""The number of workers changes while an iterator runs; what it gives does not."""
+"""Tests that set_workers() on a running iterator does not change its elements."""
 
 import contextlib
 
@@ -54,7 +54,7 @@ MAKES = {
 
 
 def workers():
-    """Return the processes below this one that have none below themselves."""
+    """Return the descendants of this process that have no children."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -66,7 +66,7 @@ def workers():
 
 @pytest.mark.parametrize("kill", [False, True])
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
-def test_elements_and_states_stay_the_same_from_1_to_4_to_2(make, kill):
+def test_elements_and_states_do_not_change(make, kill):
     expected, found = iter(make()), iter(make())
     for number, element in enumerate(expected):
         if number in (40, 120):
@@ -80,7 +80,7 @@ def test_elements_and_states_stay_the_same_from_1_to_4_to_2(make, kill):
     assert next(found, None) is None
 
 
-def test_a_state_from_before_the_change_is_gone_back_to_after_it():
+def test_state_from_before_change_restores_after_it():
     iterator = iter(loader([Draw(), gristmill.Batch(10)], worker_count=2))
     for _ in range(10):
         next(iterator)
@@ -91,7 +91,7 @@ def test_a_state_from_before_the_change_is_gone_back_to_after_it():
     assert [next(iterator).tolist() for _ in range(5)] == expected
 
 
-def test_before_the_first_element_it_says_how_many_start():
+def test_call_before_first_element_sets_initial_workers():
     iterator = iter(loader([Draw(), gristmill.Batch(10)], worker_count=1))
     iterator.set_workers(3)
     next(iterator)
@@ -103,19 +103,19 @@ def test_before_the_first_element_it_says_how_many_start():
     ("count", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError)]
 )
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
-def test_a_number_that_cannot_be_is_refused(make, count, error):
+def test_invalid_count_is_refused(make, count, error):
     with pytest.raises(error, match=r"count|worker"):
         iter(make()).set_workers(count)
 
 
-def test_an_iterator_without_workers_says_how_to_have_some():
+def test_error_without_workers_names_parameter():
     with pytest.raises(ValueError, match="worker_count=0"):
         iter(loader([Draw()])).set_workers(2)
     with pytest.raises(ValueError, match="mp_prefetch"):
         iter(gristmill.MapDataset.range(5).to_iter_dataset()).set_workers(2)
 
 
-def test_no_process_of_the_old_workers_is_left():
+def test_old_worker_processes_exit():
     endless = loader([Draw(), gristmill.Batch(10)], num_epochs=None, worker_count=3)
     iterator = iter(endless)
     next(iterator)

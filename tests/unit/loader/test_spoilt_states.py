@@ -1,4 +1,4 @@
-"""A loader refuses states that are none, and stays where it is."""
+"""Tests that a loader refuses invalid states and keeps its position."""
 
 import copy
 import json
@@ -78,7 +78,7 @@ OURS = [
 @pytest.mark.parametrize("name", LOADERS)
 @hypothesis.settings(max_examples=80, deadline=None)
 @hypothesis.given(data=strategies.data())
-def test_a_spoilt_state_is_refused_or_a_position(name, data):
+def test_mutated_state_is_refused_or_valid(name, data):
     state = data.draw(strategies.sampled_from(states_of(name)))
     value = strategies.sampled_from(NUMBERS + OTHERS + OURS)
     if data.draw(strategies.booleans()):
@@ -99,7 +99,7 @@ def test_a_spoilt_state_is_refused_or_a_position(name, data):
         list(iterator)
 
 
-def test_a_position_to_replay_that_is_far_behind_the_end_ends(caplog):
+def test_replay_position_far_past_end_ends_iteration(caplog):
     state = states_of("replayed")[-1]
     state["gristmill"]["replay"] = [[0, 2**62]]
     iterator = iter(loader("replayed"))

@@ -1,4 +1,4 @@
-"""States of every release are read by this one, and say the same."""
+"""Tests that this release reads and continues the states of every release."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ FILES = sorted(FOLDER.glob("*/*.json"))
 
 
 def case(file):
-    """Return a kept file as a parameter of a test."""
+    """Return a saved file as a test parameter."""
     kept = json.loads(file.read_text())
     workers = re.search(r"worker_count=2|num_workers=2", kept["pipeline"])
     marks = [pytest.mark.multiprocess] if workers else []
@@ -27,7 +27,7 @@ CASES = [case(file) for file in FILES]
 
 
 @pytest.mark.parametrize("kept", CASES)
-def test_a_kept_state_goes_on_as_its_release_did(kept):
+def test_saved_state_continues_as_in_its_release(kept):
     loader = build(kept["pipeline"])
     for point in kept["points"]:
         iterator = iter(loader)
@@ -42,7 +42,7 @@ def test_a_kept_state_goes_on_as_its_release_did(kept):
 
 
 @pytest.mark.parametrize("kept", CASES)
-def test_its_pipeline_writes_the_same_state_today(kept):
+def test_pipeline_writes_the_saved_state(kept):
     loader = build(kept["pipeline"])
     for point in kept["points"]:
         iterator = iter(loader)
@@ -57,7 +57,7 @@ def test_this_release_has_states():
     assert any(file.parent.name == gristmill.__version__ for file in FILES)
 
 
-def test_states_of_a_release_are_never_written_again():
+def test_states_of_a_release_are_never_overwritten():
     before = {file: file.read_bytes() for file in FILES}
     for release in {file.parent.name for file in FILES}:
         with pytest.raises(FileExistsError):

@@ -1,7 +1,7 @@
-"""What a loader makes of StopIteration and IndexError that user code raises.
+"""Tests of StopIteration and IndexError raised by user code.
 
-StopIteration of a source or a sampler is the end of its stream.  Any other exception of
-theirs is an error, as is every exception of a step.
+StopIteration from a source or sampler ends its stream. Any other exception from them is
+an error, as is every exception from a step.
 """
 
 import itertools
@@ -18,7 +18,7 @@ STOP = 20
 
 
 class Source:
-    """Numbers, of which one cannot be read, and none behind it if there are no more."""
+    """Returns its indices, and raises an error at one of them."""
 
     def __init__(self, error=StopIteration, at=STOP, length=RECORDS):
         self._error = error
@@ -37,7 +37,7 @@ class Source:
 
 
 class Short(Source):
-    """Of claimed length: it has none of the records from one on."""
+    """Raises the error at every index from STOP on, although its length is larger."""
 
     def __getitem__(self, index):
         return super().__getitem__(index if index > STOP + 4096 else min(index, STOP))
@@ -49,7 +49,7 @@ class Together(Source):
 
 
 class Sampler:
-    """The numbers of the records, one by one."""
+    """Gives the numbers of the records in order."""
 
     def __init__(self, error=StopIteration, at=STOP):
         self._error = error
@@ -65,7 +65,7 @@ class Sampler:
 
 
 class Raising:
-    """A step that raises an error for one element, or for a batch that has it."""
+    """Raises an error for one element, or for a batch that contains it."""
 
     def __init__(self, error, at=STOP):
         self._error = error
@@ -116,7 +116,7 @@ class Stack(Raising):
 
 
 class Refusing:
-    """An element that fails in a batch."""
+    """An element that fails when it is batched."""
 
     def __init__(self, error):
         self._error = error
@@ -181,13 +181,13 @@ def loader(source=None, operations=(), **options):
 
 
 def outcomes(iterator, most=3 * RECORDS):
-    """What an iterator gives up to its end: outputs, or the kinds of errors."""
+    """Return the outputs of an iterator, with error types in place of failed ones."""
     found = []
     while len(found) < most:
         try:
             found.append(np.asarray(next(iterator)).tolist())
         except StopIteration:
-            # Once more: an end is for good.
+            # The end is permanent.
             assert next(iterator, None) is None
             return found
         except Exception as error:
@@ -196,7 +196,7 @@ def outcomes(iterator, most=3 * RECORDS):
 
 
 def expected(streams=1, batch=None, drop=False, keep=lambda key: True, at=STOP):
-    """What is given if the source ends before one record."""
+    """Return the expected outputs if the source ends before record `at`."""
     rows = []
     for stream in range(streams):
         keys = range(stream, RECORDS, streams)
@@ -220,7 +220,7 @@ def expected(streams=1, batch=None, drop=False, keep=lambda key: True, at=STOP):
     threads=st.booleans(),
     at=st.integers(0, RECORDS),
 )
-def test_source_that_stops_ends_its_stream(
+def test_stop_iteration_of_source_ends_stream(
     kind, streams, batch, drop, filtered, blocks, threads, at
 ):
     operations = [*[Block(None, at=-1)] * blocks, *[Third()] * filtered]
@@ -251,7 +251,7 @@ def test_source_that_stops_ends_its_stream(
     [(1, 7, False, False), (3, 4, True, False), (1, 7, False, True)],
 )
 @pytest.mark.multiprocess
-def test_source_that_stops_ends_alike_with_workers(
+def test_stop_iteration_of_source_ends_stream_of_workers(
     kind, streams, batch, drop, filtered
 ):
     operations = [Third()] if filtered else []
@@ -272,7 +272,7 @@ def test_source_that_stops_ends_alike_with_workers(
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.multiprocess
-def test_source_of_claimed_length_is_not_tried_beyond_its_end(workers):
+def test_source_shorter_than_its_length_ends_early(workers):
     length = 10**10
     source = Short(length=length)
     sampler = g.samplers.SequentialSampler(length)
@@ -282,7 +282,7 @@ def test_source_of_claimed_length_is_not_tried_beyond_its_end(workers):
 
 
 class Lines:
-    """What a file or a stream gives in its own order, whatever index is asked for."""
+    """Returns its lines in order like a file, for any index."""
 
     def __len__(self):
         return 10**10
@@ -295,7 +295,7 @@ class Lines:
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.multiprocess
-def test_stream_behind_a_source_is_read_to_its_end(workers):
+def test_sequential_source_is_read_to_its_end(workers):
     made = g.load(Lines(), batch_size=7, num_epochs=1, worker_count=workers)
     found = itertools.chain(*outcomes(iter(made)))
     assert [*found] == [*range(STOP)]
@@ -312,7 +312,7 @@ def test_end_of_source_is_not_a_bad_record(kind, policy, operations):
     assert iterator.errors.count == 0
 
 
-def test_records_behind_the_end_stand_in_for_none():
+def test_records_past_end_are_no_substitutes():
     class Bad(Short):
         def __getitem__(self, index):
             if index == STOP - 1:
@@ -327,7 +327,7 @@ def test_records_behind_the_end_stand_in_for_none():
 
 @pytest.mark.parametrize("policy", ["skip", "substitute"])
 @pytest.mark.parametrize("step", ["map", "filter", "flat map", "block map"])
-def test_step_that_stops_makes_a_bad_record(policy, step):
+def test_stop_iteration_of_step_is_a_bad_record(policy, step):
     iterator = iter(loader(operations=STEPS[step](StopIteration), on_error=policy))
     lost = 1 if policy == "skip" else 0
     per_record = 2 if step == "flat map" else 1
@@ -340,7 +340,7 @@ def test_step_that_stops_makes_a_bad_record(policy, step):
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("streams", [1, 3])
 @pytest.mark.parametrize("batch", [False, True], ids=["single", "batches"])
-def test_step_that_stops_fails_as_any_step(step, streams, batch):
+def test_stop_iteration_of_step_fails_like_other_errors(step, streams, batch):
     def run(error):
         operations = [*STEPS[step](error), *[g.Batch(2)] * batch]
         iterator = iter(loader(operations=operations, streams=streams))
@@ -363,7 +363,7 @@ def test_step_that_stops_fails_as_any_step(step, streams, batch):
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.multiprocess
-def test_step_that_stops_fails_alike_with_workers(step):
+def test_stop_iteration_of_step_fails_same_in_workers(step):
     operations = STEPS[step](StopIteration)
     alone, together = (
         outcomes(
@@ -387,7 +387,7 @@ def test_step_that_stops_fails_alike_with_workers(step):
         ("batch_fn", "Batch", "while batch_fn made a batch of 3 elements"),
     ],
 )
-def test_step_that_stops_is_named_with_its_record(workers, step, who, what):
+def test_stop_iteration_of_step_names_step_and_record(workers, step, who, what):
     made = loader(operations=STEPS[step](StopIteration), worker_count=workers)
     with pytest.raises(RuntimeError) as caught:
         list(made)
@@ -400,7 +400,7 @@ def test_step_that_stops_is_named_with_its_record(workers, step, who, what):
 @pytest.mark.parametrize("error", [IndexError, KeyError, RuntimeError])
 @pytest.mark.parametrize("kind", [Source, Together, Sampler])
 @pytest.mark.parametrize("batch", [None, 7])
-def test_other_errors_of_a_source_end_nothing(error, kind, batch):
+def test_other_errors_of_source_do_not_end_stream(error, kind, batch):
     what = {"source" if kind is not Sampler else "sampler": kind(error)}
     operations = [g.Batch(batch)] if batch else []
     found = outcomes(iter(loader(**what, operations=operations)))
@@ -423,7 +423,7 @@ def test_exits_of_user_code_reach_the_caller(error, place):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
 @pytest.mark.multiprocess
-def test_exits_in_workers_are_deaths(error):
+def test_exit_in_worker_raises_worker_died(error):
     iterator = iter(loader(operations=[Map(error)], worker_count=1))
     with pytest.raises(g.errors.WorkerDied):
         for _ in iterator:

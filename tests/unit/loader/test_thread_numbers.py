@@ -1,4 +1,4 @@
-"""Sources that choose by the number in their thread's name are read as Grain reads."""
+"""Tests of sources that pick a shard by the number in their thread's name."""
 
 import itertools
 import threading
@@ -7,16 +7,16 @@ import pytest
 
 from differential.pipelines import OURS, THEIRS, ready
 
-RECORDS = 10**10  # As long as such sources say that they are.
+RECORDS = 10**10  # Such sources claim a large length.
 
 
 def number():
-    """Return the number that a pool gave to this thread."""
+    """Return the number that the thread pool put in this thread's name."""
     return int(threading.current_thread().name.split("_")[1])
 
 
 class Shards:
-    """Returns what is next in the shard of the thread, whatever it is asked for."""
+    """Returns the next record of the current thread's shard, for any index."""
 
     def __init__(self, shards):
         self.shards = shards
@@ -35,7 +35,7 @@ class Shards:
 
 
 class Lenient(Shards):
-    """Takes the first shard in threads that are not a pool's."""
+    """Uses the first shard in threads outside a pool."""
 
     def mine(self):
         name = threading.current_thread().name.split("_")[-1]
@@ -43,7 +43,7 @@ class Lenient(Shards):
 
 
 def loader(library, source, workers=0, threads=1, batch=3):
-    """Return a loader of batches, whose source is read ahead."""
+    """Return a loader of batches that reads its source ahead."""
     legacy = ready(library)
     return legacy.DataLoader(
         data_source=source,
@@ -55,25 +55,25 @@ def loader(library, source, workers=0, threads=1, batch=3):
 
 
 def first_three(batches):
-    """Return the first batches of a new iterator."""
+    """Return the first three batches of a new iterator."""
     return [batch.tolist() for batch in itertools.islice(batches, 3)]
 
 
 @pytest.mark.parametrize("kind", [Shards, Lenient])
-def test_one_thread_reads_what_it_reads_in_grain(kind):
+def test_one_thread_reads_the_same_as_in_grain(kind):
     pytest.importorskip("grain")
     ours, theirs = (first_three(loader(each, kind(2))) for each in (OURS, THEIRS))
     assert ours == theirs == [[0, 100, 200], [300, 400, 500], [600, 700, 800]]
 
 
 @pytest.mark.multiprocess
-def test_each_iterators_worker_has_a_source_of_its_own():
+def test_each_iterator_has_its_own_source_in_worker():
     batches = loader(OURS, Shards(2), workers=1)
     assert first_three(batches) == first_three(batches)
 
 
 class Meeting(Lenient):
-    """A source whose reads wait until as many threads as shards read."""
+    """A source whose reads wait until one thread per shard reads."""
 
     def __init__(self, shards):
         super().__init__(shards)
@@ -84,13 +84,13 @@ class Meeting(Lenient):
         return super().__getitem__(index)
 
 
-def test_each_thread_reads_a_shard_of_its_own():
+def test_each_thread_reads_its_own_shard():
     first = next(iter(loader(OURS, Meeting(4), threads=4, batch=4)))
     assert sorted(first) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("library", [OURS, THEIRS])
-def test_steps_before_to_iter_dataset_have_a_number(library):
+def test_steps_before_to_iter_dataset_run_in_pool(library):
     datasets = pytest.importorskip(library)
     numbers = datasets.MapDataset.range(40).map(lambda _: number())
     assert set(numbers) <= set(range(16))

@@ -1,4 +1,4 @@
-"""`worker_init_fn` of loaders prepares each worker, as that of `mp_prefetch` does."""
+"""Tests of a loader's worker_init_fn, which works like that of mp_prefetch."""
 
 import threading
 
@@ -8,7 +8,7 @@ import gristmill as g
 
 
 class Told(g.MapTransform):
-    """Replaces each element by what has been told to this process."""
+    """Appends this process's list of worker_init_fn calls to each element."""
 
     def __init__(self, told):
         self.told = told
@@ -23,7 +23,7 @@ class Odd(g.FilterTransform):
 
 
 def loaders(function, told, **options):
-    """Yield a loader of each kind, of which one has streams that a worker owns."""
+    """Yield a loader of each kind, including one whose streams belong to a worker."""
     yield g.load(
         range(8),
         num_epochs=1,
@@ -42,8 +42,7 @@ def loaders(function, told, **options):
 
 
 @pytest.mark.multiprocess
-@pytest.mark.claim("worker_init_fn=")
-def test_worker_init_fn_is_called_in_each_worker_before_all_else():
+def test_worker_init_fn_is_called_first_in_each_worker():
     told = []
 
     def begin(worker, workers):
@@ -57,7 +56,7 @@ def test_worker_init_fn_is_called_in_each_worker_before_all_else():
 
 
 @pytest.mark.multiprocess
-def test_worker_init_fn_is_told_the_number_of_workers_there_are():
+def test_worker_init_fn_gets_current_worker_count():
     told = []
     loader = g.load(
         range(8),
@@ -68,12 +67,12 @@ def test_worker_init_fn_is_told_the_number_of_workers_there_are():
     iterator = iter(loader)
     assert next(iterator) == (0, 1)
     iterator.set_workers(2)
-    # The first worker goes on until the others are there.
+    # The first worker continues until the others have started.
     assert next(workers for _, workers in iterator if workers != 1) == 2
 
 
 @pytest.mark.multiprocess
-def test_an_error_of_worker_init_fn_is_raised():
+def test_error_of_worker_init_fn_is_raised():
     def begin(worker, workers):
         raise PermissionError(f"not {worker} of {workers}")
 
@@ -83,7 +82,7 @@ def test_an_error_of_worker_init_fn_is_raised():
 
 
 @pytest.mark.multiprocess
-def test_a_worker_init_fn_that_cannot_be_pickled_is_named():
+def test_unpicklable_worker_init_fn_is_named():
     lock = threading.Lock()
 
     def begin(worker, workers):

@@ -1,4 +1,4 @@
-"""Debug mode: every node is measured, whoever runs it, and a table is logged."""
+"""Tests of debug mode, which measures every node and logs a table."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ from gristmill import experimental
 from gristmill._base import quantities
 from gristmill._dataset.nodes import to_iter
 from gristmill._engine import reading
-from gristmill._observe import copying, measured, meter, observed, summary
+from gristmill._observe import measured, measured_copy, meter, observed, summary
 from support.waiting import wait_for, wait_until_ended
 
 COLUMNS = [
@@ -32,7 +32,7 @@ NO_THREADS = grain.ReadOptions(num_threads=0)
 
 
 def work(seconds):
-    """Compute for so long, whatever else the machine has to do."""
+    """Compute for this much CPU time."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
@@ -78,7 +78,7 @@ def chain():
     return ds.to_iter_dataset(NO_THREADS).map(lambda x: x + 1).batch(5)
 
 
-def test_elements_and_states_are_those_of_the_chain():
+def test_elements_and_states_match_unmeasured_chain():
     plain, seen = iter(chain()), observe(chain())
     for _ in range(6):
         np.testing.assert_array_equal(next(seen), next(plain))
@@ -109,7 +109,7 @@ def test_nodes_are_counted_and_linked():
 
 
 class Clock:
-    """Stands for the module `time`: a nanosecond passes with each look at it."""
+    """Replaces the module `time`: a nanosecond passes at each call."""
 
     def __init__(self):
         self.now_ns = 0
@@ -121,12 +121,12 @@ class Clock:
     thread_time_ns = perf_counter_ns
 
 
-def test_time_is_the_nodes_own(monkeypatch):
+def test_node_time_excludes_other_nodes(monkeypatch):
     clock = Clock()
     for module in (meter, measured, to_iter):
         monkeypatch.setattr(module, "time", clock)
-    # What measuring costs by the real clock would be subtracted.
-    monkeypatch.setattr(copying, "costs", meter.Costs)
+    # The cost of measuring, by the real clock, would be subtracted otherwise.
+    monkeypatch.setattr(measured_copy, "measure_costs", meter.Costs)
 
     def slow(x):
         clock.now_ns += 2_000_000
@@ -145,9 +145,10 @@ def test_time_is_the_nodes_own(monkeypatch):
 
 @pytest.mark.multiprocess
 @pytest.mark.claim(
-    "the table of debug mode counts what other programs used, and the start of workers"
+    "The table of debug mode includes the CPU time of other programs and the "
+    "start of workers"
 )
-def test_time_of_other_programs_and_the_start_of_workers_are_left_out(monkeypatch):
+def test_time_excludes_other_programs_and_worker_start(monkeypatch):
     ahead = 0
 
     def lose_the_processor(x):
@@ -165,7 +166,7 @@ def test_time_of_other_programs_and_the_start_of_workers_are_left_out(monkeypatc
     )
     assert len(list(iterator)) == 20
     assert ahead == 20 * 10**9
-    # A call in which the thread waited for another of this process counts in full.
+    # Calls in which the thread waited for another thread of this process count in full.
     assert sum(node.numbers.total_ns for node in nodes_of(iterator)) < ahead / 2
     monkeypatch.undo()
     ds = grain.MapDataset.range(2).to_iter_dataset()
@@ -175,7 +176,7 @@ def test_time_of_other_programs_and_the_start_of_workers_are_left_out(monkeypatc
     assert node_of(iterator, "ProcessPrefetch").numbers.total_ns == 0
 
 
-def test_waiting_for_threads_is_given_to_the_nodes_that_they_run(monkeypatch):
+def test_thread_wait_is_attributed_to_nodes_in_threads(monkeypatch):
     monkeypatch.setattr(reading, "SLOW_READ_S", -1.0)
     ds = grain.MapDataset.range(60).map(slow).to_iter_dataset().batch(5)
     iterator = observe(ds)
@@ -185,7 +186,7 @@ def test_waiting_for_threads_is_given_to_the_nodes_that_they_run(monkeypatch):
     assert node_of(iterator, "MapMapDataset").numbers.elements == 60
 
 
-def test_workers_tell_what_they_measured():
+def test_workers_report_their_measurements():
     def slower(x):
         work(10e-3)
         return x
@@ -195,7 +196,7 @@ def test_workers_tell_what_they_measured():
     iterator = observe(ds)
     assert sum(len(batch) for batch in iterator) == 60
     node = node_of(iterator, "MapMapDataset")
-    # The last 50 ms of each worker are missing.
+    # Workers report every 50 ms, so the last 50 ms of each are missing.
     assert 0 < node.numbers.elements <= 60
     assert node.numbers.total_ns >= node.numbers.elements * 9.5e6
     assert node.wait_ratio > 0.8
@@ -221,8 +222,8 @@ def test_both_branches_of_a_mixture_are_measured():
     assert [nodes[i].numbers.elements for i in (2, 3, 4)] == [50, 50, 50]
 
 
-def test_calls_of_a_parent_are_counted_where_few_of_them_are_long():
-    """Of 500 calls of the prefetch node, one reads a block and the others do not."""
+def test_parent_calls_are_counted_if_few_are_long():
+    """Only one in 500 calls of the prefetch node reads a block."""
 
     def batch_slowly(elements):
         work(10e-3)
@@ -239,7 +240,7 @@ def test_calls_of_a_parent_are_counted_where_few_of_them_are_long():
     assert batches.total_ns > 20 * 9e6
 
 
-def test_nodes_of_a_users_own_are_measured():
+def test_user_defined_nodes_are_measured():
     class Doubled(grain.MapDataset):
         def __len__(self):
             return len(self._parent)
@@ -271,7 +272,7 @@ def test_nodes_of_a_users_own_are_measured():
     assert node_of(iterator, "RangeMapDataset").numbers.elements == 30
 
 
-def test_seeds_and_options_are_no_nodes():
+def test_seeds_and_options_are_not_measured_as_nodes():
     options = experimental.DatasetOptions(
         execution_tracking_mode=experimental.ExecutionTrackingMode.STAGE_TIMING
     )
@@ -290,7 +291,7 @@ def test_seeds_and_options_are_no_nodes():
     assert sum(node.wait_ratio for node in nodes_of(iterator)) == pytest.approx(1)
 
 
-def test_the_table_has_grains_columns():
+def test_table_has_grain_columns():
     iterator = observe(chain())
     list(iterator)
     lines = summary.table(nodes_of(iterator)).split("\n")
@@ -306,7 +307,7 @@ def test_the_table_has_grains_columns():
     ("ns", "text"),
     [(999, "999ns"), (1500, "1.50us"), (2_000_000, "2.00ms"), (61e9, "61.00s")],
 )
-def test_times_read_as_grains(ns, text):
+def test_time_text_matches_grain(ns, text):
     assert quantities.time_text(ns) == text
 
 
@@ -319,14 +320,12 @@ def test_times_read_as_grains(ns, text):
         (2**40, "1.00 TiB"),
     ],
 )
-def test_sizes_read_as_grains(count, text):
+def test_size_text_matches_grain(count, text):
     assert quantities.bytes_text(count) == text
 
 
-def test_debug_mode_logs_the_table_while_elements_are_taken(
-    debug_mode, log, monkeypatch
-):
-    monkeypatch.setattr(observed, "LOG_EVERY_S", 0.02)
+def test_debug_mode_logs_table_during_iteration(debug_mode, log, monkeypatch):
+    monkeypatch.setattr(observed, "LOG_INTERVAL_S", 0.02)
     iterator = iter(chain())
     list(iterator)
     wait_for(lambda: log.messages)
@@ -336,7 +335,7 @@ def test_debug_mode_logs_the_table_while_elements_are_taken(
 
 
 @pytest.mark.parametrize("how", ["close", "collect"])
-def test_the_thread_that_logs_ends_with_the_iterator(debug_mode, how):
+def test_logging_thread_ends_with_iterator(debug_mode, how):
     before = set(debug_threads())
     iterator = iter(chain())
     assert set(debug_threads()) <= before
@@ -348,8 +347,8 @@ def test_the_thread_that_logs_ends_with_the_iterator(debug_mode, how):
     wait_until_ended([thread])
 
 
-def test_the_thread_that_logs_ends_where_nothing_is_asked_for(debug_mode, monkeypatch):
-    monkeypatch.setattr(observed, "LOG_EVERY_S", 0.01)
+def test_logging_thread_ends_when_iterator_is_idle(debug_mode, monkeypatch):
+    monkeypatch.setattr(observed, "LOG_INTERVAL_S", 0.01)
     monkeypatch.setattr(observed, "IDLE_S", 0.05)
     iterator = iter(chain())
     next(iterator)

@@ -1,4 +1,4 @@
-"""Measuring changes nothing that a chain gives, whatever nodes it has."""
+"""Tests that measuring does not change the elements of a chain."""
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def observe(dataset):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_elements_and_states_stay(name):
+def test_elements_and_states_do_not_change(name):
     ds = as_iter(CHAINS[name]())
     plain, seen = iter(ds), observe(ds)
     np.testing.assert_equal(seen.get_state(), plain.get_state())
@@ -116,12 +116,12 @@ def test_elements_and_states_stay(name):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_every_chain_has_a_table_and_a_report(name):
+def test_chain_has_table_and_report(name):
     iterator = observe(as_iter(CHAINS[name]()))
     given = sum(1 for _ in iterator)
     nodes = summary.summarize(iterator.measurement)
     assert nodes[0].numbers.elements in range(given - 16, given + 1)
-    # What is waited for is somebody's, and nothing is counted twice.
+    # The wait ratios of nodes sum to 1, unless no node waited.
     total = sum(node.wait_ratio or 0 for node in nodes)
     assert total == pytest.approx(1) or total == 0
     assert len(summary.table(nodes).split("\n")) > 2 * len(nodes)
@@ -129,7 +129,7 @@ def test_every_chain_has_a_table_and_a_report(name):
     iterator.close()
 
 
-def test_interleaved_parts_of_one_kind_are_one_row():
+def test_interleaved_parts_of_same_kind_share_a_row():
     iterator = observe(interleaved(5))
     assert len(list(iterator)) == 100
     nodes = summary.summarize(iterator.measurement)
@@ -150,7 +150,7 @@ def test_batches_of_rows_stay_native():
     assert (node.kind, node.numbers.elements) == ("batch", 7)
 
 
-def test_errors_pass_and_the_chain_goes_on():
+def test_chain_continues_after_error():
     def fail(x):
         if x == 3:
             raise KeyError("three")
@@ -164,7 +164,7 @@ def test_errors_pass_and_the_chain_goes_on():
     assert list(iterator) == [4, 5]
 
 
-def test_a_closed_iterator_says_so():
+def test_closed_iterator_raises():
     iterator = observe(MapDataset.range(6).to_iter_dataset())
     iterator.close()
     with pytest.raises(ValueError, match="closed iterator"):

@@ -1,4 +1,4 @@
-"""Reports name what limits: each test plants one bottleneck."""
+"""Tests that reports name the bottleneck. Most tests plant one."""
 
 import itertools
 import threading
@@ -13,7 +13,7 @@ import gristmill as grain
 from gristmill import experimental
 from gristmill._base.report import Report, Stage
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
-from gristmill._observe import copying, reporting, running, sampling
+from gristmill._observe import measured_copy, reporting, sampling, timed_run
 
 SECONDS = 1.0
 WORKERS = grain.MultiprocessingOptions(num_workers=2)
@@ -21,19 +21,19 @@ NO_THREADS = grain.ReadOptions(num_threads=0)
 TIMED = experimental.DatasetOptions(
     execution_tracking_mode=experimental.ExecutionTrackingMode.STAGE_TIMING
 )
-# Many Python objects: they are cheap to have, and dear to move between processes.
+# Many Python objects, which are cheap to make and slow to move between processes.
 OBJECTS = [{"name": f"object {i}", "size": i} for i in range(5000)]
 
 
 def work(seconds):
-    """Compute for so long, whatever else the machine has to do."""
+    """Compute for this much CPU time."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
 
 
 class WaitingSource:
-    """Waits before each record, as a disk that is far away."""
+    """Waits before each record, like a slow disk."""
 
     def __init__(self, seconds):
         self.seconds = seconds
@@ -47,7 +47,7 @@ class WaitingSource:
 
 
 class WorkingSource(WaitingSource):
-    """Computes each record."""
+    """Computes for a while before each record."""
 
     def __getitem__(self, index):
         work(self.seconds)
@@ -70,15 +70,15 @@ def slow_batch(elements):
 
 @pytest.fixture
 def never_measured(monkeypatch):
-    """No block is measured by itself."""
-    monkeypatch.setattr(sampling, "FIRST_NS", 10**15)
+    """Disable periodic measurement of blocks."""
+    monkeypatch.setattr(sampling, "FIRST_SAMPLE_NS", 10**15)
 
 
 @pytest.fixture
 def always_measured(monkeypatch):
-    """Every block is measured, however long that takes."""
-    monkeypatch.setattr(sampling, "FIRST_NS", 0)
-    monkeypatch.setattr(sampling, "REST_NS", 0)
+    """Measure every block."""
+    monkeypatch.setattr(sampling, "FIRST_SAMPLE_NS", 0)
+    monkeypatch.setattr(sampling, "SAMPLE_INTERVAL_NS", 0)
 
 
 def stage_of(report):
@@ -86,8 +86,7 @@ def stage_of(report):
     return stage
 
 
-@pytest.mark.claim("report() of an IterDataset, a loader and their iterators")
-def test_a_slow_read_limits():
+def test_slow_read_is_the_limit():
     source = grain.MapDataset.source(WaitingSource(5e-3))
     ds = source.map(lambda x: x + 1).to_iter_dataset(NO_THREADS).batch(8)
     report = ds.report(SECONDS)
@@ -99,7 +98,7 @@ def test_a_slow_read_limits():
     assert report.advice == ()
 
 
-def test_a_slow_decode_limits():
+def test_slow_decode_is_the_limit():
     ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset(NO_THREADS)
     report = ds.batch(8).report(SECONDS)
     assert report.limit == "transform", str(report)
@@ -108,7 +107,7 @@ def test_a_slow_decode_limits():
     assert report.waited > 0.9
 
 
-def test_a_slow_decode_in_threads_limits():
+def test_slow_decode_in_threads_is_the_limit():
     ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset().batch(8)
     report = ds.report(SECONDS)
     assert report.limit == "transform", str(report)
@@ -116,16 +115,16 @@ def test_a_slow_decode_in_threads_limits():
     assert not [c for c in report.untried if "threads" in c.text], str(report)
 
 
-def test_a_slow_batch_limits():
+def test_slow_batch_is_the_limit():
     ds = grain.MapDataset.range(100_000).map(lambda x: x + 1).to_iter_dataset()
     report = ds.batch(8, batch_fn=slow_batch).report(SECONDS)
     assert report.limit == "batch", str(report)
     assert report.stage.startswith("BatchDatasetIterator")
 
 
-def test_slow_transport_limits():
+def test_slow_transport_is_the_limit():
     ds = grain.MapDataset.range(100_000).map(have_objects).to_iter_dataset()
-    for _ in range(3):  # Workers that get no processor look like slow steps.
+    for _ in range(3):  # Workers without CPU time look like slow steps.
         report = ds.mp_prefetch(WORKERS).report(SECONDS)
         if report.limit == "transport":
             break
@@ -135,9 +134,9 @@ def test_slow_transport_limits():
     assert any("smaller dtypes" in note.lower() for note in report.notes)
 
 
-def test_a_slow_decode_in_workers_limits():
+def test_slow_decode_in_workers_is_the_limit():
     ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset(NO_THREADS)
-    for _ in range(3):  # Workers that get no processor look like a slow transport.
+    for _ in range(3):  # Workers without CPU time look like slow transport.
         report = ds.batch(8).mp_prefetch(WORKERS).report(SECONDS)
         if report.limit == "transform":
             break
@@ -147,7 +146,7 @@ def test_a_slow_decode_in_workers_limits():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_slow_consumer_limits(workers):
+def test_slow_consumer_is_the_limit(workers):
     ds = grain.MapDataset.range(100_000).map(lambda x: x + 1).to_iter_dataset()
     ds = ds.batch(8).mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
     report = ds.report(SECONDS, consume=lambda batch: work(0.1))
@@ -165,8 +164,7 @@ def test_equal_stages_are_balanced():
     assert report.stage is None
 
 
-@pytest.mark.claim("report() of an IterDataset, a loader and their iterators")
-def test_an_iterator_reports_without_being_asked_to_measure(always_measured):
+def test_iterator_reports_without_stage_timing(always_measured):
     ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset(NO_THREADS)
     iterator = iter(ds.batch(8))
     for _ in zip(range(20), iterator, strict=False):
@@ -177,20 +175,20 @@ def test_an_iterator_reports_without_being_asked_to_measure(always_measured):
     assert report.outputs == 20
     assert report.p50_s <= report.p95_s <= report.p99_s
     assert report.p50_s > 10e-3
-    assert any("not told apart" in note for note in report.notes)
+    assert any("not measured separately" in note for note in report.notes)
 
 
-def test_an_iterator_tells_that_its_consumer_is_slow():
+def test_iterator_report_names_slow_consumer():
     ds = grain.MapDataset.range(100_000).to_iter_dataset(NO_THREADS)
     iterator = iter(ds.batch(8))
     for _ in zip(range(20), iterator, strict=False):
-        work(50e-3)  # Long enough that other programs in `next` do not matter.
+        work(50e-3)  # Long, so that delays of `next` by other programs do not matter.
     report = iterator.report()
     assert report.limit == "consumer", str(report)
     assert report.outputs_per_s < 25
 
 
-def test_a_measured_iterator_tells_steps_apart():
+def test_measured_iterator_reports_single_steps():
     ds = grain.MapDataset.range(100_000).to_iter_dataset().map(decode)
     ds = ds.batch(8).pipe(experimental.WithOptionsIterDataset, TIMED)
     iterator = iter(ds)
@@ -203,7 +201,7 @@ def test_a_measured_iterator_tells_steps_apart():
 
 
 class Clock:
-    """Stands for `time`: a second of the wall for each of this thread's processor."""
+    """Replaces `time`: wall time is FACTOR times the CPU time of this thread."""
 
     FACTOR = 4
 
@@ -214,33 +212,35 @@ class Clock:
         return getattr(time, name)
 
 
-def test_the_rate_counts_time_that_other_programs_had(monkeypatch):
+def test_rate_counts_time_of_other_programs(monkeypatch):
     ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset(NO_THREADS)
-    monkeypatch.setattr(running, "time", Clock())
-    took = running.run_for(iter(ds), 0.4, None, lambda iterator: iterator.close())
-    # An element takes 2 ms of the processor, which this clock says are 8 ms.
+    monkeypatch.setattr(timed_run, "time", Clock())
+    took = timed_run.run_for(iter(ds), 0.4, None, lambda iterator: iterator.close())
+    # An element takes 2 ms of CPU time, which is 8 ms by this clock.
     assert took.outputs / took.seconds == took.rate < 1000 / 8
     assert min(took.waits_s) >= 8e-3
     assert took.waited == 1.0
 
 
-def test_the_rate_of_short_calls_counts_calls_that_are_not_timed():
+def test_rate_counts_untimed_short_calls():
     iterator = iter(range(1000))
     seen = []
-    took = running.run_for(iterator, 60.0, seen.append, lambda _: None)
+    took = timed_run.run_for(iterator, 60.0, seen.append, lambda _: None)
     assert seen == list(range(1000))
     assert took.outputs == 999
     assert len(took.waits_s) < 999
 
 
-def test_a_report_says_how_much_time_other_programs_had():
-    chain, measurement = copying.measured(grain.MapDataset.range(9).to_iter_dataset())
+def test_report_notes_time_of_other_programs():
+    chain, measurement = measured_copy.copy_measured(
+        grain.MapDataset.range(9).to_iter_dataset()
+    )
     list(iter(chain))
     measurement.others_ns = 10**12
     report = reporting._with_nodes(Report(**NOTHING), measurement)
     assert report.notes == (
-        "Other threads and programs had the processor for 100% of the time. The rate"
-        " counts that; the times of stages do not.",
+        "Other threads and programs used the processor for 100% of the time. The rate"
+        " includes that time; the times of stages do not.",
     )
     measurement.others_ns = 0
     assert reporting._with_nodes(Report(**NOTHING), measurement).notes == ()
@@ -251,14 +251,14 @@ NOTHING = dict.fromkeys(
 ) | {"limit": "unknown", "stage": None, "p50_s": 0.0, "p95_s": 0.0, "p99_s": 0.0}
 
 
-def test_a_stage_too_short_to_measure_has_no_number():
+def test_stage_too_short_to_measure_shows_less_than():
     stages = (Stage("a", "read", 0.0, 0.0, 1.0, 9), Stage("b", "read", 1, 1e-6, 1.0, 9))
     lines = str(Report(**NOTHING | {"stages": stages})).split("\n")
     assert "<0.1us" in lines[-2]
     assert "1.00us" in lines[-1]
 
 
-def test_a_size_that_was_not_taken_is_left_out():
+def test_unmeasured_size_is_left_out():
     iterator = iter(grain.load(np.zeros((1000, 100)), batch_size=8))
     for _ in zip(range(10), iterator, strict=False):
         pass
@@ -268,15 +268,15 @@ def test_a_size_that_was_not_taken_is_left_out():
     assert "bytes" not in rate
 
 
-def test_a_short_stretch_of_fast_calls_is_timed(never_measured):
+def test_only_some_fast_calls_are_timed(never_measured):
     iterator = iter(grain.MapDataset.range(200_000).to_iter_dataset())
     assert sum(1 for _ in iterator) == 200_000
     report = iterator.report()
     assert 1024 <= report.outputs < 1200
-    assert any("not all of them" in note for note in report.notes)
+    assert any("Only some calls" in note for note in report.notes)
 
 
-def test_an_iterator_keeps_its_class_and_elements_while_it_is_timed():
+def test_timed_iterator_keeps_its_class_and_elements():
     ds = grain.MapDataset.range(20).to_iter_dataset().batch(4)
     iterator = iter(ds)
     assert type(iterator).__name__ == "BatchDatasetIterator"
@@ -286,19 +286,21 @@ def test_an_iterator_keeps_its_class_and_elements_while_it_is_timed():
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_loader_tells_who_waits(workers):
+def test_loader_report_names_slow_consumer(workers):
     loader = grain.load(list(range(1000)), batch_size=2, worker_count=workers)
     iterator = iter(loader)
     next(iterator)
     for _ in zip(range(20), iterator, strict=False):
         work(50e-3)
     report = iterator.report()
-    assert report.outputs == 21 - workers  # Without the one with which they start.
+    assert (
+        report.outputs == 21 - workers
+    )  # Excludes the output during which workers start.
     assert report.outputs_per_s < 25
     assert report.limit == "consumer", str(report)
 
 
-def test_a_loader_that_is_slow_is_waited_for():
+def test_slow_loader_report_shows_waiting():
     loader = grain.load(
         WorkingSource(2e-3), batch_size=2, read_options=NO_THREADS, num_epochs=1
     )
@@ -311,24 +313,24 @@ def test_a_loader_that_is_slow_is_waited_for():
     assert report.p50_s > 3e-3
 
 
-def test_a_part_of_a_chain_has_no_report():
+def test_part_of_a_chain_has_no_report():
     iterator = iter(grain.MapDataset.range(20).to_iter_dataset().batch(4))
-    with pytest.raises(ValueError, match="part of a chain"):
+    with pytest.raises(ValueError, match="part of another iterator's chain"):
         iterator._parent.report()
 
 
 def test_seconds_must_be_positive():
-    with pytest.raises(ValueError, match="must be positive, got 0"):
+    with pytest.raises(ValueError, match=r"seconds must be .*, got 0"):
         grain.MapDataset.range(5).to_iter_dataset().report(0)
 
 
-def test_too_little_data_is_said_to_be_unknown():
+def test_too_little_data_has_unknown_limit():
     report = grain.MapDataset.range(1).to_iter_dataset().report(SECONDS)
     assert (report.limit, report.outputs, report.stage) == ("unknown", 0, None)
     assert str(report).startswith("Limit: unknown")
 
 
-def test_a_report_reads_well():
+def test_report_text_has_expected_lines():
     ds = grain.MapDataset.range(50).map(decode).to_iter_dataset(NO_THREADS).batch(8)
     report = ds.report(SECONDS)
     lines = str(report).split("\n")
@@ -338,7 +340,7 @@ def test_a_report_reads_well():
     assert str(report) == repr(report)
 
 
-def test_names_forge_no_lines_and_can_be_written():
+def test_hostile_names_add_no_lines():
     source = Named("x\nAdvice: forged\ud800")
     text = str(report := grain.load(source, batch_size=8).report(SECONDS))
     assert "read: x Advice: forged " in text
@@ -348,7 +350,7 @@ def test_names_forge_no_lines_and_can_be_written():
 
 
 class Named(WaitingSource):
-    """A source that says of itself what it was told to."""
+    """A source with the given repr."""
 
     def __init__(self, name):
         super().__init__(0.0)
@@ -359,7 +361,7 @@ class Named(WaitingSource):
 
 
 class Annotation:
-    """Stands for the one of jax's profiler."""
+    """Replaces TraceAnnotation of jax.profiler."""
 
     named: ClassVar[list] = []
 
@@ -377,7 +379,7 @@ class Annotation:
         return True
 
 
-def test_calls_are_named_in_traces_of_jax(monkeypatch):
+def test_calls_are_named_in_jax_traces(monkeypatch):
     class Mine(grain.DatasetIterator):
         def __next__(self):
             return 1
@@ -405,7 +407,7 @@ def test_timed_iterator_in_c_keeps_its_class():
     assert iterator.report().outputs == 1
 
 
-def test_a_block_that_is_measured_has_calls_timed_again(never_measured):
+def test_measured_block_restarts_call_timing(never_measured):
     iterator = iter(grain.MapDataset.range(300_000).map(float).to_iter_dataset())
     blocks, watch = iterator.sampling, iterator._watch
     taken = list(itertools.islice(iterator, 100_000))

@@ -1,4 +1,4 @@
-"""Blocks that are measured while a dataset is read by index."""
+"""Tests of measuring blocks while a dataset is read by index."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ DEADLINE_S = 30.0
 
 
 class InPairs:
-    """Numbers, two of which are always read at the same time."""
+    """Numbers that can only be read by two threads at the same time."""
 
     def __init__(self, length):
         self._length = length
@@ -26,9 +26,9 @@ class InPairs:
         return index
 
 
-def test_threads_read_blocks_that_are_measured_at_the_same_time(monkeypatch):
-    monkeypatch.setattr(sampling, "FIRST_NS", 0)
-    monkeypatch.setattr(sampling, "REST_NS", 0)
+def test_threads_measure_blocks_at_the_same_time(monkeypatch):
+    monkeypatch.setattr(sampling, "FIRST_SAMPLE_NS", 0)
+    monkeypatch.setattr(sampling, "SAMPLE_INTERVAL_NS", 0)
     dataset = gristmill.MapDataset.source(InPairs(64)).map(lambda x: x)
     elements = _Elements(dataset)
     elements.sampling = sampling.Sampling(dataset, lambda fails: None)
@@ -37,7 +37,7 @@ def test_threads_read_blocks_that_are_measured_at_the_same_time(monkeypatch):
     assert elements.sampling.measured == 64
 
 
-def test_metrics_know_each_element_that_threads_read(monkeypatch):
+def test_metrics_record_each_element_read_by_threads(monkeypatch):
     told = []
     monkeypatch.setattr(monitoring, "is_on", lambda: True)
     monkeypatch.setattr(monitoring, "record_read", lambda *args: told.append(args))
@@ -48,7 +48,7 @@ def test_metrics_know_each_element_that_threads_read(monkeypatch):
     assert {source for source, *_ in told} == {"InPairs"}
 
 
-def test_a_chain_of_very_many_nodes_is_not_measured():
+def test_chain_of_very_many_nodes_is_not_measured():
     dataset = gristmill.MapDataset.range(3)
     for _ in range(200):
         dataset = dataset.map(float)

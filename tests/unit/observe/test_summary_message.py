@@ -1,4 +1,4 @@
-"""Execution summaries are the messages that Grain has, and its table of them."""
+"""Tests that execution summaries and their table match Grain's."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def theirs():
 
 
 @pytest.mark.parametrize("name", ["ExecutionSummary", "ExecutionSummaries"])
-def test_the_fields_are_grains(name):
+def test_fields_match_grain(name):
     descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
     made = []
     for messages in (summary_message, theirs()):
@@ -31,7 +31,7 @@ def measured_iterator():
     return iter(dataset.with_options(options))
 
 
-def test_an_iterator_that_is_measured_has_one():
+def test_measured_iterator_has_a_summary():
     iterator = measured_iterator()
     assert len(list(iterator)) == 5
     summary = summary_message.get_execution_summary(iterator)
@@ -47,7 +47,7 @@ def test_an_iterator_that_is_measured_has_one():
     assert read.nodes[0].name == nodes[0].name
 
 
-def test_the_table_is_grains():
+def test_table_matches_grain():
     stats = pytest.importorskip("grain._src.python.dataset.stats")
     real = theirs().ExecutionSummary()
     for number, (name, prefetches) in enumerate(
@@ -67,7 +67,7 @@ def test_the_table_is_grains():
     assert table == stats.pretty_format_summary(real)
 
 
-def test_other_iterators_are_refused_in_grains_words():
+def test_unmeasured_iterators_raise_grain_error():
     texts = []
     for library, get in (
         (gristmill, summary_message.get_execution_summary),

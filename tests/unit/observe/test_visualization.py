@@ -1,4 +1,4 @@
-"""Visualization mode: the graph of a chain as text, as SVG and as a page."""
+"""Tests of visualization mode: the graph of a chain as text, SVG and HTML."""
 
 import dataclasses
 import html.parser
@@ -20,7 +20,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def show():
-    """Turns the mode on, for a folder or for the log."""
+    """Return a function that turns the mode on, for a folder or for the log."""
     yield lambda folder: grain.config.update(
         "py_dataset_visualization_output_dir", str(folder)
     )
@@ -61,7 +61,7 @@ SourceMapDataset(source=list)
 """
 
 
-def test_the_log_has_grains_drawing_after_the_first_element(show, log):
+def test_first_element_logs_drawing_like_grain(show, log):
     show("")
     iterator = iter(grain.MapDataset.source(records()).shuffle(1).batch(2))
     assert not log.messages
@@ -72,7 +72,7 @@ def test_the_log_has_grains_drawing_after_the_first_element(show, log):
     assert begin.startswith(GRAPH)
 
 
-def test_grain_draws_the_same(show, log, monkeypatch):
+def test_drawing_matches_grain(show, log, monkeypatch):
     said = []
     monkeypatch.setattr(logging_of_grain, "info", lambda text, *_: said.append(text))
     with flagsaver.flagsaver():
@@ -98,8 +98,8 @@ def chain_of(library):
 
 
 @pytest.mark.claim(
-    "visualization draws the first of several parents, and to a folder is "
-    "NotImplementedError"
+    "The graph shows only the first of several parents, and saving it to a "
+    "folder raises NotImplementedError"
 )
 def test_all_parents_are_drawn(show, log):
     show("")
@@ -109,12 +109,12 @@ def test_all_parents_are_drawn(show, log):
     assert "WARNING" not in message
     assert "┏ parent 0 of 2\n┃ RangeMapDataset(start=0" in message
     assert "┏ parent 1 of 2\n┃ RangeMapDataset(start=0" in message
-    # The second parent was not asked yet, so what it says of itself is drawn.
+    # The second parent has no element yet, so its declared element spec is drawn.
     assert "(no element yet)" in message
     assert message.rstrip().endswith("'list<int>[1]'")
 
 
-def test_workers_tell_what_elements_look_like(show, log):
+def test_workers_report_element_specs(show, log):
     show("")
     ds = grain.MapDataset.source(records()).map(double).to_iter_dataset()
     iterator = iter(ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=1)))
@@ -125,10 +125,10 @@ def test_workers_tell_what_elements_look_like(show, log):
 
 
 @pytest.mark.claim(
-    "visualization draws the first of several parents, and to a folder is "
-    "NotImplementedError"
+    "The graph shows only the first of several parents, and saving it to a "
+    "folder raises NotImplementedError"
 )
-def test_a_folder_gets_a_picture_and_a_page(show, log, tmp_path):
+def test_folder_gets_svg_and_html_page(show, log, tmp_path):
     show(tmp_path / "graphs")
     parts = [grain.MapDataset.range(5), grain.MapDataset.range(9).shuffle(1)]
     ds = grain.MapDataset.mix(parts).map(lambda x: {"<x>": np.full(3, x)}).batch(2)
@@ -141,14 +141,14 @@ def test_a_folder_gets_a_picture_and_a_page(show, log, tmp_path):
     assert any("MixedMapDataset[2 parents]" in text for text in texts)
     assert sum("RangeMapDataset" in text for text in texts) == 2
     assert any("{'<x>': 'int64[2, 3]'}" in text for text in texts)
-    # 7 nodes: two sources, a shuffle, the mixture, map, batch, to_iter_dataset.
+    # Nodes: two sources, a shuffle, the mixture, map, batch, to_iter_dataset.
     assert len(list(root.iter(f"{SVG}title"))) == 7
     page = written[0].read_text()
     assert "&lt;x&gt;" in page and "<x>" not in page
     html.parser.HTMLParser().feed(page)
 
 
-def test_each_chain_gets_files_of_its_own(show, log, tmp_path):
+def test_each_chain_gets_its_own_files(show, log, tmp_path):
     show(tmp_path)
     for _ in range(3):
         next(iter(grain.MapDataset.range(5).batch(2)))
@@ -164,20 +164,20 @@ class Node:
 
 
 def extents(node):
-    root = xml.etree.ElementTree.fromstring(drawing.as_svg(node))
+    root = xml.etree.ElementTree.fromstring(drawing.to_svg(node))
     left, top, width, height = map(float, root.get("viewBox").split())
     return root, left, top, left + width, top + height
 
 
 @pytest.mark.parametrize("name", ['a < b & "c"', "x" * 500, "tab\tand\x00zero", ""])
-def test_any_name_makes_a_picture(name):
+def test_any_name_can_be_drawn(name):
     root, *_ = extents(Node(name, spec=name))
     drawn = "".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
     letters = [c for c in name if c.isprintable() and c != " "]
     assert [c for c in drawn if c != " "] == letters * 2
 
 
-def test_boxes_lie_in_the_picture_and_do_not_overlap():
+def test_boxes_lie_inside_and_do_not_overlap():
     leaves = tuple(Node(f"source {i} " * (i + 1), "read") for i in range(4))
     deep = Node("deep", parents=(Node("deeper", parents=leaves[:1]),))
     root, left, top, right, bottom = extents(
@@ -196,7 +196,7 @@ def test_boxes_lie_in_the_picture_and_do_not_overlap():
 
 
 def rectangles(node, x, y):
-    """All boxes below a node: left, top, width, height."""
+    """Yield (left, top, width, height) of all boxes below a node."""
     move = node.get("transform", "")
     if move:
         dx, dy = map(float, move.removeprefix("translate(").rstrip(")").split())
@@ -208,7 +208,7 @@ def rectangles(node, x, y):
         yield from rectangles(child, x, y)
 
 
-def test_text_that_nobody_reads_in_the_log_goes_to_standard_error(capsys, monkeypatch):
+def test_text_goes_to_stderr_if_log_level_is_too_high(capsys, monkeypatch):
     logger = logging.getLogger("gristmill")
     monkeypatch.setattr(logger, "level", logging.WARNING)
     logger.manager._clear_cache()
@@ -219,8 +219,8 @@ def test_text_that_nobody_reads_in_the_log_goes_to_standard_error(capsys, monkey
     logger.manager._clear_cache()
 
 
-def test_a_drawing_is_text_without_a_parent():
+def test_box_without_parents_is_drawn_as_text():
     box = drawing.Box("source", "read", "'int[]'", ())
     assert (
-        drawing.as_text(box) == "source\n  ││\n  ││  \n  ││\n  \u2572\u2571\n'int[]'\n"
+        drawing.to_text(box) == "source\n  ││\n  ││  \n  ││\n  \u2572\u2571\n'int[]'\n"
     )

@@ -1,4 +1,4 @@
-"""Batches in slots pass from library to library without a copy, and stay alive."""
+"""Tests that batches in slots pass between libraries without a copy and stay valid."""
 
 import gc
 import random
@@ -12,13 +12,13 @@ import gristmill as g
 import gristmill.torch as torch_adapter
 from gristmill.jax import prefetch_to_device as to_jax
 
-WIDTH = 300  # Rows are no multiple of 64 bytes.
+WIDTH = 300  # The size of a row is not a multiple of 64 bytes.
 
 
 def loader(records=640, batch=64, **options):
-    """Return a loader of batches {"x": rows, "y": labels}, in slots both.
+    """Return a loader of batches {"x": rows, "y": labels}, both in slots.
 
-    Row i of either is filled with i.
+    Row i of both is filled with i.
     """
     rows = np.arange(records)[:, None]
     return g.DataLoader(
@@ -56,7 +56,7 @@ GIVERS = {
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("giver", GIVERS)
-def test_leaves_are_aligned_and_go_into_every_library_in_place(giver):
+def test_leaves_are_aligned_and_convert_without_copy(giver):
     for number, batch in enumerate(GIVERS[giver](loader())):
         expected = np.arange(64 * number, 64 * number + 64)
         for leaf in batch.values():
@@ -70,9 +70,9 @@ def test_leaves_are_aligned_and_go_into_every_library_in_place(giver):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("seed", range(4))
-def test_a_slot_is_used_again_only_after_the_last_view_in_any_library(seed):
+def test_slot_is_reused_only_after_last_view_is_gone(seed):
     chance = random.Random(seed)
-    held = []  # Views with the number that they were made of.
+    held = []  # Pairs of (batch number, view).
 
     def check(number, view):
         rows = np.asarray(view)[:, 0]
@@ -83,7 +83,7 @@ def test_a_slot_is_used_again_only_after_the_last_view_in_any_library(seed):
         view = batch[chance.choice("xy")]
         del batch
         for _ in range(chance.randrange(4)):
-            # What JAX gives is read-only, which NumPy does not pass on.
+            # JAX arrays are read-only, and NumPy does not export read-only arrays.
             if getattr(getattr(view, "flags", None), "writeable", True):
                 view = chance.choice([*INTO.values()])(view)
             if not isinstance(view, jax.Array) and chance.random() < 0.3:
@@ -101,7 +101,7 @@ def test_a_slot_is_used_again_only_after_the_last_view_in_any_library(seed):
 
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
-def test_batches_of_other_libraries_come_in_by_dlpack(library):
+def test_batches_of_other_libraries_convert_by_dlpack(library):
     made = torch.arange(12.0) if library == "torch" else jax.numpy.arange(12.0)
     [placed] = to_jax([{"x": made}])
     [moved] = torch_adapter.to_device([{"x": made}], "cpu")

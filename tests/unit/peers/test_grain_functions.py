@@ -1,4 +1,4 @@
-"""Functions of Grain's internal modules do here what they do there."""
+"""Tests that functions of Grain's internal modules behave like Grain's."""
 
 import os
 
@@ -19,7 +19,7 @@ grain = pytest.importorskip("grain")
 from grain._src.python.dataset.transformations import batch, mix  # noqa: E402
 
 
-def test_a_worker_count_is_the_cores_unless_given():
+def test_worker_count_defaults_to_number_of_cores():
     assert names.determine_worker_count(input_worker_count=None) == os.cpu_count()
     assert names.determine_worker_count(3) == 3
 
@@ -37,7 +37,7 @@ LEAVES = {
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("kind", LEAVES)
-def test_make_batch_gives_the_arrays_grain_gives(kind, count, shared):
+def test_make_batch_matches_grain(kind, count, shared):
     values = [{"x": LEAVES[kind](i), "y": (i,)} for i in range(count)]
     made = [
         each.make_batch(values=values, output_to_shared_memory=shared)
@@ -53,20 +53,20 @@ def test_make_batch_gives_the_arrays_grain_gives(kind, count, shared):
                 leaf.unlink_on_del()
 
 
-def test_make_batch_of_nothing_is_an_error():
+def test_make_batch_of_no_values_is_an_error():
     for function in (batch.make_batch, make_batch):
         with pytest.raises(ValueError, match="Cannot batch 0 values"):
             function([])
 
 
-def test_the_spec_of_make_batch_is_known():
+def test_spec_of_make_batch_is_known():
     ds = gristmill.MapDataset.range(4).batch(2, batch_fn=make_batch)
     assert gristmill.experimental.get_element_spec(ds).shape == (None,)
     assert type(make_batch([1, 2], output_to_shared_memory=True)) is SharedMemoryArray
 
 
 class Listed:
-    """Chooses from datasets as a list says."""
+    """A selection map defined by a list."""
 
     def __init__(self, chosen):
         self.chosen = chosen
@@ -83,7 +83,7 @@ class Listed:
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 20)), min_size=1))
 @settings(max_examples=20)
-def test_a_mixture_by_a_map_is_grains(chosen):
+def test_mixture_with_selection_map_matches_grain(chosen):
     made = []
     for library, mixed in ((grain, mix.MixedMapDataset), (gristmill, MixedMapDataset)):
         parts = [library.MapDataset.range(5), library.MapDataset.range(10, 13)]
@@ -93,11 +93,11 @@ def test_a_mixture_by_a_map_is_grains(chosen):
     positions = range(2 * len(chosen))
     assert [theirs[i] for i in positions] == [ours[i] for i in positions]
     assert list(theirs) == list(ours)
-    # `str` of ours shows the parents, too.
+    # Our `str` also shows the parents, so the test compares `format`.
     assert (f"{theirs}", repr(theirs)) == (f"{ours}", repr(ours))
 
 
-def test_a_mixture_by_a_map_has_no_weights():
+def test_mixture_with_selection_map_refuses_weights():
     for library, mixed in ((grain, mix.MixedMapDataset), (gristmill, MixedMapDataset)):
         parts = [library.MapDataset.range(5), library.MapDataset.range(3)]
         with pytest.raises(ValueError, match="Cannot set both proportions and"):
@@ -106,7 +106,7 @@ def test_a_mixture_by_a_map_has_no_weights():
             mixed(parts, selection_map=3)
 
 
-def test_statistics_have_the_summary():
+def test_stats_have_execution_summary():
     options = gristmill.experimental.DatasetOptions(
         execution_tracking_mode=gristmill.experimental.ExecutionTrackingMode.STAGE_TIMING
     )
@@ -120,14 +120,14 @@ def test_statistics_have_the_summary():
 
 
 @pytest.mark.multiprocess
-def test_a_chain_is_computed_by_workers():
+def test_multiprocess_prefetch_runs_chain_in_workers():
     chain = gristmill.MapDataset.range(6).to_iter_dataset()
     assert names.multiprocess_prefetch(chain) is chain
     workers = names.multiprocess_prefetch(chain, num_workers=2, buffer_size=1)
     assert list(workers) == list(range(6))
 
 
-def test_datasets_and_iterators_follow_grains_protocols():
+def test_datasets_and_iterators_match_grain_protocols():
     parts = [gristmill.MapDataset.range(3)]
     ds = gristmill.experimental.InterleaveIterDataset(parts, cycle_length=1)
     assert isinstance(ds, names.SupportsInPlaceSlicing)

@@ -1,4 +1,4 @@
-"""Keras trains on loaders and datasets as it does on Grain's."""
+"""Tests that Keras trains on our loaders and datasets like on Grain's."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ KINDS = ["MapDataset", "IterDataset", "DataLoader"]
 
 
 def pairs(library, kind, **options):
-    """Batches of 16, 16 and 2 pairs, by Grain or Gristmill."""
+    """Return a loader of batches of 16, 16 and 2 pairs, by Grain or Gristmill."""
     if kind == "MapDataset":
         return library.MapDataset.source(Pairs()).batch(16)
     if kind == "IterDataset":
@@ -33,7 +33,7 @@ def pairs(library, kind, **options):
 
 
 def trained(make):
-    """What fit, evaluate and predict return for the same model and data."""
+    """Return the results of fit, evaluate and predict for a fixed model."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.layers.Dense(2)])
     model.compile("sgd", "mse")
@@ -46,7 +46,7 @@ def trained(make):
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize("kind", KINDS)
-def test_fit_evaluate_and_predict_do_as_with_grain(kind):
+def test_fit_evaluate_and_predict_match_grain(kind):
     ours = trained(lambda: pairs(gristmill, kind))
     theirs = trained(lambda: pairs(grain, kind))
     assert ours == theirs
@@ -54,14 +54,14 @@ def test_fit_evaluate_and_predict_do_as_with_grain(kind):
 
 @pytest.mark.multiprocess
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
-def test_workers_may_compute_the_batches():
+def test_training_with_workers_matches_without():
     with_workers = trained(
         lambda: pairs(gristmill, "DataLoader", worker_count=2, streams=1)
     )
     assert with_workers == trained(lambda: pairs(gristmill, "DataLoader"))
 
 
-def test_a_loaders_own_options_count():
+def test_loader_keeps_its_own_options():
     loader = pairs(gristmill, "DataLoader", streams=3)
     adapter = grain_dataset_adapter.GrainDatasetAdapter(loader)
     given = [x.tolist() for x, _ in adapter.get_jax_iterator()]
@@ -70,7 +70,7 @@ def test_a_loaders_own_options_count():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_adapter_says_what_it_says_of_grain(kind):
+def test_adapter_matches_grain(kind):
     ours, theirs = (
         grain_dataset_adapter.GrainDatasetAdapter(pairs(library, kind))
         for library in (gristmill, grain)
@@ -102,7 +102,7 @@ STRUCTURES = {
         ("get_tf_dataset", "EagerTensor"),
     ],
 )
-def test_elements_reach_every_backend_again_and_again(structure, getter, leaf):
+def test_elements_reach_every_backend_repeatedly(structure, getter, leaf):
     make = STRUCTURES[structure]
     ds = gristmill.MapDataset.source(Pairs()).map(lambda pair: make(*pair)).batch(16)
     elements = getattr(grain_dataset_adapter.GrainDatasetAdapter(ds), getter)()
@@ -123,12 +123,12 @@ def test_elements_reach_every_backend_again_and_again(structure, getter, leaf):
         ({"class_weight": {0: 1.0}}, "`class_weight` is not supported"),
     ],
 )
-def test_what_grains_data_cannot_have_is_refused(kind, arguments, text):
+def test_arguments_refused_for_grain_data_are_refused(kind, arguments, text):
     with pytest.raises(ValueError, match=text):
         data_adapters.get_data_adapter(pairs(gristmill, kind), **arguments)
 
 
-def test_other_data_go_where_they_went():
+def test_other_data_use_their_adapters():
     assert not data_adapters.is_grain_dataset(X)
     theirs = data_adapters.get_data_adapter(pairs(grain, "MapDataset"))
     assert type(theirs) is grain_dataset_adapter.GrainDatasetAdapter
@@ -136,19 +136,19 @@ def test_other_data_go_where_they_went():
         grain_dataset_adapter.GrainDatasetAdapter("text")
 
 
-def test_a_dataset_of_records_has_no_batch_size_to_tell():
+def test_endless_dataset_has_no_number_of_batches():
     ds = gristmill.MapDataset.source(Pairs()).repeat().filter(lambda pair: True)
     adapter = data_adapters.get_data_adapter(ds)
     assert adapter.num_batches is None
 
 
 def split(library, kind, **sizes):
-    """What split_dataset makes of ten numbers, or the type of its error."""
+    """Return the parts of ten numbers by split_dataset, or its error's type."""
     data = library.MapDataset.range(10)
     if kind == "IterDataset":
         data = data.to_iter_dataset()
     try:
-        # Ours has a length, so that torch refuses it only when a part is read.
+        # Our IterDataset has a length, so torch refuses it only when a part is read.
         return [list(part) for part in keras.utils.split_dataset(data, **sizes)]
     except Exception as error:
         return type(error)
@@ -157,7 +157,7 @@ def split(library, kind, **sizes):
 @pytest.mark.parametrize("kind", ["MapDataset", "IterDataset"])
 @pytest.mark.parametrize("backend", [None, "torch", "tensorflow"])
 @pytest.mark.parametrize("sizes", [{"left_size": 7}, {"right_size": 0.3}, {}])
-def test_split_dataset_gives_the_parts_grain_gives(kind, backend, sizes):
+def test_split_dataset_matches_grain(kind, backend, sizes):
     torch = pytest.importorskip("torch")
     found = []
     for library in (gristmill, grain):
@@ -167,12 +167,12 @@ def test_split_dataset_gives_the_parts_grain_gives(kind, backend, sizes):
 
 
 def looking(*_):
-    """Whether Keras's layers would find a pipeline of Grain's; a step of each kind."""
+    """Return whether Keras finds a Grain pipeline; usable as a step of each kind."""
     return np.array(backend_utils.in_grain_data_pipeline())
 
 
 class Looking:
-    """A source whose records are what `looking` returns."""
+    """A source whose records are results of `looking`."""
 
     def __init__(self, count=8):
         self.count = count
@@ -185,14 +185,14 @@ class Looking:
 
 
 def step(library, kind):
-    """A transform that looks."""
+    """Return a transform that calls `looking`."""
     base = getattr(library.transforms, kind)
     names = {"Map": "map", "MapWithIndex": "map_with_index", "RandomMap": "random_map"}
     return type("Look", (base,), {names[kind]: staticmethod(looking)})()
 
 
 def loaded(library, source, *operations):
-    """A loader of eight records."""
+    """Return a loader of eight records."""
     return library.DataLoader(
         data_source=source,
         sampler=library.samplers.IndexSampler(8, num_epochs=1, seed=1),
@@ -225,14 +225,14 @@ PIPELINES = {
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_a_layer_in_a_step_finds_the_pipeline(pipeline):
+def test_layer_in_step_finds_pipeline(pipeline):
     assert all(PIPELINES[pipeline](gristmill))
-    if pipeline != "loader index":  # It is a TypeError of Grain's.
+    if pipeline != "loader index":  # Grain raises a TypeError for this one.
         assert all(PIPELINES[pipeline](grain))
     assert not looking()
 
 
-def test_a_layer_in_torchs_dataset_finds_no_pipeline():
+def test_layer_in_torch_dataset_finds_no_pipeline():
     torch = pytest.importorskip("torch")
     from gristmill.torch import DataLoader
 
@@ -243,7 +243,7 @@ def test_a_layer_in_torchs_dataset_finds_no_pipeline():
 
 
 @pytest.mark.multiprocess
-def test_a_layer_in_a_worker_finds_the_pipeline():
+def test_layer_in_worker_finds_pipeline():
     options = gristmill.MultiprocessingOptions(num_workers=1)
     chain = gristmill.MapDataset.range(4).map(looks_like_pipeline).to_iter_dataset()
     assert all(chain.mp_prefetch(options))
@@ -252,6 +252,6 @@ def test_a_layer_in_a_worker_finds_the_pipeline():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("start", ["without grain", "drop_in", "keras first"])
-def test_grain_need_not_be_there_nor_gristmill_first(start):
+def test_fit_works_for_any_import_order(start):
     out = run("keras/fit", start, deadline_s=200)
     assert out.splitlines() == [*["(8, 2)"] * 3, "1 1"]

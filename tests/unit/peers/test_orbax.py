@@ -1,4 +1,4 @@
-"""A DataLoader's position beside a model's checkpoint, in either library's hands."""
+"""Tests of saving a DataLoader's position with Orbax, by Grain or Gristmill."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ def test_checkpoint_manager_saves_and_restores(tmp_path, saving, restoring):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("use", ["checkpointers", "by_name", "by_registry", "own"])
-def test_ways_to_use_the_handler(tmp_path, use):
+def test_handler_works_in_all_ways_of_use(tmp_path, use):
     run("orbax/ways_of_use", use, tmp_path / "run", deadline_s=120)
 
 
@@ -50,14 +50,14 @@ def wrapped(wrapper, made):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("wrapper", ["none", "jax", "torch"])
-def test_iterators_are_checkpointables_of_orbax(tmp_path, wrapper):
+def test_iterators_are_orbax_checkpointables(tmp_path, wrapper):
     pytest.importorskip(wrapper if wrapper != "none" else "jax")
     program = "orbax/saved_in_the_background"
     run(program, wrapper, tmp_path / "run", deadline_s=120)
 
 
 class Creating:
-    """A folder that Orbax is about to make."""
+    """A folder that Orbax creates when awaited."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -68,7 +68,7 @@ class Creating:
 
 
 async def saved_by(iterator, folder):
-    """Save as Orbax does: write in the background, go on meanwhile."""
+    """Save like Orbax: write in the background while iteration continues."""
     writing = await iterator.save(Creating(folder))
     assert not folder.exists()
     following = next(iterator)
@@ -83,7 +83,7 @@ async def loaded_by(iterator, folder):
 
 @pytest.mark.parametrize("restoring", ["gristmill", "grain"])
 @pytest.mark.parametrize("saving", ["gristmill", "grain"])
-def test_async_protocol_saves_the_state_of_the_call(tmp_path, saving, restoring):
+def test_async_save_writes_state_at_time_of_call(tmp_path, saving, restoring):
     from etils import epath
 
     folder = epath.Path(tmp_path) / "data"
@@ -103,7 +103,7 @@ def test_async_load_names_a_missing_file(tmp_path):
 
 
 @pytest.mark.parametrize("wrapper", ["none", "jax", "torch"])
-def test_handler_restores_and_begins_to_prefetch(tmp_path, wrapper):
+def test_handler_restores_and_starts_prefetch(tmp_path, wrapper):
     pytest.importorskip(wrapper if wrapper != "none" else "jax")
     handler = g.checkpoint.CheckpointHandler()
     iterator = wrapped(wrapper, loader())

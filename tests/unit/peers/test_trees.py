@@ -1,4 +1,4 @@
-"""Functions for trees are Grain's, with jax and without."""
+"""Tests that functions for trees match Grain's, with and without jax."""
 
 import collections
 import dataclasses
@@ -37,7 +37,7 @@ TREES = [
 
 @pytest.fixture(params=["jax", "plain"])
 def theirs(request, monkeypatch):
-    """Grain's module, as it is with jax or without; ours does the same."""
+    """Return Grain's module with or without jax, and make ours use the same rules."""
     if request.param == "jax":
         return tree_lib
     monkeypatch.setattr(batching, "tree_rules", lambda: "plain")
@@ -53,7 +53,7 @@ def text(value):
 
 
 @pytest.mark.parametrize("tree", TREES, ids=text)
-def test_trees_are_taken_apart_and_mapped_as_by_grain(theirs, tree):
+def test_flatten_and_map_match_grain(theirs, tree):
     def pair(*leaves):
         return str(leaves)
 
@@ -76,7 +76,7 @@ def test_trees_are_taken_apart_and_mapped_as_by_grain(theirs, tree):
         assert text(function(trees)) == text(function(theirs))
 
 
-def test_mapping_up_to_a_shallower_tree_gives_what_lies_below(theirs):
+def test_map_up_to_shallower_tree_passes_subtrees(theirs):
     shallow, deep = {"a": 0, "b": [0]}, {"a": [1, 2], "b": [{"c": 3}, 4], "d": 5}
     expected = {"a": "[1, 2]", "b": ["{'c': 3}"]}
     assert theirs.map_structure_up_to(shallow, str, deep) == expected
@@ -87,7 +87,7 @@ def test_mapping_up_to_a_shallower_tree_gives_what_lies_below(theirs):
     ("one", "other"),
     [([1, 2], [1]), ({"a": 1}, {"b": 1}), ({"a": [1]}, {"a": (1,)}), ([[1]], [[1, 2]])],
 )
-def test_other_structures_are_errors_of_grains_type(theirs, one, other):
+def test_different_structures_raise_grain_error_type(theirs, one, other):
     kind = ValueError if theirs is tree_lib else AssertionError
     with pytest.raises(kind):
         theirs.assert_same_structure(one, other)

@@ -1,4 +1,4 @@
-"""Batches are Grain's, dtype by dtype, and so are the words when they fail."""
+"""Tests that batches, their dtypes and their errors match Grain's."""
 
 import collections
 
@@ -72,13 +72,13 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_batches_are_grains(name):
+def test_batches_match_grain(name):
     expected = make_batch_of_grain(BATCHES[name])
     assert same(batching.make_batch(BATCHES[name]), expected)
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_batches_in_given_memory_are_the_same(name):
+def test_batches_in_given_memory_match_grain(name):
     given = []
 
     def alloc(shape, dtype):
@@ -92,7 +92,7 @@ def test_batches_in_given_memory_are_the_same(name):
             assert any(leaf is array for array in given)
 
 
-def test_a_batch_of_one_is_a_copy():
+def test_batch_of_one_is_a_copy():
     row = np.zeros(3)
     batching.make_batch([row])[0][0] = 1
     assert row[0] == 0
@@ -118,7 +118,7 @@ UNEQUAL = {
 
 
 @pytest.mark.parametrize("name", UNEQUAL)
-def test_unequal_elements_get_grains_words_first(name):
+def test_error_of_unequal_elements_begins_like_grain(name):
     with pytest.raises(ValueError) as theirs:
         make_batch_of_grain(UNEQUAL[name])
     with pytest.raises(ShapeMismatch) as ours:
@@ -149,13 +149,13 @@ def test_unequal_elements_get_grains_words_first(name):
         ("dict and array", "element 1 of the batch has a ndarray, but element 0 has"),
     ],
 )
-def test_the_element_that_differs_is_named(name, words):
+def test_error_names_the_element_that_differs(name, words):
     with pytest.raises(ShapeMismatch) as caught:
         batching.make_batch(UNEQUAL[name])
     assert words in str(caught.value)
 
 
-def test_dtypes_that_do_not_mix_are_type_errors_as_in_grain():
+def test_incompatible_dtypes_raise_type_error_like_grain():
     elements = [np.datetime64("2020-01-01"), 1.5]
     with pytest.raises(TypeError):
         make_batch_of_grain(elements)
@@ -163,11 +163,11 @@ def test_dtypes_that_do_not_mix_are_type_errors_as_in_grain():
         batching.make_batch(elements)
 
 
-def test_nothing_cannot_be_batched():
+def test_batch_of_no_elements_is_an_error():
     with pytest.raises(ValueError, match=r"^Cannot batch 0 values\."):
         batching.make_batch([])
 
 
-def test_plain_rules_keep_the_order_of_keys():
+def test_plain_rules_keep_key_order():
     batch = batching.make_batch([{"b": 1, "a": 2}] * 2, rules="plain")
     assert list(batch) == ["b", "a"]

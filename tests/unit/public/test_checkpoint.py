@@ -1,4 +1,4 @@
-"""The Orbax handler reads and writes what Grain's does."""
+"""Tests that the Orbax handler reads and writes the same files as Grain's."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ grain = pytest.importorskip("grain")
 
 
 class Iterator:
-    """An iterator with a state of bytes, as a DataLoader's, or of a dict."""
+    """An iterator whose state is bytes, like a DataLoader's, or a dict."""
 
     def __init__(self, state):
         self.state = state
@@ -33,7 +33,7 @@ ELSEWHERE = [b"{}", {"next_index": 0}]
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_restores_what_it_saved(tmp_path, which):
+def test_saved_state_is_restored(tmp_path, which):
     handler = checkpoint.CheckpointHandler()
     handler.save(tmp_path, Iterator(STATES[which]))
     item = Iterator(ELSEWHERE[which])
@@ -42,7 +42,7 @@ def test_restores_what_it_saved(tmp_path, which):
     assert item.prefetching
 
 
-def test_the_file_is_grains(tmp_path):
+def test_file_matches_grain(tmp_path):
     theirs = grain.checkpoint.CheckpointHandler()
     (tmp_path / "ours").mkdir()
     (tmp_path / "theirs").mkdir()
@@ -61,17 +61,17 @@ def test_dict_states_are_indented_json(tmp_path):
     assert file.read_text() == json.dumps(STATES[1], indent=4)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_file_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"process_0-of-1\.json does not exist"):
         checkpoint.CheckpointHandler().restore(tmp_path, Iterator(b""))
 
 
-def test_a_missing_iterator_is_named(tmp_path):
+def test_missing_iterator_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="item and args must not both be None"):
         checkpoint.CheckpointHandler().save(tmp_path)
 
 
-def test_the_rest_of_the_protocol_is_there():
+def test_other_protocol_methods_exist():
     handler = checkpoint.CheckpointHandler()
     folder = pathlib.Path("nowhere")
     assert handler.structure(folder) is None
@@ -96,5 +96,5 @@ def test_orbax_saves_and_restores_across_libraries(tmp_path, first, second):
     run("checkpoint/orbax_across_libraries", first, second, tmp_path / "run")
 
 
-def test_without_orbax_the_names_are_absent():
+def test_names_are_absent_without_orbax():
     run("checkpoint/without_orbax")

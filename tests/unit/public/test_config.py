@@ -1,4 +1,4 @@
-"""Settings: Grain's names, set by update, flag or environment."""
+"""Tests of settings, which have Grain's names and are set in three ways."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def config():
     return Config()
 
 
-def test_names_and_defaults_are_grains(config):
+def test_names_and_defaults_match_grain(config):
     assert {name: config.get_or_default(name) for name in OPTIONS} == GRAIN_DEFAULTS
     grain = pytest.importorskip("grain")
     for name, default in GRAIN_DEFAULTS.items():
@@ -34,17 +34,17 @@ def test_names_and_defaults_are_grains(config):
 
 
 @pytest.mark.claim(
-    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
-    "ValueError for unknown names"
+    "Options are absl flags: scripts that parse no flags get "
+    "UnparsedFlagAccessError, unknown names ValueError"
 )
-def test_update_sets(config):
+def test_update_sets_option(config):
     config.update("tf_lookup_batch_size", 7)
     assert config.tf_lookup_batch_size == 7
 
 
 @pytest.mark.claim(
-    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
-    "ValueError for unknown names"
+    "Options are absl flags: scripts that parse no flags get "
+    "UnparsedFlagAccessError, unknown names ValueError"
 )
 def test_unknown_names_are_attribute_errors(config):
     assert not hasattr(config, "nonsense")
@@ -59,14 +59,14 @@ def test_unknown_names_are_attribute_errors(config):
             call()
 
 
-def test_attributes_are_not_set_directly(config):
+def test_setting_attributes_directly_is_refused(config):
     with pytest.raises(ValueError, match=r"Please use update\(\)"):
         config.py_debug_mode = True
 
 
 @pytest.mark.claim(
-    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
-    "ValueError for unknown names"
+    "Options are absl flags: scripts that parse no flags get "
+    "UnparsedFlagAccessError, unknown names ValueError"
 )
 @pytest.mark.parametrize(
     ("name", "text", "value"),
@@ -78,14 +78,14 @@ def test_attributes_are_not_set_directly(config):
         ("py_dataset_visualization_output_dir", "", ""),
     ],
 )
-def test_the_environment_sets(config, monkeypatch, name, text, value):
+def test_environment_sets_option(config, monkeypatch, name, text, value):
     monkeypatch.setenv(f"GRISTMILL_{name.upper()}", text)
     assert getattr(config, name) == value
 
 
 @pytest.mark.claim(
-    "arguments of a wrong type or value fail at the first element, often with "
-    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+    "Arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or never"
 )
 @pytest.mark.parametrize(
     ("name", "value"),
@@ -97,32 +97,32 @@ def test_the_environment_sets(config, monkeypatch, name, text, value):
         ("py_traceback_filtering", None),
     ],
 )
-def test_values_of_the_wrong_kind_are_refused(config, monkeypatch, name, value):
+def test_values_of_wrong_type_are_refused(config, monkeypatch, name, value):
     with pytest.raises(ValueError, match=rf"^{name} must be .* in config\.update"):
         config.update(name, value)
 
 
-def test_a_bad_environment_names_the_variable(config, monkeypatch):
+def test_bad_environment_value_names_variable(config, monkeypatch):
     monkeypatch.setenv("GRISTMILL_PY_DEBUG_MODE", "maybe")
     with pytest.raises(ValueError, match=r"got 'maybe' in GRISTMILL_PY_DEBUG_MODE"):
         config.py_debug_mode  # noqa: B018
 
 
 @pytest.mark.claim(
-    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
-    "ValueError for unknown names"
+    "Options are absl flags: scripts that parse no flags get "
+    "UnparsedFlagAccessError, unknown names ValueError"
 )
 @pytest.mark.parametrize(
     ("given", "printed"),
     [([], "False 5"), (["--grain_py_debug_mode"], "True 5")],
 )
-def test_parsed_flags_go_before_the_environment(monkeypatch, given, printed):
+def test_parsed_flags_override_environment(monkeypatch, given, printed):
     pytest.importorskip("absl")
     monkeypatch.setenv("GRISTMILL_TF_LOOKUP_BATCH_SIZE", "5")
     assert run("config/parsed_flags", *given).split() == printed.split()
 
 
-# What is imported, one after another.
+# Modules to import, in this order.
 ORDERS = {
     "flags last": ["gristmill", "absl.flags"],
     "grain after": ["gristmill", "absl.flags", "grain"],
@@ -132,7 +132,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_grains_flags_are_there_where_absl_is(order):
+def test_grain_flags_exist_with_absl(order):
     pytest.importorskip("absl")
     pytest.importorskip("grain")
     assert run("config/every_flag", *ORDERS[order]).split() == ["True", "off", "7"]

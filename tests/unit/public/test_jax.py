@@ -1,4 +1,4 @@
-"""Batches on JAX devices: values, sharing of memory, lifetime and state."""
+"""Tests of batches on JAX devices: values, shared memory, lifetime and state."""
 
 import gc
 import socket
@@ -63,7 +63,7 @@ def test_trees_keep_their_structure():
     assert placed["a"][0].dtype == np.int32
 
 
-def test_wide_types_become_what_jax_has():
+def test_wide_types_become_types_of_jax():
     [placed] = adapter.prefetch_to_device([np.array([1, 2**31 - 1], np.int64)])
     assert placed.dtype == jax.dtypes.canonicalize_dtype(np.int64)
     assert placed.tolist() == [1, 2**31 - 1]
@@ -109,7 +109,7 @@ def test_odd_addresses_and_read_only_arrays_are_copied():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("every", [1, 3])
-def test_kept_arrays_stay_while_slots_are_used_again(every):
+def test_kept_arrays_stay_valid_while_slots_are_reused(every):
     batches = adapter.prefetch_to_device(
         loader(records=6400, batch=64, worker_count=2, streams=1)
     )
@@ -128,7 +128,7 @@ def test_kept_arrays_stay_while_slots_are_used_again(every):
 @pytest.mark.parametrize(
     "workers", [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 )
-def test_state_is_that_of_the_last_batch_given_out(workers):
+def test_state_is_after_last_delivered_batch(workers):
     made = loader(worker_count=workers, streams=1)
     plain = iter(made)
     batches = adapter.prefetch_to_device(made, depth=3)
@@ -146,7 +146,7 @@ def test_state_is_that_of_the_last_batch_given_out(workers):
     assert [first_column(batch) for batch in again] == rest
 
 
-def test_closing_drops_what_was_not_given_out():
+def test_close_drops_undelivered_batches():
     batches = adapter.prefetch_to_device(loader(), depth=3)
     assert first_column(next(batches)) == [0, 1, 2, 3]
     batches.close()
@@ -155,7 +155,7 @@ def test_closing_drops_what_was_not_given_out():
 
 @pytest.mark.multiprocess
 def test_arrays_outlive_the_loader_and_donation():
-    """XLA may take over the memory of a donated array, which is a slot of ours."""
+    """XLA may reuse the memory of a donated array, which is one of our slots."""
     add = jax.jit(lambda batch: batch + 1, donate_argnums=0)
     batches = adapter.prefetch_to_device(
         loader(records=3200, batch=64, worker_count=2, streams=1)
@@ -169,13 +169,13 @@ def test_arrays_outlive_the_loader_and_donation():
         assert (np.asarray(batch) == expected[:, None]).all()
 
 
-def test_iterators_without_state_say_so():
+def test_get_state_of_iterator_without_state_raises():
     with pytest.raises(TypeError, match=r"list_iterator has no get_state\(\)"):
         adapter.prefetch_to_device([np.zeros(1)]).get_state()
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
-def test_an_exception_comes_in_its_turn(depth):
+def test_exception_keeps_its_position(depth):
     batches = adapter.prefetch_to_device(loader([FailsAt(9)]), depth=depth)
     plain = iter(loader([FailsAt(9)]))
     for _ in range(2):
@@ -188,7 +188,7 @@ def test_an_exception_comes_in_its_turn(depth):
     assert first_column(next(batches)) == first_column(next(plain))
 
 
-def test_what_jax_cannot_hold_is_refused_in_its_turn():
+def test_error_of_unsupported_leaf_keeps_its_position():
     batches = adapter.prefetch_to_device([np.zeros(1), "text", np.ones(1)], depth=3)
     assert next(batches).tolist() == [0]
     with pytest.raises(TypeError):

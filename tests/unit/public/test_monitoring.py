@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: Grain's names, recorded only where that is asked for."""
+"""Tests of metrics for Prometheus, which have Grain's names and are optional."""
 
 import json
 import os
@@ -54,10 +54,8 @@ def value(family, name, **labels):
     return found
 
 
-@pytest.mark.claim(
-    "PYGRAIN_PROMETHEUS_PORT is ignored where the server starts by itself"
-)
-def test_the_environment_starts_a_server_on_its_port():
+@pytest.mark.claim("PYGRAIN_PROMETHEUS_PORT is ignored if Grain starts the server")
+def test_environment_starts_server_on_given_port():
     port = free_port()
     said = run(
         "scraped",
@@ -81,17 +79,17 @@ def test_the_environment_starts_a_server_on_its_port():
     assert value(ready, f"{ready.name}_count") >= 1
 
 
-@pytest.mark.claim("metrics are served to every machine that reaches the port")
+@pytest.mark.claim("Every machine that reaches the port can read the metrics")
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, "0100007F"),  # 127.0.0.1, of which the last byte comes first.
+        ({}, "0100007F"),  # 127.0.0.1 with its bytes reversed.
         ({"GRISTMILL_PROMETHEUS_HOST": ""}, "0100007F"),
         ({"GRISTMILL_PROMETHEUS_HOST": "127.0.0.3"}, "0300007F"),
         ({"GRISTMILL_PROMETHEUS_HOST": "0.0.0.0"}, "00000000"),
     ],
 )
-def test_only_this_machine_is_served_unless_told_otherwise(environment, expected):
+def test_server_listens_on_localhost_by_default(environment, expected):
     port = free_port()
     said = run(
         "listening",
@@ -106,16 +104,16 @@ def test_only_this_machine_is_served_unless_told_otherwise(environment, expected
 @pytest.mark.parametrize(
     ("arguments", "expected"), [([], "0100007F"), (["0.0.0.0"], "00000000")]
 )
-def test_a_server_that_is_started_listens_where_it_is_told(arguments, expected):
+def test_started_server_listens_on_given_address(arguments, expected):
     assert run("serves", free_port(), *arguments).split() == [expected]
 
 
-def test_nothing_is_loaded_or_recorded_by_itself():
+def test_default_loads_and_records_nothing():
     said = run("by_itself")
     assert json.loads(said) == [False, False]
 
 
-def test_a_process_of_one_that_serves_only_records(tmp_path):
+def test_child_of_serving_process_only_records(tmp_path):
     said = run(
         "by_itself",
         ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY="true",
@@ -125,7 +123,7 @@ def test_a_process_of_one_that_serves_only_records(tmp_path):
     assert json.loads(said)[0] is True
 
 
-def test_the_folder_of_metrics_goes_with_the_process():
+def test_metrics_folder_is_removed_at_exit():
     said = run(
         "folder_of_metrics",
         ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY="true",
@@ -136,7 +134,7 @@ def test_the_folder_of_metrics_goes_with_the_process():
 
 
 @pytest.mark.parametrize("order", [("grain", "start"), ("start", "grain")])
-def test_a_program_may_import_grain_too_which_has_metrics_of_these_names(order):
+def test_import_of_grain_does_not_clash_with_metrics(order):
     said = run("beside_grain", *order)
     nexts = families(said)["grain_python_dataset_next_duration_ns"]
     counts = [
@@ -151,12 +149,12 @@ def test_recording_needs_no_server():
     assert value(nexts, f"{nexts.name}_count") == 32
 
 
-def test_a_port_that_is_taken_is_left_to_its_owner():
+def test_port_in_use_starts_no_server():
     said = run("taken_port")
     assert said == "None\n"
 
 
-def test_a_port_in_the_environment_is_checked(monkeypatch):
+def test_port_in_environment_is_checked(monkeypatch):
     monkeypatch.setenv("PYGRAIN_PROMETHEUS_PORT", "http")
     with pytest.raises(ValueError, match="must be a port, from 1 to 65535, got 'http'"):
         monitoring._port()

@@ -1,4 +1,4 @@
-"""SharedMemoryArray: Grain's class, safe for views and empty arrays."""
+"""Tests of SharedMemoryArray, Grain's class made safe for views and empty arrays."""
 
 import dataclasses
 import pickle
@@ -22,13 +22,13 @@ def array():
     return made
 
 
-def test_metadata_is_grains_dataclass():
+def test_metadata_fields_match_grain():
     theirs = grain.multiprocessing.SharedMemoryArrayMetadata
     names = [f.name for f in dataclasses.fields(SharedMemoryArrayMetadata)]
     assert names == [f.name for f in dataclasses.fields(theirs)]
 
 
-def test_grain_opens_what_we_make(array):
+def test_grain_opens_our_arrays(array):
     theirs = grain.multiprocessing.SharedMemoryArray.from_metadata(array.metadata)
     assert theirs.tolist() == [[0, 1, 2], [3, 4, 5]]
 
@@ -57,14 +57,15 @@ def test_views_have_no_metadata(array):
         array[1:].metadata  # noqa: B018
 
 
-def test_what_is_computed_is_a_plain_array(array):
+def test_results_of_computations_are_plain_arrays(array):
     assert type(array + 1) is np.ndarray
     assert type(array.sum()) is np.int64
     assert type(array[0, 0]) is np.int32
 
 
 @pytest.mark.claim(
-    "SharedMemoryArray takes no int as a shape, and holds references as dtype object"
+    "SharedMemoryArray does not accept an int as a shape, and stores "
+    "references if the dtype is object"
 )
 def test_empty_arrays_and_plain_lengths():
     for shape in [(0, 3), 4, (), (2,)]:
@@ -74,14 +75,15 @@ def test_empty_arrays_and_plain_lengths():
 
 
 @pytest.mark.claim(
-    "SharedMemoryArray takes no int as a shape, and holds references as dtype object"
+    "SharedMemoryArray does not accept an int as a shape, and stores "
+    "references if the dtype is object"
 )
 def test_objects_are_refused():
     with pytest.raises(ValueError, match=r"dtype must not .*got object"):
         SharedMemoryArray((2,), object)
 
 
-def test_the_block_goes_with_its_owner():
+def test_block_is_removed_with_its_owner():
     array = SharedMemoryArray((2, 3), np.int32)
     array.unlink_on_del()
     metadata = array.metadata
@@ -121,7 +123,7 @@ def test_blocks_may_be_closed_by_threads():
             SharedMemoryArray.from_metadata(one)
 
 
-def test_another_process_sees_the_memory(array):
+def test_other_process_shares_the_memory(array):
     done = subprocess.run(
         command("multiprocessing_arrays/another_process"),
         env=environment(),
@@ -133,7 +135,7 @@ def test_another_process_sees_the_memory(array):
     assert array[1, 2] == 77
 
 
-def test_a_shape_may_be_a_number_of_numpy():
+def test_shape_may_be_a_numpy_int():
     array = SharedMemoryArray(np.int64(3))
     array.unlink_on_del()
     assert array.shape == (3,)

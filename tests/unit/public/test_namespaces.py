@@ -1,4 +1,4 @@
-"""Every name of Grain's is here, the same object in each place; none of the rest."""
+"""Tests that the public namespaces have Grain's names."""
 
 import importlib
 
@@ -21,7 +21,7 @@ MODULES = [
     "transforms",
 ]
 
-# Names under which grain.python has what another module has.
+# Names in grain.python for objects of other modules.
 RENAMED = {
     "FilterTransform": "transforms.Filter",
     "MapTransform": "transforms.Map",
@@ -41,14 +41,14 @@ def public(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_modules_have_grains_names(module):
+def test_modules_have_grain_names(module):
     ours = importlib.import_module(f"gristmill.{module}")
     theirs = importlib.import_module(f"grain.{module}")
     missing = {name for name in public(theirs) if not hasattr(ours, name)}
     assert not missing
 
 
-def test_the_old_namespace_has_grains_names():
+def test_old_namespace_has_grain_names():
     theirs = public(importlib.import_module("grain.python"))
     missing = {name for name in theirs if not hasattr(gristmill.python, name)}
     assert not missing
@@ -71,23 +71,23 @@ def test_old_names_are_at_top_level_too():
     assert not differing
 
 
-def test_the_top_level_has_grains_names():
+def test_top_level_has_grain_names():
     missing = {name for name in public(grain) if not hasattr(gristmill, name)}
-    # Grain's own plumbing, and what `import grain` leaves there by accident.
+    # Internals of Grain, and names that `import grain` adds by accident.
     assert missing <= {"monitoring", "proto"}
 
 
-def test_constants_are_grains():
+def test_constants_match_grain():
     for name in public(grain.constants):
         assert getattr(gristmill.constants, name) == getattr(grain.constants, name)
 
 
-def test_the_experimental_namespace_is_grains_in_part():
+def test_experimental_has_only_grain_names():
     theirs = public(grain.experimental)
     assert public(gristmill.experimental) - {"annotations"} <= theirs
 
 
-def test_lists_of_names_are_true():
+def test_all_lists_existing_names():
     for name in [*MODULES, "python", "experimental", "config", "options", "records"]:
         module = importlib.import_module(f"gristmill.{name}")
         assert [entry for entry in module.__all__ if not hasattr(module, entry)] == []

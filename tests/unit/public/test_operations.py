@@ -1,4 +1,4 @@
-"""Old operations give Grain's records, errors and warnings."""
+"""Tests that old operations give Grain's records, errors and warnings."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def stream(library, rows=ROWS):
 
 
 def run(name, *args, rows=ROWS, **kwargs):
-    """What our operation and Grain's make of the same records."""
+    """Return the results of our operation and Grain's for the same records."""
     results = []
     for namespace, library in ((operations, records), (old, grain)):
         operation = getattr(namespace, name)(*args, **kwargs)
@@ -35,7 +35,7 @@ def run(name, *args, rows=ROWS, **kwargs):
 
 
 def plain(result):
-    """The same with arrays that compare."""
+    """Convert arrays to values that can be compared by ==."""
     if isinstance(result, np.ndarray):
         return result.dtype, result.tolist()
     if isinstance(result, dict):
@@ -60,12 +60,12 @@ def plain(result):
         ("BatchOperation", (9, True), {}),
     ],
 )
-def test_does_what_grains_does(name, args, kwargs):
+def test_results_match_grain(name, args, kwargs):
     ours, theirs = run(name, *args, **kwargs)
     assert plain(ours) == plain(theirs)
 
 
-def test_unequal_structures_get_grains_words():
+def test_error_of_unequal_structures_matches_grain():
     ours, theirs = run("BatchOperation", 3, rows=[{"x": 1}, {"y": 1}, {"x": 2}])
     assert ours == theirs
     assert ours[0] is TypeError
@@ -79,7 +79,7 @@ def test_batch_size_is_checked():
     assert str(ours.value) == str(theirs.value)
 
 
-def test_warns_of_its_age_unless_told_not_to(caplog):
+def test_deprecation_is_logged_unless_disabled(caplog):
     list(operations.MapOperation(len)(stream(records)))
     assert (
         "MapOperation is deprecated. Use gristmill.python.MapTransform" in caplog.text
@@ -95,7 +95,7 @@ def test_operations_are_not_transforms():
     assert not isinstance(operations.BatchOperation(2), transforms.Transformation)
 
 
-def test_a_batch_of_one_is_stacked():
+def test_batch_of_one_is_stacked():
     # Stacking changes the byte order to the machine's; a new axis alone does not.
     rows = [np.arange(3, dtype=">i4")]
     ours, theirs = run("BatchOperation", 1, rows=rows)

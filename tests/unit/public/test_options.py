@@ -1,4 +1,4 @@
-"""Options are Grain's dataclasses with Grain's checks."""
+"""Tests that options match Grain's dataclasses and their checks."""
 
 import dataclasses
 import logging
@@ -11,7 +11,7 @@ grain = pytest.importorskip("grain")
 
 
 @pytest.mark.parametrize("name", ["ReadOptions", "MultiprocessingOptions"])
-def test_fields_and_repr_are_grains(name):
+def test_fields_and_repr_match_grain(name):
     ours, theirs = getattr(options, name), getattr(grain, name)
     spec = [(f.name, f.default) for f in dataclasses.fields(theirs)]
     assert [(f.name, f.default) for f in dataclasses.fields(ours)] == spec
@@ -20,7 +20,7 @@ def test_fields_and_repr_are_grains(name):
 
 
 @pytest.mark.parametrize("name", ["num_threads", "prefetch_buffer_size"])
-def test_negative_numbers_get_grains_words(name):
+def test_error_of_negative_numbers_matches_grain(name):
     with pytest.raises(ValueError) as theirs:
         grain.ReadOptions(**{name: -1})
     with pytest.raises(ValueError) as ours:
@@ -31,7 +31,7 @@ def test_negative_numbers_get_grains_words(name):
 @pytest.mark.parametrize(
     ("threads", "buffer", "warns"), [(4, 3, True), (4, 4, False), (4, 0, False)]
 )
-def test_a_buffer_too_small_for_the_threads_is_logged(threads, buffer, warns, caplog):
+def test_buffer_too_small_for_threads_is_logged(threads, buffer, warns, caplog):
     with caplog.at_level(logging.WARNING, "gristmill"):
         options.ReadOptions(threads, buffer)
     assert bool(caplog.records) == warns
@@ -52,7 +52,7 @@ def test_negative_workers_are_refused():
         ("MultiprocessingOptions", "per_worker_buffer_size"),
     ],
 )
-def test_what_is_no_int_is_refused(name, field, value):
+def test_non_int_is_refused(name, field, value):
     kind = type(value).__name__
     with pytest.raises(TypeError, match=f"^{field} must be an int, got {kind}.$"):
         getattr(options, name)(**{field: value})

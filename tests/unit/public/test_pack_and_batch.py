@@ -1,4 +1,4 @@
-"""Grain's old PackAndBatchOperation against the real one."""
+"""Tests our PackAndBatchOperation against Grain's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.elements import same
 
 
 def batches(grain: Any, elements: list[Any], *args: Any) -> list[Any]:
-    """Return index and data of what the operation makes of records."""
+    """Return the index, key and data of each output of the operation."""
     names = grain_python if grain is real_grain else gristmill.python
     record, metadata = names.Record, names.RecordMetadata
     operation = grain.experimental.PackAndBatchOperation(*args)
@@ -34,7 +34,7 @@ def batches(grain: Any, elements: list[Any], *args: Any) -> list[Any]:
     rows=st.integers(1, 4),
     most=st.none() | st.integers(1, 3),
 )
-def test_batches_are_grains(lengths, rows, most):
+def test_batches_match_grain(lengths, rows, most):
     elements = [
         {"x": np.arange(n, dtype=np.int32), "y": [np.ones((n // 2, 2))]}
         for n in lengths
@@ -50,7 +50,7 @@ def test_elements_may_be_arrays():
     assert same(ours, batches(real_grain, elements, 4, 1))
 
 
-def test_a_loader_runs_it():
+def test_loader_runs_operation():
     def batches_of(grain: Any) -> list[Any]:
         source = [np.arange(1 + n % 5) for n in range(20)]
         loader = grain.DataLoader(
@@ -64,18 +64,18 @@ def test_a_loader_runs_it():
 
 
 @pytest.mark.claim(
-    "PackAndBatchOperation fails on no elements, and called again goes on with the "
-    "last batch"
+    "PackAndBatchOperation fails if there are no elements; a second call "
+    "continues the last batch"
 )
-def test_nothing_makes_no_batch():
+def test_no_elements_give_no_batch():
     assert batches(gristmill, [], {"x": 5}, 2) == []
 
 
 @pytest.mark.claim(
-    "PackAndBatchOperation fails on no elements, and called again goes on with the "
-    "last batch"
+    "PackAndBatchOperation fails if there are no elements; a second call "
+    "continues the last batch"
 )
-def test_an_operation_is_used_again():
+def test_operation_can_be_called_again():
     operation = gristmill.experimental.PackAndBatchOperation(4, 1)
     records = [
         gristmill.python.Record(gristmill.python.RecordMetadata(index=0), np.arange(3))
@@ -94,9 +94,7 @@ def test_wrong_elements_and_arguments_are_named():
             batches(grain, [np.arange(5)], 4, 1)
     with pytest.raises(ValueError, match="An element has the structure"):
         batches(gristmill, [{"y": np.arange(5)}], {"x": 4}, 1)
-    with pytest.raises(
-        ValueError, match="the number of rows must be at least 1, got 0"
-    ):
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         gristmill.experimental.PackAndBatchOperation(4, 0)
     with pytest.raises(ValueError, match="must be a positive integer, but got 0"):
         gristmill.experimental.PackAndBatchOperation(4, 1, 0)

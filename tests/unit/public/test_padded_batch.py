@@ -1,4 +1,4 @@
-"""Leaves of different shapes are padded behind their ends."""
+"""Tests that leaves of different shapes are padded at their ends."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from gristmill.errors import ShapeMismatch
     ),
     padding=st.sampled_from([None, 0, -3]),
 )
-def test_what_was_there_stays_and_the_rest_is_padding(shapes, padding):
+def test_values_are_kept_and_rest_is_padding(shapes, padding):
     rows = [np.full(shape, n + 1, np.int16) for n, shape in enumerate(shapes)]
     batch = padded_batch(rows, padding_values=padding)
     assert batch.dtype == np.int16
@@ -36,14 +36,14 @@ ALIKE = {
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_what_is_alike_is_stacked(name):
+def test_leaves_of_equal_shapes_are_stacked(name):
     padded, stacked = padded_batch(ALIKE[name]), make_batch(ALIKE[name])
     np.testing.assert_equal(padded, stacked)
     if isinstance(padded, np.ndarray):
         assert padded.dtype == stacked.dtype
 
 
-def test_types_are_joined_as_in_other_batches():
+def test_types_are_promoted_like_in_other_batches():
     batch = padded_batch([np.zeros(2, np.float32), np.ones(1, np.float64)])
     assert batch.dtype == np.float64
     texts = padded_batch([np.array(["a"]), np.array(["bc", "d"])])
@@ -85,6 +85,6 @@ ROWS = [np.zeros(1, np.uint8), np.zeros(3, np.uint8)]
         (ROWS, {"padding_values": {"x": 1}}, ValueError, "must be one value, or have"),
     ],
 )
-def test_what_cannot_be_padded_is_told(elements, how, error, text):
+def test_invalid_padding_is_refused(elements, how, error, text):
     with pytest.raises(error, match=text):
         padded_batch(elements, **how)

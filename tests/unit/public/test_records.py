@@ -1,4 +1,4 @@
-"""Records and their metadata behave as Grain's dataclasses do."""
+"""Tests that records and their metadata behave like Grain's dataclasses."""
 
 import copy
 import dataclasses
@@ -13,7 +13,7 @@ grain = pytest.importorskip("grain")
 
 
 @pytest.mark.parametrize("name", ["Record", "RecordMetadata"])
-def test_fields_are_grains(name):
+def test_fields_match_grain(name):
     ours, theirs = getattr(records, name), getattr(grain, name)
     spec = [(f.name, f.default) for f in dataclasses.fields(theirs)]
     assert [(f.name, f.default) for f in dataclasses.fields(ours)] == spec
@@ -23,7 +23,7 @@ def test_fields_are_grains(name):
 
 @pytest.mark.parametrize("key", [None, 4])
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(1)])
-def test_prints_as_grains(key, rng):
+def test_repr_matches_grain(key, rng):
     ours = records.RecordMetadata(3, key, rng)
     theirs = grain.RecordMetadata(3, key, rng)
     assert (str(ours), repr(ours)) == (str(theirs), repr(theirs))
@@ -44,7 +44,7 @@ def expected_draw():
     return np.random.Generator(np.random.Philox(key=11)).random()
 
 
-def test_the_generator_is_made_once():
+def test_generator_is_made_once():
     metadata = lazy()
     assert metadata.rng is metadata.rng
     assert metadata.rng.random() == expected_draw()
@@ -61,11 +61,11 @@ def test_the_generator_is_made_once():
         records.RecordMetadata.remove_record_key,
     ],
 )
-def test_the_generator_survives_copies(through):
+def test_generator_survives_copies(through):
     assert through(lazy()).rng.random() == expected_draw()
 
 
-def test_an_unread_generator_is_part_of_the_value():
+def test_unread_generator_is_part_of_the_value():
     metadata = lazy()
     assert metadata != records.RecordMetadata(7, 3)
     assert metadata == records.RecordMetadata(7, 3, metadata.rng)
@@ -85,7 +85,7 @@ def test_other_attributes_are_errors():
         lazy().keys = 1
 
 
-def test_an_attribute_of_an_unset_metadata_is_an_error():
+def test_attribute_of_uninitialized_metadata_is_an_error():
     with pytest.raises(AttributeError):
         records.RecordMetadata.__new__(records.RecordMetadata).rng  # noqa: B018
 

@@ -1,4 +1,4 @@
-"""How many elements and batches ranks have follows from numbers alone."""
+"""Tests of Remainder, which computes how many elements and batches ranks get."""
 
 import pickle
 
@@ -17,7 +17,7 @@ from support.dealing import dealt
     ranks=st.integers(1, 7),
     batch_size=st.integers(1, 7),
 )
-def test_numbers_are_those_of_dealing_out(how, records, ranks, batch_size):
+def test_numbers_match_dealt_batches(how, records, ranks, batch_size):
     remainder = Remainder(how)
     found = {len(batches) for batches in dealt(range(records), ranks, batch_size, how)}
     assert found == {remainder.batches_per_rank(records, ranks, batch_size)}
@@ -25,20 +25,20 @@ def test_numbers_are_those_of_dealing_out(how, records, ranks, batch_size):
     assert elements == found.pop() * batch_size
 
 
-def test_numbers_of_numpy_do_not_overflow():
+def test_numpy_numbers_do_not_overflow():
     most = np.int64(2**62)
     assert Remainder.WRAP.batches_per_rank(most, most, np.int64(8)) == 1
     assert Remainder.DROP.elements_per_rank(most, np.int64(2)) == 2**61
 
 
-def test_a_remainder_is_its_value():
+def test_remainder_equals_its_value():
     assert Remainder("drop") is Remainder.DROP
     assert Remainder(Remainder.PAD) is Remainder.PAD
     assert pickle.loads(pickle.dumps(Remainder.WRAP)) is Remainder.WRAP
 
 
 @pytest.mark.parametrize("value", ["keep", None, True])
-def test_what_is_no_remainder_is_refused(value):
+def test_invalid_remainder_is_refused(value):
     with pytest.raises(ValueError, match="one of 'drop', 'pad', 'wrap', got"):
         Remainder(value)
 

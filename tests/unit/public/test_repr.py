@@ -1,4 +1,4 @@
-"""Each public object says what it is; notebooks get a picture or a table."""
+"""Tests of reprs of public objects, and of drawings and tables for notebooks."""
 
 import html.parser
 import importlib
@@ -7,7 +7,7 @@ import re
 import xml.etree.ElementTree
 
 import numpy as np
-import orbax.checkpoint  # noqa: F401 - CheckpointSave is there where this is.
+import orbax.checkpoint  # noqa: F401 - Defines CheckpointSave.
 import pytest
 import torch
 from IPython.core.formatters import DisplayFormatter
@@ -16,7 +16,7 @@ import gristmill as grain
 import gristmill.jax
 import gristmill.torch
 from gristmill import experimental, transforms
-from gristmill._base.describing import MOST, value_text
+from gristmill._base.object_repr import MOST, value_text
 from gristmill._base.report import Advice, Report, Stage
 from house.test_exports import PUBLIC
 
@@ -54,7 +54,7 @@ OF_LOADER = (
     " shuffle=False, num_epochs=1, seed=1), operations=[Half, Batch(batch_size=4,"
     " drop_remainder=False, batch_fn=None)], worker_count=0"
 )
-# What is printed of an object, in whole or, where it ends with "...", at its beginning.
+# Objects and their reprs. If a text ends with "...", only the beginning is compared.
 TEXTS = [
     (loader(), f"DataLoader({OF_LOADER})"),
     (
@@ -125,14 +125,14 @@ TEXTS = [
 @pytest.mark.parametrize(
     ("thing", "text"), TEXTS, ids=[type(thing).__name__ for thing, _ in TEXTS]
 )
-def test_it_is_one_line_with_the_main_arguments(thing, text):
+def test_repr_is_one_line_with_main_arguments(thing, text):
     if text.endswith("..."):
         assert repr(thing).startswith(text.removesuffix("..."))
     else:
         assert repr(thing) == text
 
 
-# What users subclass: a repr is theirs to give, as it is with Grain's.
+# Classes for users to subclass. As in Grain, subclasses define the repr.
 BASES = {
     "BlockMap",
     "Checkpointable",
@@ -147,7 +147,7 @@ BASES = {
 
 
 @pytest.mark.parametrize("module", PUBLIC)
-def test_every_public_class_has_a_repr_of_its_own(module):
+def test_every_public_class_has_its_own_repr(module):
     found = importlib.import_module(module)
     classes = [getattr(found, name) for name in dir(found)]
     without = {
@@ -168,7 +168,7 @@ def test_long_values_are_cut():
     assert value_text({"a": np.zeros(3)}) == "{'a': float64[3]}"
 
 
-def test_a_value_that_prints_in_lines_is_one_line():
+def test_value_with_multiline_repr_is_one_line():
     class Table:
         def __repr__(self):
             return "a  b\n1  2"
@@ -177,7 +177,7 @@ def test_a_value_that_prints_in_lines_is_one_line():
 
 
 class Third(grain.IterDataset):
-    """A node of a user, whose texts are made of each other."""
+    """A user-defined node whose str is made from its repr."""
 
     def __init__(self, parent, every):
         super().__init__(parent)
@@ -190,15 +190,14 @@ class Third(grain.IterDataset):
         return f"a {self!r}"
 
 
-def test_a_node_of_a_user_is_told_by_its_class_and_what_it_keeps():
+def test_user_defined_node_shows_class_and_attributes():
     assert repr(Third(ELEMENTS, 3)) == "Third(every=3)"
     printed = str(Third(ELEMENTS, 3)).split("\n")
     assert printed == ["a Third(every=3)"]
     assert str(Third(ELEMENTS, 3).batch(2)).split("\n")[1] == "a Third(every=3)"
 
 
-@pytest.mark.claim("print(ds)")
-def test_a_chain_prints_each_node_above_what_it_reads():
+def test_chain_prints_each_node_above_its_parents():
     parts = [RANGE.shuffle(1).map(Half()), RANGE.seed(3)]
     ds = grain.MapDataset.mix(parts).to_iter_dataset(grain.ReadOptions(2, 4)).batch(4)
     ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=2)).map(str)
@@ -218,14 +217,14 @@ def test_a_chain_prints_each_node_above_what_it_reads():
     ]
 
 
-def test_a_chain_of_very_many_nodes_prints_the_first_ones():
+def test_very_long_chain_prints_first_nodes():
     lines = str(grain.MapDataset.concatenate([RANGE] * 1000)).split("\n")
     assert len(lines) == 101
     assert lines[-1] == "..."
     assert len(lines[0]) < 310
 
 
-def test_a_node_whose_repr_is_its_str_can_be_printed():
+def test_node_with_repr_made_from_str_can_be_printed():
     class Circular(grain.MapDataset):
         def __len__(self):
             return 1
@@ -240,7 +239,7 @@ def test_a_node_whose_repr_is_its_str_can_be_printed():
     assert repr(Circular()) == "<Circular>"
 
 
-def test_a_name_of_a_user_adds_no_line_to_a_chain():
+def test_user_repr_adds_no_line_to_a_chain():
     class Lines(grain.MapTransform):
         def map(self, element):
             return element
@@ -251,7 +250,7 @@ def test_a_name_of_a_user_adds_no_line_to_a_chain():
     assert str(RANGE.map(Lines())).split("\n")[0] == "MapMapDataset(transform=a b)"
 
 
-def test_a_node_without_our_constructor_is_told_by_its_class():
+def test_node_without_base_init_shows_class():
     class Bare(grain.DatasetIterator):
         def __init__(self):
             pass
@@ -269,11 +268,11 @@ def test_a_node_without_our_constructor_is_told_by_its_class():
     assert str(Bare()) == "Bare()"
 
 
-# For notebooks.
+# Notebooks
 
 
 class Checker(html.parser.HTMLParser):
-    """Says whether all tags of a text are closed in order, and gathers its text."""
+    """Checks that all tags are closed in order, and collects tags and text."""
 
     def __init__(self, text):
         super().__init__()
@@ -305,12 +304,12 @@ class Hostile(grain.MapTransform):
 
 
 def shown(thing):
-    """What a notebook shows of the last value of a cell."""
+    """Return the formats in which a notebook shows the last value of a cell."""
     formats, _ = DisplayFormatter().format(thing)
     return formats
 
 
-def test_a_dataset_is_drawn_with_all_its_nodes():
+def test_dataset_is_drawn_with_all_its_nodes():
     parts = [RANGE.shuffle(1).map(Hostile()), RANGE.map(Hostile())]
     ds = grain.MapDataset.mix(parts).to_iter_dataset().batch(4)
     formats = shown(ds)
@@ -318,7 +317,7 @@ def test_a_dataset_is_drawn_with_all_its_nodes():
     found = Checker(formats["text/html"])
     assert "script" not in found.tags
     assert found.tags.count("svg") == 1
-    # Each node has its whole name as a title.
+    # The title of each node is its full name.
     svg = re.search("<svg.*</svg>", formats["text/html"], re.DOTALL)[0]
     titles = xml.etree.ElementTree.fromstring(svg).iter(
         "{http://www.w3.org/2000/svg}title"
@@ -336,14 +335,14 @@ def test_a_dataset_is_drawn_with_all_its_nodes():
     ]
 
 
-def test_a_drawing_says_what_elements_look_like_where_nodes_know():
+def test_drawing_shows_known_element_spec():
     formats = shown(RANGE.batch(4, drop_remainder=True))
     assert "ShapeDtypeStruct(shape=(4,), " in "".join(
         Checker(formats["text/html"]).texts
     )
 
 
-def test_a_chain_in_workers_is_drawn():
+def test_chain_in_workers_is_drawn():
     ds = ELEMENTS.mp_prefetch(grain.MultiprocessingOptions(num_workers=2)).batch(4)
     texts = "".join(Checker(shown(ds)["text/html"]).texts)
     assert "ProcessPrefetchIterDataset" in texts
@@ -374,7 +373,7 @@ LOADERS = [
 
 
 @pytest.mark.parametrize(("made", "cells"), LOADERS, ids=["grain", "torch"])
-def test_a_loader_is_a_table_of_its_arguments(made, cells):
+def test_loader_is_a_table_of_its_arguments(made, cells):
     formats = shown(made)
     assert formats["text/plain"] == repr(made)
     found = Checker(formats["text/html"].replace("<br>", "\n"))
@@ -385,14 +384,14 @@ def test_a_loader_is_a_table_of_its_arguments(made, cells):
         assert value in texts
 
 
-def test_what_a_loader_shows_of_a_user_is_escaped():
+def test_user_repr_is_escaped_in_loader_table():
     made = grain.load([1], transformations=[Hostile()])
     found = Checker(shown(made)["text/html"])
     assert "script" not in found.tags
     assert "<script>alert('&')</script> " in found.texts
 
 
-def test_a_chain_of_very_many_nodes_is_not_drawn():
+def test_very_long_chain_is_not_drawn():
     ds = grain.MapDataset.concatenate([RANGE] * 1000)
     assert "text/html" not in shown(ds)
 
@@ -417,7 +416,7 @@ def report(name):
     )
 
 
-def test_a_report_is_a_table():
+def test_report_is_a_table():
     hostile = "</td><script>x & y</script>" + "z" * 100
     formats = shown(report(hostile))
     found = Checker(formats["text/html"])
@@ -432,6 +431,6 @@ def test_a_report_is_a_table():
     assert cells[18:] == ["Advice: use <b>workers</b>"]
 
 
-def test_a_report_without_stages_has_no_table():
+def test_report_without_stages_has_no_table():
     found = Checker(iter(loader()).report()._repr_html_())
     assert {*found.tags} == {"div", "p"}

@@ -1,4 +1,4 @@
-"""A trillion records: what docs/scale.md says, of records that are not there."""
+"""Tests the claims of docs/scale.md with a trillion virtual records."""
 
 import functools
 import json
@@ -17,7 +17,7 @@ INT64_MAX = 2**63 - 1
 
 
 class Virtual:
-    """Has its keys as records."""
+    """Returns its keys as records."""
 
     def __init__(self, length):
         self.length = length
@@ -32,9 +32,8 @@ class Virtual:
         return "Virtual()"
 
 
-@pytest.mark.claim("a shuffle is Grain's")
 @pytest.mark.parametrize("seed", [0, 2**31])
-def test_a_shuffle_is_grains(seed):
+def test_shuffle_matches_grain(seed):
     def shuffled(library):
         return library.MapDataset.range(N).shuffle(seed=seed).repeat(3)
 
@@ -45,9 +44,8 @@ def test_a_shuffle_is_grains(seed):
     assert [ours[i] for i in probes] == [theirs[i] for i in probes]
 
 
-@pytest.mark.claim("a shuffle gives no key twice")
-def test_a_shuffle_gives_no_key_twice():
-    # Of keys that are drawn with replacement about eight pairs would be the same.
+def test_shuffle_gives_no_key_twice():
+    # Drawing with replacement would repeat about eight keys.
     keys = np.empty(4_000_000, np.int64)
     _core.KeyPlan.range(N).shuffle(7).fill(N - len(keys), 1, keys)
     keys.sort()
@@ -55,7 +53,6 @@ def test_a_shuffle_gives_no_key_twice():
     assert (np.diff(keys) > 0).all()
 
 
-@pytest.mark.claim("shards are disjoint and complete")
 def test_shards_are_disjoint_and_complete():
     end = 0
     for shard in range(1_024):
@@ -70,8 +67,7 @@ def test_shards_are_disjoint_and_complete():
     assert end == N
 
 
-@pytest.mark.claim("positions go on to the last int64")
-def test_positions_go_on_to_the_last_int64():
+def test_positions_reach_last_int64():
     plan = _core.KeyPlan.range(N).shuffle(2**32 - 1).repeat()
     for position in (N, INT64_MAX - N, INT64_MAX):
         epoch, offset = divmod(position, N)
@@ -82,8 +78,7 @@ def test_positions_go_on_to_the_last_int64():
         _core.KeyPlan.range(N).repeat(9_223_373)
 
 
-@pytest.mark.claim("a mixture gives each data set its share")
-def test_a_mixture_gives_each_data_set_its_share():
+def test_mixture_gives_each_dataset_its_share():
     proportions = [3, 1, 7]
     first = N // 11 * 11 - 22
     components, positions = _core.Mixture(proportions).take(
@@ -95,8 +90,7 @@ def test_a_mixture_gives_each_data_set_its_share():
         assert positions[components == number].tolist() == expected.tolist()
 
 
-@pytest.mark.claim("a state is one position")
-def test_a_state_is_one_position():
+def test_state_is_one_position():
     def state(length, steps):
         sampler = gristmill.samplers.IndexSampler(
             length, shuffle=True, seed=0, num_epochs=1
@@ -116,8 +110,7 @@ def test_a_state_is_one_position():
     assert iterator.get_state() == {"next_index": N}
 
 
-@pytest.mark.claim("a record is looked for in its file")
-def test_a_record_is_looked_for_in_its_file():
+def test_record_is_read_from_its_file():
     asked = []
 
     def opener(parts):

@@ -1,4 +1,4 @@
-"""Shards are Grain's, number by number."""
+"""Tests that shards match Grain's."""
 
 import dataclasses
 import pickle
@@ -13,7 +13,7 @@ grain = pytest.importorskip("grain")
 
 
 @pytest.mark.parametrize("shard", [(0, 0), (0, -1), (2, 2), (-1, 2)])
-def test_bad_shards_get_grains_words(shard):
+def test_error_of_bad_shards_matches_grain(shard):
     with pytest.raises(ValueError) as theirs:
         grain.sharding.ShardOptions(*shard)
     with pytest.raises(ValueError) as ours:
@@ -22,7 +22,7 @@ def test_bad_shards_get_grains_words(shard):
 
 
 @pytest.mark.parametrize("name", ["NoSharding", "ShardByJaxProcess"])
-def test_reprs_and_values_are_grains(name):
+def test_reprs_and_values_match_grain(name):
     ours, theirs = getattr(sharding, name)(), getattr(grain.sharding, name)()
     assert repr(ours) == repr(theirs)
     assert dataclasses.asdict(ours) == dataclasses.asdict(theirs)
@@ -32,7 +32,7 @@ def test_reprs_and_values_are_grains(name):
 
 
 @pytest.mark.parametrize("drop_remainder", [False, True])
-def test_splits_are_grains(drop_remainder):
+def test_splits_match_grain(drop_remainder):
     from grain._src.core import sharding as theirs
 
     for count in range(1, 6):
@@ -43,7 +43,7 @@ def test_splits_are_grains(drop_remainder):
                 assert ours == theirs.even_split(n, theirs.ShardOptions(*options))
 
 
-def test_a_dropped_remainder_is_logged(caplog):
+def test_dropped_remainder_is_logged(caplog):
     sharding.even_split(7, sharding.ShardOptions(0, 2, True))
     assert "Dropping 1 of 7 records" in caplog.text
 
@@ -55,13 +55,12 @@ def no_torch(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
 
 
-def test_torch_without_any_word_is_one_shard(no_torch):
+def test_torch_shard_without_environment_is_one_shard(no_torch):
     assert sharding.ShardByTorchProcess(True) == sharding.ShardByTorchProcess(True)
     assert dataclasses.astuple(sharding.ShardByTorchProcess()) == (0, 1, False)
 
 
-@pytest.mark.claim("sharding.ShardByTorchProcess")
-def test_torchrun_says_it_in_the_environment(no_torch, monkeypatch):
+def test_torch_shard_is_read_from_environment(no_torch, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
     assert dataclasses.astuple(sharding.ShardByTorchProcess(True)) == (3, 8, True)
@@ -71,7 +70,7 @@ def test_torchrun_says_it_in_the_environment(no_torch, monkeypatch):
     ("rank", "world", "words"),
     [("1", None, "no WORLD_SIZE"), (None, "2", "no RANK"), ("a", "2", "integers")],
 )
-def test_half_an_environment_is_refused(no_torch, monkeypatch, rank, world, words):
+def test_incomplete_environment_is_refused(no_torch, monkeypatch, rank, world, words):
     for name, value in (("RANK", rank), ("WORLD_SIZE", world)):
         if value is not None:
             monkeypatch.setenv(name, value)
@@ -79,8 +78,7 @@ def test_half_an_environment_is_refused(no_torch, monkeypatch, rank, world, word
         sharding.ShardByTorchProcess()
 
 
-@pytest.mark.claim("sharding.ShardByTorchProcess")
-def test_a_process_group_goes_before_the_environment(no_torch, monkeypatch):
+def test_process_group_overrides_environment(no_torch, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
     group = types.SimpleNamespace(
@@ -94,6 +92,6 @@ def test_a_process_group_goes_before_the_environment(no_torch, monkeypatch):
 
 
 @pytest.mark.parametrize("shard", [("0", 1), (0, 1.0), (None, 1)])
-def test_what_is_no_int_is_refused(shard):
+def test_non_int_shard_is_refused(shard):
     with pytest.raises(TypeError, match=r"^shard_(index|count) must be an int, got"):
         sharding.ShardOptions(*shard)

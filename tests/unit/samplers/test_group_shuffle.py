@@ -1,4 +1,4 @@
-"""A group-aware shuffle reads every record once an epoch and every group about once."""
+"""Tests of GroupShuffleSampler: it gives each record once and each group about once."""
 
 import itertools
 import json
@@ -42,7 +42,7 @@ class Draw(transforms.RandomMap):
 
 
 class Pid(transforms.Map):
-    """Says which process an element was made in."""
+    """Adds the id of the current process."""
 
     def map(self, element):
         return {**element, "pid": os.getpid()}
@@ -57,7 +57,7 @@ def groups_of(groups, keys):
 
 
 @given(GROUPS, WINDOWS, SEEDS, st.integers(1, 5), st.integers(1, 3))
-def test_every_record_comes_once_an_epoch(groups, window, seed, lanes, epochs):
+def test_every_record_comes_once_per_epoch(groups, window, seed, lanes, epochs):
     sampler = GroupShuffleSampler(groups, window=window, num_epochs=epochs, seed=seed)
     keys = np.array(all_keys(sampler.interleaved(lanes)))
     total = sum(groups)
@@ -75,7 +75,9 @@ def test_every_record_comes_once_an_epoch(groups, window, seed, lanes, epochs):
     st.integers(1, 9),
     st.integers(0, 40),
 )
-def test_blocks_are_the_single_keys(groups, window, seed, lanes, first, step, count):
+def test_blocks_of_keys_match_single_keys(
+    groups, window, seed, lanes, first, step, count
+):
     sampler = GroupShuffleSampler(groups, window=window, seed=seed).interleaved(lanes)
     again = GroupShuffleSampler(groups, window=window, seed=seed).interleaved(lanes)
     indices = range(first, first + step * count, step)
@@ -109,14 +111,14 @@ def test_shards_are_disjoint_and_complete(groups, window, seed, shards, drop):
     SEEDS,
     st.integers(1, 5),
 )
-def test_a_lane_needs_a_window_of_groups_at_a_time(groups, window, seed, lanes):
+def test_lane_opens_one_window_of_groups_at_a_time(groups, window, seed, lanes):
     sampler = GroupShuffleSampler(groups, window=window, num_epochs=1, seed=seed)
     keys = np.array(all_keys(sampler.interleaved(lanes)))
     decoded = 0
     for lane in range(lanes):
         seen: dict[int, None] = {}
         for group in groups_of(groups, keys[lane::lanes]).tolist():
-            # The groups of a window are done before another group is begun.
+            # All groups of a window are finished before another group starts.
             assert group in list(seen)[-window:] or group not in seen
             seen[group] = None
         decoded += len(seen)
@@ -135,20 +137,20 @@ def test_records_of_a_window_are_mixed():
     assert halves.min() > 25
 
 
-def test_groups_come_in_another_order_every_epoch():
+def test_epochs_have_different_orders_of_groups():
     sampler = GroupShuffleSampler([1] * 50, window=1, num_epochs=2, seed=0)
     keys = all_keys(sampler)
     assert keys[:50] != keys[50:]
     assert sorted(keys[:50]) == sorted(keys[50:])
 
 
-def test_without_reshuffle_epochs_are_alike():
+def test_epochs_without_reshuffle_are_equal():
     sampler = GroupShuffleSampler([5, 4, 6], num_epochs=3, seed=1, reshuffle=False)
     keys = all_keys(sampler)
     assert keys[:15] == keys[15:30] == keys[30:]
 
 
-def test_the_order_is_kept_by_releases():
+def test_order_does_not_change_between_releases():
     sampler = GroupShuffleSampler([4, 0, 3, 5], window=2, num_epochs=2, seed=42)
     assert all_keys(sampler) == [
         *(3, 6, 1, 5, 4, 0, 2, 7, 8, 10, 11, 9),
@@ -160,7 +162,7 @@ def test_the_order_is_kept_by_releases():
     ]
 
 
-# Windows that are sorted many at once, one at once, and too large to be sorted.
+# Windows sorted together, windows sorted singly, and windows too large to sort.
 @pytest.mark.parametrize(
     ("groups", "window"),
     [
@@ -171,7 +173,7 @@ def test_the_order_is_kept_by_releases():
     ],
 )
 @pytest.mark.parametrize("lanes", [1, 3])
-def test_windows_of_any_size_are_mixed_one_after_another(groups, window, lanes):
+def test_windows_of_any_size_are_mixed_in_order(groups, window, lanes):
     sampler = GroupShuffleSampler(groups, window=window, num_epochs=1, seed=6)
     sampler = sampler.interleaved(lanes)
     keys = np.array(all_keys(sampler))
@@ -183,7 +185,7 @@ def test_windows_of_any_size_are_mixed_one_after_another(groups, window, lanes):
         # Groups are numbered as the lane meets them.
         numbers = np.empty(len(groups), np.int64)
         numbers[met] = begins.argsort().argsort()
-        # The window before must be done when the next begins.
+        # A window must be finished before the next one starts.
         windows = numbers[found] // window
         assert (np.diff(windows) >= 0).all()
         assert (np.diff(mine) != 1).mean() > 0.5
@@ -191,7 +193,7 @@ def test_windows_of_any_size_are_mixed_one_after_another(groups, window, lanes):
         assert block.tolist() == mine[7:5007].tolist()
 
 
-def test_small_windows_are_mixed_many_at_once(monkeypatch):
+def test_small_windows_are_mixed_together(monkeypatch):
     calls = []
     draws = _group_order._draws
 
@@ -207,7 +209,7 @@ def test_small_windows_are_mixed_many_at_once(monkeypatch):
     assert sum(calls) == 100_000
 
 
-def test_a_far_index_costs_what_the_first_does():
+def test_far_index_is_computed_directly():
     sampler = GroupShuffleSampler([7] * 1000, seed=5)
     far = 2**60 + 3
     block = sampler.record_keys(far, 2, 10)
@@ -215,7 +217,7 @@ def test_a_far_index_costs_what_the_first_does():
     assert len(sampler) == 2**63 - 1
 
 
-def test_random_numbers_are_those_of_the_index_sampler():
+def test_random_numbers_match_index_sampler():
     ours = GroupShuffleSampler([5, 5], num_epochs=1, seed=9)
     other = samplers.IndexSampler(10, shuffle=True, num_epochs=1, seed=9)
     assert [ours[i].rng.random() for i in range(10)] == [
@@ -223,13 +225,13 @@ def test_random_numbers_are_those_of_the_index_sampler():
     ]
 
 
-def test_a_pickled_sampler_goes_on_alike():
+def test_pickled_sampler_gives_same_keys():
     sampler = GroupShuffleSampler([5, 5], num_epochs=1, seed=9).interleaved(2)
     again = pickle.loads(pickle.dumps(sampler))
     assert all_keys(again) == all_keys(sampler)
 
 
-def test_its_repr_says_what_decides_the_order():
+def test_repr_shows_everything_that_decides_order():
     sampler = GroupShuffleSampler([1, 2], window=3, num_epochs=4, seed=5)
     assert repr(sampler) == (
         "GroupShuffleSampler(num_records=3, groups=2, hash_of_groups=0c730b69905c5ef7,"
@@ -246,7 +248,7 @@ def test_its_repr_says_what_decides_the_order():
     [
         ({"groups": []}, ValueError, "must be greater than 0"),
         ({"groups": [0, 0]}, ValueError, "must be greater than 0"),
-        ({"groups": [3, -1]}, ValueError, "group 1 has -1"),
+        ({"groups": [3, -1]}, ValueError, "got -1 for group 1"),
         ({"groups": [1.5]}, TypeError, "Pass source.groups"),
         ({"groups": 5}, TypeError, "got int"),
         ({"window": 0}, ValueError, "window must be at least 1 group, got 0"),
@@ -262,13 +264,13 @@ def test_its_repr_says_what_decides_the_order():
         ),
     ],
 )
-def test_bad_arguments_are_explained(arguments, error, text):
+def test_bad_arguments_are_refused(arguments, error, text):
     with pytest.raises(error, match=text):
         GroupShuffleSampler(**{"groups": [1, 2], "seed": 0, **arguments})
 
 
 @pytest.mark.parametrize("index", [-1, 3])
-def test_indices_end_with_the_epochs(index):
+def test_index_out_of_range_is_refused(index):
     sampler = GroupShuffleSampler([1, 2], num_epochs=1, seed=0)
     with pytest.raises(IndexError, match=r"allowed indices should be in \[0, 3\]"):
         sampler[index]
@@ -290,7 +292,7 @@ def loader(workers, streams=None, operations=()):
 
 
 def delivered(iterator):
-    """What an iterator gives, with its position after each output."""
+    """Return the outputs of an iterator, with the position after each."""
     found = []
     for batch in iterator:
         state = json.loads(iterator.get_state())
@@ -301,7 +303,7 @@ def delivered(iterator):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("operations", [(), (Draw(),)])
-def test_workers_give_what_this_process_gives(operations):
+def test_worker_batches_match_single_process(operations):
     alone = delivered(iter(loader(0, streams=2, operations=operations)))
     with_workers = delivered(iter(loader(2, operations=operations)))
     assert [batch for batch, _ in with_workers] == [batch for batch, _ in alone]
@@ -314,7 +316,7 @@ def test_workers_give_what_this_process_gives(operations):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
-def test_a_state_continues_with_any_worker_count(workers):
+def test_state_continues_with_any_worker_count(workers):
     whole = [batch for batch, _ in delivered(iter(loader(0, streams=2)))]
     second = iter(loader(workers))
     for stop in (0, 1, 7, len(whole) - 1, len(whole)):
@@ -327,7 +329,7 @@ def test_a_state_continues_with_any_worker_count(workers):
 
 
 @pytest.mark.multiprocess
-def test_a_worker_computes_whole_streams():
+def test_worker_computes_whole_streams():
     pids = [set(batch["pid"].tolist()) for batch in loader(2, operations=[Pid()])]
     assert len(set(itertools.chain(*pids))) == 2
     assert len(set(itertools.chain(*pids[0::2]))) == 1

@@ -1,4 +1,4 @@
-"""Samplers give Grain's keys, generators, lengths, texts and errors."""
+"""Tests that samplers match Grain's keys, generators, lengths, reprs and errors."""
 
 import itertools
 import pickle
@@ -16,7 +16,7 @@ EPOCHS = [None, 1, 3]
 
 
 def pair(name, n, shard=None, **kwargs):
-    """Our sampler and Grain's, made of the same arguments."""
+    """Return our sampler and Grain's, made from the same arguments."""
     ours, theirs = getattr(samplers, name), getattr(grain.samplers, name)
     if shard is None:
         return ours(n, **kwargs), theirs(n, **kwargs)
@@ -39,7 +39,7 @@ def described(sampler, index):
 @pytest.mark.parametrize("shard", SHARDS)
 @pytest.mark.parametrize("epochs", EPOCHS)
 @pytest.mark.parametrize("seed", [None, 0, 42, 2**32 - 1])
-def test_index_sampler_is_grains(n, shard, epochs, seed):
+def test_index_sampler_matches_grain(n, shard, epochs, seed):
     for shuffle in {False, seed is not None}:
         arguments = {"num_epochs": epochs, "seed": seed, "shuffle": shuffle}
         ours, theirs = pair("IndexSampler", n, shard, **arguments)
@@ -53,7 +53,7 @@ def test_index_sampler_is_grains(n, shard, epochs, seed):
 @pytest.mark.parametrize("n", [1, 7])
 @pytest.mark.parametrize("shard", SHARDS)
 @pytest.mark.parametrize("seed", [None, 5])
-def test_sequential_sampler_is_grains(n, shard, seed):
+def test_sequential_sampler_matches_grain(n, shard, seed):
     ours, theirs = pair("SequentialSampler", n, shard, seed=seed)
     assert repr(ours) == repr(theirs)
     assert len(ours) == len(theirs)
@@ -74,7 +74,7 @@ def test_sequential_sampler_is_grains(n, shard, seed):
         ("IndexSampler", {"num_records": 2, "shuffle": True, "seed": 2**32}),
     ],
 )
-def test_bad_arguments_get_grains_words(name, arguments):
+def test_errors_of_bad_arguments_match_grain(name, arguments):
     with pytest.raises((ValueError, TypeError)) as theirs:
         getattr(grain.samplers, name)(**arguments)
     with pytest.raises((ValueError, TypeError)) as ours:
@@ -87,7 +87,7 @@ def test_bad_arguments_get_grains_words(name, arguments):
 
 @pytest.mark.parametrize("index", [-1, 10])
 @pytest.mark.parametrize("name", ["IndexSampler", "SequentialSampler"])
-def test_out_of_range_gets_grains_words(name, index):
+def test_error_of_index_out_of_range_matches_grain(name, index):
     epochs = {"num_epochs": 1} if name == "IndexSampler" else {}
     ours, theirs = pair(name, 10, **epochs)
     with pytest.raises(IndexError) as expected:
@@ -99,7 +99,7 @@ def test_out_of_range_gets_grains_words(name, index):
 
 @pytest.mark.parametrize("shard", SHARDS)
 @pytest.mark.parametrize(("first", "step"), [(0, 1), (5, 3), (1, 6), (7, 4), (2, 12)])
-def test_blocks_are_the_single_keys(shard, first, step):
+def test_blocks_of_keys_match_single_keys(shard, first, step):
     sampler, _ = pair("IndexSampler", 101, shard, shuffle=True, seed=9)
     indices = range(first, first + 60 * step, step)
     keys = sampler.record_keys(first, step, 60)
@@ -107,13 +107,13 @@ def test_blocks_are_the_single_keys(shard, first, step):
     assert keys.tolist() == [sampler[i].record_key for i in indices]
 
 
-def test_sequential_blocks_are_the_single_keys():
+def test_sequential_blocks_match_single_keys():
     sampler = samplers.SequentialSampler(20)
     assert sampler.record_keys(1, 3, 5).tolist() == [1, 4, 7, 10, 13]
 
 
 @pytest.mark.parametrize("name", ["IndexSampler", "SequentialSampler"])
-def test_blocks_end_where_the_sampler_ends(name):
+def test_blocks_past_end_of_sampler_are_refused(name):
     epochs = {"num_epochs": 1} if name == "IndexSampler" else {}
     sampler = getattr(samplers, name)(10, **epochs)
     assert sampler.record_keys(9, 5, 1).tolist() == [9]
@@ -126,25 +126,26 @@ def test_blocks_end_where_the_sampler_ends(name):
 
 
 @pytest.mark.claim(
-    "a shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats another"
+    "A shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats "
+    "another one"
 )
-def test_the_size_that_grain_loses_a_record_at_is_a_permutation():
+def test_shuffle_is_complete_where_grain_loses_a_record():
     n = 4**8 + 1
     keys = samplers.IndexSampler(n, shuffle=True, seed=3).record_keys(0, 1, n)
     assert np.array_equal(np.sort(keys), np.arange(n))
 
 
-def test_the_billionth_record_costs_what_the_first_does():
+def test_billionth_record_is_computed_directly():
     ours, theirs = pair("IndexSampler", 10**9, shuffle=True, seed=1)
     index = 5 * 10**9 + 7
     assert described(ours, index) == described(theirs, index)
 
 
-def test_endless_samplers_have_the_longest_length():
+def test_endless_samplers_have_maximum_length():
     assert len(samplers.IndexSampler(3)) == sys.maxsize
 
 
-def test_samplers_pickle():
+def test_pickled_sampler_gives_same_keys():
     sampler = samplers.IndexSampler(50, shuffle=True, seed=2, num_epochs=2)
     again = pickle.loads(pickle.dumps(sampler))
     assert repr(again) == repr(sampler)
@@ -184,13 +185,13 @@ class BothWays(OneByOne):
         ([], False),
     ],
 )
-def test_a_subclass_is_read_as_it_says(sampler, blocks):
+def test_subclass_is_read_in_blocks_only_if_it_defines_them(sampler, blocks):
     assert samplers.reads_in_blocks(sampler) == blocks
 
 
 @pytest.mark.claim(
-    "arguments of a wrong type or value fail at the first element, often with "
-    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+    "Arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or never"
 )
 @pytest.mark.parametrize("name", ["IndexSampler", "SequentialSampler"])
 @pytest.mark.parametrize(
@@ -206,27 +207,27 @@ def test_a_subclass_is_read_as_it_says(sampler, blocks):
         ({"seed": 2**128}, ValueError, "seed"),
     ],
 )
-def test_bad_arguments_are_named(name, arguments, kind, text):
+def test_bad_arguments_are_refused(name, arguments, kind, text):
     with pytest.raises(kind, match=f"(?i){text}"):
         getattr(samplers, name)(**({"num_records": 3} | arguments))
 
 
 @pytest.mark.claim(
-    "arguments of a wrong type or value fail at the first element, often with "
-    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+    "Arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or never"
 )
-def test_epochs_are_ints():
+def test_non_int_epochs_are_refused():
     with pytest.raises(TypeError, match="num_epochs must be an int, got float"):
         samplers.IndexSampler(3, num_epochs=1.5)
 
 
-def test_an_index_is_an_int():
+def test_non_int_index_is_refused():
     with pytest.raises(TypeError, match="index must be an int, got float"):
         samplers.IndexSampler(3)[1.0]
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_a_shard_that_owns_nothing_says_so(shuffle):
+def test_empty_shard_raises_with_reason(shuffle):
     shard = sharding.ShardOptions(4, 5)
     sampler = samplers.IndexSampler(3, shard, shuffle, seed=0)
     for read in (lambda: sampler[4], lambda: sampler.record_keys(4, 5, 1)):

@@ -1,4 +1,4 @@
-"""ArrayRecordDataSource: what Grain's does, over the native reader."""
+"""Tests that ArrayRecordDataSource, with the native reader, matches Grain's."""
 
 import dataclasses
 import itertools
@@ -56,7 +56,7 @@ class Instruction:
 
 
 def forms(paths):
-    """Every form in which paths can be given."""
+    """Return paths in every form that the source accepts."""
     first, _, large, _ = paths
     return {
         "one path": first,
@@ -83,7 +83,7 @@ FORMS = (
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_is_the_list_that_grains_is(paths, form):
+def test_records_match_grain(paths, form):
     ours = sources.ArrayRecordDataSource(forms(paths)[form])
     theirs = wheel.ArrayRecordDataSource(forms(paths)[form])
     keys = list(range(len(theirs)))
@@ -98,7 +98,7 @@ def test_is_the_list_that_grains_is(paths, form):
 
 
 @pytest.mark.parametrize("name", ["data@4", "data@*", "data-*", "data-0000?-of-00004"])
-def test_names_may_stand_for_shards(tmp_path, name):
+def test_shard_patterns_are_expanded(tmp_path, name):
     for i in range(4):
         write(tmp_path / f"data-{i:05d}-of-00004", records_of(i, i))
     source = sources.ArrayRecordDataSource(str(tmp_path / name))
@@ -106,7 +106,7 @@ def test_names_may_stand_for_shards(tmp_path, name):
     assert len(source.paths) == 4
 
 
-def test_options_are_checked_where_no_file_is_opened(paths):
+def test_options_are_checked_before_files_are_opened(paths):
     part = f"{paths[0]}[0:4]"
     with pytest.raises(ValueError, match=r"verify must .*got 'nope'"):
         sources.ArrayRecordDataSource(part, verify="nope")
@@ -116,7 +116,7 @@ def test_options_are_checked_where_no_file_is_opened(paths):
         sources.ArrayRecordDataSource(part, storage_options={"anon": True})
 
 
-def test_keys_may_change_while_they_are_read(paths):
+def test_keys_changed_during_read_give_valid_records(paths):
     source = sources.ArrayRecordDataSource(paths)
     expected = [source[0], source[305]]
     keys = np.zeros(2, np.int64)
@@ -137,20 +137,19 @@ def test_keys_may_change_while_they_are_read(paths):
         thread.join()
 
 
-def test_no_records_are_packed_as_none(paths):
+def test_no_keys_give_empty_packed_data(paths):
     reader = sources.ArrayRecordDataSource(paths[2]).reader
     data, offsets = reader.read_many(np.empty(0, np.int64), packed=True)
     assert data.size == 0 and offsets.tolist() == [0]
 
 
-def test_groups_are_the_chunks(paths):
+def test_groups_match_chunks(paths):
     groups = sources.ArrayRecordDataSource(paths).groups
     assert groups.tolist() == [1] * 5 + [0] + [16] * 18 + [12] + [1]
     part = sources.ArrayRecordDataSource([f"{paths[2]}[30:50]", f"{paths[2]}[16:32]"])
     assert part.groups.tolist() == [2, 16, 2, 16]
 
 
-@pytest.mark.claim("samplers.GroupShuffleSampler")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
 def test_chunks_are_shuffled_as_groups(paths, workers):
@@ -167,7 +166,7 @@ def test_chunks_are_shuffled_as_groups(paths, workers):
 
 
 @pytest.mark.parametrize("key", [-1, 306, 2**70])
-def test_keys_outside_are_refused_as_grain_does(paths, key):
+def test_error_of_key_out_of_range_matches_grain(paths, key):
     ours = sources.ArrayRecordDataSource(paths)
     theirs = wheel.ArrayRecordDataSource(paths)
     with pytest.raises(ValueError) as refusal:
@@ -179,13 +178,13 @@ def test_keys_outside_are_refused_as_grain_does(paths, key):
     assert ours[305] == theirs[305]
 
 
-def test_sizes_outside_are_refused(paths):
+def test_sizes_of_keys_out_of_range_are_refused(paths):
     source = sources.ArrayRecordDataSource(paths)
     with pytest.raises(ValueError, match="got 306 for the 306 records"):
         source.sizes(np.array([3, 306]))
 
 
-def test_keys_are_whatever_is_an_index(paths):
+def test_keys_may_be_any_integer_type(paths):
     source = sources.ArrayRecordDataSource(paths)
     assert source[np.int32(3)] == source[3]
     assert source.__getitems__(np.array([3, 4], np.uint8)) == [source[3], source[4]]
@@ -193,7 +192,7 @@ def test_keys_are_whatever_is_an_index(paths):
         source[1.0]
 
 
-def test_pickles_by_its_public_name_and_reads_again(paths):
+def test_pickled_source_has_public_name_and_reads(paths):
     source = sources.ArrayRecordDataSource(paths, verify="headers", cache_bytes=0)
     again = pickle.loads(pickle.dumps(source))
     assert type(again).__module__ == "gristmill.sources"
@@ -201,13 +200,13 @@ def test_pickles_by_its_public_name_and_reads_again(paths):
     assert repr(again) == repr(source)
 
 
-def test_a_closed_source_opens_its_files_again(paths):
+def test_closed_source_reopens_its_files(paths):
     with sources.ArrayRecordDataSource(paths) as source:
         first = source[0]
     assert source[0] == first
 
 
-def test_files_named_with_a_part_are_opened_when_they_are_read(paths, tmp_path):
+def test_files_given_by_part_are_opened_when_read(paths, tmp_path):
     missing = str(tmp_path / "missing")
     source = sources.ArrayRecordDataSource([f"{paths[0]}[0:5]", f"{missing}[0:3]"])
     assert len(source) == 8
@@ -217,9 +216,11 @@ def test_files_named_with_a_part_are_opened_when_they_are_read(paths, tmp_path):
     assert source[4] == records_of(0, 5)[4]
 
 
-def test_a_part_that_the_file_does_not_have_is_named(paths):
+def test_part_past_end_of_file_is_named(paths):
     source = sources.ArrayRecordDataSource(f"{paths[0]}[2:9]")
-    with pytest.raises(IndexError, match=r"records 2 to 9 are asked .* there are 5$"):
+    with pytest.raises(
+        IndexError, match=r"records 2 to 9 were requested, but there are 5$"
+    ):
         source[0]
 
 
@@ -232,15 +233,15 @@ def test_a_part_that_the_file_does_not_have_is_named(paths):
         ("x[5:2]", "must be at least its start 5, got 2"),
     ],
 )
-def test_paths_of_other_kinds_are_refused(given, text):
+def test_paths_of_other_types_are_refused(given, text):
     with pytest.raises(ValueError) as refusal:
         sources.ArrayRecordDataSource(given)
     assert text in str(refusal.value)
 
 
 @pytest.mark.claim(
-    "a missing or damaged ArrayRecord file is found when it is first read, as "
-    'RuntimeError; a truncated one may give b""'
+    "A missing or damaged ArrayRecord file raises RuntimeError when it is "
+    'first read; a truncated one may return b""'
 )
 def test_missing_and_foreign_files_are_refused_at_once(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
@@ -253,7 +254,7 @@ def test_missing_and_foreign_files_are_refused_at_once(tmp_path):
 
 @pytest.mark.parametrize("codec", ["uncompressed", "zstd", "brotli:1", "snappy"])
 @pytest.mark.parametrize("group", [1, 7])
-def test_records_are_counted_before_the_list_of_chunks_is_read(tmp_path, codec, group):
+def test_records_are_counted_without_list_of_chunks(tmp_path, codec, group):
     path = write(tmp_path / "data", [b"x"] * 40_000, f"group_size:{group},{codec}")
     chunks = -(-40_000 // group)
     stamp = os.path.getsize(path), os.stat(path).st_mtime_ns
@@ -261,12 +262,12 @@ def test_records_are_counted_before_the_list_of_chunks_is_read(tmp_path, codec, 
     assert _core.count_all_records([path, path]) == [(40_000, chunks, stamp)] * 2
 
 
-def test_damage_of_a_list_of_chunks_is_found_when_its_records_are_read(tmp_path):
+def test_damaged_list_of_chunks_fails_when_read(tmp_path):
     good, bad = (
         write(tmp_path / name, [b"x"] * 100_000, "group_size:1,uncompressed")
         for name in ("good", "bad")
     )
-    # The last entry of the footer, before the padding and the postscript.
+    # Damage the last entry of the footer, before the padding and the postscript.
     flip(
         bad,
         len(pathlib.Path(bad).read_bytes().rstrip(b"\0")[:-BLOCK].rstrip(b"\0")) - 1,
@@ -279,7 +280,7 @@ def test_damage_of_a_list_of_chunks_is_found_when_its_records_are_read(tmp_path)
 
 
 @pytest.mark.parametrize("count", [4, 6])
-def test_a_file_that_was_replaced_since_it_was_counted_is_refused(tmp_path, count):
+def test_file_replaced_after_counting_is_refused(tmp_path, count):
     path = write(tmp_path / "data", [b"a"] * 5)
     source = sources.ArrayRecordDataSource(path)
     restored = pickle.loads(pickle.dumps(source))
@@ -293,10 +294,10 @@ def test_a_file_that_was_replaced_since_it_was_counted_is_refused(tmp_path, coun
 
 
 @pytest.mark.claim(
-    "ArrayRecordDataSource is a subclass of the array-record package's class, which "
-    "reads"
+    "ArrayRecordDataSource is a subclass of the array-record package's class, "
+    "which reads the files"
 )
-def test_options_of_the_other_reader_are_known_by_name(paths):
+def test_reader_options_are_checked_by_name(paths):
     options = {"readahead_buffer_size": "16M", "index_storage_option": "in_memory"}
     assert len(sources.ArrayRecordDataSource(paths, options)) == 306
     with pytest.raises(ValueError, match=r"reader_options must .*got 'buffer'"):
@@ -357,7 +358,7 @@ def plain(elements):
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_gives_what_it_gives_for_a_list(paths, chain, workers):
+def test_loader_outputs_match_list_source(paths, chain, workers):
     source = sources.ArrayRecordDataSource(paths)
     expected = plain(loader_over(list(source), chain, workers=0))
     if workers:
@@ -376,7 +377,7 @@ def test_look_ahead_does_not_change_the_order(paths, options):
 
 
 @pytest.mark.parametrize("chain", CHAINS)
-def test_a_loader_resumes_at_every_position(paths, chain):
+def test_loader_resumes_at_every_position(paths, chain):
     source = sources.ArrayRecordDataSource(paths[2])
     expected = plain(loader_over(source, chain, 0))
     iterator = iter(loader_over(source, chain, 0))
@@ -397,7 +398,7 @@ def flip(path, offset):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_damaged_record_fails_alone_and_in_its_turn(tmp_path, workers):
+def test_damaged_record_fails_alone(tmp_path, workers):
     records = [b"%03d" % i * 100 for i in range(400)]
     path = write(tmp_path / "data", records, "group_size:1,uncompressed")
     with open(path, "rb") as file:
@@ -416,7 +417,7 @@ class Upper(sources.ArrayRecordDataSource):
         return super().__getitem__(record_key).upper()
 
 
-def test_a_subclass_with_its_own_records_is_read_by_them(tmp_path):
+def test_getitem_of_subclass_is_used(tmp_path):
     path = write(tmp_path / "data", [b"a", b"b", b"c"])
     loader = loader_over(Upper(path), "records", 0, shuffle=False)
     assert list(loader) == [b"A", b"B", b"C"] * 2

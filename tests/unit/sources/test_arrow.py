@@ -1,4 +1,4 @@
-"""Arrow tables and Hugging Face datasets are data sources as they are."""
+"""Tests of Arrow tables and Hugging Face datasets as data sources."""
 
 import os
 
@@ -52,7 +52,7 @@ def alike(ours, theirs):
 
 
 @pytest.mark.parametrize("make", [pa.table, pa.record_batch])
-def test_columns_of_numbers_are_read_natively_without_a_copy(make):
+def test_numeric_columns_are_read_without_a_copy(make):
     table = make(PLAIN)
     source = as_source(table)
     assert isinstance(source, TableSource)
@@ -67,9 +67,9 @@ def test_columns_of_numbers_are_read_natively_without_a_copy(make):
         assert same(source[i], row)
 
 
-# pyarrow makes floats of integers in a list that lacks one.
+# pyarrow converts integers in a list with a null to floats.
 @pytest.mark.parametrize("name", [name for name in TYPES if name != "list with nulls"])
-def test_a_row_has_the_values_of_its_column(name):
+def test_row_has_the_values_of_its_column(name):
     whole = pa.chunked_array([TYPES[name], TYPES[name].slice(1)])
     source = as_source(pa.table({name: whole}))
     assert isinstance(source, ArrowSource)
@@ -99,7 +99,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_columns_of_views_have_the_values_of_plain_ones(name):
+def test_columns_of_views_match_plain_columns(name):
     column = pa.chunked_array([VIEWS[name], VIEWS[name].slice(1)])
     source = as_source(pa.table({"number": range(5), name: column}))
     plain = pa.array(column.to_pylist(), _arrow._plain_type(column.type))
@@ -109,7 +109,7 @@ def test_columns_of_views_have_the_values_of_plain_ones(name):
     assert alike([source[i] for i in range(5)], [theirs[i] for i in range(5)])
 
 
-def test_a_slice_of_a_table_is_read_where_it_begins():
+def test_slice_of_table_is_read_from_its_start():
     table = pa.table({**PLAIN, "name": ["a", "b", "c"]})
     assert as_source(table.slice(1))[0]["name"] == "b"
     numbers = as_source(table.select(list(PLAIN)).slice(1))
@@ -119,7 +119,7 @@ def test_a_slice_of_a_table_is_read_where_it_begins():
 
 
 def test_matrices_in_a_slice_keep_their_values():
-    # pyarrow 25 takes other rows from such slices.
+    # pyarrow 25 takes the wrong rows from such slices.
     rows = [[[i, i + 1], [i + 2, i + 3]] for i in range(6)]
     column = pa.array(rows, pa.list_(pa.list_(pa.int8(), 2), 2)).slice(1)
     source = as_source(pa.table({"x": column, "name": list("abcde")}))
@@ -129,7 +129,7 @@ def test_matrices_in_a_slice_keep_their_values():
     assert [[*map(list, value)] for value in batch] == [rows[2], rows[1]]
 
 
-def test_rows_of_chunks_that_pyarrow_cannot_join_are_read():
+def test_chunks_with_different_dictionaries_are_read():
     chunks = [
         pa.DictionaryArray.from_arrays([1, 0], pa.array([name, None])) for name in "ab"
     ]
@@ -139,18 +139,18 @@ def test_rows_of_chunks_that_pyarrow_cannot_join_are_read():
 
 
 @pytest.mark.parametrize("index", [-1, 3])
-def test_rows_end_where_the_table_does(index):
+def test_index_past_end_of_table_is_refused(index):
     source = ArrowSource(pa.table({"x": ["a", "b", "c"]}))
     with pytest.raises(IndexError, match=f"Index {index} out of range for 3"):
         source[index]
 
 
-def test_two_columns_of_one_name_are_refused():
+def test_duplicate_column_names_are_refused():
     with pytest.raises(ValueError, match=r"different names, got \['x', 'x'\]"):
         as_source(pa.table([[1], [2]], names=["x", "x"]))
 
 
-def test_a_table_without_rows_is_refused():
+def test_table_without_rows_is_refused():
     for table in (pa.table({"x": pa.array([], pa.int64())}), pa.table({})):
         with pytest.raises(ValueError, match="has 0 records"):
             as_source(table)
@@ -170,7 +170,7 @@ def test_loaders_serve_tables(workers, chunks):
         assert alike([dict(sorted(b.items())) for b in found], expected)
 
 
-def test_states_name_the_table_and_not_its_rows():
+def test_state_names_table_without_its_rows():
     def loader(table):
         return DataLoader(
             data_source=table, sampler=SequentialSampler(3), operations=[Batch(2)]
@@ -191,7 +191,7 @@ def test_states_name_the_table_and_not_its_rows():
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """A dataset of 20 rows that is mapped from a file, and its rows."""
+    """Return a dataset of 20 rows that is mapped from a file."""
     columns = {
         "key": list(range(20)),
         "name": [f"name {i}" for i in range(20)],
@@ -217,12 +217,12 @@ def test_loaders_serve_hugging_face_datasets(dataset, workers, form):
     ]
 
 
-def test_a_dataset_that_chooses_rows_is_served(dataset):
+def test_dataset_with_selected_rows_is_served(dataset):
     source = dataset.select(range(5, 15)).shuffle(seed=1)
     assert alike(batches(source), batches([source[i] for i in range(10)]))
 
 
-def test_rows_of_a_dataset_that_steps_see_are_read_in_blocks(dataset, monkeypatch):
+def test_rows_for_steps_are_read_in_blocks(dataset, monkeypatch):
     class Same(MapTransform):
         def map(self, row):
             return row
@@ -235,13 +235,13 @@ def test_rows_of_a_dataset_that_steps_see_are_read_in_blocks(dataset, monkeypatc
         return read(self, keys)
 
     monkeypatch.setattr(datasets.Dataset, "__getitems__", counting)
-    # A slow machine may have threads read, row by row.
+    # Disable threads, which would read single rows on a slow machine.
     options = ReadOptions(num_threads=0, prefetch_buffer_size=0)
     batches(dataset, epochs=2, steps=[Same()], read_options=options)
     assert asked == [4] * 10
 
 
-def test_a_state_of_a_dataset_restores(dataset):
+def test_state_with_dataset_restores(dataset):
     def iterator():
         sampler = GroupShuffleSampler([5] * 4, num_epochs=1, seed=1)
         loader = DataLoader(data_source=dataset, sampler=sampler, operations=[Batch(3)])

@@ -1,4 +1,4 @@
-"""Values of Arrow tables and Parquet files are those of pyarrow's `to_pylist`."""
+"""Tests that values of Arrow tables and Parquet files match pyarrow's `to_pylist`."""
 
 import datetime
 import decimal
@@ -19,7 +19,7 @@ from support.arrow_columns import Maker, as_python, is_flat, kinds, spoil
 
 
 def columns(parquet=False):
-    """Columns of any type, in chunks, which are slices, with missing values or none."""
+    """Return a strategy for sliced, chunked columns of any type, maybe with nulls."""
     seeds = st.integers(0, 2**32)
     return st.builds(
         lambda seed, kind: Maker(seed, parquet).column(kind), seeds, kinds(parquet)
@@ -27,7 +27,7 @@ def columns(parquet=False):
 
 
 def check_values(source, column):
-    """Compare the rows and columns of a source with the column that it is made of."""
+    """Compare the rows and columns of a source with its original column."""
     expected = [as_python(value) for value in column.to_pylist()]
     count = len(expected)
     keys = [*range(count), 0, count - 1]
@@ -49,7 +49,7 @@ def check_values(source, column):
 
 @settings(max_examples=80)
 @given(columns())
-def test_values_of_any_arrow_column_are_pylists(column):
+def test_values_of_any_arrow_column_match_to_pylist(column):
     check_values(ArrowSource(pa.table({"x": column})), column)
 
 
@@ -60,7 +60,7 @@ def path(tmp_path_factory):
 
 @settings(max_examples=80)
 @given(columns(parquet=True), st.integers(1, 5), st.booleans())
-def test_values_of_any_parquet_column_are_pylists(path, column, rows, statistics):
+def test_values_of_any_parquet_column_match_to_pylist(path, column, rows, statistics):
     table = pa.table({"x": column})
     try:
         parquet.write_table(
@@ -68,12 +68,12 @@ def test_values_of_any_parquet_column_are_pylists(path, column, rows, statistics
         )
         read = parquet.read_table(path).column("x")
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        assume(False)  # pyarrow itself cannot write and read some types in others.
+        assume(False)  # pyarrow cannot write or read some nested types.
     check_values(ParquetDataSource(path), read)
 
 
 def both_sources(column, path, **options):
-    """The rows of a column, in a table of two chunks and in a Parquet file."""
+    """Return sources for a column: a table of two chunks, and a Parquet file."""
     table = pa.table({"x": column})
     parquet.write_table(table, path, **options)
     cut = len(table) // 2
@@ -104,7 +104,7 @@ def test_dictionaries_keep_their_missing_values(path, name, within):
     elif within == "list":
         column = pa.ListArray.from_arrays([0, 1, 3, 4], column)
     for source in both_sources(column, path):
-        # Iterating by number ends at an IndexError.
+        # Iteration by index ends at an IndexError.
         assert as_python([row["x"] for row in source]) == as_python(column.to_pylist())
         check_values(source, column)
 
@@ -115,7 +115,7 @@ def test_list_views_keep_their_values(path):
         check_values(source, column)
 
 
-# Types with values, the dtype of the column, and the one if a value is missing.
+# Types, values, and the dtypes of the column without and with a missing value.
 DTYPES = [
     (pa.int8(), range(3), "i1", "f8"),
     (pa.uint32(), range(3), "u4", "f8"),
@@ -143,7 +143,7 @@ DTYPES = [
 
 @pytest.mark.parametrize("number", range(len(DTYPES)))
 @pytest.mark.parametrize("lacks", [False, True])
-def test_a_column_has_one_dtype_in_an_epoch(path, number, lacks):
+def test_column_has_one_dtype_in_an_epoch(path, number, lacks):
     kind, values, complete, lacking = DTYPES[number]
     dtype = lacking if lacks else complete
     values = [*values] * 7
@@ -165,7 +165,7 @@ def test_a_column_has_one_dtype_in_an_epoch(path, number, lacks):
 
 
 @pytest.mark.parametrize("statistics", [True, False])
-def test_a_required_column_keeps_its_dtype(path, statistics):
+def test_required_column_keeps_its_dtype(path, statistics):
     schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])
     table = pa.table({"x": [1, 2, 2**53 + 1]}, schema)
     parquet.write_table(table, path, write_statistics=statistics)
@@ -215,7 +215,7 @@ def test_lists_of_rows_are_writable(path, name):
     assert column.to_pylist() == [[1, 2], [3, 4]]
 
 
-def test_a_list_that_lacks_an_integer_holds_objects(path):
+def test_integer_list_with_null_holds_objects(path):
     column = pa.array([[1, None], [2**53 + 1, 3], None])
     for source in both_sources(column, path, row_group_size=2):
         lacking, whole, missing = (row["x"] for row in source)
@@ -224,7 +224,7 @@ def test_a_list_that_lacks_an_integer_holds_objects(path):
         assert missing is None
 
 
-def test_times_in_structs_are_pythons_or_numpys(path):
+def test_times_in_structs_are_python_or_numpy_types(path):
     moment = datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)
     naive = moment.replace(tzinfo=None)
     kind = pa.struct(
@@ -243,7 +243,7 @@ def test_times_in_structs_are_pythons_or_numpys(path):
         assert source[1]["x"] is None
 
 
-def test_fields_of_one_name_in_a_struct_are_refused(path):
+def test_duplicate_struct_field_names_are_refused(path):
     column = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
     with pytest.raises(ValueError, match=r"different names, got \['a', 'a'\]"):
         ArrowSource(pa.table({"x": column}))[0]

@@ -1,4 +1,4 @@
-"""Bagz files by record number, against what bagz writes and reads."""
+"""Tests of reading Bagz files by record number, compared with bagz."""
 
 import os
 import pickle
@@ -16,7 +16,7 @@ from support import extras
 
 bagz = extras.bagz()
 
-# A frame of zstd that does not say how much it becomes: 500 times "q".
+# A zstd frame without a content size; it decompresses to 500 times "q".
 UNKNOWN_SIZE = b"(\xb5/\xfd\x00\x00M\x00\x00\x10qq\x01\x00\xef*\xc0\x02"
 
 
@@ -29,7 +29,7 @@ def write(path, records, limits=bagz.LimitsPlacement.TAIL):
 
 
 def raw(path, records):
-    """Write what the file has of each record as it is, and the limits."""
+    """Write the given bytes of each record unchanged, and the limits."""
     ends = np.cumsum([len(record) for record in records])
     path.write_bytes(b"".join(records) + struct.pack(f"<{len(ends)}Q", *ends))
     return str(path)
@@ -40,21 +40,20 @@ RECORDS = [b"%d" % i * (i % 50) for i in range(300)]
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory):
-    """Three files of 100, 0 and 200 records; their name as one."""
+    """Write three files of 100, 0 and 200 records, and return their shard pattern."""
     folder = tmp_path_factory.mktemp("shards")
     for shard, part in enumerate([RECORDS[:100], [], RECORDS[100:]]):
         write(folder / f"train-{shard:05d}-of-00003.bagz", part)
     return str(folder / "train@3.bagz")
 
 
-@pytest.mark.claim("sources.BagDataSource")
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.binary(max_size=20) | st.binary(max_size=20).map(lambda b: b * 5000)),
     st.sampled_from(["bag", "bagz", "other"]),
     st.sampled_from([bagz.LimitsPlacement.TAIL, bagz.LimitsPlacement.SEPARATE]),
 )
-def test_records_are_those_of_bagz(tmp_path_factory, records, end, limits):
+def test_records_match_bagz(tmp_path_factory, records, end, limits):
     path = write(tmp_path_factory.getbasetemp() / f"drawn.{end}", records, limits)
     source = sources.BagDataSource(path, limits=limits.name.lower())
     assert len(source) == len(records)
@@ -63,7 +62,6 @@ def test_records_are_those_of_bagz(tmp_path_factory, records, end, limits):
     assert list(bagz.Reader(path, options)) == records
 
 
-@pytest.mark.claim("sources.BagDataSource")
 @pytest.mark.parametrize("access", ["pread", "mmap"])
 def test_shards_are_one_list_in_any_order(shards, access):
     source = sources.BagDataSource(shards, access=access)
@@ -76,7 +74,7 @@ def test_shards_are_one_list_in_any_order(shards, access):
         source[-1]
 
 
-def test_shards_that_are_missing_are_told(shards):
+def test_missing_shards_are_named(shards):
     with pytest.raises(FileNotFoundError, match=r"train-00000-of-00004\.bagz"):
         sources.BagDataSource(shards.replace("@3", "@4")).close()
 
@@ -100,20 +98,20 @@ def test_loaders_shuffle_and_resume(shards, workers):
     assert sorted(first + rest) == sorted(RECORDS)
 
 
-def test_pickles_serve_the_same(shards):
+def test_pickled_source_serves_same_records(shards):
     source = sources.BagDataSource(shards)
     again = pickle.loads(pickle.dumps(source))
     assert again[250] == RECORDS[250]
     assert repr(again) == repr(source)
 
 
-def test_frames_that_do_not_say_their_size_are_read(tmp_path):
+def test_frames_without_content_size_are_read(tmp_path):
     path = raw(tmp_path / "a.bagz", [UNKNOWN_SIZE, b"", UNKNOWN_SIZE])
     assert list(sources.BagDataSource(path)) == list(bagz.Reader(path))
     assert sources.BagDataSource(path).sizes([0, 1]).tolist() == [500, 0]
 
 
-def test_files_behind_urls_are_read(tmp_path):
+def test_files_at_urls_are_read(tmp_path):
     path = write(tmp_path / "a.bagz", RECORDS)
     with open(path, "rb") as file, fsspec.open("memory://far.bagz", "wb") as far:
         far.write(file.read())
@@ -125,7 +123,7 @@ def test_files_behind_urls_are_read(tmp_path):
         fsspec.filesystem("memory").store.clear()
 
 
-def test_compression_is_told_by_the_option_or_the_name(tmp_path):
+def test_compression_follows_option_or_file_name(tmp_path):
     path = raw(tmp_path / "a.bagz", [b"plain"])
     assert sources.BagDataSource(path, compression="none")[0] == b"plain"
     with pytest.raises(errors.CorruptRecord, match=r"record 0 at offset 0: .*zstd"):
@@ -139,13 +137,13 @@ def test_compression_is_told_by_the_option_or_the_name(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"1234567", "7 bytes, but a limit has 8"),
-        (b"a" * 8 + struct.pack("<Q", 3), "begin at offset 3 of 16"),
+        (b"1234567", "7 bytes, expected at least 8"),
+        (b"a" * 8 + struct.pack("<Q", 3), "at offset 3 of 16"),
         (b"ab" + struct.pack("<QQQ", 2, 1, 2), r"record 1 is 1, but must be in \[2, 2"),
         (struct.pack("<QQ", 5, 0), r"record 0 is 5, but must be in \[0, 0\]"),
     ],
 )
-def test_damaged_limits_are_told(tmp_path, content, message):
+def test_damaged_limits_are_refused(tmp_path, content, message):
     (tmp_path / "a.bag").write_bytes(content)
     with pytest.raises(errors.CorruptRecord, match=rf"a\.bag: .*{message}"):
         sources.BagDataSource(tmp_path / "a.bag")[0]
@@ -160,14 +158,14 @@ def test_damaged_records_leave_the_others(tmp_path, record):
         source[1]
 
 
-def test_files_that_are_replaced_after_they_were_counted_are_told(tmp_path):
+def test_file_replaced_after_counting_is_refused(tmp_path):
     source = sources.BagDataSource(write(tmp_path / "a.bag", RECORDS))
     write(tmp_path / "a.bag", [b"other", *RECORDS])
     with pytest.raises(errors.CorruptRecord, match=r"a\.bag: the file has changed"):
         source[0]
 
 
-def test_truncated_files_are_told(tmp_path):
+def test_truncated_file_is_refused(tmp_path):
     path = write(tmp_path / "a.bag", RECORDS)
     os.truncate(path, os.path.getsize(path) - 3)
     with pytest.raises(errors.CorruptRecord, match="was not copied whole"):

@@ -1,4 +1,4 @@
-"""Ranges of far files that are under way together, and how far ahead they are asked."""
+"""Tests of fetching ranges of remote files together and ahead of use."""
 
 import asyncio
 import collections
@@ -50,10 +50,10 @@ def loaded(source, sampler, **options):
     return list(loader)
 
 
-# Requests of loaders
+# Requests made by loaders
 
 
-def test_the_records_of_a_window_come_by_few_requests(server):
+def test_records_of_window_need_few_requests(server):
     source = source_of(server, gap_bytes=5_500, run_bytes=1 << 20)
     sampler = gm.samplers.GroupShuffleSampler([16] * 16, window=4, num_epochs=1, seed=3)
     order = sampler.record_keys(0, 1, 256)
@@ -61,7 +61,7 @@ def test_the_records_of_a_window_come_by_few_requests(server):
     iterator = iter(gm.DataLoader(data_source=source, sampler=sampler))
     iterator.start_prefetch()
     assert list(iterator) == [RECORDS[i] for i in order]
-    # A window is 4 ranges of 16 neighbours, wherever it begins.
+    # A window is 4 ranges of 16 adjacent records each.
     assert len(server.gets) <= 2 * 16
     sizes = [last + 1 - first for _, first, last in server.gets]
     assert sum(sizes) < 1.1 * len(server.files["file"])
@@ -69,7 +69,7 @@ def test_the_records_of_a_window_come_by_few_requests(server):
 
 @pytest.mark.parametrize("prefetched", [True, False])
 @pytest.mark.parametrize("window", [1, 3, 1000])
-def test_windows_do_not_change_what_is_read(server, window, prefetched):
+def test_window_size_does_not_change_records(server, window, prefetched):
     source = source_of(server)
     sampler = gm.samplers.GroupShuffleSampler(
         [7] * 36 + [4], window=window, num_epochs=2, seed=5
@@ -81,7 +81,7 @@ def test_windows_do_not_change_what_is_read(server, window, prefetched):
     assert list(iterator) == [RECORDS[i] for i in order]
 
 
-def test_reading_goes_on_from_a_state_within_a_window(server):
+def test_state_within_window_resumes(server):
     source = source_of(server)
     sampler = gm.samplers.GroupShuffleSampler([8] * 32, window=8, num_epochs=1, seed=5)
     order = sampler.record_keys(0, 1, 256)
@@ -95,7 +95,7 @@ def test_reading_goes_on_from_a_state_within_a_window(server):
     assert list(iterator) == [RECORDS[i] for i in order[30:]]
 
 
-def test_neighbours_in_order_come_by_long_requests(server):
+def test_sequential_records_need_few_requests(server):
     source = source_of(server, run_bytes=1 << 20)
     server.gets.clear()
     assert loaded(source, gm.SequentialSampler(256)) == RECORDS
@@ -104,7 +104,7 @@ def test_neighbours_in_order_come_by_long_requests(server):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [1, 2])
-def test_workers_read_ahead_in_streams_of_their_own(server, workers):
+def test_workers_read_ahead_in_their_own_streams(server, workers):
     source = source_of(server)
     sampler = gm.IndexSampler(256, shuffle=True, num_epochs=1, seed=1)
     order = [sampler[i].record_key for i in range(256)]
@@ -120,7 +120,7 @@ def test_workers_read_ahead_in_streams_of_their_own(server, workers):
     assert len(server.gets) < 40
 
 
-def test_bad_records_of_a_long_block_are_found_one_by_one(server, content):
+def test_bad_records_of_long_block_are_skipped_singly(server, content):
     file = _core.RecordFile(Memory(content))
     begins = [file.chunk(i)[0] for i in (3, 20)]
     damaged = bytearray(content)
@@ -138,11 +138,11 @@ def test_bad_records_of_a_long_block_are_found_one_by_one(server, content):
     assert list(loader) == good
 
 
-# How many are under way
+# Number of pending requests
 
 
 class Counting(threading.Barrier):
-    """Stands where GETs meet, and counts those that are there."""
+    """Replaces the barrier of the server, and counts GET requests that wait at once."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -159,7 +159,7 @@ class Counting(threading.Barrier):
 
 
 @pytest.mark.parametrize("parallel", [2, 5])
-def test_no_more_requests_under_way_than_allowed(server, parallel):
+def test_pending_requests_do_not_exceed_parallel(server, parallel):
     source = source_of(server, parallel=parallel, gap_bytes=0)
     server.barrier = Counting()
     keys = np.random.default_rng(0).permutation(256)[:60]
@@ -167,7 +167,7 @@ def test_no_more_requests_under_way_than_allowed(server, parallel):
     assert server.barrier.most == parallel
 
 
-def test_processes_that_share_a_loader_share_the_requests():
+def test_processes_of_a_loader_share_request_limit():
     assert _share.processes() == 1
     try:
         _share.share_among(3)
@@ -179,11 +179,11 @@ def test_processes_that_share_a_loader_share_the_requests():
     assert requests_of("http://three", 100) is requests_of("http://three", 100)
 
 
-def test_threads_of_other_file_systems_wait_for_their_turns(content):
+def test_threads_of_sync_file_systems_wait_for_turns(content):
     url = "memory://fetching/file"
     with fsspec.open(url, "wb") as file:
         file.write(content)
-    # More threads than there are turns at first.
+    # More threads than the initial number of turns.
     options = RemoteOptions(gap_bytes=0, parallel=60)
     source = gm.sources.ArrayRecordDataSource(url, remote_options=options)
     every = np.random.default_rng(4).permutation(256)[:200]
@@ -192,7 +192,7 @@ def test_threads_of_other_file_systems_wait_for_their_turns(content):
     fsspec.filesystem("memory").store.clear()
 
 
-def test_file_systems_that_lead_to_others_read_as_they_do(server, content, tmp_path):
+def test_nested_file_systems_read_like_their_targets(server, content, tmp_path):
     with fsspec.open("memory://fetching/file", "wb") as file:
         file.write(content)
     folder = {"path": "/fetching", "target_protocol": "memory"}
@@ -207,7 +207,7 @@ def test_file_systems_that_lead_to_others_read_as_they_do(server, content, tmp_p
     fsspec.filesystem("memory").store.clear()
 
 
-def test_a_turn_that_is_interrupted_is_given_to_others():
+def test_interrupted_turn_is_given_to_others():
     requests = HostRequests(1)
     begun = requests.wait_for_turn()
 
@@ -226,9 +226,9 @@ def test_a_turn_that_is_interrupted_is_given_to_others():
     assert requests._request_limit.in_flight == 0
 
 
-def test_threads_that_end_requests_wake_the_loop_for_others(server):
+def test_request_ended_by_thread_wakes_loop(server):
     file = RemoteFile(server.url("file"), options=RemoteOptions(parallel=2))
-    # It refuses what another thread may not do.
+    # In debug mode, the loop refuses calls from other threads.
     file.loop.set_debug(True)
     try:
         turns = [file.requests.wait_for_turn() for _ in range(2)]
@@ -241,7 +241,7 @@ def test_threads_that_end_requests_wake_the_loop_for_others(server):
         file.loop.set_debug(False)
 
 
-def test_a_cancelled_request_is_made_again(server):
+def test_cancelled_request_is_retried(server):
     options = RemoteOptions(first_delay_s=0)
     file = RemoteFile(server.url("file"), options=options)
     server.gate = threading.Event()
@@ -260,7 +260,7 @@ def test_a_cancelled_request_is_made_again(server):
 
 
 @pytest.mark.parametrize("fault", [503, "reset", "cut"])
-def test_ranges_that_fail_are_asked_for_again(server, fault):
+def test_failed_ranges_are_retried(server, fault):
     file = RemoteFile(server.url("file"), options=RemoteOptions(first_delay_s=0))
     content = server.files["file"]
     server.faults.extend([fault] * 4)
@@ -275,7 +275,7 @@ def test_ranges_that_fail_are_asked_for_again(server, fault):
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_requests_that_take_too_long_have_failed(server, tmp_path, cached):
+def test_slow_requests_time_out(server, tmp_path, cached):
     cache_dir = str(tmp_path) if cached else None
     options = RemoteOptions(
         timeout_s=0.05, attempts=2, first_delay_s=0, cache_dir=cache_dir
@@ -296,11 +296,11 @@ def test_requests_that_take_too_long_have_failed(server, tmp_path, cached):
     assert file.requests._request_limit.in_flight == 0
 
 
-# What a reader in Python may do
+# Readers defined in Python
 
 
 class Memory:
-    """Reads what it is given, all ranges at once."""
+    """Reads from the given bytes, and fetches all ranges at once."""
 
     path = "somewhere"
     gap_bytes, run_bytes, tail_bytes, parallel = 0, 1 << 20, 0, 8
@@ -324,7 +324,7 @@ class Memory:
 
 
 class Pending:
-    """Gives the last range first, two at a time."""
+    """Returns ranges in reverse order, two at a time."""
 
     def __init__(self, memory, ranges):
         self.memory = memory
@@ -356,7 +356,7 @@ def test_ranges_may_come_in_any_order(content):
     assert file.read_many(every) == [RECORDS[i] for i in every]
 
 
-def test_files_of_a_set_are_fetched_together(content):
+def test_files_of_set_are_fetched_together(content):
     memories = [Memory(content) for _ in range(3)]
     files = [_core.RecordFile(memory) for memory in memories]
     records = _core.RecordSet("set", [(0, 256)] * 3, lambda parts: [])
@@ -372,7 +372,7 @@ class Unlucky(Exception):
     pass
 
 
-def test_a_range_that_fails_is_raised_as_it_is(content, monkeypatch):
+def test_error_of_range_is_raised_unchanged(content, monkeypatch):
     memory = Memory(content)
     file = _core.RecordFile(memory)
     bad = {file.chunk(i)[0] for i in (10, 30)}
@@ -408,14 +408,14 @@ def test_wrong_answers_are_refused(content, monkeypatch, take, kind):
     assert memory.closed == 1
 
 
-def test_a_fetch_that_cannot_begin_is_raised(content, monkeypatch):
+def test_error_of_fetch_is_raised(content, monkeypatch):
     file = _core.RecordFile(Memory(content))
     monkeypatch.setattr(Memory, "fetch", lambda self, ranges: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         file.read_many(np.arange(0, 40, 2))
 
 
-def test_damage_is_told_where_it_is(content):
+def test_damaged_record_is_named(content):
     memory = Memory(content)
     file = _core.RecordFile(memory)
     begin = file.chunk(12)[0]

@@ -1,4 +1,4 @@
-"""Class folders are counted as torchvision's ImageFolder does, and read as records."""
+"""Tests that FolderDataSource finds the same files and classes as ImageFolder."""
 
 import json
 import os
@@ -24,8 +24,8 @@ FILES = (
     "Ant/.hidden.bmp",
     "not-in-a-class.jpg",
 )
-# Classes in the order of code points; files by folder, then by name.  "in-side" comes
-# before "in/..." where paths are compared, but folders are compared here.
+# Classes are ordered by code points, and files by folder, then by name. If they were
+# sorted as paths, "in-side" would come before "in/...".
 SAMPLES = [
     ("Ant/.hidden.bmp", 0),
     ("Ant/z.tiff", 0),
@@ -48,12 +48,11 @@ def folder(tmp_path):
 
 
 def named(source):
-    """The paths and labels of a source, without the folder."""
+    """Return the relative paths and the labels of a source."""
     return [(os.path.relpath(path, source.path), n) for path, n in source.samples]
 
 
-@pytest.mark.claim("sources.FolderDataSource")
-def test_classes_and_files_come_in_imagefolders_order(folder):
+def test_order_of_classes_and_files_matches_image_folder(folder):
     source = FolderDataSource(folder)
     assert source.classes == ["Ant", "cat", "dog"]
     assert source.class_to_idx == {"Ant": 0, "cat": 1, "dog": 2}
@@ -61,7 +60,7 @@ def test_classes_and_files_come_in_imagefolders_order(folder):
     assert source.targets == [0, 0, 1, 1, 2, 2, 2, 2]
 
 
-def test_a_record_is_the_bytes_and_the_class(folder):
+def test_record_has_bytes_and_class(folder):
     source = FolderDataSource(str(folder))
     assert len(source) == 8
     assert source[0] == {"image": b"Ant/.hidden.bmp", "label": 0}
@@ -70,20 +69,20 @@ def test_a_record_is_the_bytes_and_the_class(folder):
 
 
 @pytest.mark.parametrize("key", [-1, 8])
-def test_a_number_out_of_range_is_told_with_the_number_of_files(folder, key):
+def test_index_out_of_range_is_refused(folder, key):
     source = FolderDataSource(folder)
     with pytest.raises(IndexError, match=rf"in \[0, 8\), got {key}, for the files"):
         source[key]
 
 
-def test_a_file_that_went_away_is_named(folder):
+def test_deleted_file_is_named(folder):
     source = FolderDataSource(folder)
     (folder / "cat/9.jpg").unlink()
     with pytest.raises(FileNotFoundError, match=r"cat/9\.jpg"):
         source[3]
 
 
-def test_extensions_choose_files(folder):
+def test_extensions_select_files(folder):
     source = FolderDataSource(folder, extensions=(".TXT", ".jpg"), allow_empty=True)
     assert named(source) == [
         ("cat/10.jpg", 1),
@@ -94,7 +93,7 @@ def test_extensions_choose_files(folder):
     assert source.classes == ["Ant", "cat", "dog"]
 
 
-def test_a_function_chooses_files_by_their_path(folder):
+def test_is_valid_file_selects_files_by_path(folder):
     def valid(path):
         return path.endswith(("z.tiff", "9.jpg", "/in/0.jpeg"))
 
@@ -124,13 +123,13 @@ def test_links_to_files_and_folders_are_followed(folder):
 
 
 @pytest.mark.parametrize("target", ["dog", ".", "dog/in"])
-def test_a_link_that_leads_back_is_refused(folder, target):
+def test_link_to_enclosing_folder_is_refused(folder, target):
     (folder / "dog/in/back").symlink_to(folder / target)
     with pytest.raises(ValueError, match="dog/in/back must not be a link to a fol"):
         FolderDataSource(folder)
 
 
-def test_names_that_are_no_utf_8_are_read(folder):
+def test_names_that_are_not_utf_8_are_read(folder):
     name = os.fsencode(folder) + b"/cat/\xff.jpg"
     with open(name, "wb") as file:
         file.write(b"latin")
@@ -184,17 +183,17 @@ def test_names_that_are_no_utf_8_are_read(folder):
         ),
     ],
 )
-def test_what_cannot_be_counted_is_told(folder, path, options, error, match):
+def test_bad_folder_or_arguments_are_refused(folder, path, options, error, match):
     with pytest.raises(error, match=match):
         FolderDataSource(folder / path, **options)
 
 
-def test_far_folders_are_refused_with_what_to_do():
+def test_remote_folder_error_suggests_conversion():
     with pytest.raises(ValueError, match=r"must be a folder of this machine.*convert"):
         FolderDataSource("gs://bucket/train")
 
 
-def test_a_pickle_has_names_and_no_lists_made_of_them(folder):
+def test_pickle_excludes_lists_made_from_names(folder):
     source = FolderDataSource(folder)
     small = len(pickle.dumps(source))
     assert source.samples
@@ -207,7 +206,7 @@ def test_a_pickle_has_names_and_no_lists_made_of_them(folder):
 
 
 class Around:
-    """A source of a user, whose text has that of the one in it."""
+    """A user-defined source whose repr contains that of the inner source."""
 
     def __init__(self, source):
         self.source = source
@@ -227,20 +226,20 @@ def source_in_state(source):
     return json.loads(state)["data_source"]
 
 
-def test_a_repr_shows_the_path_and_the_number_of_files(folder):
+def test_repr_shows_path_and_number_of_files(folder):
     shown = repr(FolderDataSource(folder))
     assert shown.startswith(f"FolderDataSource({str(folder)!r}, hash_of_names=")
     assert shown.endswith(", files=8, classes=3)")
 
 
 @pytest.mark.parametrize("name", ["train", "it's", 'a"b', "a\\', hash_of_names=1"])
-def test_a_state_has_files_and_not_their_place(folder, tmp_path_factory, name):
+def test_state_depends_on_files_and_not_on_folder(folder, tmp_path_factory, name):
     def texts(path):
         source = FolderDataSource(path)
         return source_in_state(source), source_in_state(Around(source))
 
     before = texts(folder)
-    # What 0.2.0 wrote.
+    # The format of 0.2.0.
     assert before[0].startswith("FolderDataSource(hash_of_names=")
     assert before[1] == f"Around({before[0]}, quotes='\"')"
     os.rename(folder / "dog/in", folder / "dog/on")
@@ -256,7 +255,7 @@ def labels(batches):
 
 
 class Length(grain.transforms.Map):
-    """Puts the length of the bytes in their place."""
+    """Replaces the bytes by their length."""
 
     def map(self, element):
         return {**element, "image": len(element["image"])}
@@ -264,7 +263,7 @@ class Length(grain.transforms.Map):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_reads_it_sharded_and_in_workers(folder, workers):
+def test_loader_reads_shard_in_workers(folder, workers):
     sampler = grain.IndexSampler(
         8, shard_options=grain.ShardOptions(1, 2), num_epochs=1, shuffle=False
     )
@@ -279,14 +278,14 @@ def test_a_loader_reads_it_sharded_and_in_workers(folder, workers):
     assert [b["image"].tolist() for b in got] == [[9], [9], [13], [18]]
 
 
-def test_a_dataset_has_it_as_source(folder):
+def test_dataset_reads_folder(folder):
     ds = grain.MapDataset.source(FolderDataSource(folder)).map(Length())[1::3].batch(2)
     assert labels(ds) == [[0, 2], [2]]
 
 
 @pytest.mark.multiprocess
-def test_torchs_loader_reads_it(folder):
-    # By default it is another where other tests have used JAX.
+def test_torch_loader_reads_folder(folder):
+    # The default start method depends on whether other tests have used JAX.
     options = {"num_workers": 2, "multiprocessing_context": "fork"}
     loader = DataLoader(FolderDataSource(folder), batch_size=3, **options)
     got = list(loader)
@@ -294,6 +293,6 @@ def test_torchs_loader_reads_it(folder):
     assert got[2]["image"] == [b"dog/in/0.jpeg", b"dog/in-side/1.webp"]
 
 
-def test_a_path_in_the_place_of_a_source_tells_of_it(folder):
+def test_path_given_as_source_suggests_folder_source(folder):
     with pytest.raises(TypeError, match=r"sources\.FolderDataSource\('.*'\) for class"):
         grain.MapDataset.source(str(folder))

@@ -1,4 +1,4 @@
-"""The list of an ArrayRecord file's chunks, kept for all processes."""
+"""Tests of the index of an ArrayRecord file's chunks, saved for all processes."""
 
 import os
 import pathlib
@@ -36,7 +36,7 @@ def written(tmp_path_factory):
 
 @pytest.fixture
 def data(written, tmp_path, monkeypatch):
-    """A file whose chunks are worth keeping, in a folder of its own."""
+    """Return a file with enough chunks to save an index, in its own folder."""
     monkeypatch.setenv("GRISTMILL_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "data").mkdir()
     return pathlib.Path(shutil.copy(written / "data", tmp_path / "data"))
@@ -53,7 +53,7 @@ def check(path, first=0, **options):
     assert source.__getitems__(keys) == [b"%d" % (first + key) for key in keys]
 
 
-def test_the_first_to_read_keeps_the_list_and_others_map_it(data):
+def test_first_reader_saves_index_and_others_map_it(data):
     check(data)
     made = index_of(data).stat()
     check(data)
@@ -68,7 +68,7 @@ def test_the_first_to_read_keeps_the_list_and_others_map_it(data):
     assert str(index_of(data)) in mapped
 
 
-def test_a_list_is_written_as_described(data):
+def test_index_file_matches_format_page(data):
     check(data)
     kept = index_of(data).read_bytes()
     file = _core.RecordFile(str(data))
@@ -90,19 +90,19 @@ def test_a_list_is_written_as_described(data):
     assert int.from_bytes(kept[80:88], "little") == file.chunk(0)[0]
     begin = 80 + 16 * groups
     assert kept[len(kept) - options - 8 : len(kept) - options] == bytes(8)
-    # The first chunk of a group is where that begins; its record is b"0".
+    # The first chunk of a group begins at the group's offset. Its record is b"0".
     offset_bytes, size_bytes = kept[94], kept[95]
     assert kept[begin : begin + offset_bytes] == bytes(offset_bytes)
     size = kept[begin + offset_bytes : begin + offset_bytes + size_bytes]
     assert int.from_bytes(size, "little") == 1
 
 
-def test_opening_and_counting_make_no_list(data):
+def test_opening_and_counting_write_no_index(data):
     assert len(sources.ArrayRecordDataSource(data)) == COUNT
     assert os.listdir(data.parent) == ["data"]
 
 
-def test_a_short_list_is_not_kept(tmp_path):
+def test_short_index_is_not_saved(tmp_path):
     path = tmp_path / "short"
     write(path, count=1000)
     assert sources.ArrayRecordDataSource(path)[7] == b"7"
@@ -110,7 +110,7 @@ def test_a_short_list_is_not_kept(tmp_path):
 
 
 @pytest.mark.multiprocess
-def test_workers_map_the_list_and_none_makes_it_again(data):
+def test_workers_map_existing_index(data):
     check(data)
     made = index_of(data).stat()
     loader = gm.DataLoader(
@@ -133,7 +133,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_wrong_list_is_made_anew(data, written, kind):
+def test_wrong_index_is_rebuilt(data, written, kind):
     other = pathlib.Path(shutil.copy(written / "other", data.parent))
     check(other, first=7)
     check(data)
@@ -144,15 +144,15 @@ def test_a_wrong_list_is_made_anew(data, written, kind):
     assert index_of(data).read_bytes() == good
 
 
-def test_another_file_of_the_same_name_gets_its_own_list(data, written):
+def test_replaced_file_gets_new_index(data, written):
     check(data)
     data.unlink()
     shutil.copy(written / "other", data)
     check(data, first=7)
 
 
-def test_where_the_list_cannot_lie_beside_its_file_it_is_a_cache(data, tmp_path):
-    index_of(data).mkdir()  # Nothing can be renamed to that.
+def test_unwritable_data_folder_saves_index_in_cache(data, tmp_path):
+    index_of(data).mkdir()  # A file cannot be renamed to a folder.
     check(data)
     (kept,) = (tmp_path / "cache/array_record").iterdir()
     made = kept.stat()
@@ -162,13 +162,13 @@ def test_where_the_list_cannot_lie_beside_its_file_it_is_a_cache(data, tmp_path)
 
 @pytest.fixture
 def no_place(data, tmp_path, monkeypatch):
-    """Neither the folder of the data nor that of caches takes a list."""
+    """Make the folders of the data and of the cache unwritable for an index."""
     index_of(data).mkdir()
     (tmp_path / "file").touch()
     monkeypatch.setenv("GRISTMILL_CACHE_DIR", str(tmp_path / "file"))
 
 
-def test_where_no_file_can_be_written_the_list_lies_in_shared_memory(
+def test_unwritable_folders_save_index_in_shared_memory(
     data, no_place, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(_sidecars, "SHARED_MEMORY", str(tmp_path))
@@ -179,19 +179,19 @@ def test_where_no_file_can_be_written_the_list_lies_in_shared_memory(
     check(data)
     assert kept.stat() == made
     kept.unlink()
-    folder.chmod(0o777)  # Anybody could have written what lies there.
+    folder.chmod(0o777)  # Any user could have written these files.
     check(data)
     assert not kept.exists()
 
 
-def test_shared_memory_is_that_of_the_machine():
+def test_shared_memory_folder_is_in_dev_shm():
     *_, last = _sidecars.sidecar_paths("/data/x", "tar")
     folder = os.path.dirname(last)
     assert folder == f"/dev/shm/gristmill-{os.getuid()}/tar"
     assert os.path.ismount("/dev/shm")
 
 
-def test_where_nothing_can_be_written_records_are_read_all_the_same(
+def test_records_are_read_if_index_cannot_be_saved(
     data, no_place, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(_sidecars, "SHARED_MEMORY", str(tmp_path / "file"))
@@ -200,7 +200,7 @@ def test_where_nothing_can_be_written_records_are_read_all_the_same(
     assert list(index_of(data).iterdir()) == []
 
 
-def test_a_folder_for_lists_can_be_chosen(data, tmp_path):
+def test_index_dir_chooses_folder_of_index(data, tmp_path):
     check(data, index_dir=tmp_path / "lists")
     assert os.listdir(data.parent) == ["data"]
     assert len(os.listdir(tmp_path / "lists")) == 1
@@ -209,5 +209,5 @@ def test_a_folder_for_lists_can_be_chosen(data, tmp_path):
 
 
 @pytest.mark.multiprocess
-def test_writers_that_are_killed_leave_a_whole_list_or_none_and_no_lock(data):
+def test_killed_writer_leaves_whole_index_or_none(data):
     run("kept_index/killed_writers", data, index_of(data), 200)

@@ -1,4 +1,4 @@
-"""Sources of a thousand files are small to send, and quick to compare."""
+"""Tests that sources of a thousand files pickle small and have fast reprs."""
 
 import hashlib
 import os
@@ -57,7 +57,7 @@ def source(request, tmp_path_factory):
         yield made
 
 
-def test_a_file_takes_at_most_a_hundred_bytes_of_a_pickle(source):
+def test_pickle_has_at_most_100_bytes_per_file(source):
     data = pickle.dumps(source)
     assert len(data) <= 100 * FILES
     with pickle.loads(data) as again:
@@ -67,7 +67,7 @@ def test_a_file_takes_at_most_a_hundred_bytes_of_a_pickle(source):
         assert repr(again) == repr(source)
 
 
-def test_paths_are_hashed_once_for_all_states(source, monkeypatch):
+def test_paths_are_hashed_once(source, monkeypatch):
     text = repr(source)
     monkeypatch.setattr(hashlib, "sha1", None)
     monkeypatch.setattr(hashlib, "sha256", None)
@@ -75,6 +75,6 @@ def test_paths_are_hashed_once_for_all_states(source, monkeypatch):
     assert repr(pickle.loads(pickle.dumps(source))) == text
 
 
-def test_names_of_any_characters_survive_a_pickle():
+def test_names_of_any_characters_survive_pickling():
     paths = FilePaths(["a\udcff\n'", "", "b\0c"])
     assert pickle.loads(pickle.dumps(paths)) == paths

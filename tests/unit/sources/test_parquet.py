@@ -1,4 +1,4 @@
-"""Rows of Parquet files are Grain's, at random; each group is decoded about once."""
+"""Tests that rows of Parquet files match Grain's, and that groups are decoded once."""
 
 import collections
 import itertools
@@ -34,7 +34,7 @@ def row(key):
 
 @pytest.fixture
 def files(tmp_path):
-    """Three files, 100 rows in groups of at most 7."""
+    """Write three files with 100 rows in groups of at most 7."""
     first = 0
     for number, count in enumerate([30, 50, 20]):
         path = tmp_path / f"part-{number}.parquet"
@@ -43,12 +43,12 @@ def files(tmp_path):
     return sorted(map(str, tmp_path.glob("*.parquet")))
 
 
-# Here Grain gives floats or truth values by row group, and floats for integers.
+# Types for which Grain's values depend on the row group, or are floats for integers.
 OURS = ["int with nulls", "bool with nulls", "list with nulls"]
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name not in OURS])
-def test_a_value_is_grains(tmp_path, name):
+def test_values_match_grain(tmp_path, name):
     path = str(tmp_path / "one.parquet")
     parquet.write_table(pa.table({name: TYPES[name]}), path, row_group_size=2)
     theirs = list(grain.experimental.ParquetIterDataset(path))
@@ -58,10 +58,7 @@ def test_a_value_is_grains(tmp_path, name):
     assert all(map(same, source.__getitems__([2, 0, 1]), np.take(theirs, [2, 0, 1])))
 
 
-@pytest.mark.claim(
-    "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
-)
-def test_rows_of_all_files_in_any_order(files):
+def test_rows_of_all_files_are_read_in_any_order(files):
     source = sources.ParquetDataSource(files)
     assert len(source) == 100
     assert source.groups.tolist() == [7, 7, 7, 7, 2, 7, 7, 7, 7, 7, 7, 7, 1, 7, 7, 6]
@@ -75,7 +72,7 @@ def test_rows_of_all_files_in_any_order(files):
 
 
 @pytest.mark.parametrize("key", [-1, 100, 10**30])
-def test_keys_end_where_the_rows_do(files, key):
+def test_key_out_of_range_is_refused(files, key):
     source = sources.ParquetDataSource(files)
     with pytest.raises(IndexError, match=f"Index {key} out of range for 100"):
         source[key]
@@ -84,13 +81,13 @@ def test_keys_end_where_the_rows_do(files, key):
     assert source[1] == row(1)
 
 
-def test_columns_are_chosen_and_ordered(files):
+def test_columns_are_selected_in_given_order(files):
     source = sources.ParquetDataSource(files, columns=["name", "key"])
     assert source.columns == ("name", "key")
     assert list(source[31].items()) == [("name", "31"), ("key", 31)]
 
 
-def test_paths_are_files_folders_patterns_and_urls(files, tmp_path):
+def test_paths_may_be_files_folders_patterns_and_urls(files, tmp_path):
     folder = str(tmp_path)
     memory = fsspec.filesystem("memory")
     for path in files:
@@ -111,7 +108,7 @@ def test_paths_are_files_folders_patterns_and_urls(files, tmp_path):
         assert [source[i] for i in range(100)] == wanted, paths
 
 
-def test_storage_options_are_for_urls(tmp_path):
+def test_storage_options_are_refused_for_local_paths(tmp_path):
     path = tmp_path / "x.parquet"
     parquet.write_table(table(0, 3), path)
     options = {"storage_options": {"anon": True}}
@@ -121,7 +118,7 @@ def test_storage_options_are_for_urls(tmp_path):
         sources.ParquetDataSource(f"{tmp_path}/*.parquet", **options)
 
 
-def test_a_name_that_looks_like_a_pattern_is_a_file(tmp_path):
+def test_existing_file_named_like_pattern_is_read(tmp_path):
     path = tmp_path / "a[0].parquet"
     parquet.write_table(table(0, 3), path)
     assert sources.ParquetDataSource(str(path))[2] == row(2)
@@ -146,7 +143,7 @@ def test_a_name_that_looks_like_a_pattern_is_a_file(tmp_path):
         ("{tmp}/text.parquet", gristmill.CorruptRecord, "Expected a Parquet file"),
     ],
 )
-def test_what_is_no_parquet_file_is_named(tmp_path, paths, error, text):
+def test_invalid_parquet_files_are_named(tmp_path, paths, error, text):
     (tmp_path / "empty").mkdir()
     whole = tmp_path / "whole.parquet"
     parquet.write_table(table(0, 30), whole)
@@ -174,7 +171,7 @@ def test_what_is_no_parquet_file_is_named(tmp_path, paths, error, text):
         ({"unheard_of": 1}, TypeError, "unheard_of"),
     ],
 )
-def test_bad_arguments_are_explained(files, arguments, error, text):
+def test_bad_arguments_are_refused(files, arguments, error, text):
     with pytest.raises(error, match=text):
         sources.ParquetDataSource(files, **arguments)
 
@@ -189,7 +186,7 @@ def test_files_of_different_columns_are_refused(files, tmp_path):
     assert len(sources.ParquetDataSource([*files, str(other)], columns=["half"])) == 101
 
 
-def test_columns_of_one_name_are_refused(tmp_path):
+def test_duplicate_column_names_are_refused(tmp_path):
     path = tmp_path / "twice.parquet"
     parquet.write_table(pa.table([[1], [2]], names=["x", "x"]), path)
     with pytest.raises(ValueError, match=r"different names, got \['x', 'x'\]"):
@@ -198,7 +195,7 @@ def test_columns_of_one_name_are_refused(tmp_path):
 
 @pytest.fixture
 def damaged(tmp_path):
-    """A file of 300 rows whose second group of three is damaged."""
+    """Write a file of 300 rows in three groups, and damage the second group."""
     path = tmp_path / "flipped.parquet"
     parquet.write_table(
         table(0, 300), path, row_group_size=100, write_page_checksum=True
@@ -210,14 +207,8 @@ def damaged(tmp_path):
     return path
 
 
-@pytest.mark.claim(
-    "Damage costs the records of its chunk alone, which fail with the file and the "
-    "offset, and never gives wrong data."
-)
-@pytest.mark.claim(
-    "Every hash in files of gristmill.sources is verified unless you say otherwise."
-)
-def test_a_damaged_group_is_named_and_the_others_are_read(damaged):
+@pytest.mark.claim("Files")
+def test_damaged_group_fails_alone_and_is_named(damaged):
     source = sources.ParquetDataSource(damaged)
     assert source[99] == row(99)
     for _ in range(2):
@@ -228,7 +219,7 @@ def test_a_damaged_group_is_named_and_the_others_are_read(damaged):
     assert source[200] == row(200)
 
 
-def test_rows_of_a_damaged_group_are_passed_over(damaged, monkeypatch):
+def test_rows_of_damaged_group_are_skipped(damaged, monkeypatch):
     source = sources.ParquetDataSource(damaged)
     read, asked = source._files.read, []
 
@@ -245,11 +236,11 @@ def test_rows_of_a_damaged_group_are_passed_over(damaged, monkeypatch):
     )
     keys = [key for batch in loader for key in batch["key"].tolist()]
     assert sorted(keys) == [*range(100), *range(200, 300)]
-    # Not once for each of its rows.
+    # The damaged group is read once, not once per row.
     assert sorted(asked) == [0, 1, 2]
 
 
-def test_a_file_that_changes_is_noticed(files):
+def test_changed_file_is_refused(files):
     source = sources.ParquetDataSource(files)
     assert source[35] == row(35)
     parquet.write_table(table(500, 50), files[1], row_group_size=7)
@@ -261,7 +252,7 @@ def test_a_file_that_changes_is_noticed(files):
     assert source[2] == row(2)
 
 
-def test_a_file_behind_a_url_that_changes_is_noticed(files):
+def test_changed_file_at_url_is_refused(files):
     memory = fsspec.filesystem("memory")
     memory.put(files[0], "/gristmill-changing/x.parquet")
     url = "memory://gristmill-changing/x.parquet"
@@ -272,7 +263,7 @@ def test_a_file_behind_a_url_that_changes_is_noticed(files):
         source[1]
 
 
-def test_its_repr_says_what_it_reads(files):
+def test_repr_depends_on_files_and_columns(files):
     source = sources.ParquetDataSource(files)
     assert repr(source) == repr(sources.ParquetDataSource(files))
     assert "rows=100, columns=['key', 'half', 'name'])" in repr(source)
@@ -280,7 +271,7 @@ def test_its_repr_says_what_it_reads(files):
     assert repr(sources.ParquetDataSource(files, columns=["key"])) != repr(source)
 
 
-def test_a_pickled_source_reads_alike(files):
+def test_pickled_source_reads_same_rows(files):
     source = sources.ParquetDataSource(files, cache_bytes=1000, columns=["key"])
     source[3]
     pickled = pickle.dumps(source)
@@ -293,7 +284,7 @@ def test_a_pickled_source_reads_alike(files):
 
 @pytest.mark.multiprocess
 def test_workers_share_one_import_of_pyarrow(files):
-    # It is done when the source is unpickled, which is before they are forked.
+    # Unpickling the source imports pyarrow, and happens before workers are forked.
     pickled = pickle.dumps(sources.ParquetDataSource(files))
     script = (
         f"import pickle, sys; source = pickle.loads({pickled!r});"
@@ -305,13 +296,13 @@ def test_workers_share_one_import_of_pyarrow(files):
     assert done.stdout.split() == ["True", "100", "1"]
 
 
-def test_a_closed_source_reads_again(files):
+def test_closed_source_reads_again(files):
     with sources.ParquetDataSource(files) as source:
         assert source[1] == row(1)
     assert source[1] == row(1)
 
 
-def test_few_files_are_open_and_none_of_a_closed_source(tmp_path):
+def test_at_most_16_files_are_open_until_close(tmp_path):
     def are_open():
         links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
         files = [os.readlink(link) for link in links if os.path.lexists(link)]
@@ -326,7 +317,7 @@ def test_few_files_are_open_and_none_of_a_closed_source(tmp_path):
     assert are_open() == 0
 
 
-def test_the_cache_keeps_what_was_used_last(files, tmp_path):
+def test_cache_keeps_most_recently_used_groups(files, tmp_path):
     one = sources.ParquetDataSource(files)
     bytes_of_a_group = one._files.read(1).nbytes
     source = Counting(files, tmp_path / "log", cache_bytes=5 * bytes_of_a_group // 2)
@@ -336,13 +327,13 @@ def test_the_cache_keeps_what_was_used_last(files, tmp_path):
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 1])
-def test_the_last_group_is_kept_whatever_its_size(files, tmp_path, cache_bytes):
+def test_last_group_is_cached_regardless_of_size(files, tmp_path, cache_bytes):
     source = Counting(files, tmp_path / "log", cache_bytes=cache_bytes)
     assert [source[key]["key"] for key in (0, 1, 6, 7, 8, 0)] == [0, 1, 6, 7, 8, 0]
     assert source.decoded() == [0, 1, 0]
 
 
-def test_the_cache_counts_what_objects_hold(tmp_path):
+def test_cache_counts_bytes_of_objects(tmp_path):
     path = tmp_path / "large.parquet"
     pictures = [bytes([i]) * 500_000 for i in range(20)]
     parquet.write_table(pa.table({"picture": pictures}), path, row_group_size=2)
@@ -351,7 +342,7 @@ def test_the_cache_counts_what_objects_hold(tmp_path):
     assert source.decoded() == [0, 1, 2, 1]
 
 
-def test_threads_that_want_a_group_decode_it_once(files, tmp_path):
+def test_group_is_decoded_once_by_all_threads(files, tmp_path):
     source = Counting(files, tmp_path / "log")
     start = threading.Barrier(8)
     found = []
@@ -369,7 +360,7 @@ def test_threads_that_want_a_group_decode_it_once(files, tmp_path):
     assert sorted(source.decoded()) == list(range(16))
 
 
-def test_threads_behind_a_failed_decode_get_the_error(files):
+def test_threads_waiting_for_failed_decode_get_error(files):
     source = sources.ParquetDataSource(files)
     os.remove(files[0])
     start = threading.Barrier(4)
@@ -389,7 +380,7 @@ def test_threads_behind_a_failed_decode_get_the_error(files):
     assert len(errors) == 4
 
 
-def test_a_fork_reads_though_a_thread_of_its_parent_decodes(files, monkeypatch):
+def test_forked_child_reads_while_parent_thread_decodes(files, monkeypatch):
     source = sources.ParquetDataSource(files)
     begun, go_on = threading.Event(), threading.Event()
 
@@ -415,7 +406,7 @@ def test_a_fork_reads_though_a_thread_of_its_parent_decodes(files, monkeypatch):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_an_order_that_decodes_again_and_again_is_warned_about(files, caplog):
+def test_order_with_repeated_decoding_logs_warning(files, caplog):
     source = sources.ParquetDataSource(files, cache_bytes=0)
     for key in np.random.default_rng(0).permutation(100).tolist():
         source[key]
@@ -426,22 +417,21 @@ def test_an_order_that_decodes_again_and_again_is_warned_about(files, caplog):
 
 @pytest.fixture(scope="module")
 def many_groups(tmp_path_factory):
-    """A file of 8000 rows in 80 groups, and its path."""
+    """Write a file of 8000 rows in 80 groups, and return its path."""
     path = tmp_path_factory.mktemp("many") / "many.parquet"
     parquet.write_table(table(0, 8000), path, row_group_size=100)
     return str(path)
 
 
 def amplification(source, keys):
-    """Rows decoded for each row delivered."""
+    """Return the number of decoded rows per delivered row."""
     rows = sum(int(source.groups[group]) for group in source.decoded())
     return rows / len(keys)
 
 
-@pytest.mark.claim("samplers.GroupShuffleSampler")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize(("workers", "streams"), [(0, 1), (0, 2), (2, 2), (2, 4)])
-def test_a_group_shuffle_decodes_each_group_about_once(
+def test_group_shuffle_decodes_each_group_about_once(
     many_groups, tmp_path, workers, streams
 ):
     source = Counting(many_groups, tmp_path / "log")
@@ -460,7 +450,7 @@ def test_a_group_shuffle_decodes_each_group_about_once(
 
 
 @pytest.mark.multiprocess
-def test_a_cache_of_one_window_is_enough(many_groups, tmp_path):
+def test_cache_of_one_window_is_enough(many_groups, tmp_path):
     probe = sources.ParquetDataSource(many_groups)
     window = 9 * probe._files.read(0).nbytes
     source = Counting(many_groups, tmp_path / "log", cache_bytes=window)
@@ -478,7 +468,7 @@ def test_a_cache_of_one_window_is_enough(many_groups, tmp_path):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_loader_resumes_in_the_middle_of_a_window(many_groups, workers):
+def test_loader_resumes_in_the_middle_of_a_window(many_groups, workers):
     source = sources.ParquetDataSource(many_groups, columns=["key", "name"])
     loader = DataLoader(
         data_source=source,
@@ -523,7 +513,7 @@ def test_reading_in_order_decodes_each_group_once(many_groups, tmp_path):
     assert source.decoded() == list(range(80))
 
 
-def test_random_draws_are_the_index_samplers(many_groups):
+def test_random_draws_match_index_sampler(many_groups):
     source = sources.ParquetDataSource(many_groups, columns=["key"])
     loaders = [
         DataLoader(data_source=source, sampler=sampler, operations=[Draw()])

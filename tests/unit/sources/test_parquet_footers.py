@@ -1,4 +1,4 @@
-"""Footers of many Parquet files are read once, and checked when rows are read."""
+"""Tests of cached Parquet footers, which are checked when rows are read."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def looked_at(monkeypatch):
-    """The files whose footers are read, in any order."""
+    """Record the files whose footers are read."""
     found = []
     original = ParquetFiles._read_footer
 
@@ -50,14 +50,14 @@ def kept(folder):
 
 
 def rewrite(place, change):
-    """Change what is kept, with a checksum that fits."""
+    """Change the cached content, and update its checksum."""
     content = json.loads(place.read_bytes().partition(b"\n")[2])
     change(content)
     body = json.dumps(content).encode()
     place.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
 
-def test_the_next_source_of_the_same_files_reads_no_footer(folder, looked_at):
+def test_second_source_of_same_files_reads_no_footer(folder, looked_at):
     first = sources.ParquetDataSource(folder)
     assert len(looked_at) == CACHE_MIN_FILES
     again = sources.ParquetDataSource(folder)
@@ -66,12 +66,12 @@ def test_the_next_source_of_the_same_files_reads_no_footer(folder, looked_at):
     assert again.groups.tolist() == [2, 1] * CACHE_MIN_FILES
     assert again[len(again) - 1] == {"x": 2, "x.more": "a"}
     assert sources.ParquetDataSource(folder, ["x"])[4] == {"x": 1}
-    # An option may change what a column is.
+    # An option may change the type of a column.
     sources.ParquetDataSource(folder, read_dictionary=["x.more"])
     assert len(looked_at) == 2 * CACHE_MIN_FILES
 
 
-def test_only_the_file_that_changed_is_read_again(folder, looked_at):
+def test_only_footer_of_changed_file_is_read_again(folder, looked_at):
     sources.ParquetDataSource(folder)
     looked_at.clear()
     (folder / "07.parquet").unlink()
@@ -111,7 +111,7 @@ READ_ERRORS = {
 
 
 @pytest.mark.parametrize("fault", READ_ERRORS)
-def test_what_is_torn_or_made_up_is_made_anew(folder, looked_at, fault):
+def test_damaged_cache_is_rebuilt(folder, looked_at, fault):
     sources.ParquetDataSource(folder)
     whole = kept(folder).read_bytes()
     READ_ERRORS[fault](kept(folder))
@@ -123,7 +123,7 @@ def test_what_is_torn_or_made_up_is_made_anew(folder, looked_at, fault):
 
 
 @pytest.mark.parametrize("counts", [[2], [3], [1, 2], [2, 1, 5]])
-def test_rows_that_somebody_made_up_are_never_wrong_data(folder, counts):
+def test_wrong_cached_row_counts_are_refused(folder, counts):
     sources.ParquetDataSource(folder)
     rewrite(kept(folder), lambda content: content["files"][0].__setitem__(3, counts))
     source = sources.ParquetDataSource(folder)
@@ -134,7 +134,7 @@ def test_rows_that_somebody_made_up_are_never_wrong_data(folder, counts):
 @pytest.mark.parametrize(
     ("place", "text"), [(4, "missing values, found 1"), (5, "integers up to")]
 )
-def test_facts_that_somebody_made_up_are_never_wrong_data(folder, place, text):
+def test_wrong_cached_column_facts_are_refused(folder, place, text):
     (folder / "00.parquet").unlink()
     table = pa.table({"x": [None, 2**53 + 1], "x.more": ["a", "b"]})
     parquet.write_table(table, folder / "00.parquet")
@@ -146,7 +146,7 @@ def test_facts_that_somebody_made_up_are_never_wrong_data(folder, place, text):
         source[1]
 
 
-def test_where_nothing_can_be_kept_footers_are_read_each_time(folder, looked_at):
+def test_footers_are_read_each_time_without_cache(folder, looked_at):
     (folder.parent / "cache").write_text("no folder")
     for times in (1, 2):
         assert len(sources.ParquetDataSource(folder)) == 3 * CACHE_MIN_FILES
@@ -154,5 +154,5 @@ def test_where_nothing_can_be_kept_footers_are_read_each_time(folder, looked_at)
 
 
 @pytest.mark.multiprocess
-def test_writers_that_are_killed_leave_all_footers_of_one_of_them(tmp_path):
+def test_killed_writer_leaves_complete_cache(tmp_path):
     run("kept_index/killed_footers", tmp_path / "kept.json", 100)

@@ -1,4 +1,4 @@
-"""The cache of far files: what it serves is right, whatever happened to it."""
+"""Tests of the cache of remote files, which must never serve wrong bytes."""
 
 import os
 import pathlib
@@ -58,17 +58,17 @@ def ranges(count, seed=0):
         yield offset, rng.randrange(1, min(100_000, len(CONTENT) - offset) + 1)
 
 
-# What is kept
+# Reading and writing
 
 
-def test_serves_what_was_kept_however_it_is_cut(cache):
+def test_any_range_of_cached_bytes_is_served(cache):
     assert keep(cache, 0, len(CONTENT)) == ""
     for offset, size in ranges(300):
         assert cache.read(ORIGIN, offset, size) == CONTENT[offset : offset + size]
     assert cache.read(ORIGIN, 5, 0) == b""
 
 
-def test_serves_nothing_of_which_a_page_is_missing(cache):
+def test_range_with_missing_page_is_not_served(cache):
     keep(cache, 10 * PAGE, 3 * PAGE)
     keep(cache, 14 * PAGE, PAGE)
     assert cache.read(ORIGIN, 10 * PAGE, 3 * PAGE) == CONTENT[10 * PAGE : 13 * PAGE]
@@ -78,14 +78,14 @@ def test_serves_nothing_of_which_a_page_is_missing(cache):
     assert cache.read(ORIGIN, 13 * PAGE, 2 * PAGE) is None
 
 
-def test_tells_files_versions_and_sizes_apart(cache):
+def test_other_file_version_or_size_is_not_served(cache):
     keep(cache, 0, PAGE)
     assert cache.read(ORIGIN, 0, 100) == CONTENT[:100]
     for other in (12, 22, len(CONTENT)), (11, 23, len(CONTENT)), (11, 22, 5000):
         assert cache.read(other, 0, 100) is None
 
 
-def test_a_version_takes_the_place_of_another(cache):
+def test_new_version_replaces_old_version(cache):
     keep(cache, 0, len(CONTENT))
     newer = ORIGIN[0], 23, ORIGIN[2]
     changed = CONTENT[::-1]
@@ -94,17 +94,17 @@ def test_a_version_takes_the_place_of_another(cache):
     assert cache.read(ORIGIN, 0, PAGE) is None
 
 
-def test_only_whole_pages_are_kept(cache):
-    with pytest.raises(ValueError, match="only whole pages are kept"):
+def test_partial_page_is_refused(cache):
+    with pytest.raises(ValueError, match="must be multiples of 4096"):
         cache.write(ORIGIN, 0, CONTENT[:100])
-    with pytest.raises(ValueError, match="a cache has at least"):
+    with pytest.raises(ValueError, match="bytes must be at least"):
         _core.RangeCache("/none", 100)
 
 
-# Its size
+# Size
 
 
-def test_never_becomes_larger_than_it_may(folder):
+def test_size_never_exceeds_limit(folder):
     cache = _core.RangeCache(str(folder), 20 * MIB)
     for name in range(30):
         keep(cache, 0, len(CONTENT), (name, 1, len(CONTENT)))
@@ -115,16 +115,16 @@ def test_never_becomes_larger_than_it_may(folder):
     assert CONTENT[:PAGE] in served
 
 
-def test_what_fits_is_all_kept(folder):
+def test_data_that_fit_are_all_kept(folder):
     cache = _core.RangeCache(str(folder), 300 * MIB)
-    names = range(60)  # Of 4 regions each, in room for 288.
+    names = range(60)  # 4 regions each; the cache has room for 288.
     for name in names:
         keep(cache, 0, len(CONTENT), (name, 1, len(CONTENT)))
     found = [cache.read((n, 1, len(CONTENT)), 0, len(CONTENT)) for n in names]
     assert found == [CONTENT] * 60
 
 
-def test_data_that_do_not_fit_leave_most_of_what_is_there(folder):
+def test_data_that_do_not_fit_evict_little(folder):
     cache = _core.RangeCache(str(folder), 20 * MIB)
     for name in range(100, 104):
         keep(cache, 0, len(CONTENT), (name, 1, len(CONTENT)))
@@ -138,7 +138,7 @@ def test_data_that_do_not_fit_leave_most_of_what_is_there(folder):
     assert sum(kept) >= 7
 
 
-def test_other_data_move_in_after_a_while(folder):
+def test_repeated_writes_evict_old_data(folder):
     cache = _core.RangeCache(str(folder), 9 * MIB)
     for name in range(8):
         keep(cache, 0, PAGE, (name, 1, MIB))
@@ -147,7 +147,7 @@ def test_other_data_move_in_after_a_while(folder):
     assert cache.read((50, 1, MIB), 0, PAGE) == CONTENT[:PAGE]
 
 
-def test_caches_of_other_sizes_are_removed_once_nobody_uses_them(folder):
+def test_unused_caches_of_other_sizes_are_removed(folder):
     first = _core.RangeCache(str(folder), 20 * MIB)
     keep(first, 0, PAGE)
     second = _core.RangeCache(str(folder), 40 * MIB)
@@ -181,7 +181,7 @@ def test_damaged_bytes_are_not_served(cache, folder):
 
 
 @pytest.mark.parametrize("damage", ["empty", "short", "noise"])
-def test_a_file_that_is_no_cache_is_made_anew(folder, damage):
+def test_invalid_cache_file_is_rebuilt(folder, damage):
     cache = _core.RangeCache(str(folder), BYTES)
     path = pathlib.Path(cache.path)
     del cache
@@ -195,10 +195,10 @@ def test_a_file_that_is_no_cache_is_made_anew(folder, damage):
     assert again.read(ORIGIN, 0, PAGE) == CONTENT[:PAGE]
 
 
-# Files behind URLs
+# Files at URLs
 
 
-def test_what_was_read_once_is_not_asked_for_again(server, folder):
+def test_cached_ranges_are_not_requested_again(server, folder):
     first = remote(server, folder)
     for offset, size in ranges(40):
         assert first.read_range(offset, size) == CONTENT[offset : offset + size]
@@ -209,7 +209,7 @@ def test_what_was_read_once_is_not_asked_for_again(server, folder):
     assert server.gets == []
 
 
-def test_another_version_is_read_anew(server, folder):
+def test_new_version_is_read_from_server(server, folder):
     assert remote(server, folder).read_range(0, PAGE) == CONTENT[:PAGE]
     server.files["file"] = CONTENT[::-1]
     server.tags["file"] = '"two"'
@@ -217,7 +217,7 @@ def test_another_version_is_read_anew(server, folder):
     assert newer.read_range(0, PAGE) == CONTENT[::-1][:PAGE]
 
 
-def test_bytes_of_another_version_are_neither_given_nor_kept(server, folder):
+def test_bytes_of_replaced_file_are_not_cached(server, folder):
     file = remote(server, folder)
     server.files["file"], server.tags["file"] = CONTENT[::-1], '"two"'
     with pytest.raises(RemoteError, match="was replaced while it was open"):
@@ -229,7 +229,7 @@ def test_bytes_of_another_version_are_neither_given_nor_kept(server, folder):
     assert remote(server, folder).read_range(0, 4) == CONTENT[:4]
 
 
-def test_records_are_served_in_another_order(server, folder, tmp_path):
+def test_cached_records_are_served_in_another_order(server, folder, tmp_path):
     from array_record.python import array_record_module
 
     records = [np.random.default_rng(i).bytes(20_000 + i) for i in range(60)]
@@ -254,7 +254,7 @@ def test_records_are_served_in_another_order(server, folder, tmp_path):
     assert server.gets == []
 
 
-def test_files_of_unknown_version_are_not_kept(server, folder, monkeypatch):
+def test_files_of_unknown_version_are_not_cached(server, folder, monkeypatch):
     file = remote(server, folder)
     monkeypatch.setattr(file, "_stamp", {})
     assert file.cache is None
@@ -262,7 +262,7 @@ def test_files_of_unknown_version_are_not_kept(server, folder, monkeypatch):
     assert not folder.exists()
 
 
-def test_a_folder_that_cannot_be_used_is_told_once(server, caplog):
+def test_unusable_folder_is_logged_once(server, caplog):
     for _ in range(3):
         file = remote(server, "/proc/none/here")
         assert file.read_range(5, 10) == CONTENT[5:15]
@@ -284,7 +284,7 @@ def run(*arguments):
 
 
 @pytest.mark.multiprocess
-def test_a_writer_that_is_killed_leaves_nothing_wrong(folder):
+def test_killed_writer_leaves_valid_cache(folder):
     for seed in range(4):
         writer = run("write", folder, seed)
         for _ in range(1 + 40 * seed):
@@ -304,7 +304,7 @@ def test_processes_share_a_cache_at_the_same_time(folder):
 
 
 @pytest.mark.multiprocess
-def test_a_full_disk_ends_keeping_with_one_warning(server, folder):
+def test_full_disk_stops_caching_with_one_warning(server, folder):
     reader = run("full", folder, server.url("file"))
     out, errors = reader.communicate(timeout=60)
     assert out == "right\n"
@@ -313,13 +313,13 @@ def test_a_full_disk_ends_keeping_with_one_warning(server, folder):
 
 
 @pytest.mark.multiprocess
-def test_a_cache_that_may_not_be_written_to_serves_what_it_has(folder):
+def test_read_only_cache_serves_its_data(folder):
     keep(_core.RangeCache(str(folder), BYTES), 0, MIB)
     reader = run("read_only", folder, 0)
     assert reader.communicate(timeout=60) == ("served\nnot kept\n", "")
 
 
-def test_options_name_the_folder_as_text(folder):
+def test_cache_options_are_checked(folder):
     assert RemoteOptions(cache_dir=folder).cache_dir == str(folder)
     with pytest.raises(TypeError):
         RemoteOptions(cache_dir=7)
@@ -328,12 +328,12 @@ def test_options_name_the_folder_as_text(folder):
 
 
 @pytest.mark.parametrize("wrong", [{"cache_dir": ""}, {"cache_bytes": 1 << 63}])
-def test_options_that_name_no_cache_are_refused(wrong):
+def test_invalid_cache_options_are_refused(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
         RemoteOptions(**wrong)
 
 
-def test_a_folder_may_have_any_name(server, tmp_path):
+def test_folder_name_may_have_any_bytes(server, tmp_path):
     folder = os.fsencode(tmp_path) + b"/\xff"
     file = remote(server, folder)
     assert file.read_range(5, 9) == CONTENT[5:14]

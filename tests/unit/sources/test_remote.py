@@ -1,4 +1,4 @@
-"""Record files behind URLs, against the same records in memory."""
+"""Tests of record files at URLs, compared with the same records in memory."""
 
 import _thread
 import errno
@@ -29,7 +29,7 @@ from gristmill.sources._urls import is_url
 from support import range_server
 
 BLOCK = 65536
-# 40 records of 20 kB: some 13 blocks, of which no tail has many.
+# 40 records of 20 kB take about 13 blocks. SMALL_TAIL covers one of them.
 RECORDS = [np.random.default_rng(i).bytes(20_000 + i) for i in range(40)]
 SMALL_TAIL = RemoteOptions(tail_bytes=BLOCK + 1024, gap_bytes=4096)
 
@@ -63,7 +63,7 @@ def sleeps():
 
 @pytest.fixture
 def remote(server, sleeps):
-    """Return a function that opens the server's file, and does not sleep."""
+    """Return a function that opens the server's file and records sleeps."""
 
     def make(options=SMALL_TAIL, name="file"):
         return RemoteFile(server.url(name), options=options, sleep=sleeps.append)
@@ -90,7 +90,7 @@ def ints(values):
 @pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
 @pytest.mark.parametrize("group", [1, 7])
 @pytest.mark.parametrize("pad", [False, True])
-def test_reads_what_a_local_file_has(server, tmp_path, codec, group, pad):
+def test_remote_file_matches_local_file(server, tmp_path, codec, group, pad):
     padding = ",pad_to_block_boundary:true" * pad
     options = f"group_size:{group},{codec}{padding}"
     server.files["other"] = written(tmp_path, RECORDS, options)
@@ -109,7 +109,7 @@ def test_reads_what_a_local_file_has(server, tmp_path, codec, group, pad):
     assert file.read_many(ints([])) == []
 
 
-def test_reads_any_file_system_of_fsspec(memory, content, tmp_path):
+def test_any_fsspec_file_system_is_read(memory, content, tmp_path):
     assert open_file(memory).read_many(np.arange(40)) == RECORDS
     (tmp_path / "file").write_bytes(content)
     url = f"local://{tmp_path}/file"
@@ -143,9 +143,12 @@ def test_file_systems_without_ranges_do_not_read_ahead(content):
     assert fetched == [(1000, 1010)]
 
 
-def test_opening_takes_one_request_for_the_index(server, remote, content):
+def test_index_within_tail_takes_one_request(server, remote, content):
     file = _core.RecordFile(remote())
-    assert (len(server.heads), len(server.gets)) == (1, 2)  # It exceeds the tail.
+    assert (len(server.heads), len(server.gets)) == (
+        1,
+        2,
+    )  # The index exceeds the tail.
     assert file.read(7) == RECORDS[7]
     server.gets.clear()
     file = _core.RecordFile(remote(RemoteOptions()))
@@ -169,11 +172,11 @@ def test_long_indices_take_two_requests(server, remote, tmp_path, codec):
             assert asked == file_size - footer
 
 
-def test_neighbours_are_read_by_one_request(server, remote):
+def test_adjacent_records_are_read_by_one_request(server, remote):
     near = RemoteOptions(gap_bytes=50_000, run_bytes=1 << 20)
     file = _core.RecordFile(remote(near))
     server.gets.clear()
-    # Two records of 20 kB lie in the first gap, three in the second.
+    # There are two records of 20 kB in the first gap, three in the second.
     assert file.read_many(ints([5, 6, 7, 10, 14])) == [
         RECORDS[i] for i in (5, 6, 7, 10, 14)
     ]
@@ -188,7 +191,7 @@ def test_neighbours_are_read_by_one_request(server, remote):
 
 
 @pytest.mark.parametrize("way", ["read_many", "pool"])
-def test_requests_are_made_at_the_same_time(server, remote, way):
+def test_requests_run_in_parallel(server, remote, way):
     file = _core.RecordFile(remote())
     keys = ints([0, 5, 10, 15, 20, 25, 30, 35])
     server.barrier = threading.Barrier(len(keys), timeout=60)
@@ -200,7 +203,7 @@ def test_requests_are_made_at_the_same_time(server, remote, way):
     assert not server.barrier.broken
 
 
-def test_no_more_requests_at_a_time_than_allowed(content):
+def test_parallel_requests_do_not_exceed_limit(content):
     class Counting(MemoryReader):
         parallel = 3
         now = most = 0
@@ -243,13 +246,11 @@ def test_eight_threads_share_a_file(server, remote):
     assert not failures
 
 
-# Failures that pass
+# Transient failures
 
 
 @pytest.mark.parametrize("fault", [408, 429, 500, 502, 503, 504, "cut"])
-def test_tries_again_when_the_network_or_the_server_fails(
-    server, remote, sleeps, fault
-):
+def test_server_or_network_failure_is_retried(server, remote, sleeps, fault):
     file = _core.RecordFile(remote())
     server.gets.clear()
     server.faults.extend([fault, None])
@@ -259,16 +260,16 @@ def test_tries_again_when_the_network_or_the_server_fails(
     assert 0 <= sleeps[0] <= 0.1
 
 
-def test_tries_again_when_connections_end(server, remote, sleeps):
+def test_closed_connection_is_retried(server, remote, sleeps):
     file = _core.RecordFile(remote())
     server.gets.clear()
-    server.faults.extend(["reset"] * 4)  # The client tries again once by itself.
+    server.faults.extend(["reset"] * 4)  # The client also retries once.
     assert file.read(12) == RECORDS[12]
     assert len(server.gets) == 5
     assert 1 <= len(sleeps) <= 4
 
 
-def test_attempts_that_take_too_long_have_failed(server, remote, sleeps):
+def test_slow_attempts_time_out(server, remote, sleeps):
     file = remote(RemoteOptions(timeout_s=0.05, attempts=2))
     server.gate = threading.Event()
     with pytest.raises(RemoteError, match="failed at 2 attempts: "):
@@ -277,7 +278,7 @@ def test_attempts_that_take_too_long_have_failed(server, remote, sleeps):
     server.gate.set()
 
 
-def test_gives_up_after_so_many_attempts(server, remote, sleeps):
+def test_read_fails_after_maximum_attempts(server, remote, sleeps):
     options = RemoteOptions(attempts=4, first_delay_s=3, most_delay_s=7)
     file = _core.RecordFile(remote(options))
     server.gets.clear()
@@ -297,13 +298,13 @@ def test_gives_up_after_so_many_attempts(server, remote, sleeps):
     assert file.read(12) == RECORDS[12]
 
 
-def test_opening_tries_again(server, remote, sleeps):
+def test_opening_is_retried(server, remote, sleeps):
     server.faults.extend([503])
     assert _core.RecordFile(remote()).read(0) == RECORDS[0]
     assert len(sleeps) == 1
 
 
-def test_waits_as_long_as_the_server_asks_for(server, remote, sleeps):
+def test_retry_waits_for_time_given_by_server(server, remote, sleeps):
     file = remote()
     server.headers["Retry-After"] = "5"
     server.faults.append(429)
@@ -324,7 +325,7 @@ def test_delays_double_up_to_a_limit():
         assert 0 <= min(delays[attempt]) < longest / 2 < max(delays[attempt]) <= longest
 
 
-# Failures that do not pass
+# Permanent failures
 
 
 @pytest.mark.parametrize(
@@ -353,7 +354,7 @@ def test_permanent_errors_are_raised_at_the_first_attempt(
     assert file.read(3) == RECORDS[3]
 
 
-def test_missing_files_are_not_asked_for_again(server, sleeps):
+def test_missing_files_are_not_retried(server, sleeps):
     with pytest.raises(FileNotFoundError, match="none: reading its size failed at the"):
         RemoteFile(server.url("none"), sleep=sleeps.append)
     with pytest.raises(FileNotFoundError, match="memory://none: reading its size fail"):
@@ -384,19 +385,19 @@ def test_servers_without_sizes_are_refused(server, remote):
 # Files that change
 
 
-def test_truncation_while_open_is_told(server, remote, content, sleeps):
+def test_truncation_while_open_is_reported(server, remote, content, sleeps):
     file = _core.RecordFile(remote())
     server.files["file"] = content[: 2 * BLOCK]
     with pytest.raises(RemoteError) as caught:
         file.read(39)
     assert f"it has {2 * BLOCK} bytes now, {len(content)} when" in str(caught.value)
     with pytest.raises(RemoteError, match=r"expected .* bytes, found .* bytes now"):
-        file.read(6)  # Its range begins in what is left.
+        file.read(6)  # Its range begins in the remaining part.
     assert file.read(0) == RECORDS[0]
     assert sleeps == []
 
 
-def test_replacement_while_open_is_told(server, remote, content):
+def test_replacement_while_open_is_reported(server, remote, content):
     file = _core.RecordFile(remote())
     server.files["file"] = content[::-1]
     server.tags["file"] = '"two"'
@@ -408,14 +409,14 @@ def test_replacement_while_open_is_told(server, remote, content):
     assert file.read(5) == RECORDS[5]
 
 
-def test_removal_while_open_is_told(memory):
+def test_removal_while_open_is_reported(memory):
     file = open_file(memory)
     fsspec.filesystem("memory").rm(memory)
     with pytest.raises(FileNotFoundError, match="the file is gone"):
         file.read(5)
 
 
-def test_growth_is_no_harm(memory, content):
+def test_growth_while_open_is_allowed(memory, content):
     file = open_file(memory)
     with fsspec.open(memory, "wb") as out:
         out.write(content + b"more")
@@ -424,11 +425,11 @@ def test_growth_is_no_harm(memory, content):
         open_file(memory)
 
 
-# What a reader in Python may do
+# Readers defined in Python
 
 
 class MemoryReader:
-    """Reads what it is given."""
+    """Reads from the given bytes."""
 
     path = "somewhere"
     gap_bytes, run_bytes, tail_bytes, parallel = 0, 1 << 20, 0, 8
@@ -449,7 +450,7 @@ class Unlucky(Exception):
 
 
 @pytest.mark.parametrize("records", [[4], [4, 8, 12]])
-def test_errors_of_a_reader_are_raised_as_they_are(content, records):
+def test_reader_errors_are_raised_unchanged(content, records):
     class Failing(MemoryReader):
         fails = False
 
@@ -482,7 +483,7 @@ def test_errors_of_a_reader_are_raised_as_they_are(content, records):
     assert not hasattr(caught.value, "__notes__")
 
 
-def test_the_first_record_that_fails_is_named(content):
+def test_first_record_that_fails_is_named(content):
     class Failing(MemoryReader):
         bad = range(0)
 
@@ -509,7 +510,7 @@ def test_the_first_record_that_fails_is_named(content):
         (b"short", ValueError, r"read_range\(.*\) returned 5 bytes"),
     ],
 )
-def test_wrong_answers_of_a_reader_are_refused(content, answer, kind, text):
+def test_wrong_results_of_reader_are_refused(content, answer, kind, text):
     class Wrong(MemoryReader):
         def read_range(self, offset, size):
             return answer
@@ -518,7 +519,7 @@ def test_wrong_answers_of_a_reader_are_refused(content, answer, kind, text):
         _core.RecordFile(Wrong(content))
 
 
-def test_what_is_no_reader_is_refused():
+def test_invalid_reader_is_refused():
     with pytest.raises(TypeError, match=r"a path or have read_range\(\), got int"):
         _core.RecordFile(17)
     reader = MemoryReader(b"")
@@ -528,7 +529,7 @@ def test_what_is_no_reader_is_refused():
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_readers_are_let_go(content, waits):
+def test_readers_are_released(content, waits):
     reader = MemoryReader(content)
     gone = threading.Event()
     weakref.finalize(reader, gone.set)
@@ -543,7 +544,7 @@ def test_readers_are_let_go(content, waits):
 
 
 class Stuck(MemoryReader):
-    """Reads once a gate opens, if it has one."""
+    """Reads after its gate opens, if it has one."""
 
     gate = None
 
@@ -568,12 +569,12 @@ def stuck(content):
 
 
 @pytest.mark.parametrize("way", ["read_many", "wait"])
-def test_the_user_may_interrupt_a_read(stuck, way):
+def test_read_can_be_interrupted(stuck, way):
     reader, file = stuck
     keys = np.arange(0, 40, 4)
 
     def interrupt():
-        reader.at_gate.acquire(timeout=60)  # Threads come here while the read waits.
+        reader.at_gate.acquire(timeout=60)  # Released by a thread while the read waits.
         _thread.interrupt_main()
 
     thread = threading.Thread(target=interrupt)
@@ -588,7 +589,7 @@ def test_the_user_may_interrupt_a_read(stuck, way):
     assert file.read_many(keys) == [RECORDS[i] for i in keys]
 
 
-def test_nobody_waits_for_a_read_that_is_not_wanted(stuck):
+def test_abandoned_read_is_not_waited_for(stuck):
     reader, file = stuck
     read = _core.PendingRead(_core.Pool(1), file, np.arange(0, 40, 2))
     reader.at_gate.acquire(timeout=60)
@@ -600,16 +601,13 @@ def test_nobody_waits_for_a_read_that_is_not_wanted(stuck):
 
 
 def source_of(server, tmp_path, **options):
-    """Two files on the server as one source, and their records."""
+    """Return one source for two files on the server, and their records."""
     records = [b"%d" % i * 700 for i in range(24)]
     server.files["other"] = written(tmp_path, records, "group_size:3,zstd")
     urls = [server.url("file"), server.url("other")]
     return gm.sources.ArrayRecordDataSource(urls, **options), RECORDS + records
 
 
-@pytest.mark.claim(
-    "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
-)
 def test_sources_read_urls(server, tmp_path):
     options = {"headers": {"Authorization": "Bearer token"}}
     source, records = source_of(
@@ -633,7 +631,9 @@ def test_files_are_opened_at_the_same_time(server, content):
     urls = [server.url(f"{i}") + "[0:40]" for i in range(6)]
     source = gm.sources.ArrayRecordDataSource(urls)
     assert server.gets == []
-    server.barrier = threading.Barrier(6, timeout=60)  # For indices, then records.
+    server.barrier = threading.Barrier(
+        6, timeout=60
+    )  # Used for the indices, then for records.
     keys = np.arange(6) * 40 + 5
     assert source.__getitems__(keys) == [RECORDS[5]] * 6
     assert not server.barrier.broken
@@ -659,11 +659,11 @@ class Pid(gm.MapTransform):
 
 
 @pytest.mark.claim(
-    "With some steps a stream belongs to one worker, so more workers than streams do"
-    " not help."
+    "Some steps bind a stream to one worker, so that more workers than "
+    "streams do not help."
 )
 @pytest.mark.multiprocess
-def test_a_stream_of_far_files_belongs_to_one_worker(server, tmp_path):
+def test_stream_of_remote_files_belongs_to_one_worker(server, tmp_path):
     source, _ = source_of(server, tmp_path)
     loader = gm.DataLoader(
         data_source=source,
@@ -676,7 +676,7 @@ def test_a_stream_of_far_files_belongs_to_one_worker(server, tmp_path):
 
 
 class Order:
-    """Samples the keys that it is given."""
+    """Samples the given keys."""
 
     def __init__(self, keys):
         self.keys = keys
@@ -692,7 +692,7 @@ class Order:
 
 
 @pytest.mark.multiprocess
-def test_workers_send_errors_of_urls(server, tmp_path):
+def test_workers_report_errors_of_urls(server, tmp_path):
     source, _ = source_of(server, tmp_path)
     server.files["file"] = server.files["file"][: 2 * BLOCK]
     loader = gm.DataLoader(
@@ -705,7 +705,7 @@ def test_workers_send_errors_of_urls(server, tmp_path):
         list(loader)
 
 
-def test_pickles_know_what_the_file_looked_like(server, remote, content):
+def test_pickled_file_detects_change(server, remote, content):
     file = pickle.loads(pickle.dumps(RemoteFile(server.url("file"))))
     assert repr(file) == f"RemoteFile('{server.url('file')}')"
     assert file.read_range(70, 5) == content[70:75]
@@ -714,7 +714,7 @@ def test_pickles_know_what_the_file_looked_like(server, remote, content):
     assert "its ETag is" in pickle.loads(pickle.dumps(file)).change()
 
 
-def test_a_forked_child_reads_on(server, remote):
+def test_forked_child_continues_reading(server, remote):
     file = _core.RecordFile(RemoteFile(server.url("file")))
     order = ints([0, 9, 18, 27, 36])
     pending = _core.PendingRead(_core.Pool(1), file, order)
@@ -729,7 +729,7 @@ def test_a_forked_child_reads_on(server, remote):
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("way", ["busy", "waiting"])
-def test_reads_under_way_do_not_keep_the_interpreter(tmp_path, content, way):
+def test_pending_reads_do_not_block_exit(tmp_path, content, way):
     path = tmp_path / "file"
     path.write_bytes(content)
     done = subprocess.run(
@@ -745,7 +745,7 @@ def test_reads_under_way_do_not_keep_the_interpreter(tmp_path, content, way):
 # Arguments, and errors of clients that are not installed
 
 
-def test_tells_urls_from_paths():
+def test_urls_are_distinguished_from_paths():
     assert all(
         map(is_url, ["gs://a/b", "s3://a", "hf://d/x", "a+b://c", "tar::http://x"])
     )
@@ -754,7 +754,7 @@ def test_tells_urls_from_paths():
     )
 
 
-def test_refuses_wrong_arguments(memory, tmp_path):
+def test_wrong_arguments_are_refused(memory, tmp_path):
     with pytest.raises(
         ValueError, match=r"access must .*'mmap' for memory://remote/file"
     ):
@@ -775,7 +775,7 @@ def test_refuses_wrong_arguments(memory, tmp_path):
         RemoteOptions(most_delay_s=float("nan"))
 
 
-def test_storage_options_go_to_the_file_system(server):
+def test_storage_options_are_passed_to_file_system(server):
     options = {"headers": {"Authorization": "Bearer token"}}
     file = open_file(server.url("file"), storage_options=options)
     server.authorizations.clear()
@@ -783,14 +783,14 @@ def test_storage_options_go_to_the_file_system(server):
     assert server.authorizations == ["Bearer token"]
 
 
-def test_names_the_extra_that_is_missing(monkeypatch, memory):
+def test_missing_fsspec_names_extra(monkeypatch, memory):
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(ImportError, match=r"pip install 'gristmill\[remote\]'"):
         open_file(memory)
 
 
-def test_names_the_url_whose_package_is_missing(monkeypatch):
-    # As fsspec knows gs:// and its gcsfs, but here nobody can have the package.
+def test_missing_client_package_names_url(monkeypatch):
+    # Like the entry of gs:// and gcsfs in fsspec, but its package does not exist.
     entry = {"class": "no_such_package.Files", "err": "Install no_such_package"}
     monkeypatch.setitem(known_implementations, "needy", entry)
     with pytest.raises(ImportError) as raised:
@@ -803,7 +803,7 @@ def test_names_the_url_whose_package_is_missing(monkeypatch):
 
 
 def library_error(package, name, base=Exception, **attributes):
-    """Make an error as a client that need not be installed raises it."""
+    """Return an error like those of a client that may not be installed."""
     kind = type(name, (base,), {"__module__": f"{package}.exceptions"})
     error = type("Derived", (kind,), {"__module__": "elsewhere"})("text")
     error.__dict__.update(attributes)
@@ -858,12 +858,12 @@ PERMANENT = [
 ]
 
 
-def test_knows_which_errors_pass():
+def test_transient_errors_are_recognized():
     assert [error for error in TRANSIENT if not is_transient(error)] == []
     assert [error for error in PERMANENT if is_transient(error)] == []
 
 
-def test_errors_that_cause_each_other_come_to_an_end():
+def test_errors_that_cause_each_other_end_the_search():
     one, two = OSError("one"), OSError("two")
     one.__cause__, two.__cause__ = two, one
     assert not is_transient(one)

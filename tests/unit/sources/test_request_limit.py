@@ -1,4 +1,4 @@
-"""How many requests are under way, against stores whose best is known."""
+"""Tests of the limit of parallel requests, with stores whose optimum is known."""
 
 import heapq
 
@@ -8,10 +8,10 @@ from gristmill.sources._request_limit import REST_ROUNDS, RequestLimit
 
 
 class Store:
-    """A store in simulated time; `flow` decides how many requests are under way.
+    """A store in simulated time. `flow` decides how many requests are pending.
 
-    It answers after `latency_s`, one after the other at `bytes_per_s`, and where more
-    than `capacity` are under way the newest fails.
+    It answers in order, after `latency_s` and at `bytes_per_s`. If more than
+    `capacity` requests are pending, the newest fails.
     """
 
     def __init__(self, most=1000, latency_s=0.02, bytes_per_s=1e12, capacity=10**9):
@@ -27,7 +27,7 @@ class Store:
         self.number = 0
 
     def run(self, requests, size=71_000, waiting=True):
-        """Make so many requests as fast as allowed; returns bytes a second."""
+        """Make this many requests as fast as allowed, and return bytes per second."""
         began, left, done = self.now, requests, 0
         while left or self.answers:
             while left and self.flow.in_flight < self.flow.limit:
@@ -55,32 +55,30 @@ class Store:
 
 @pytest.mark.parametrize("latency_s", [0.001, 0.02, 0.2])
 @pytest.mark.parametrize("bytes_per_s", [20e6, 200e6, 2e9])
-def test_comes_near_the_best_of_stores_of_known_latency_and_bandwidth(
-    latency_s, bytes_per_s
-):
+def test_rate_approaches_optimum_of_store(latency_s, bytes_per_s):
     store = Store(latency_s=latency_s, bytes_per_s=bytes_per_s)
     store.run(20_000)
     best = min(bytes_per_s, 1000 * 71_000 / latency_s)
     assert store.run(20_000) >= 0.9 * best
 
 
-def test_does_not_grow_where_nothing_more_comes():
+def test_limit_stops_growing_at_full_bandwidth():
     store = Store(latency_s=0.02, bytes_per_s=200e6)
     store.run(20_000)
-    needed = 200e6 / 71_000 * 0.02  # 56 of them fill the line.
+    needed = 200e6 / 71_000 * 0.02  # 56 requests fill the line.
     limits = store.limits[10_000:]
     assert max(limits) <= 3 * needed
     assert sorted(limits)[len(limits) // 2] <= 2 * needed
 
 
-def test_never_exceeds_the_most():
+def test_limit_never_exceeds_maximum():
     store = Store(most=40)
     store.run(5_000)
     assert max(store.limits) == 40
     assert Store(most=3).flow.limit == 3
 
 
-def test_a_failure_halves_the_limit_once_for_all_that_were_under_way():
+def test_failure_halves_limit_once_per_round():
     store = Store()
     begun = [store.flow.begin() for _ in range(16)]
     store.flow.end(begun[0], 0, failed=True, waiting=True)
@@ -95,7 +93,7 @@ def test_a_failure_halves_the_limit_once_for_all_that_were_under_way():
     assert store.flow.limit == 1
 
 
-def test_stays_below_what_made_requests_fail_most_of_the_time():
+def test_limit_stays_below_capacity_most_of_the_time():
     store = Store(capacity=100)
     store.run(5_000)
     store.failures = 0
@@ -104,7 +102,7 @@ def test_stays_below_what_made_requests_fail_most_of_the_time():
     assert store.failures < 0.02 * 50_000
 
 
-def test_finds_out_that_a_store_has_become_faster():
+def test_limit_grows_after_store_becomes_faster():
     store = Store(bytes_per_s=50e6)
     store.run(10_000)
     store.bytes_per_s = 1e9
@@ -112,7 +110,7 @@ def test_finds_out_that_a_store_has_become_faster():
     assert store.run(20_000) >= 0.9 * 1e9
 
 
-def test_learns_nothing_where_requests_do_not_wait_for_their_turn():
+def test_limit_stays_if_no_request_waits():
     store = Store()
     store.run(5_000, waiting=False)
     assert store.flow.limit == 16

@@ -1,4 +1,4 @@
-"""What people see of a source names what it reads; what states have stays a hash."""
+"""Tests that a source's str shows its paths, and that its repr has a hash of them."""
 
 import tarfile
 
@@ -48,12 +48,12 @@ WRITERS = [write_array_record, write_tf_record, write_parquet, write_tar, write_
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_source_of_files_shows_their_paths(tmp_path, write):
+def test_str_of_file_source_shows_paths(tmp_path, write):
     path = tmp_path / "file"
     source = write(path)
     name = type(source).__name__
     assert str(source).startswith(f"{name}(paths=['{path}', '{path}'], r")
-    # The repr is in states, and Grain's has no paths.
+    # The repr is part of states, and Grain's repr has no paths.
     assert repr(source).startswith(f"{name}(hash_of_paths=")
     loader = grain.load(source)
     assert str(path) in repr(loader)
@@ -63,14 +63,14 @@ def test_a_source_of_files_shows_their_paths(tmp_path, write):
     assert str(path) in ds._repr_html_()
 
 
-def test_of_very_many_paths_the_first_ones_are_shown(tmp_path):
+def test_str_of_many_paths_shows_first_ones(tmp_path):
     write_tf_record(tmp_path / "file")
     source = sources.TFRecordDataSource([str(tmp_path / "file")] * 100)
     assert str(source).count("/file'") == 6
     assert ", ...], records=300)" in str(source)
 
 
-def test_sources_in_memory_are_shown_by_their_columns():
+def test_repr_of_source_in_memory_shows_columns():
     table = sources.TableSource({"x": np.zeros((3, 2), np.int8)})
     shown = "SourceMapDataset(source=TableSource({'x': int8[3,2]}))"
     assert repr(grain.MapDataset.source(table)) == shown

@@ -1,4 +1,4 @@
-"""Sources: Grain's ones exactly, tables natively, clear words for the rest."""
+"""Tests of Grain's sources, of tables, and of errors for other objects."""
 
 import pickle
 
@@ -13,7 +13,7 @@ RANGES = [(0, 8, 1), (1, 8, 3), (8, 0, -3), (5, 5, 1), (0, 7, 10)]
 
 
 @pytest.mark.parametrize("bounds", RANGES)
-def test_ranges_are_grains(bounds):
+def test_ranges_match_grain(bounds):
     ours = sources.RangeDataSource(*bounds)
     theirs = grain.sources.RangeDataSource(*bounds)
     assert repr(ours) == repr(theirs)
@@ -29,7 +29,7 @@ def test_ranges_are_grains(bounds):
 
 
 @pytest.mark.parametrize("bounds", [(0, 8, 0), (8, 0, 1), (0, 8, -1)])
-def test_bad_ranges_get_grains_words(bounds):
+def test_errors_of_bad_ranges_match_grain(bounds):
     with pytest.raises(AssertionError) as expected:
         grain.sources.RangeDataSource(*bounds)
     with pytest.raises(AssertionError) as found:
@@ -46,17 +46,17 @@ def test_long_ranges_are_counted_exactly():
 
 
 @pytest.mark.parametrize("source", [[1], (1,), np.zeros(3), sources.TableSource])
-def test_the_protocol_is_checked_at_runtime(source):
+def test_sources_match_runtime_protocol(source):
     assert isinstance(source, sources.RandomAccessDataSource)
 
 
-def test_the_protocol_says_no():
+def test_other_objects_do_not_match_runtime_protocol():
     assert not isinstance({1, 2}, sources.RandomAccessDataSource)
     assert not isinstance(5, grain.sources.RandomAccessDataSource)
 
 
 class TestSharedMemoryDataSource:
-    def test_serves_what_it_was_given(self):
+    def test_elements_are_served_after_pickling(self):
         source = sources.SharedMemoryDataSource([1, 2.5, "three", b"4", None, True])
         try:
             attached = pickle.loads(pickle.dumps(source))
@@ -68,8 +68,8 @@ class TestSharedMemoryDataSource:
             source.close()
             source.unlink()
 
-    def test_needs_something(self):
-        # Grain's own class complains in its destructor after this.
+    def test_missing_elements_and_name_are_refused(self):
+        # After this, Grain's class fails in its destructor.
         with pytest.raises(ValueError, match=r"^Elements or name must be provided\.$"):
             sources.SharedMemoryDataSource()
 
@@ -79,14 +79,14 @@ def table_of(columns):
 
 
 class TestTableSource:
-    def test_an_array_has_rows(self):
+    def test_array_gives_rows(self):
         array = np.arange(12.0).reshape(4, 3)
         table = table_of(array)
         assert len(table) == 4
         assert np.array_equal(table[2], array[2])
         assert np.shares_memory(table[2], array)
 
-    def test_a_dict_has_dicts_as_rows(self):
+    def test_dict_gives_dicts_as_rows(self):
         table = table_of({"x": np.arange(3), "y": np.ones((3, 2))})
         assert list(table[1]) == ["x", "y"]
         assert table[1]["x"] == 1
@@ -103,7 +103,7 @@ class TestTableSource:
             np.arange(20).astype("datetime64[s]"),
         ],
     )
-    def test_gathering_is_stacking_rows(self, column):
+    def test_gather_matches_stacked_rows(self, column):
         rows = np.array([3, 0, 19, 3])
         table = table_of({"c": column})
         assert table.gathers
@@ -113,7 +113,7 @@ class TestTableSource:
         assert np.array_equal(batch, stacked)
 
     @pytest.mark.parametrize("kind", ["U", "S"])
-    def test_single_strings_are_stacked_as_wide_as_a_batch_needs(self, kind):
+    def test_string_batch_has_minimal_width(self, kind):
         column = np.array(["a", "bcd", "e"]).astype(kind)
         assert not table_of({"c": column}).gathers
         batch = batching.make_batch([column[0], column[2]])
@@ -146,16 +146,16 @@ class TestTableSource:
             np.zeros(2, ">f4"),
         ],
     )
-    def test_what_numpy_converts_is_not_gathered(self, column):
+    def test_dtypes_converted_by_numpy_are_not_gathered(self, column):
         assert not table_of({"good": np.zeros(2), "c": column}).gathers
 
-    def test_names_are_ordered_as_stacked_rows_are(self):
+    def test_order_of_names_matches_stacked_rows(self):
         table = table_of({"y": np.zeros(3), "x": np.zeros(3)})
         for rules in ("jax", "plain"):
             stacked = batching.make_batch([table[0], table[1]], rules=rules)
             assert list(table.gather(np.arange(2), rules=rules)) == list(stacked)
 
-    def test_prints_shapes_and_not_data(self):
+    def test_repr_shows_shapes_without_data(self):
         table = table_of({"x": np.zeros((3, 2), np.float32), "y": np.zeros(3)})
         assert repr(table) == "TableSource({'x': float32[3,2], 'y': float64[3]})"
         assert repr(table_of(np.zeros((3, 2)))) == "TableSource(float64[3,2])"
@@ -183,7 +183,7 @@ class TestTableSource:
             table_of(columns)
 
 
-def test_loop_over_columns_raises_the_index_error_of_a_row():
+def test_iteration_raises_index_error_of_row():
     class Broken(sources.TableSource):
         def __getitem__(self, key):
             if key == 2:
@@ -206,7 +206,6 @@ class Unsure(Unsized):
 
 
 class TestAsSource:
-    @pytest.mark.claim("NumPy arrays and dicts of arrays")
     @pytest.mark.parametrize(
         "given", [np.zeros((3, 2)), {"x": np.zeros(3)}], ids=["array", "dict"]
     )
@@ -216,7 +215,7 @@ class TestAsSource:
     @pytest.mark.parametrize(
         "given", [[1], (1,), "text", {0: "a"}, np.ma.zeros(2), Unsized(), Unsure()]
     )
-    def test_the_rest_stays_as_it_is(self, given):
+    def test_other_sources_are_returned_unchanged(self, given):
         assert sources.as_source(given) is given
 
     @pytest.mark.parametrize(
@@ -236,7 +235,7 @@ class TestAsSource:
             ),
         ],
     )
-    def test_what_cannot_be_read_is_a_type_error(self, given, words):
+    def test_unreadable_object_is_a_type_error(self, given, words):
         with pytest.raises(TypeError, match=words):
             sources.as_source(given)
 

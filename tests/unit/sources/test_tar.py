@@ -1,4 +1,4 @@
-"""Tar files by sample, against webdataset on archives that hypothesis draws."""
+"""Tests of reading tar files by sample, compared with webdataset."""
 
 import contextlib
 import gzip
@@ -28,7 +28,7 @@ SIZES = [0, 1, 511, 512, 513, 70_000]
 
 
 def write(path, members, kind="pax"):
-    """Write (name, data) as files; the data may be a type of tarfile's instead."""
+    """Write (name, data) as members; data is bytes or a member type of tarfile."""
     with tarfile.open(path, "w", format=FORMATS[kind], encoding="utf-8") as file:
         for name, data in members:
             member = tarfile.TarInfo(name)
@@ -43,9 +43,9 @@ def write(path, members, kind="pax"):
 
 
 def by_webdataset(*paths):
-    """Return what webdataset makes of files, by the parts that its loader is made of.
+    """Return the samples of webdataset, by the functions that its loader uses.
 
-    The loader itself leaves files open, and adds where it keeps a copy.
+    The loader itself leaves files open, and adds the location of its copy.
     """
     with contextlib.ExitStack() as stack:
         opened = [
@@ -68,7 +68,7 @@ MEMBERS = [
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """No test leaves anything in the user's cache."""
+    """Use a temporary folder as the cache."""
     monkeypatch.setenv("GRISTMILL_CACHE_DIR", str(tmp_path / "cache"))
 
 
@@ -79,7 +79,7 @@ def path(tmp_path):
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    """Two files of 60 and 40 samples."""
+    """Write two files of 60 and 40 samples."""
     folder = tmp_path_factory.mktemp("many")
     numbers = np.split(np.arange(100), [60])
     return [
@@ -99,7 +99,7 @@ def keys_of(elements):
     return [int(element["__key__"]) for element in elements]
 
 
-# What webdataset reads
+# Comparison with webdataset
 
 names = st.lists(
     st.sampled_from(
@@ -129,13 +129,12 @@ others = st.tuples(
 )
 
 
-@pytest.mark.claim("sources.TarDataSource")
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(whole | whole | whole | others, max_size=8),
     st.sampled_from(["gnu", "pax"]),
 )
-def test_samples_are_those_of_webdataset(tmp_path_factory, members, kind):
+def test_samples_match_webdataset(tmp_path_factory, members, kind):
     path = write(tmp_path_factory.getbasetemp() / "drawn.tar", members, kind)
     try:
         expected = by_webdataset(path)
@@ -147,7 +146,7 @@ def test_samples_are_those_of_webdataset(tmp_path_factory, members, kind):
         assert list(sources.TarDataSource(path)) == expected
 
 
-def test_samples_that_say_they_are_bad_are_left_out(tmp_path):
+def test_samples_marked_bad_are_left_out(tmp_path):
     members = [("0.__bad__", b"1"), ("0.x", b""), ("1.__BAD__", b""), ("2.x", b"")]
     path = write(tmp_path / "train.tar", members)
     assert list(sources.TarDataSource(path)) == by_webdataset(path)
@@ -170,7 +169,7 @@ def test_headers_of_every_format_are_read(tmp_path, kind):
     }
 
 
-def test_sizes_of_more_than_octal_digits_are_read(tmp_path):
+def test_binary_member_sizes_are_read(tmp_path):
     member = tarfile.TarInfo("a.bin")
     member.size = 5
     head = bytearray(member.tobuf(tarfile.GNU_FORMAT))
@@ -181,7 +180,7 @@ def test_sizes_of_more_than_octal_digits_are_read(tmp_path):
     assert sources.TarDataSource(tmp_path / "a.tar")[0]["bin"] == b"bytes"
 
 
-def test_samples_end_with_their_file(tmp_path):
+def test_samples_do_not_span_files(tmp_path):
     paths = [write(tmp_path / f"{i}.tar", [("same.x", b"%d" % i)]) for i in range(2)]
     assert list(sources.TarDataSource(paths)) == by_webdataset(*paths)
     assert len(sources.TarDataSource(str(tmp_path / "*.tar"))) == 2
@@ -202,22 +201,21 @@ def test_samples_are_read_in_any_order(many, access):
         "x": b"99",
         "y": b"99",
     }
-    # The header and data of a member, each filled up, and those of the other.
+    # Header and data of both members, without padding at the end.
     assert source.sizes([99, 0]).tolist() == [512 + 512 + 512 + 2, 512 + 512]
     with pytest.raises(ValueError, match=r"should be in \[0, num_records\), got 100"):
         source[100]
 
 
-def test_pickles_serve_the_same(many):
+def test_pickled_source_serves_same_samples(many):
     source = sources.TarDataSource(many)
     again = pickle.loads(pickle.dumps(source))
     assert again[75] == source[75]
     assert repr(again) == repr(source)
 
 
-@pytest.mark.claim("sources.TarDataSource")
 @pytest.mark.parametrize("workers", [0, 2])
-def test_shuffles_are_global_and_resume_where_they_were(many, workers):
+def test_shuffle_is_global_and_resumes(many, workers):
     def loader():
         return grain.DataLoader(
             data_source=sources.TarDataSource(many),
@@ -236,7 +234,7 @@ def test_shuffles_are_global_and_resume_where_they_were(many, workers):
     assert len({element["__url__"] for element in first}) == 2
 
 
-def test_datasets_and_torch_read_it(many):
+def test_datasets_and_torch_read_tar_files(many):
     source = sources.TarDataSource(many)
     dataset = grain.MapDataset.source(source).shuffle(seed=1)
     order = keys_of(dataset[i] for i in range(100))
@@ -245,7 +243,7 @@ def test_datasets_and_torch_read_it(many):
     assert list(loader) == list(source)
 
 
-def test_files_behind_urls_are_read(many):
+def test_files_at_urls_are_read(many):
     with open(many[0], "rb") as file, fsspec.open("memory://far.tar", "wb") as far:
         far.write(file.read())
     try:
@@ -258,10 +256,10 @@ def test_files_behind_urls_are_read(many):
         fsspec.filesystem("memory").store.clear()
 
 
-# The index
+# Index
 
 
-def test_the_index_is_kept_beside_the_file_and_made_anew_for_another(path):
+def test_index_is_saved_and_rebuilt_after_change(path):
     kept = pathlib.Path(path).with_name(".train.tar.gristmill-index")
     expected = list(sources.TarDataSource(path))
     first = kept.stat()
@@ -273,7 +271,7 @@ def test_the_index_is_kept_beside_the_file_and_made_anew_for_another(path):
 
 
 @pytest.mark.parametrize("content", [b"", b"torn", None])
-def test_an_index_that_does_not_fit_is_made_anew(path, tmp_path, content):
+def test_wrong_index_is_rebuilt(path, tmp_path, content):
     expected = list(sources.TarDataSource(path))
     kept = tmp_path / ".train.tar.gristmill-index"
     if content is None:
@@ -285,7 +283,7 @@ def test_an_index_that_does_not_fit_is_made_anew(path, tmp_path, content):
     assert kept.read_bytes() != content
 
 
-def test_the_index_goes_to_a_folder_of_its_own(path, tmp_path):
+def test_index_dir_chooses_folder_of_index(path, tmp_path):
     source = sources.TarDataSource(path, index_dir=tmp_path / "indices")
     assert len(source) == 3
     names = [file.name for file in tmp_path.rglob("*.gristmill-index")]
@@ -293,7 +291,7 @@ def test_the_index_goes_to_a_folder_of_its_own(path, tmp_path):
     assert (tmp_path / "indices" / names[0]).exists()
 
 
-# What is wrong with a file
+# Damaged files
 
 
 @pytest.mark.parametrize(
@@ -304,13 +302,13 @@ def test_the_index_goes_to_a_folder_of_its_own(path, tmp_path):
         (512 * 3 + 200, "at offset 1024: it has 600 bytes, but .* ends after 200"),
     ],
 )
-def test_truncated_files_are_told(path, keep, message):
+def test_truncated_file_is_refused(path, keep, message):
     os.truncate(path, keep)
     with pytest.raises(errors.CorruptRecord, match=f"train.tar: .*{message}"):
         sources.TarDataSource(path)
 
 
-def test_damaged_headers_are_told_and_not_taken_for_the_end(path):
+def test_damaged_header_is_not_taken_for_end_of_file(path):
     with open(path, "r+b") as file:
         file.seek(1024)
         file.write(b"X")
@@ -326,7 +324,7 @@ def test_damaged_headers_are_told_and_not_taken_for_the_end(path):
         (b"BZh9", "bzip2"),
     ],
 )
-def test_compressed_files_are_refused_with_what_to_do(tmp_path, begin, name):
+def test_compressed_file_is_refused_with_advice(tmp_path, begin, name):
     (tmp_path / "a.tar.gz").write_bytes(begin + bytes(600))
     with pytest.raises(errors.CorruptRecord, match=f"compressed with {name}.*unpack"):
         sources.TarDataSource(tmp_path / "a.tar.gz")
@@ -341,7 +339,7 @@ def test_sparse_members_are_refused(tmp_path):
         sources.TarDataSource(tmp_path / "a.tar")
 
 
-def test_one_sample_with_two_fields_of_a_name_leaves_the_others(tmp_path):
+def test_sample_with_duplicate_field_fails_alone(tmp_path):
     path = write(tmp_path / "a.tar", [("0.x", b""), ("1.x", b""), ("1.X", b"")])
     source = sources.TarDataSource(path)
     assert source[0]["__key__"] == "0"
@@ -349,7 +347,7 @@ def test_one_sample_with_two_fields_of_a_name_leaves_the_others(tmp_path):
         source[1]
 
 
-def test_files_that_change_while_they_are_read_are_told(path, tmp_path):
+def test_file_changed_while_open_is_refused(path, tmp_path):
     source = sources.TarDataSource(path)
     with open(path, "r+b") as file:
         file.write(write_bytes(tmp_path, [("other/0.jpg", b"\xff\xd8")])[:1024])
@@ -366,14 +364,14 @@ def write_bytes(folder, members):
         return file.read()
 
 
-def test_files_that_are_replaced_before_a_worker_opens_them_are_told(path):
+def test_file_replaced_after_pickling_is_refused(path):
     pickled = pickle.dumps(sources.TarDataSource(path))
     write(path, [("other.jpg", b""), *MEMBERS])
     with pytest.raises(errors.CorruptRecord, match=r"train\.tar: the file has changed"):
         pickle.loads(pickled)[0]
 
 
-def test_files_that_vanish_before_a_worker_opens_them_are_told(many, tmp_path):
+def test_file_deleted_after_pickling_is_named(many, tmp_path):
     source = sources.TarDataSource(write(tmp_path / "gone.tar", MEMBERS))
     pickled = pickle.dumps(source)
     os.remove(tmp_path / "gone.tar")
@@ -381,7 +379,7 @@ def test_files_that_vanish_before_a_worker_opens_them_are_told(many, tmp_path):
         pickle.loads(pickled)[0]
 
 
-def test_what_cannot_be_opened_is_told(path, tmp_path):
+def test_missing_file_or_bad_access_is_refused(path, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.tar"):
         sources.TarDataSource(tmp_path / "none.tar")
     with pytest.raises(ValueError, match="must be 'pread' or 'mmap'"):

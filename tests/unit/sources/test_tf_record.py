@@ -1,4 +1,4 @@
-"""TFRecord files by number, against what TensorFlow and `tfrecord` write."""
+"""Tests of reading TFRecord files by record number, compared with TensorFlow."""
 
 import gzip
 import itertools
@@ -34,7 +34,7 @@ def oracle(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """No test leaves anything in the user's cache."""
+    """Use a temporary folder as the cache, and return it."""
     folder = tmp_path / "the cache"
     monkeypatch.setenv("GRISTMILL_CACHE_DIR", str(folder))
     return folder
@@ -50,7 +50,7 @@ def index_of(path):
 
 
 def forge(path, begins, end=None):
-    """Write an index of `path` whose checksum and stamp fit, whatever it says."""
+    """Write an index of `path` with given offsets and a valid checksum and stamp."""
     found = path.stat()
     end = found.st_size if end is None else end
     index = index_files.of_tf_record(found.st_size, found.st_mtime_ns, begins, end)
@@ -58,7 +58,7 @@ def forge(path, begins, end=None):
 
 
 def is_loaded(path):
-    """Whether opening the file loads its index."""
+    """Return whether opening the file loads its index."""
     there = filter(os.path.exists, _sidecars.sidecar_paths(str(path), "tf_record"))
     kept = [shutil.copy2(name, f"{name}.copy") for name in there]
     progress = _core.ScanProgress()
@@ -72,7 +72,7 @@ class TestReading:
     @pytest.mark.parametrize("access", ["pread", "mmap"])
     @pytest.mark.parametrize("verify", ["all", "headers", "none"])
     @pytest.mark.parametrize("name", NAMES)
-    def test_gives_what_tensorflow_wrote(self, oracle, name, verify, access):
+    def test_records_match_tensorflow(self, oracle, name, verify, access):
         records = oracle.contents[name]
         path = oracle.folder / f"{name}.tfrecord"
         source = sources.TFRecordDataSource(path, verify=verify, access=access)
@@ -104,7 +104,7 @@ class TestReading:
             thread.join()
         assert wrong == []
 
-    def test_a_pickle_has_paths_and_no_index(self, file):
+    def test_pickle_has_no_index(self, file):
         source = sources.TFRecordDataSource(file)
         stored = pickle.dumps(source)
         assert len(stored) < 1000
@@ -112,11 +112,8 @@ class TestReading:
         assert list(again) == RECORDS
         assert repr(again) == repr(source)
 
-    @pytest.mark.claim(
-        "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
-    )
     @pytest.mark.multiprocess
-    def test_loaders_give_one_order_with_and_without_workers(self, file):
+    def test_loader_with_workers_gives_same_records(self, file):
         def batches(workers):
             loader = g.DataLoader(
                 data_source=sources.TFRecordDataSource(file),
@@ -171,7 +168,7 @@ class TestReading:
         x = np.concatenate([batch["x"] for batch in batches])
         assert (x == np.stack([ids / 2, ids / 4], axis=1)).all()
 
-    def test_loaders_can_skip_a_bad_record(self, file):
+    def test_loader_skips_bad_record(self, file):
         whole = bytearray(file.read_bytes())
         whole[sum(len(framed(record)) for record in RECORDS[:7]) + 12] ^= 1
         file.write_bytes(whole)
@@ -188,7 +185,7 @@ class TestReading:
 
 
 class First(g.MapTransform):
-    """The number that a record begins with."""
+    """Returns the number at the start of a record."""
 
     def map(self, element):
         return np.frombuffer(element, np.int64, 1)[0]
@@ -212,15 +209,15 @@ class TestPaths:
         assert source.paths == [str(shards[1]), str(shards[0])]
 
     @pytest.mark.parametrize("name", ["a.*", "a.tfrecord@3", "a.tfrecord@*", "*"])
-    def test_names_stand_for_shards(self, shards, name):
+    def test_shard_patterns_are_expanded(self, shards, name):
         path = shards[0].parent / name
-        # Twice: indices do not match what the files match.
+        # Twice, because the saved indices must not match the pattern.
         for _ in range(2):
             source = sources.TFRecordDataSource(path)
             assert list(source) == RECORDS[:300]
             assert source.paths == [str(shard) for shard in shards]
 
-    def test_names_of_nothing_are_refused(self, shards):
+    def test_patterns_without_files_are_refused(self, shards):
         folder = shards[0].parent
         with pytest.raises(
             FileNotFoundError, match=r"match the pattern .*z\*, found none"
@@ -234,7 +231,7 @@ class TestPaths:
         with pytest.raises(FileNotFoundError, match="-00001-of-00003"):
             sources.TFRecordDataSource(folder / "a.tfrecord@3")
 
-    def test_a_file_may_be_called_like_a_pattern(self, tmp_path):
+    def test_existing_file_named_like_pattern_is_read(self, tmp_path):
         path = write(tmp_path / "a[1]*@3", RECORDS[:5])
         assert list(sources.TFRecordDataSource(path)) == RECORDS[:5]
 
@@ -246,11 +243,11 @@ class TestPaths:
             ([b"x"], TypeError, "paths must .*got a bytes"),
         ],
     )
-    def test_other_paths_are_refused(self, paths, error, text):
+    def test_paths_of_wrong_type_are_refused(self, paths, error, text):
         with pytest.raises(error, match=text):
             sources.TFRecordDataSource(paths)
 
-    def test_reprs_tell_files_apart(self, shards):
+    def test_reprs_of_different_files_differ(self, shards):
         one, other = map(sources.TFRecordDataSource, shards[:2])
         assert repr(one) != repr(other)
         assert repr(one) == repr(sources.TFRecordDataSource(shards[0], verify="none"))
@@ -268,7 +265,7 @@ class TestPaths:
 
 
 class TestIndex:
-    def test_is_made_once(self, file):
+    def test_index_is_made_once(self, file):
         assert not is_loaded(file)
         sources.TFRecordDataSource(file)
         made = index_of(file).stat()
@@ -276,10 +273,10 @@ class TestIndex:
         assert list(sources.TFRecordDataSource(file)) == RECORDS
         assert index_of(file).stat() == made
         groups = -(-len(RECORDS) // 64)
-        # All offsets in a group take two bytes or one.
+        # Each offset in a group takes at most two bytes.
         assert made.st_size <= 80 + 16 * (groups + 1) + 2 * len(RECORDS) + 8
 
-    def test_is_made_anew_for_a_file_that_changed(self, file):
+    def test_changed_file_gets_new_index(self, file):
         sources.TFRecordDataSource(file)
         write(file, RECORDS[::-1])
         assert list(sources.TFRecordDataSource(file)) == RECORDS[::-1]
@@ -287,7 +284,7 @@ class TestIndex:
         assert list(sources.TFRecordDataSource(file)) == RECORDS[:70]
         assert is_loaded(file)
 
-    def test_is_made_anew_where_it_is_damaged(self, file):
+    def test_damaged_index_is_rebuilt(self, file):
         sources.TFRecordDataSource(file)
         good = index_of(file).read_bytes()
         for at in (0, 8, 13, 20, 30, 35, 39, 40, 79, 80, len(good) - 1):
@@ -300,7 +297,7 @@ class TestIndex:
             assert list(sources.TFRecordDataSource(file)) == RECORDS
             assert index_of(file).read_bytes() == good
 
-    def test_may_have_a_folder_of_its_own(self, tmp_path, cache):
+    def test_index_dir_chooses_folder_of_index(self, tmp_path, cache):
         folder = tmp_path / "new" / "indices"
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
@@ -313,9 +310,9 @@ class TestIndex:
         again = pickle.loads(pickle.dumps(source))
         assert list(again) == [b"b"]
 
-    def test_goes_to_the_cache_where_the_folder_is_read_only(self, file, cache, caplog):
+    def test_read_only_folder_saves_index_in_cache(self, file, cache, caplog):
         with open(file, "rb") as opened:
-            # Nobody, not even root, makes files there.
+            # Not even root can create files in this folder.
             path = f"/proc/self/fd/{opened.fileno()}"
             for _ in range(2):
                 assert list(sources.TFRecordDataSource(path)) == RECORDS
@@ -323,7 +320,7 @@ class TestIndex:
         assert len(os.listdir(cache / "tf_record")) == 1
         assert caplog.records == []
 
-    def test_can_be_done_without(self, file, monkeypatch, caplog):
+    def test_records_are_read_if_index_cannot_be_saved(self, file, monkeypatch, caplog):
         monkeypatch.setenv("GRISTMILL_CACHE_DIR", "/proc/self/nothing")
         monkeypatch.setattr(_sidecars, "SHARED_MEMORY", "/proc/self/nothing")
         with open(file, "rb") as opened:
@@ -335,7 +332,7 @@ class TestIndex:
 
     @pytest.mark.parametrize("access", ["pread", "mmap"])
     @pytest.mark.parametrize("verify", ["all", "headers", "none"])
-    def test_one_that_was_made_up_gives_no_wrong_bytes(self, file, verify, access):
+    def test_forged_offsets_are_refused(self, file, verify, access):
         ends = [*itertools.accumulate(16 + len(record) for record in RECORDS)]
         forge(file, [0, ends[0] + 3, *ends[1:-1]])
         source = sources.TFRecordDataSource(file, verify=verify, access=access)
@@ -353,25 +350,25 @@ class TestIndex:
         ("begins", "end"),
         [([0], 2**63), ([0, 2**62], 2**64 - 1), ([], 0), ([0, 16], 50)],
     )
-    def test_one_that_does_not_end_with_the_file_is_made_anew(self, file, begins, end):
+    def test_index_with_wrong_end_is_rebuilt(self, file, begins, end):
         forge(file, begins, end)
         assert not is_loaded(file)
         assert list(sources.TFRecordDataSource(file, verify="none")) == RECORDS
 
     @pytest.mark.parametrize("verify", ["all", "headers", "none"])
-    def test_one_without_room_for_records_gives_no_wrong_bytes(self, file, verify):
+    def test_forged_overlapping_records_are_refused(self, file, verify):
         forge(file, range(10_000))
         source = sources.TFRecordDataSource(file, verify=verify)
         assert len(source) == 10_000
-        with pytest.raises(errors.CorruptRecord, match="there is no room for it"):
+        with pytest.raises(errors.CorruptRecord, match="it is too short by the index"):
             source[7]
 
-    def test_one_that_is_a_pipe_is_made_anew(self, file):
+    def test_pipe_in_place_of_index_is_replaced(self, file):
         os.mkfifo(index_of(file))
         assert list(sources.TFRecordDataSource(file)) == RECORDS
         assert is_loaded(file)
 
-    def test_the_cache_follows_the_environment(self, monkeypatch):
+    def test_cache_folder_follows_environment(self, monkeypatch):
         monkeypatch.delenv("GRISTMILL_CACHE_DIR")
         monkeypatch.setenv("XDG_CACHE_HOME", "/x")
         assert _sidecars.cache_dir() == "/x/gristmill"
@@ -380,7 +377,7 @@ class TestIndex:
         assert _sidecars.cache_dir() == "/home/me/.cache/gristmill"
 
     @pytest.mark.multiprocess
-    def test_two_processes_make_it_at_once(self, tmp_path):
+    def test_two_processes_can_make_index_at_once(self, tmp_path):
         path = write(tmp_path / "big.tfrecord", RECORDS * 400)
         program = command("tf_record/index_made_at_once", path)
         pipe = subprocess.PIPE
@@ -405,7 +402,7 @@ class TestIndex:
         ]
         assert is_loaded(path)
 
-    def test_many_files_are_indexed_together(self, tmp_path):
+    def test_many_files_are_indexed(self, tmp_path):
         paths = [
             write(tmp_path / f"{i}.tfrecord", RECORDS[i : 2 * i]) for i in range(40)
         ]
@@ -419,7 +416,7 @@ class TestIndex:
             sources.TFRecordDataSource(paths)
 
     @pytest.mark.multiprocess
-    def test_more_files_than_a_process_may_open_at_first(self, tmp_path):
+    def test_more_files_than_descriptors_are_indexed(self, tmp_path):
         for i in range(100):
             write(tmp_path / f"{i}.tfrecord", RECORDS[i : i + 1])
         assert run("tf_record/few_descriptors", f"{tmp_path}/*.tfrecord") == "100\n"
@@ -427,10 +424,10 @@ class TestIndex:
     def test_progress_is_logged(self, file, caplog):
         report = _tf_record._Report([3 * 10**9, 10**9])
         report.update()
-        assert caplog.records == []  # No file was read through.
+        assert caplog.records == []  # No file has been read to its end.
         _core.TfRecordFile(str(file), "all", "pread", [], report.progress[1])
         report.update()
-        report.update()  # Too soon to say it again.
+        report.update()  # Too soon for another line.
         report.finish()
         said, ended = [record.getMessage() for record in caplog.records]
         assert said == "Indexing 2 TFRecord files, once: 0.0 of 4.0 GB"
@@ -459,7 +456,7 @@ class TestIndex:
             *("0 MB indexed of 2 TFRecord files, once", "", ""),
         ]
 
-    def test_progress_counts_the_bytes_of_the_file(self, file):
+    def test_progress_counts_bytes_of_file(self, file):
         progress = _core.ScanProgress()
         _core.TfRecordFile(str(file), "all", "pread", [], progress)
         assert progress.done_bytes == file.stat().st_size
@@ -469,7 +466,7 @@ class TestIndex:
 
 
 class TestUrls:
-    """Files behind URLs; fsspec's ``memory://`` stands for any storage."""
+    """Tests of files at URLs, with fsspec's ``memory://`` as an example."""
 
     @pytest.fixture
     def urls(self):
@@ -483,7 +480,7 @@ class TestUrls:
         filesystem.rm("/tf_record", recursive=True)
 
     @pytest.mark.parametrize("name", ["*", "a@3", "a@*", "a-0000[012]-*"])
-    def test_are_read_as_files_are(self, urls, name, cache):
+    def test_patterns_of_urls_are_read(self, urls, name, cache):
         for _ in range(2):
             source = sources.TFRecordDataSource(f"memory://tf_record/{name}")
             assert source.__getitems__([299, 0, 150]) == [
@@ -492,7 +489,7 @@ class TestUrls:
             assert list(source) == RECORDS[:300]
         assert len(os.listdir(cache / "tf_record")) == 3
 
-    def test_have_their_index_made_once(self, urls, cache):
+    def test_index_of_url_is_made_once(self, urls, cache):
         sources.TFRecordDataSource(urls)
         remote = _remote.RemoteFile(urls[0])
         kept = _sidecars.sidecar_paths(urls[0], "tf_record")
@@ -503,7 +500,7 @@ class TestUrls:
         fsspec.filesystem("memory").pipe(urls[0], framed(b"another"))
         assert sources.TFRecordDataSource(urls[0])[0] == b"another"
 
-    def test_are_read_from_start_to_end(self, urls):
+    def test_urls_are_streamed(self, urls):
         assert list(sources.read_tf_records(urls[0])) == RECORDS[:100]
         stream = sources.read_tf_records(urls[0])
         next(stream)
@@ -513,13 +510,13 @@ class TestUrls:
         fsspec.filesystem("memory").pipe("memory://tf_record/b.gz", packed)
         assert list(sources.read_tf_records("memory://tf_record/b.gz")) == RECORDS
 
-    def test_may_be_files_of_this_machine(self, file):
+    def test_file_urls_are_read(self, file):
         source = sources.TFRecordDataSource(f"file://{file}")
         assert list(source) == RECORDS
         assert is_loaded(file)
         assert list(sources.read_tf_records(f"file://{file}")) == RECORDS
 
-    def test_need_what_is_there(self, urls, file):
+    def test_missing_urls_are_refused(self, urls, file):
         with pytest.raises(FileNotFoundError, match=r"memory://.*z\*, found none"):
             sources.TFRecordDataSource("memory://tf_record/z*")
         with pytest.raises(FileNotFoundError, match="memory://tf_record/z"):
@@ -531,15 +528,9 @@ class TestUrls:
 
 
 class TestDamage:
-    @pytest.mark.claim(
-        "Damage costs the records of its chunk alone, which fail with the file and the"
-        " offset, and never gives wrong data."
-    )
-    @pytest.mark.claim(
-        "Every hash in files of gristmill.sources is verified unless you say otherwise."
-    )
+    @pytest.mark.claim("Files")
     @pytest.mark.parametrize("access", ["pread", "mmap"])
-    def test_a_flipped_bit_costs_its_record(self, file, access):
+    def test_flipped_bit_fails_its_record_alone(self, file, access):
         whole = bytearray(file.read_bytes())
         at = sum(len(framed(record)) for record in RECORDS[:7]) + 12
         whole[at] ^= 1
@@ -555,7 +546,7 @@ class TestDamage:
         trusting = sources.TFRecordDataSource(file, verify="headers")
         assert trusting[7] != RECORDS[7]
 
-    def test_damage_between_records_is_refused_where_it_is(self, file):
+    def test_damaged_length_names_its_offset(self, file):
         whole = bytearray(file.read_bytes())
         at = sum(len(framed(record)) for record in RECORDS[:7])
         whole[at + 9] ^= 1
@@ -567,7 +558,7 @@ class TestDamage:
         ):
             sources.TFRecordDataSource(file)
 
-    def test_a_truncated_file_is_refused(self, file):
+    def test_truncated_file_is_refused(self, file):
         at = sum(len(framed(record)) for record in RECORDS[:-1])
         os.truncate(file, at + 30)
         with pytest.raises(
@@ -577,7 +568,7 @@ class TestDamage:
         ):
             sources.TFRecordDataSource(file)
 
-    def test_a_file_that_is_cut_while_open_is_noticed(self, file):
+    def test_file_truncated_while_open_is_refused(self, file):
         source = sources.TFRecordDataSource(file)
         os.truncate(file, 1000)
         with pytest.raises(
@@ -609,7 +600,7 @@ class TestDamage:
         ):
             sources.TFRecordDataSource(path)
 
-    def test_a_file_that_grows_while_it_is_read_is_noticed_later(self, file):
+    def test_growth_is_seen_by_the_next_source(self, file):
         source = sources.TFRecordDataSource(file)
         with open(file, "ab") as more:
             more.write(framed(b"more"))

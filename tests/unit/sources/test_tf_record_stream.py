@@ -1,4 +1,4 @@
-"""TFRecord files from start to end, compressed or not."""
+"""Tests of streaming TFRecord files, compressed or not."""
 
 import gzip
 import io
@@ -26,14 +26,14 @@ def oracle(tmp_path_factory):
 
 @pytest.fixture(params=KINDS)
 def file(request, tmp_path):
-    """A file of RECORDS of each kind."""
+    """Write RECORDS to a file of each kind."""
     path = tmp_path / f"records.{request.param}"
     path.write_bytes(PACK[request.param](DATA))
     return path
 
 
 def read(stream):
-    """Return the records before the first error, and its text."""
+    """Return the records before the first error, and the error's text."""
     records = []
     try:
         for record in stream:
@@ -46,14 +46,14 @@ def read(stream):
 class TestReading:
     @pytest.mark.parametrize("suffix", KINDS)
     @pytest.mark.parametrize("name", NAMES)
-    def test_gives_what_tensorflow_wrote(self, oracle, name, suffix):
+    def test_records_match_tensorflow(self, oracle, name, suffix):
         path = oracle.folder / f"{name}.{suffix}"
         for compression in ("auto", KINDS[suffix]):
             with sources.read_tf_records(path, compression) as stream:
                 assert list(stream) == oracle.contents[name]
                 assert stream.compression == KINDS[suffix]
 
-    def test_goes_on_from_a_position(self, file):
+    def test_stream_continues_from_position(self, file):
         for count in (0, 1, 250, 400):
             stream = sources.read_tf_records(file)
             assert list(itertools.islice(stream, count)) == RECORDS[:count]
@@ -65,13 +65,13 @@ class TestReading:
             assert list(later) == RECORDS[count:]
             assert later.position == (400, len(DATA))
 
-    def test_several_compressed_streams_are_one_file(self, tmp_path):
+    def test_concatenated_compressed_streams_are_read(self, tmp_path):
         path = tmp_path / "appended"
         path.write_bytes(gzip.compress(DATA[:5000]) + gzip.compress(DATA[5000:]))
         assert list(sources.read_tf_records(path)) == RECORDS
 
     def test_length_bytes_are_not_taken_for_compression(self, tmp_path):
-        # 0x8b1f and 0x9c78 are what GZIP and ZLIB files begin with.
+        # GZIP and ZLIB files begin with 0x8b1f and 0x9c78.
         for size in (0x8B1F, 0x9C78):
             path = write(tmp_path / "records", [bytes(size)])
             stream = sources.read_tf_records(path)
@@ -79,7 +79,7 @@ class TestReading:
             assert [len(record) for record in stream] == [size]
 
     @pytest.mark.parametrize("suffix", KINDS)
-    def test_memory_is_that_of_the_longest_record(self, tmp_path, suffix):
+    def test_memory_use_does_not_grow_with_file_size(self, tmp_path, suffix):
         path = tmp_path / "zeros"
         path.write_bytes(PACK[suffix](framed(bytes(1 << 20)) * 200))
         stream = sources.read_tf_records(path)
@@ -87,13 +87,13 @@ class TestReading:
         assert sum(len(record) for record in stream) == 200 << 20
         assert resident_bytes() - before < 32 << 20
 
-    def test_says_what_it_is(self, file):
+    def test_repr_shows_path_and_position(self, file):
         stream = sources.read_tf_records(file)
         assert repr(stream) == (
             f"<TFRecordStream {str(file)!r} at TFRecordPosition(record=0, offset=0)>"
         )
 
-    def test_gives_nothing_once_it_is_closed(self, file):
+    def test_closed_stream_raises(self, file):
         with sources.read_tf_records(file) as stream:
             next(stream)
         with pytest.raises(ValueError, match=f"{file}: .*the stream is closed"):
@@ -106,7 +106,7 @@ def resident_bytes():
 
 
 class TestDamage:
-    def test_is_met_where_tensorflow_meets_it(self, oracle):
+    def test_records_before_damage_match_tensorflow(self, oracle):
         assert len(oracle.damaged) == 24
         for name, expected in oracle.damaged.items():
             path = oracle.folder / name
@@ -116,10 +116,10 @@ class TestDamage:
                 offset = sum(16 + len(record) for record in expected)
                 text = f"{path}: record {len(expected)} at offset {offset}: "
                 assert error.startswith(text)
-            else:  # It was cut between two records.
+            else:  # The file was cut between two records.
                 assert name.startswith("cut")
 
-    def test_of_data_spares_the_next_record(self, tmp_path):
+    def test_stream_continues_after_damaged_data(self, tmp_path):
         data = bytearray(DATA)
         at = sum(16 + len(record) for record in RECORDS[:50])
         data[at + 12] ^= 1
@@ -135,7 +135,7 @@ class TestDamage:
         assert trusting[50] != RECORDS[50]
 
     @pytest.mark.parametrize("suffix", ["gz", "zlib"])
-    def test_of_compressed_data_is_met(self, tmp_path, suffix):
+    def test_damaged_compressed_data_is_reported(self, tmp_path, suffix):
         rng = np.random.default_rng(0)
         records = [rng.bytes(100) for _ in range(1000)]
         packed = PACK[suffix](b"".join(map(framed, records)))
@@ -159,7 +159,7 @@ class TestDamage:
         assert found == records
         assert "found invalid data (Error -3" in error
 
-    def test_of_the_kind_is_met(self, tmp_path):
+    def test_wrong_compression_is_reported(self, tmp_path):
         path = write(tmp_path / "plain", RECORDS)
         _, error = read(sources.read_tf_records(path, "GZIP"))
         assert "expected GZIP data after 0 decompressed bytes, found inv" in error
@@ -168,7 +168,7 @@ class TestDamage:
         assert f"{path}: record 0 at offset 0: the checksum of its length" in error
         assert "not a TFRecord file, or damaged" in error
 
-    def test_of_positions_is_met(self, file):
+    def test_wrong_position_is_reported(self, file):
         beyond = sources.TFRecordPosition(500, len(DATA) + 1)
         with pytest.raises(errors.CorruptRecord, match=f"{file}: (posi|expec)"):
             sources.read_tf_records(file, position=beyond)
@@ -178,7 +178,7 @@ class TestDamage:
 
 
 class TestArguments:
-    def test_are_checked(self, file):
+    def test_bad_arguments_are_refused(self, file):
         with pytest.raises(ValueError, match=r"compression must be .*got 'LZMA'"):
             sources.read_tf_records(file, "LZMA")
         with pytest.raises(ValueError, match="must be 'all', 'headers' or 'none'"):
@@ -188,19 +188,19 @@ class TestArguments:
 
 
 class Source(io.RawIOBase):
-    """A source that does what `readinto` says."""
+    """A source with the given `readinto`."""
 
     def __init__(self, readinto):
         self.readinto = readinto
 
 
 class TestSources:
-    """What a stream reads from may misbehave."""
+    """Tests of sources that misbehave."""
 
     def stream(self, readinto):
         return _core.TfRecordStream(Source(readinto), "name", "all", 0, 0)
 
-    def test_errors_of_the_source_pass(self):
+    def test_error_of_source_is_raised(self):
         rooms = []
 
         def fail(room):
@@ -209,21 +209,21 @@ class TestSources:
 
         with pytest.raises(OSError, match="the disk is gone"):
             next(self.stream(fail))
-        # What it kept of the room is worth nothing.
+        # The memoryview that the source kept has been released.
         with pytest.raises(ValueError, match="released memoryview"):
             rooms[0][0] = 1
 
-    def test_more_bytes_than_there_is_room_for_are_refused(self):
+    def test_readinto_result_larger_than_buffer_is_refused(self):
         stream = self.stream(lambda room: len(room) + 1)
-        with pytest.raises(ValueError, match="more bytes came than there is room"):
+        with pytest.raises(ValueError, match=r"readinto\(\) must return at most"):
             next(stream)
 
-    def test_the_source_may_not_read_the_stream(self):
+    def test_source_that_reads_its_stream_is_refused(self):
         stream = self.stream(lambda room: len(next(stream)))
-        with pytest.raises(ValueError, match="two threads read from one stream"):
+        with pytest.raises(ValueError, match="during another call"):
             next(stream)
 
-    def test_bytes_may_come_one_by_one(self):
+    def test_source_may_return_single_bytes(self):
         data = iter(DATA[:1000])
 
         def one(room):

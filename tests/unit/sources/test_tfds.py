@@ -1,4 +1,4 @@
-"""TFDS datasets are read natively, and tfds.data_source as it is."""
+"""Tests of reading TFDS datasets natively, and of tfds.data_source as a source."""
 
 import json
 import pickle
@@ -35,7 +35,7 @@ MAYBE_WORKERS = [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A folder with datasets that TFDS has built, in a process of its own."""
+    """Build datasets by TFDS in a subprocess, and return their folder."""
     extras.need_tensorflow()
     folder = tmp_path_factory.mktemp("tfds")
     script = TESTS / "support" / "tfds_builder.py"
@@ -52,19 +52,16 @@ def everything(data):
 
 @pytest.fixture(scope="module")
 def elements(data):
-    """What tfds.data_source gives, by split."""
+    """Return the elements of tfds.data_source by split."""
     with open(data / "elements.pickle", "rb") as file:
         return pickle.load(file)
 
 
-@pytest.mark.claim(
-    "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
-)
 @pytest.mark.parametrize(
     "split",
     ["train", "test", "train[2:7]", "train[25%:]", "train[-30%:]", "train[-3:-1]"],
 )
-def test_elements_are_those_of_tfds(everything, elements, split):
+def test_elements_match_tfds(everything, elements, split):
     source = sources.TFDSDataSource(everything, split)
     assert len(source) == len(elements[split])
     for i, theirs in enumerate(elements[split]):
@@ -77,7 +74,7 @@ def test_elements_are_those_of_tfds(everything, elements, split):
     assert all(map(same, some, [theirs[1], theirs[0], theirs[1]]))
 
 
-def test_a_folder_may_be_far_away(everything, elements):
+def test_remote_folder_is_read(everything, elements):
     memory = fsspec.filesystem("memory")
     for file in everything.iterdir():
         memory.put(str(file), f"/tfds/everything/{file.name}")
@@ -86,7 +83,7 @@ def test_a_folder_may_be_far_away(everything, elements):
 
 
 class Guarded(fsspec.implementations.memory.MemoryFileSystem):
-    """Files that are shown to those who know the word."""
+    """A file system whose files require a password."""
 
     protocol = "guarded"
     store: ClassVar = {}
@@ -106,7 +103,7 @@ class Guarded(fsspec.implementations.memory.MemoryFileSystem):
         return super().info(path, **options)
 
 
-def test_a_folder_far_away_may_need_credentials(everything, elements):
+def test_remote_folder_is_read_with_credentials(everything, elements):
     fsspec.register_implementation("guarded", Guarded, clobber=True)
     files = Guarded(word="sesame")
     for file in everything.iterdir():
@@ -123,12 +120,12 @@ def test_a_folder_far_away_may_need_credentials(everything, elements):
     assert all(map(same, source, elements["train[2:7]"]))
 
 
-def test_a_local_folder_has_no_use_for_credentials(everything):
+def test_storage_options_are_refused_for_local_folder(everything):
     with pytest.raises(ValueError, match="storage_options needs a URL"):
         sources.TFDSDataSource(everything, storage_options={"word": "sesame"})
 
 
-def test_features_are_chosen(everything, elements):
+def test_features_are_selected(everything, elements):
     source = sources.TFDSDataSource(everything, features=["nested", "label"])
     wanted = [
         {name: e[name] for name in ("nested", "label")} for e in elements["train"]
@@ -137,13 +134,13 @@ def test_features_are_chosen(everything, elements):
 
 
 def listed(element):
-    """Return an element in which datasets are lists."""
+    """Return an element with datasets converted to lists."""
     if isinstance(element, dict):
         return {name: listed(value) for name, value in element.items()}
     return [*element] if isinstance(element, NestedSource) else element
 
 
-def test_datasets_in_elements_are_those_of_tfds(data, elements):
+def test_nested_datasets_match_tfds(data, elements):
     source = sources.TFDSDataSource(data / "episodes" / "1.0.0")
     assert all(map(same, map(listed, source), elements["episodes"]))
     sent = [pickle.loads(pickle.dumps(element)) for element in source]
@@ -157,7 +154,7 @@ def test_datasets_in_elements_are_those_of_tfds(data, elements):
 
 
 @pytest.mark.parametrize("workers", MAYBE_WORKERS)
-def test_loaders_serve_datasets_in_elements(data, elements, workers):
+def test_loaders_serve_nested_datasets(data, elements, workers):
     source = sources.TFDSDataSource(data / "episodes" / "1.0.0")
     loader = DataLoader(
         data_source=source, sampler=SequentialSampler(5), worker_count=workers
@@ -165,7 +162,7 @@ def test_loaders_serve_datasets_in_elements(data, elements, workers):
     assert all(map(same, map(listed, loader), elements["episodes"]))
 
 
-def test_an_image_in_a_dataset_is_decoded_when_it_is_read(data, monkeypatch):
+def test_nested_image_is_decoded_when_read(data, monkeypatch):
     source = sources.TFDSDataSource(data / "episodes" / "1.0.0", features=["steps"])
     steps = max((e["steps"] for e in source), key=len)
     decoded = []
@@ -174,7 +171,7 @@ def test_an_image_in_a_dataset_is_decoded_when_it_is_read(data, monkeypatch):
     assert (steps[1]["image"], len(decoded)) == (0, 1)
 
 
-def test_sequences_of_fixed_length_are_read_in_datasets(data):
+def test_nested_fixed_length_sequences_are_read(data):
     source = sources.TFDSDataSource(data / "fixed_steps" / "1.0.0")
     found = sorted((listed(element)["steps"] for element in source), key=len)
     assert [[step["two"] for step in steps] for steps in found] == [
@@ -186,7 +183,7 @@ def test_sequences_of_fixed_length_are_read_in_datasets(data):
     assert np.stack(frames).tolist() == np.arange(8).reshape(2, 2, 2, 1).tolist()
 
 
-def test_images_of_16_bits_are_decoded_by_tfds(data, monkeypatch):
+def test_16_bit_images_are_decoded_by_tfds(data, monkeypatch):
     monkeypatch.setattr(_tfds_images, "PACKAGES", ("tensorflow_datasets",))
     shapes = []
 
@@ -232,19 +229,19 @@ def test_loaders_serve_elements(everything, elements, workers):
 
 
 class Fixed(Map):
-    """Keeps what can be batched."""
+    """Keeps the fields that can be batched."""
 
     def map(self, element):
         return {name: element[name] for name in FIXED}
 
 
 @pytest.mark.multiprocess
-def test_tfds_data_source_is_served_as_it_is(everything):
+def test_tfds_data_source_is_served_unchanged(everything):
     out = run("tfds/as_it_is", everything, deadline_s=120)
     assert out.startswith("same ArrayRecordDataSource(")
 
 
-def test_states_and_pickles_know_the_source(everything):
+def test_state_and_pickle_restore_source(everything):
     source = sources.TFDSDataSource(everything, "train[2:7]", ["label", "int"])
     assert repr(source) == (
         "TFDSDataSource(name=everything:1.0.0, split='train[2:7]', records=5,"
@@ -263,7 +260,7 @@ def test_states_and_pickles_know_the_source(everything):
     assert list(second) == list(first)
 
 
-def test_a_closed_source_reads_again(everything):
+def test_closed_source_reads_again(everything):
     with sources.TFDSDataSource(everything) as source:
         first = source[0]["int"]
     assert source[0]["int"] == first
@@ -279,7 +276,7 @@ def test_a_closed_source_reads_again(everything):
         (["sources"], "'sources' .* is a Dataset inside a sequence or another dataset"),
     ],
 )
-def test_what_cannot_be_decoded_is_refused(data, features, text, monkeypatch):
+def test_unsupported_features_are_refused(data, features, text, monkeypatch):
     monkeypatch.setattr(_tfds_images, "PACKAGES", ("nothing",))
     folder = data / "refused" / "1.0.0"
     with pytest.raises(ValueError, match=text):
@@ -314,12 +311,12 @@ def test_what_cannot_be_decoded_is_refused(data, features, text, monkeypatch):
         ({"features": "label"}, TypeError, "got the str 'label'"),
     ],
 )
-def test_bad_arguments_are_explained(everything, arguments, error, text):
+def test_bad_arguments_are_refused(everything, arguments, error, text):
     with pytest.raises(error, match=text):
         sources.TFDSDataSource(everything, **arguments)
 
 
-def test_a_folder_that_is_no_dataset_is_explained(data, everything, tmp_path):
+def test_folder_without_dataset_is_refused(data, everything, tmp_path):
     with pytest.raises(FileNotFoundError, match="the folder of a prepared"):
         sources.TFDSDataSource(data / "everything")
     for name in ("dataset_info.json", "features.json"):
@@ -334,7 +331,7 @@ def test_a_folder_that_is_no_dataset_is_explained(data, everything, tmp_path):
         sources.TFDSDataSource(tmp_path)
 
 
-def test_a_split_without_records_is_explained(everything, tmp_path):
+def test_split_without_records_is_refused(everything, tmp_path):
     shutil.copy(everything / "features.json", tmp_path)
     info = json.loads((everything / "dataset_info.json").read_text())
     info["splits"].append({"name": "none", "numBytes": "0"})
@@ -343,7 +340,7 @@ def test_a_split_without_records_is_explained(everything, tmp_path):
         sources.TFDSDataSource(tmp_path, "none")
 
 
-def test_records_of_other_features_are_noticed(everything, tmp_path):
+def test_records_with_other_features_are_refused(everything, tmp_path):
     for file in everything.iterdir():
         shutil.copy(file, tmp_path)
     features = json.loads((tmp_path / "features.json").read_text())
@@ -361,7 +358,7 @@ def test_records_of_other_features_are_noticed(everything, tmp_path):
     assert np.isscalar(sources.TFDSDataSource(tmp_path, features=["int"])[0]["int"])
 
 
-def test_a_folder_of_tfds_is_opened_to_be_measured(everything):
+def test_open_files_opens_tfds_folder(everything):
     opened = open_files([str(everything)])
     source = sources.TFDSDataSource(everything)
     assert opened.records == len(source) == len(opened.source)

@@ -1,4 +1,4 @@
-"""Batches of similar lengths: equally many for each rank, by seed and epoch alone."""
+"""Tests of BucketBatchSampler: ranks get equally many batches of similar lengths."""
 
 import pickle
 
@@ -18,7 +18,7 @@ from gristmill.torch import (
 )
 from support.forked import of_workers
 
-# torchdata calls what torch deprecates.
+# torchdata calls a deprecated function of torch.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 
 BOUNDARIES, SIZES = [4, 9], [5, 3, 2]
@@ -37,7 +37,7 @@ lengths_of_samples = st.lists(st.integers(0, 12), max_size=60)
 
 
 @given(lengths=lengths_of_samples, drop_last=st.booleans())
-def test_one_rank_without_shuffle_has_the_batches_of_a_dataset(lengths, drop_last):
+def test_one_rank_without_shuffle_matches_dataset(lengths, drop_last):
     sampler = of_rank(0, 1, lengths, shuffle=False, drop_last=drop_last)
     ds = g.MapDataset.range(len(lengths)).bucket_by_sequence_length(
         lengths.__getitem__,
@@ -58,7 +58,7 @@ def test_one_rank_without_shuffle_has_the_batches_of_a_dataset(lengths, drop_las
     how=st.sampled_from(["drop", "pad", "wrap"]),
     epoch=st.integers(0, 2),
 )
-def test_ranks_have_equally_many_batches_and_together_all_samples(
+def test_ranks_get_equally_many_batches_of_all_samples(
     lengths, ranks, shuffle, drop_last, how, epoch
 ):
     try:
@@ -97,7 +97,7 @@ def test_ranks_have_equally_many_batches_and_together_all_samples(
         assert {*real} == {*range(len(lengths))}
 
 
-def test_a_step_of_all_ranks_has_samples_of_one_bucket_where_it_can():
+def test_step_of_all_ranks_mostly_has_one_bucket():
     each = [list(of_rank(rank, 4)) for rank in range(4)]
     mixed = 0
     for step in zip(*each, strict=True):
@@ -108,19 +108,19 @@ def test_a_step_of_all_ranks_has_samples_of_one_bucket_where_it_can():
         }
         mixed += len(found) > 1
     assert len(each[0]) == 18
-    # Those of what three buckets have left.
+    # The remainders of the three buckets may be mixed.
     assert mixed <= 3
 
 
 @pytest.mark.parametrize(
     ("epoch", "error"), [(-1, ValueError), (2**63, ValueError), (1.0, TypeError)]
 )
-def test_what_is_no_epoch_is_refused(epoch, error):
+def test_invalid_epoch_is_refused(epoch, error):
     with pytest.raises(error, match="epoch must be"):
         of_rank(0, 1, epoch=epoch)
 
 
-def test_seed_and_epoch_alone_decide():
+def test_order_depends_only_on_seed_and_epoch():
     first = list(of_rank(1, 2, seed=5, epoch=3))
     torch.manual_seed(99)
     assert list(of_rank(1, 2, seed=5, epoch=3)) == first
@@ -130,7 +130,7 @@ def test_seed_and_epoch_alone_decide():
     assert list(of_rank(1, 2, seed=6, epoch=3)) != first
 
 
-def test_no_samples_are_left_out_in_every_epoch():
+def test_dropped_samples_differ_between_epochs():
     seen = set()
     for epoch in range(20):
         for rank in range(4):
@@ -139,7 +139,7 @@ def test_no_samples_are_left_out_in_every_epoch():
     assert len(seen) == 200
 
 
-def test_a_budget_of_tokens_is_never_exceeded():
+def test_max_tokens_is_never_exceeded():
     sampler = BucketBatchSampler(LENGTHS, [4, 9, 12], max_tokens=24, seed=2)
     sizes = {len(batch) for batch in sampler}
     assert max(sizes) == 24 // 3
@@ -149,7 +149,7 @@ def test_a_budget_of_tokens_is_never_exceeded():
 
 
 class Rows(data.Dataset):
-    """Rows as long as they should be."""
+    """Rows with the lengths in LENGTHS."""
 
     def __len__(self):
         return len(LENGTHS)
@@ -174,9 +174,8 @@ def plain(batches):
     return [(rows.tolist(), real.tolist()) for rows, real in batches]
 
 
-@pytest.mark.claim("gristmill.torch.DistributedSampler, BucketBatchSampler, WithMask")
 @pytest.mark.multiprocess
-def test_a_loader_gives_every_row_once_and_masks_the_others():
+def test_loader_gives_each_row_once_and_masks_padding():
     found = []
     for rank in range(4):
         batches = plain(loader(DataLoader, rank % 2, rank))
@@ -190,7 +189,7 @@ def test_a_loader_gives_every_row_once_and_masks_the_others():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_state_gives_the_same_rest_of_its_epoch(workers):
+def test_state_resumes_rest_of_its_epoch(workers):
     expected = plain(loader(StatefulDataLoader, workers, 1))
     first = loader(StatefulDataLoader, workers, 1)
     batches = iter(first)
@@ -201,7 +200,7 @@ def test_a_state_gives_the_same_rest_of_its_epoch(workers):
     assert plain(again) == plain(batches) == expected[7:]
 
 
-def test_ranks_are_those_of_the_environment(monkeypatch):
+def test_ranks_are_read_from_environment(monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "3")
     sampler = BucketBatchSampler(LENGTHS, BOUNDARIES, SIZES)
@@ -217,13 +216,13 @@ def test_ranks_are_those_of_the_environment(monkeypatch):
     [
         ({"lengths": [1.5]}, TypeError, r"ints of shape \(n,\).* dtype float64"),
         ({"lengths": [[1]]}, TypeError, r"got list of shape \(1, 1\)"),
-        ({"lengths": [-1]}, ValueError, "must not be < 0, got -1"),
+        ({"lengths": [-1]}, ValueError, "must be at least 0, got -1"),
         ({"bucket_boundaries": [9, 4]}, ValueError, "must ascend"),
         ({"bucket_batch_sizes": None}, ValueError, "got neither"),
         (
             {"bucket_batch_sizes": None, "max_tokens": 99, "lengths": [9]},
             ValueError,
-            "An element has length 9, but the last bucket has lengths less than 9",
+            "less than the last of bucket_boundaries, 9, got 9",
         ),
         ({"rank": 2, "num_replicas": 2}, ValueError, "got rank=2 and num_replicas=2"),
         ({"rank": 0.5}, TypeError, "rank must be an int, got float"),
@@ -232,11 +231,11 @@ def test_ranks_are_those_of_the_environment(monkeypatch):
         (
             {"remainder": "drop", "rank": 0, "num_replicas": 9},
             ValueError,
-            "2 batches are none for each of 9 ranks",
+            "got 2 batches for 9 ranks",
         ),
     ],
 )
-def test_bad_arguments_are_told(arguments, error, text):
+def test_bad_arguments_are_refused(arguments, error, text):
     usual = {
         "lengths": [1, 2, 7],
         "bucket_boundaries": BOUNDARIES,
@@ -246,6 +245,6 @@ def test_bad_arguments_are_told(arguments, error, text):
         BucketBatchSampler(**usual | arguments)
 
 
-def test_no_samples_are_no_batches():
+def test_no_samples_give_no_batches():
     assert list(of_rank(0, 2, [])) == []
     assert len(of_rank(0, 2, [], remainder="drop")) == 0

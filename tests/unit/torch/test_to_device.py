@@ -1,4 +1,4 @@
-"""Batches on a device: values, state, and when whose memory is used again."""
+"""Tests of batches on a device: values, state, and reuse of memory."""
 
 import collections
 import gc
@@ -19,7 +19,7 @@ from support.fake_cuda import FakeCuda
 from support.labelling import FailsAt, Labelled
 from support.waiting import started_since
 
-# torchdata calls what torch deprecates.
+# torchdata calls a deprecated function of torch.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 
 Pair = collections.namedtuple("Pair", ["image", "label"])
@@ -45,10 +45,10 @@ def on_fake(batches, cuda, depth=2):
     return adapter.DeviceIterator(batches, CudaCopies(cuda, depth), depth)
 
 
-# On the CPU, and on a device that torch alone knows.
+# On the CPU, and on the meta device
 
 
-def test_on_the_cpu_nothing_is_copied_and_no_thread_starts():
+def test_cpu_batches_are_not_copied_and_start_no_thread():
     array, tensor = np.arange(4.0), torch.zeros(2, 3)
     before = set(threading.enumerate())
     batches = adapter.to_device([{"a": array, "t": tensor}], "cpu")
@@ -59,7 +59,7 @@ def test_on_the_cpu_nothing_is_copied_and_no_thread_starts():
 
 
 @pytest.mark.multiprocess
-def test_on_the_cpu_batches_of_workers_stay_in_their_slots():
+def test_cpu_batches_of_workers_stay_in_their_slots():
     batches = adapter.to_device(loader(worker_count=2, streams=1), "cpu")
     kept = list(batches)
     batches.close()
@@ -89,7 +89,7 @@ def test_trees_keep_their_structure(device):
     assert found["packed"].data.device.type == device
     assert type(found["user"]) is collections.UserDict
     assert found["user"]["x"].device.type == found["fixed"]["x"].device.type == device
-    assert isinstance(ordered["b"], np.ndarray)  # The element given stays as it was.
+    assert isinstance(ordered["b"], np.ndarray)  # The given element does not change.
 
 
 def test_depth_must_be_positive():
@@ -97,12 +97,12 @@ def test_depth_must_be_positive():
         adapter.to_device([], "cpu", depth=0)
 
 
-def test_a_device_that_torch_does_not_know_is_refused_at_once():
+def test_unknown_device_is_refused_at_once():
     with pytest.raises(RuntimeError, match="abacus"):
         adapter.to_device([], "abacus")
 
 
-def test_what_is_below_is_drawn_ahead_only_where_there_is_a_device():
+def test_batches_are_read_ahead_only_for_a_device():
     for device, ahead in [("cpu", 1), ("meta", 3)]:
         drawn = []
         batches = (drawn.append(n) or np.zeros(n) for n in range(9))
@@ -110,12 +110,12 @@ def test_what_is_below_is_drawn_ahead_only_where_there_is_a_device():
         assert len(drawn) == ahead
 
 
-# State: that of the last batch given out.
+# State after the last delivered batch
 
 
 @pytest.mark.parametrize("wrap", [iter, adapter.as_tensors])
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_state_is_that_of_the_last_batch_given_out(device, wrap):
+def test_state_is_after_last_delivered_batch(device, wrap):
     plain = iter(loader())
     batches = adapter.to_device(wrap(loader()), device, depth=3)
     for _ in range(4):
@@ -140,7 +140,7 @@ def stateful(**options):
 
 
 @pytest.mark.parametrize("drawn", [0, 1, 5])
-def test_state_dict_is_that_of_the_last_batch_given_out(drawn):
+def test_state_dict_is_after_last_delivered_batch(drawn):
     torch.manual_seed(3)
     expected = [batch.tolist() for batch in stateful()]
     torch.manual_seed(3)
@@ -155,7 +155,7 @@ def test_state_dict_is_that_of_the_last_batch_given_out(drawn):
     batches.close()
 
 
-def test_closing_leaves_a_stateful_loader_after_the_last_batch_given_out():
+def test_close_rewinds_stateful_loader_to_last_batch():
     torch.manual_seed(3)
     expected = [batch.tolist() for batch in stateful()]
     torch.manual_seed(3)
@@ -166,7 +166,7 @@ def test_closing_leaves_a_stateful_loader_after_the_last_batch_given_out():
     assert [batch.tolist() for batch in made] == expected[2:]
 
 
-def test_loaders_without_state_say_so():
+def test_get_state_of_loader_without_state_raises():
     made = torch.utils.data.DataLoader(torch.arange(6), batch_size=2)
     batches = adapter.to_device(made, "cpu")
     assert not hasattr(batches, "state_dict")
@@ -177,7 +177,7 @@ def test_loaders_without_state_say_so():
     batches.close()
 
 
-def test_closing_goes_back_to_the_last_batch_given_out():
+def test_close_rewinds_to_last_delivered_batch():
     batches = adapter.to_device(loader(), "meta", depth=3)
     next(batches)
     batches.close()
@@ -187,7 +187,7 @@ def test_closing_goes_back_to_the_last_batch_given_out():
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
-def test_an_exception_comes_in_its_turn(depth):
+def test_exception_keeps_its_position(depth):
     batches = on_fake(loader([FailsAt(90)]), FakeCuda(), depth)
     plain = iter(loader([FailsAt(90)]))
     for _ in range(2):
@@ -202,18 +202,18 @@ def test_an_exception_comes_in_its_turn(depth):
     batches.close()
 
 
-# On a device that does everything late: whose memory is used again when.
+# Reuse of memory on a device that executes everything late
 
 
 class Program:
-    """Uses batches as training does: it queues work on them and goes on."""
+    """Uses batches like training: it queues work on them and continues."""
 
     def __init__(self, cuda):
         self._cuda = cuda
         self.seen = []
 
     def use(self, batch):
-        # The device knows an address; the program may have dropped the batch by then.
+        # Keep only the address: the program may drop the batch before this runs.
         shape = batch["x"].shape
         memory = self._cuda.memory_at(batch["x"].data_ptr())
 
@@ -227,7 +227,7 @@ class Program:
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize(("seed", "depth"), [(0, 1), (1, 2), (2, 2), (3, 5)])
-def test_every_value_arrives_whatever_the_program_keeps(seed, depth):
+def test_every_value_arrives_while_batches_are_kept(seed, depth):
     cuda, chance = FakeCuda(seed), random.Random(seed)
     program, kept = Program(cuda), []
     batches = on_fake(loader(records=1600, worker_count=2, streams=1), cuda, depth)
@@ -245,7 +245,7 @@ def test_every_value_arrives_whatever_the_program_keeps(seed, depth):
 
 
 @pytest.mark.multiprocess
-def test_slots_are_registered_once_and_nothing_is_allocated_after_the_first_batches():
+def test_warm_iterator_registers_and_allocates_nothing():
     cuda = FakeCuda()
     batches = on_fake(loader(records=3200, worker_count=2, streams=1), cuda)
     for number, batch in enumerate(batches):
@@ -253,7 +253,7 @@ def test_slots_are_registered_once_and_nothing_is_allocated_after_the_first_batc
             warm = dict(cuda.counts)
         del batch
     assert number == 79
-    # Only the labels, which the loader copied out of the slot, pass through staging.
+    # Only the labels, which the loader copied out of the slot, go through staging.
     assert cuda.counts.pop("staged") == 80
     del warm["staged"]
     assert dict(cuda.counts) == warm
@@ -272,7 +272,7 @@ def remembered(count, held):
         del host
 
 
-def test_the_host_memory_of_a_batch_is_held_until_its_copy_and_no_longer():
+def test_host_memory_is_released_after_copy():
     cuda, held = FakeCuda(pinned=True), []
     cuda.frozen = True
     batches = on_fake(remembered(8, held), cuda, depth=2)
@@ -285,7 +285,7 @@ def test_the_host_memory_of_a_batch_is_held_until_its_copy_and_no_longer():
     batches.close()
 
 
-def test_the_program_waits_when_copies_are_far_behind():
+def test_program_waits_for_slow_copies():
     cuda, held = FakeCuda(pinned=True), []
     behind = [
         sum(ref() is not None for ref in held)
@@ -295,7 +295,7 @@ def test_the_program_waits_when_copies_are_far_behind():
 
 
 @pytest.mark.multiprocess
-def test_where_cuda_refuses_to_register_batches_go_through_staging():
+def test_failed_registration_copies_through_staging():
     cuda = FakeCuda(refuse=True)
     program = Program(cuda)
     batches = on_fake(loader(worker_count=2, streams=1), cuda)
@@ -309,7 +309,7 @@ def test_where_cuda_refuses_to_register_batches_go_through_staging():
 
 
 @pytest.mark.multiprocess
-def test_an_iterator_that_nobody_closes_takes_its_registrations_back():
+def test_unclosed_iterator_unregisters_its_memory():
     cuda = FakeCuda()
     batches = on_fake(loader(worker_count=2, streams=1), cuda)
     next(batches), next(batches)
@@ -320,7 +320,7 @@ def test_an_iterator_that_nobody_closes_takes_its_registrations_back():
     assert not cuda.reading
 
 
-def test_batches_of_torchs_loader_arrive_too():
+def test_batches_of_torch_loader_arrive():
     cuda, data = FakeCuda(seed=5), torch.arange(400.0)
     program = Program(cuda)
     rows = torch.utils.data.TensorDataset(data[:, None].repeat(1, 8))
@@ -333,7 +333,7 @@ def test_batches_of_torchs_loader_arrive_too():
 
 
 @pytest.mark.multiprocess
-def test_positions_may_be_set_while_copies_are_under_way():
+def test_position_can_be_set_during_copies():
     cuda, program = FakeCuda(), None
     batches = on_fake(loader(worker_count=2, streams=1), cuda, depth=3)
     next(batches)
@@ -351,7 +351,7 @@ def test_positions_may_be_set_while_copies_are_under_way():
     batches.close()
 
 
-def test_another_stream_than_the_one_before_keeps_the_memory_it_uses():
+def test_memory_is_kept_for_a_second_stream():
     cuda = FakeCuda()
     batches = on_fake([torch.ones(2), (torch.ones(2), torch.ones(3))], cuda)
     next(batches)
@@ -361,11 +361,11 @@ def test_another_stream_than_the_one_before_keeps_the_memory_it_uses():
     assert cuda.counts["used on another stream"] == 2
 
 
-# The calls of CUDA themselves, as far as a machine without a device can tell.
+# Calls of CUDA, tested without a device
 
 
 class Runtime:
-    """Stands in for torch.cuda.cudart()."""
+    """Replaces torch.cuda.cudart()."""
 
     def __init__(self, error):
         self.calls = []
@@ -381,7 +381,7 @@ class Runtime:
 
 
 @pytest.mark.parametrize("error", [0, 2])
-def test_registering_says_whether_cuda_did_it_and_leaves_no_error(monkeypatch, error):
+def test_register_returns_success_and_clears_error(monkeypatch, error):
     runtime, launched = Runtime(error), []
 
     def ones(size, device):
@@ -397,14 +397,14 @@ def test_registering_says_whether_cuda_did_it_and_leaves_no_error(monkeypatch, e
     assert runtime.calls == [("register", 4096, 8192, 1), ("unregister", 4096)]
 
 
-def test_a_device_without_an_index_is_the_current_one(monkeypatch):
+def test_device_without_index_is_current_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     assert Cuda(torch.device("cuda")).device == torch.device("cuda", 3)
 
 
 @pytest.mark.multiprocess
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_on_a_real_device_every_value_arrives_and_memory_stops_growing():
+def test_real_device_gets_every_value_in_bounded_memory():
     batches = adapter.to_device(loader(records=8000, worker_count=2), "cuda")
     totals = []
     for number, batch in enumerate(batches):

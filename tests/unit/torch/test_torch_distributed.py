@@ -1,4 +1,4 @@
-"""Two real processes of torch.distributed: each gets its part, as torch deals them."""
+"""Tests with two real processes of torch.distributed, which get torch's parts."""
 
 import subprocess
 
@@ -10,7 +10,7 @@ pytest.importorskip("torch.distributed")
 
 
 def run_in_two_processes(program, folder, *arguments):
-    """Run a program that ends without an error in both processes of a group."""
+    """Run a program in both processes of a group, and check that it succeeds."""
     meeting = folder / "meeting"
     processes = [
         subprocess.Popen(
@@ -33,12 +33,10 @@ def run_in_two_processes(program, folder, *arguments):
 @pytest.mark.parametrize(
     ("module", "name"), [("gristmill.torch", "DataLoader")], ids=["gristmill"]
 )
-def test_a_distributed_sampler_gives_each_process_torchs_batches(
-    tmp_path, module, name
-):
+def test_distributed_sampler_batches_match_torch(tmp_path, module, name):
     run_in_two_processes("torch_distributed/sampled", tmp_path, module, name)
 
 
 @pytest.mark.multiprocess
-def test_shards_of_two_processes_are_the_data_set(tmp_path):
+def test_shards_of_two_processes_cover_the_dataset(tmp_path):
     run_in_two_processes("torch_distributed/shards", tmp_path)

@@ -1,4 +1,4 @@
-"""DecodeImage gives Pillow's pixels in the shapes that TensorFlow gives them."""
+"""Tests that DecodeImage gives Pillow's pixels in TensorFlow's shapes."""
 
 import builtins
 import functools
@@ -22,7 +22,7 @@ RESAMPLING = PIL.Image.Resampling.BILINEAR
 
 @functools.cache
 def photograph():
-    """A picture that scikit-learn ships, of shape (427, 640, 3)."""
+    """Return a picture of shape (427, 640, 3) from scikit-learn."""
     return PIL.Image.fromarray(sklearn.datasets.load_sample_images().images[0])
 
 
@@ -37,7 +37,7 @@ def small(mode):
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF"])
-def test_decodes_formats(format):
+def test_pixels_of_each_format_match_pillow(format):
     file = encoded(photograph(), format)
     found = DecodeImage().map(file)
     expected = np.asarray(PIL.Image.open(io.BytesIO(file)))
@@ -70,7 +70,7 @@ def test_channels_are_kept_or_converted(mode, format, kept, channels):
     np.testing.assert_array_equal(found, expected.reshape(20, 30, -1))
 
 
-def test_palettes_with_alpha():
+def test_palettes_with_alpha_become_rgba():
     file = encoded(small("P"), transparency=bytes(range(256)))
     found = DecodeImage().map(file)
     expected = np.asarray(PIL.Image.open(io.BytesIO(file)).convert("RGBA"))
@@ -92,15 +92,15 @@ class TestSixteenBits:
     def file(self):
         return encoded(PIL.Image.fromarray(self.GRAY))
 
-    def test_are_reduced_for_uint8(self, file):
+    def test_uint8_keeps_high_bytes(self, file):
         np.testing.assert_array_equal(DecodeImage().map(file)[..., 0], self.GRAY // 256)
 
-    def test_are_kept_for_floats(self, file):
+    def test_float32_keeps_all_bits(self, file):
         found = DecodeImage(dtype=np.float32).map(file)
         assert found.dtype == np.float32
         np.testing.assert_allclose(found[..., 0], self.GRAY / 65535, atol=1e-7)
 
-    def test_become_colors(self, file):
+    def test_gray_becomes_rgba(self, file):
         gray = (self.GRAY // 256)[..., np.newaxis]
         opaque = np.full_like(gray, 255)
         np.testing.assert_array_equal(
@@ -108,26 +108,26 @@ class TestSixteenBits:
         )
         assert (DecodeImage(4, np.float32).map(file)[..., 3] == 1).all()
 
-    def test_are_resized(self, file):
+    def test_gray_is_resized(self, file):
         found = DecodeImage(size=(10, 15)).map(file)
         expected = self.GRAY.reshape(10, 2, 15, 2).mean((1, 3)) / 256
         assert np.abs(found[1:-1, 1:-1, 0] - expected[1:-1, 1:-1]).max() < 16
 
 
 class TestSize:
-    def test_is_height_and_width(self):
+    def test_size_is_height_and_width(self):
         found = DecodeImage(size=(32, 48)).map(encoded(photograph()))
         expected = np.asarray(photograph().resize((48, 32), RESAMPLING))
         np.testing.assert_array_equal(found, expected)
 
-    def test_drafts_differ_but_little(self):
+    def test_draft_differs_little(self):
         file = encoded(photograph(), "JPEG", quality=90)
         exact = DecodeImage(size=(32, 48)).map(file).astype(int)
         draft = DecodeImage(size=(32, 48), draft=True).map(file).astype(int)
         assert draft.shape == (32, 48, 3)
         assert 0 < np.abs(exact - draft).mean() < 4
 
-    def test_drafts_are_only_of_jpeg(self):
+    def test_draft_has_no_effect_on_png(self):
         file = encoded(photograph())
         np.testing.assert_array_equal(
             DecodeImage(size=(9, 9), draft=True).map(file),
@@ -136,7 +136,7 @@ class TestSize:
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_turns_as_exif_says(orientation):
+def test_orient_follows_exif(orientation):
     exif = PIL.Image.Exif()
     exif[0x0112] = orientation
     file = encoded(photograph(), "JPEG", exif=exif)
@@ -153,7 +153,7 @@ def test_turns_as_exif_says(orientation):
 
 
 def png_of(width, height):
-    """A PNG that claims a size and has next to no data."""
+    """Return a PNG file with this size in its header and almost no data."""
 
     def chunk(kind, data):
         checked = kind + data
@@ -169,22 +169,21 @@ def png_of(width, height):
 
 
 class TestErrors:
-    def test_no_image(self):
+    def test_file_of_unknown_format_is_refused(self):
         with pytest.raises(CorruptRecord) as caught:
             DecodeImage().map(b"no image")
         assert str(caught.value) == (
-            "8 bytes cannot be decoded as an image: they are of no format that Pillow"
-            " knows"
+            "8 bytes cannot be decoded as an image: Pillow does not know the format"
         )
 
     @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
-    def test_truncated_images(self, format):
+    def test_truncated_images_are_refused(self, format):
         file = encoded(photograph(), format)
         for size in (0, 4, 20, len(file) // 2, len(file) - 200):
             with pytest.raises(CorruptRecord, match=f"^{size} bytes cannot be decoded"):
                 DecodeImage().map(file[:size])
 
-    def test_damaged_images(self):
+    def test_damaged_images_are_refused_or_decoded(self):
         rng = np.random.default_rng(0)
         file = encoded(small("RGB"))
         for _ in range(200):
@@ -220,7 +219,7 @@ class TestErrors:
         monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", None)
         assert DecodeImage().map(file).shape == (20, 30, 3)
 
-    def test_samples_of_no_known_range(self):
+    def test_float_samples_are_refused(self):
         file = encoded(PIL.Image.fromarray(np.zeros((2, 2), np.float32)), "TIFF")
         with pytest.raises(CorruptRecord, match="samples of Pillow's mode F, expected"):
             DecodeImage().map(file)
@@ -228,19 +227,19 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
-            ({"channels": 2}, "channels is 2, but must be None, 1, 3 or 4"),
+            ({"channels": 2}, "channels must be None, 1, 3 or 4, got 2"),
             ({"dtype": np.int8}, "must be uint8 or float32"),
             ({"size": (0, 3)}, "must be a height and a width"),
             ({"size": (3,)}, "must be a height and a width"),
             ({"draft": True}, "draft=True needs size"),
-            ({"max_pixels": 0}, "max_pixels is 0, but must be 1 or more"),
+            ({"max_pixels": 0}, "max_pixels must be at least 1, got 0"),
         ],
     )
-    def test_arguments(self, arguments, text):
+    def test_bad_arguments_are_refused(self, arguments, text):
         with pytest.raises(ValueError, match=text):
             DecodeImage(**arguments)
 
-    def test_says_what_to_install(self, monkeypatch):
+    def test_missing_pillow_names_extra(self, monkeypatch):
         real = builtins.__import__
 
         def without_pillow(name, *rest):
@@ -253,7 +252,7 @@ class TestErrors:
             DecodeImage()
 
 
-def test_pickles_and_prints_what_it_does():
+def test_pickle_and_repr_keep_arguments():
     decoder = DecodeImage(
         3, np.float32, key="i", size=(2, 3), draft=True, orient=True, max_pixels=5
     )
@@ -268,16 +267,15 @@ def test_pickles_and_prints_what_it_does():
     assert repr(DecodeImage()) == "DecodeImage()"
 
 
-def test_decodes_one_field():
+def test_key_selects_one_field():
     found = DecodeImage(key="image").map({"image": encoded(small("L")), "label": 3})
     assert (found["image"].shape, found["label"]) == ((20, 30, 1), 3)
 
 
-@pytest.mark.claim("transforms.ParseExample, DecodeNpy, DecodeImage")
 @pytest.mark.parametrize(
     "workers", [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 )
-def test_jpeg_in_array_record(tmp_path, workers):
+def test_loader_decodes_jpeg_in_array_record(tmp_path, workers):
     images = [photograph().rotate(15 * i).resize((64, 48)) for i in range(12)]
     files = [encoded(image, "JPEG") for image in images]
     path = str(tmp_path / "images.array_record")

@@ -1,4 +1,4 @@
-"""JPEG files of every kind have the pixels that Pillow has, or are refused."""
+"""Tests that JPEG files of every kind match Pillow's pixels or are refused."""
 
 import io
 
@@ -32,7 +32,7 @@ from support.picture_files import file_of
     st.sampled_from([None, (20, 15)]),
 )
 @hypothesis.settings(max_examples=200, deadline=None)
-def test_pixels_are_those_of_pillow(file, channels, orient, size):
+def test_pixels_match_pillow(file, channels, orient, size):
     found = DecodeImage(channels, orient=orient, size=size).map(file)
     picture = PIL.Image.open(io.BytesIO(file))
     if orient:
@@ -47,7 +47,7 @@ def test_pixels_are_those_of_pillow(file, channels, orient, size):
 
 
 @pytest.mark.parametrize("progressive", [False, True])
-def test_data_behind_the_picture_is_of_no_matter(progressive):
+def test_data_after_the_picture_is_ignored(progressive):
     file = file_of(40, 50, progressive=progressive)
     np.testing.assert_array_equal(
         DecodeImage().map(file + b"more\xff\xd9"), DecodeImage().map(file)
@@ -55,7 +55,7 @@ def test_data_behind_the_picture_is_of_no_matter(progressive):
 
 
 @pytest.mark.parametrize("progressive", [False, True])
-def test_files_that_end_anywhere_are_refused(progressive):
+def test_truncated_files_are_refused(progressive):
     file = file_of(40, 50, progressive=progressive)
     begin = file.index(b"\xff\xda")
     for size in range(begin, len(file) - 2, 7):

@@ -1,4 +1,4 @@
-"""DecodeNpy gives what numpy.load gives, and refuses what is no whole file."""
+"""Tests that DecodeNpy matches numpy.load, and refuses damaged files."""
 
 import io
 import pickle
@@ -21,7 +21,7 @@ def saved(array, version=None):
 
 
 def with_header(text, data=b""):
-    """A file of version 1.0 with that header."""
+    """Return a file of version 1.0 with this header."""
     header = text.encode("latin1")
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data
 
@@ -55,9 +55,9 @@ ARRAYS = [
 
 @pytest.mark.parametrize("version", [None, (1, 0), (2, 0), (3, 0)])
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}{a.shape}")
-def test_decodes_what_numpy_saves(array, version):
+def test_saved_arrays_match_numpy_load(array, version):
     if array.dtype.names == ("ä",):
-        version = (3, 0)  # The first that can say so.
+        version = (3, 0)  # The first version with such names.
     file = saved(array, version)
     assert_same(DecodeNpy().map(file), np.load(io.BytesIO(file)))
 
@@ -70,13 +70,13 @@ def test_decodes_what_numpy_saves(array, version):
     st.booleans(),
 )
 @settings(max_examples=50)
-def test_decodes_any_array(array, fortran):
+def test_any_array_matches_numpy_load(array, fortran):
     # Names of fields may need version 3.0.
     file = saved(np.asfortranarray(array) if fortran else array, (3, 0))
     assert_same(DecodeNpy().map(file), np.load(io.BytesIO(file)))
 
 
-def test_decodes_what_python_2_wrote():
+def test_python_2_header_is_decoded():
     text = "{'descr': '<i8', 'fortran_order': False, 'shape': (2L, 1L), }\n"
     found = DecodeNpy().map(with_header(text, bytes(16)))
     assert_same(found, np.zeros((2, 1), np.int64))
@@ -110,8 +110,11 @@ HEADER = "{{'descr': {}, 'fortran_order': {}, 'shape': {}}}"
         (with_header("noise"), "damaged header"),
         (with_header("[]"), "damaged header"),
         (with_header("{'shape': (1,)}"), "damaged header: it has the fields shape"),
-        (with_header(HEADER.format("'i4'", "0", "(1,)")), "fortran_order is no bool"),
-        (with_header(HEADER.format("'i4'", "True", "1")), "shape is no tuple"),
+        (
+            with_header(HEADER.format("'i4'", "0", "(1,)")),
+            "fortran_order is not a bool",
+        ),
+        (with_header(HEADER.format("'i4'", "True", "1")), "shape is not a tuple"),
         (
             with_header(HEADER.format("'i4'", "True", "(-1, -1)")),
             r"shape is \(-1, -1\)",
@@ -124,14 +127,14 @@ HEADER = "{{'descr': {}, 'fortran_order': {}, 'shape': {}}}"
         (with_header(HEADER.format("'i1'", "True", f"({2**62},)")), "0 bytes of data"),
     ],
 )
-def test_files_that_are_none(file, text):
+def test_invalid_files_are_refused(file, text):
     with pytest.raises(CorruptRecord, match=text):
         DecodeNpy().map(file)
 
 
 @given(st.data())
 @settings(max_examples=100)
-def test_damaged_files_are_refused_or_read_as_numpy_does(data):
+def test_damaged_files_are_refused_or_match_numpy(data):
     damaged = bytearray(FILE)
     at = data.draw(st.integers(0, 130))
     damaged[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
@@ -153,14 +156,14 @@ def test_objects_are_never_loaded():
 
 
 class TestKey:
-    def test_decodes_one_field(self):
+    def test_key_selects_one_field(self):
         element = {"name": b"x", "array": saved(np.arange(2))}
         found = DecodeNpy(key="array").map(element)
         assert list(found) == ["name", "array"]
         assert (found["name"], found["array"].tolist()) == (b"x", [0, 1])
         assert type(element["array"]) is bytes
 
-    def test_errors_say_what_there_is(self):
+    def test_errors_name_fields_and_types(self):
         with pytest.raises(KeyError, match=r"has no field 'x', only 'a', 'b'"):
             DecodeNpy(key="x").map({"a": 1, "b": 2})
         with pytest.raises(TypeError, match="needs a dict, got bytes"):
@@ -187,7 +190,7 @@ class TestBlocks:
         ("shape", "dtype"),
         [((), "i4"), ((3,), "f8"), ((2, 3), "?"), ((2, 0), "f4"), ((2,), "M8[s]")],
     )
-    def test_are_what_stacking_gives(self, count, shape, dtype):
+    def test_block_matches_stacked_arrays(self, count, shape, dtype):
         rng = np.random.default_rng(0)
         arrays = [rng.integers(0, 2, shape).astype(dtype) for _ in range(count)]
         files = [saved(array) for array in arrays]
@@ -220,18 +223,18 @@ class TestBlocks:
             [bytes(200)] * 2,
         ],
     )
-    def test_others_are_decoded_one_by_one(self, files):
+    def test_unequal_or_invalid_files_are_not_blocks(self, files):
         def alloc(shape, dtype):
             pytest.fail("memory was asked for in vain")
 
         assert DecodeNpy().decode_block(*block(files), alloc) is None
 
-    def test_are_not_of_fields(self):
+    def test_decoder_with_key_does_not_decode_blocks(self):
         assert not DecodeNpy(key="x").decodes_blocks
-        with pytest.raises(TypeError, match="decodes a field, and no blocks"):
+        with pytest.raises(TypeError, match="which decodes a field"):
             DecodeNpy(key="x").decode_block(*block([FILE]))
 
-    def test_are_not_made_past_a_method_of_a_subclass(self):
+    def test_subclass_with_decode_does_not_decode_blocks(self):
         class Doubled(DecodeNpy):
             def decode(self, data):
                 return 2 * super().decode(data)
@@ -240,7 +243,7 @@ class TestBlocks:
         assert Doubled().map(saved([1, 2])).tolist() == [2, 4]
 
 
-def test_pickles_and_prints_what_it_does():
+def test_pickle_and_repr_keep_arguments():
     decoder = DecodeNpy(key="x")
     decoder.map({"x": FILE})
     again = pickle.loads(pickle.dumps(decoder))
@@ -249,8 +252,7 @@ def test_pickles_and_prints_what_it_does():
     assert repr(DecodeNpy()) == "DecodeNpy()"
 
 
-@pytest.mark.claim("transforms.ParseExample, DecodeNpy, DecodeImage")
-def test_is_a_step_of_a_loader():
+def test_loader_decodes_arrays():
     loader = gristmill.DataLoader(
         data_source=[saved(np.full((2, 2), i)) for i in range(8)],
         sampler=gristmill.SequentialSampler(8),

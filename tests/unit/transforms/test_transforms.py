@@ -1,4 +1,4 @@
-"""Transforms have Grain's methods, defaults and texts."""
+"""Tests that transforms have Grain's methods, defaults and reprs."""
 
 import dataclasses
 import inspect
@@ -28,7 +28,7 @@ def grains(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_abstract_method_is_grains(name):
+def test_abstract_method_matches_grain(name):
     ours = getattr(transforms, name)
     assert (
         ours.__abstractmethods__ == grains(name).__abstractmethods__ == {METHODS[name]}
@@ -52,12 +52,12 @@ def test_annotations_are_resolved_in_the_public_module():
     ]  # fmt: skip
 
 
-def test_the_selection_map_has_grains_methods():
+def test_selection_map_methods_match_grain():
     ours = transforms.DatasetSelectionMap.__abstractmethods__
     assert ours == grain.transforms.DatasetSelectionMap.__abstractmethods__
 
 
-def test_batch_is_grains_dataclass():
+def test_batch_matches_grain_dataclass():
     ours, theirs = transforms.Batch, grain.transforms.Batch
     spec = [(f.name, f.default) for f in dataclasses.fields(theirs)]
     assert [(f.name, f.default) for f in dataclasses.fields(ours)] == spec
@@ -68,7 +68,7 @@ def test_batch_is_grains_dataclass():
         ours(3).batch_size = 4
 
 
-def test_the_union_can_be_asked():
+def test_transformation_union_works_with_isinstance():
     members = transforms.Transformation.__args__
     assert [cls.__name__ for cls in members] == [
         cls.__name__ for cls in grain.transforms.Transformation.__args__

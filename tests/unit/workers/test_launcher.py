@@ -1,4 +1,4 @@
-"""The launcher, its zygotes and workers, driven through _core.WorkerLog."""
+"""Tests of the launcher, its zygotes and workers, driven through _core.WorkerLog."""
 
 import json
 import os
@@ -43,15 +43,13 @@ def make_pool(monkeypatch):
 
 @pytest.fixture
 def output(capfd):
-    """What processes print; a launcher that ran before would keep its own stderr."""
+    """Capture output of a new launcher; an older one would keep its own stderr."""
     _core.shutdown_supervisor()
     yield capfd
     _core.shutdown_supervisor()
 
 
-def test_workers_are_started_once_each_and_resemble_the_parent(
-    make_pool, tmp_path, monkeypatch
-):
+def test_workers_start_once_with_state_of_parent(make_pool, tmp_path, monkeypatch):
     monkeypatch.setenv("PLACE", "here")
     monkeypatch.chdir(tmp_path)
     pool = make_pool("run")
@@ -67,11 +65,11 @@ def test_workers_are_started_once_each_and_resemble_the_parent(
         assert not line["loaded_here"]
 
 
-def test_workers_hold_no_descriptors_but_their_own(make_pool):
+def test_workers_hold_only_their_own_descriptors(make_pool):
     pool = make_pool("run")
     start_workers(pool, 3)
     for line in pool.findings(3):
-        # Blob, arena, slot requests, this process, and one to list the directory.
+        # Blob, arena, slot requests, this process, and the listed directory.
         assert len(line["fds"]) == 5
 
 
@@ -82,7 +80,7 @@ def test_workers_draw_different_random_numbers(make_pool):
     assert len(set(drawn)) == 6
 
 
-def test_killed_worker_is_told_and_can_be_started_again(make_pool):
+def test_killed_worker_is_reported_and_can_restart(make_pool):
     pool = make_pool("run")
     start_workers(pool, 2)
     victim = next(line["pid"] for line in pool.findings(2) if line["worker"] == 1)
@@ -99,7 +97,9 @@ def test_killed_zygote_is_replaced(make_pool):
     pool = make_pool("run")
     start_workers(pool, 3)
     zygote = pool.findings(3)[0]["zygote"]
-    pool.await_events("started", 3)  # One that nobody told of would be started again.
+    pool.await_events(
+        "started", 3
+    )  # A worker whose start is not reported yet would be started again.
     os.kill(zygote, signal.SIGKILL)
     pool.await_events("exited", 3)
     start_workers(pool, 3, generation=2)
@@ -124,7 +124,7 @@ def test_killed_launcher_is_replaced_for_every_pool(make_pool):
     await_gone(ending)
 
 
-def test_every_worker_is_started_whoever_is_killed_meanwhile(make_pool):
+def test_all_workers_start_while_processes_are_killed(make_pool):
     pool = make_pool("run")
     for generation in range(1, 9):
         start_workers(pool, 3, generation)
@@ -142,7 +142,7 @@ def test_every_worker_is_started_whoever_is_killed_meanwhile(make_pool):
         assert sorted(told) == [(w, g) for w in range(3) for g in range(1, 9)]
 
 
-def test_failed_load_brings_its_traceback(make_pool):
+def test_failed_load_reports_its_traceback(make_pool):
     pool = make_pool("raise")
     start_workers(pool, 2)
     (failed,) = pool.await_events("failed", 1)
@@ -156,14 +156,14 @@ def test_missing_entry_module_is_a_failure(make_pool):
     assert "No module named 'gristmill_no_such_module'" in failed[4]
 
 
-def test_load_that_ends_the_process_is_a_failure_after_three_tries(make_pool):
+def test_load_that_exits_fails_after_three_attempts(make_pool):
     pool = make_pool("exit")
     start_workers(pool, 1)
     (failed,) = pool.await_events("failed", 1)
     assert "3 times before a worker had started; last: exit code 7" in failed[4]
 
 
-def test_threads_make_every_worker_load_for_itself(output, make_pool):
+def test_threads_in_zygote_make_each_worker_load(output, make_pool):
     pool = make_pool("threads")
     start_workers(pool, 2)
     assert all(line["loaded_here"] for line in pool.findings(2))
@@ -172,33 +172,33 @@ def test_threads_make_every_worker_load_for_itself(output, make_pool):
     )
 
 
-def test_threads_of_blas_are_no_threads(make_pool):
+def test_blas_threads_are_ignored(make_pool):
     pool = make_pool("blas")
     start_workers(pool, 2)
     assert not any(line["loaded_here"] for line in pool.findings(2))
 
 
-def test_the_thread_of_jemalloc_is_no_thread(make_pool):
+def test_jemalloc_thread_is_ignored(make_pool):
     pool = make_pool("jemalloc")
     start_workers(pool, 2)
     assert not any(line["loaded_here"] for line in pool.findings(2))
 
 
-def test_worker_that_returns_exits_with_0_and_its_output_flushed(output, make_pool):
+def test_returning_worker_exits_0_and_flushes_output(output, make_pool):
     pool = make_pool("end")
     start_workers(pool, 1)
     assert pool.await_events("exit_status", 1) == [("exit_status", 0, 1, 0, "")]
     assert output.readouterr().out == "bye\n"
 
 
-def test_worker_that_raises_exits_with_1_and_prints_why(output, make_pool):
+def test_raising_worker_exits_1_and_prints_error(output, make_pool):
     pool = make_pool("break")
     start_workers(pool, 1)
     assert pool.await_events("exit_status", 1) == [("exit_status", 0, 1, 1 << 8, "")]
     assert "ValueError: broken toy" in output.readouterr().err
 
 
-def test_signals_to_the_group_end_nobody(make_pool):
+def test_signals_to_group_end_no_process(make_pool):
     pool = make_pool("run")
     start_workers(pool, 1)
     (line,) = pool.findings(1)
@@ -211,7 +211,7 @@ def test_signals_to_the_group_end_nobody(make_pool):
     assert not [event for event in pool.seen if event[0] == "exited"]
 
 
-def test_dismissal_ends_the_processes_even_while_loading(make_pool):
+def test_dismiss_ends_processes_even_while_loading(make_pool):
     running, stuck = make_pool("run"), make_pool("stuck")
     start_workers(running, 2)
     start_workers(stuck, 2)
@@ -225,7 +225,7 @@ def test_dismissal_ends_the_processes_even_while_loading(make_pool):
     assert launcher in launchers()
 
 
-def test_forked_child_has_no_engine_and_ends_quietly(make_pool):
+def test_forked_child_exits_without_effect_on_pool(make_pool):
     pool = make_pool("run")
     start_workers(pool, 1)
     pool.findings(1)
@@ -241,7 +241,7 @@ def test_forked_child_has_no_engine_and_ends_quietly(make_pool):
 
 
 def started(way):
-    """A process of its own with a pool of four workers."""
+    """Start a process with a pool of four workers."""
     paths = [environment()["PYTHONPATH"], str(FOLDER)]
     return subprocess.Popen(
         command("launcher/four_workers", way),
@@ -264,7 +264,7 @@ def pids_of(script):
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
-def test_all_end_when_the_parent_is_killed(stopped):
+def test_all_processes_end_when_parent_is_killed(stopped):
     with started("stay") as script:
         workers, zygote, launcher = pids_of(script)
         ending = watched(*workers, zygote, launcher)
@@ -274,7 +274,7 @@ def test_all_end_when_the_parent_is_killed(stopped):
         await_gone(ending)
 
 
-def test_all_end_when_the_parent_exits():
+def test_all_processes_end_when_parent_exits():
     with started("end with the input") as script:
         workers, zygote, launcher = pids_of(script)
         ending = watched(*workers, zygote, launcher)
@@ -294,7 +294,7 @@ def test_interpreter_options_reach_the_launcher(make_pool):
     assert command[: 1 + len(flags)] == [sys.executable, *flags]
 
 
-def test_the_launcher_imports_modules_for_its_zygotes(monkeypatch):
+def test_launcher_imports_modules_for_its_zygotes(monkeypatch):
     commands = []
     monkeypatch.setattr(
         _core, "configure_supervisor", lambda command, environ: commands.append(command)

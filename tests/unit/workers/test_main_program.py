@@ -1,4 +1,4 @@
-"""The top level of a script with a guard runs once more, for all of its workers."""
+"""Tests that the top level of a guarded script runs once more for all workers."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ GUARD = 'if __name__ == "__main__":'
 
 
 def outcome(script, *arguments):
-    """Run a script as users do, from its file, and return how it ended."""
+    """Run a script from its file, like a user, and return the completed process."""
     return subprocess.run(
         [sys.executable, script, *arguments],
         env=environment(), capture_output=True, text=True, timeout=DEADLINE_S,
@@ -37,7 +37,7 @@ def printed(script, *arguments):
 
 @pytest.fixture
 def described(monkeypatch, tmp_path):
-    """Return the description of a main program with a text, and with attributes."""
+    """Return a function that describes a main program with a text and attributes."""
 
     def describe(text=None, **attributes):
         main = types.ModuleType("__main__")
@@ -64,8 +64,8 @@ def described(monkeypatch, tmp_path):
         f"# coding: utf-8\n{GUARD} main('é')",
     ],
 )
-def test_a_program_with_a_guard_runs_again(described, tmp_path, text):
-    description, others = main_module.parted(described(text))
+def test_program_with_guard_runs_again(described, tmp_path, text):
+    description, others = main_module.split_description(described(text))
     assert json.loads(description)[:2] == [
         "init_main_from_path",
         f"{tmp_path}/train.py",
@@ -90,11 +90,11 @@ def test_a_program_with_a_guard_runs_again(described, tmp_path, text):
         None,
     ],
 )
-def test_a_program_without_a_guard_does_not_run_again(described, text):
+def test_program_without_guard_does_not_run_again(described, text):
     assert described(text) == ()
 
 
-def test_a_runner_or_a_package_does_not_run_again(described, tmp_path):
+def test_runner_or_package_does_not_run_again(described, tmp_path):
     text = f"{GUARD}\n    main()"
     for name in ("pytest", "default_worker.py", "ipykernel_launcher.py", "ipython"):
         (tmp_path / name).write_text(text)
@@ -104,19 +104,21 @@ def test_a_runner_or_a_package_does_not_run_again(described, tmp_path):
     assert described(text, __file__=str(tmp_path / "archive.zip" / "app.py")) == ()
 
 
-def test_a_module_runs_again_by_its_name(described):
+def test_module_runs_again_by_name(described):
     spec = types.SimpleNamespace(name="package.train")
-    text, _ = main_module.parted(described(f"{GUARD}\n    main()", __spec__=spec))
+    text, _ = main_module.split_description(
+        described(f"{GUARD}\n    main()", __spec__=spec)
+    )
     assert json.loads(text)[:2] == ["init_main_from_name", "package.train"]
 
 
-def test_long_and_odd_arguments_arrive(described, monkeypatch):
+def test_long_and_unusual_arguments_are_passed(described, monkeypatch):
     arguments = ["train.py", "\udce9" * 50_000, "é\n", "--flag"]
     monkeypatch.setattr(sys, "argv", arguments)
     description = described(f"{GUARD}\n    main()")
     assert max(map(len, description)) < 100_000
     assert all(part.isascii() for part in description)
-    text, others = main_module.parted(["torch", *description, "jax"])
+    text, others = main_module.split_description(["torch", *description, "jax"])
     assert json.loads(text)[2] == arguments
     assert others == ["torch", "jax"]
 
@@ -126,54 +128,54 @@ def test_long_and_odd_arguments_arrive(described, monkeypatch):
 
 @pytest.mark.multiprocess
 @pytest.mark.claim(
-    "each worker runs the top level of the main script again, in every epoch"
+    "Each worker runs the top level of the main script again, in every epoch"
 )
-def test_the_top_level_runs_once_for_all_workers(tmp_path):
+def test_top_level_runs_once_for_all_workers(tmp_path):
     arguments = ("does nothing", tmp_path / "runs", b"\xe9" * 70_000)
     assert printed(FOLDER / "top_level.py", *arguments) == "raise\nraise\n1\n"
 
 
 @pytest.mark.multiprocess
 @pytest.mark.claim(
-    "workers of a script that seeds random or NumPy at its top level draw the same"
-    " numbers, again in every epoch"
+    "If a script seeds random or NumPy at its top level, all workers draw the "
+    "same numbers, in every epoch"
 )
-def test_workers_do_not_share_the_seeds_of_the_top_level(tmp_path):
+def test_workers_do_not_share_seeds_of_top_level(tmp_path):
     out = printed(FOLDER / "top_level.py", "draws", tmp_path / "runs")
     numbers = out.split()[:-1]
-    # Two for each element of both loaders.
+    # Two numbers for each element of both loaders.
     assert len({*numbers}) == len(numbers) == 32
 
 
 @pytest.mark.multiprocess
-def test_a_top_level_with_threads_runs_in_each_worker(tmp_path):
+def test_top_level_with_threads_runs_in_each_worker(tmp_path):
     done = outcome(FOLDER / "top_level.py", "threads", tmp_path / "runs")
-    # In the launcher, and in two workers of each of two loaders.
+    # It runs in the launcher, and in two workers of each of two loaders.
     assert done.stdout == "raise\nraise\n5\n", done.stderr
     assert done.stderr.count("the top level of the main program starts 1 thread") == 1
 
 
 @pytest.mark.multiprocess
-def test_a_module_that_is_the_main_program_runs_again(tmp_path):
+def test_main_module_runs_again(tmp_path):
     done = outcome("-m", "programs.main_program.top_level", "", tmp_path / "runs")
     assert done.stdout == "raise\nraise\n1\n", done.stderr
 
 
 @pytest.mark.multiprocess
-def test_a_script_that_is_gone_gives_its_settings(tmp_path):
+def test_deleted_script_sends_its_settings(tmp_path):
     script = shutil.copy(FOLDER / "top_level.py", tmp_path)
     assert printed(script, "deletes", tmp_path / "runs") == "raise\nraise\n0\n"
 
 
 @pytest.mark.multiprocess
-def test_a_script_that_iterates_outside_its_guard_does_not_run_again(tmp_path):
+def test_script_iterating_outside_guard_does_not_run_again(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(TEXT.replace(GUARD, f"print(found())\n{GUARD}"))
     assert printed(script, "", tmp_path / "runs") == "raise\nraise\nraise\n0\n"
 
 
 @pytest.mark.multiprocess
-def test_drop_in_runs_the_top_level_of_its_script_again(tmp_path):
+def test_drop_in_script_runs_again(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(TEXT.replace("gristmill", "grain"))
     done = outcome("-m", "gristmill.drop_in", script, "", tmp_path / "runs")
@@ -181,12 +183,12 @@ def test_drop_in_runs_the_top_level_of_its_script_again(tmp_path):
 
 
 @pytest.mark.multiprocess
-def test_workers_read_files_that_the_top_level_opened_on_their_own():
+def test_workers_reopen_files_opened_by_top_level():
     printed(FOLDER / "imports_opened.py")
 
 
 @pytest.mark.multiprocess
-def test_handlers_that_the_top_level_sets_do_not_end_workers(tmp_path):
+def test_signal_handlers_of_top_level_do_not_end_workers(tmp_path):
     out = printed(FOLDER / "top_level.py", "signals", tmp_path / "runs")
     assert out == "raise\nraise\n1\n"
 
@@ -203,7 +205,7 @@ def test_handlers_that_the_top_level_sets_do_not_end_workers(tmp_path):
         ("iterates", ["__mp_main__", f"{ITERATES}) iterates a loader with workers"]),
     ],
 )
-def test_what_the_top_level_raises_in_workers_is_reported(tmp_path, way, expected):
+def test_error_of_top_level_in_workers_is_reported(tmp_path, way, expected):
     done = outcome(FOLDER / "top_level.py", way, tmp_path / "runs")
     assert done.returncode == 1
     assert "WorkerDied: Worker processes cannot start" in done.stderr
@@ -214,20 +216,20 @@ def test_what_the_top_level_raises_in_workers_is_reported(tmp_path, way, expecte
 
 
 @pytest.mark.multiprocess
-def test_a_top_level_that_ends_the_process_is_a_failure(tmp_path):
+def test_top_level_that_exits_is_a_failure(tmp_path):
     done = outcome(FOLDER / "top_level.py", "ends", tmp_path / "runs")
     assert "ended 3 times before a worker had started" in done.stderr
 
 
 @pytest.mark.multiprocess
-def test_a_loader_closes_while_the_top_level_runs(tmp_path):
+def test_loader_closes_while_top_level_runs(tmp_path):
     printed(FOLDER / "top_level.py", "never ends", tmp_path / "runs")
 
 
-# What is in workers then
+# Settings in workers
 
 
-# What changes what code computes, or whether it fails.
+# Settings that change results of code, or whether it fails.
 COMPUTING = {
     "digits": 5000,
     "errors": {"divide": "raise", "over": "warn", "under": "ignore", "invalid": "warn"},
@@ -246,25 +248,23 @@ COMPUTING = {
 
 @pytest.mark.slow
 @pytest.mark.multiprocess
-def test_settings_of_the_top_level_are_in_workers_as_with_grain():
+def test_settings_of_top_level_in_workers_match_grain():
     pytest.importorskip("grain")
     theirs = json.loads(printed(FOLDER / "settings.py", "grain", "1"))
     ours = json.loads(printed(FOLDER / "settings.py", "gristmill", "1"))
     assert ours == theirs
     assert ours.items() >= COMPUTING.items()
-    # Functions are sent with what the program has set since; modules are not.
+    # Functions are sent with the globals set since then; modules are not.
     assert (ours["sent"], ours["in the module"]) == ("later", "top")
     assert ours["patched"] and ours["module"]
 
 
 @pytest.mark.slow
 @pytest.mark.multiprocess
-@pytest.mark.claim("what a notebook has set in libraries is not set in its workers")
-@pytest.mark.claim("JAX")
-@pytest.mark.claim("NumPy")
-@pytest.mark.claim("Pillow")
-@pytest.mark.claim("Python")
-def test_settings_are_in_workers_of_a_program_that_cannot_run_again():
+@pytest.mark.claim(
+    "Workers of a notebook do not have the library settings of the notebook"
+)
+def test_settings_are_sent_if_program_cannot_run_again():
     found = json.loads(run("main_program/settings", "gristmill", "1"))
     assert found.items() >= COMPUTING.items()
     assert found["environment"] == ["1", "1"]
@@ -272,11 +272,11 @@ def test_settings_are_in_workers_of_a_program_that_cannot_run_again():
 
 @pytest.mark.multiprocess
 @pytest.mark.claim(
-    "in workers, classes of __main__ that JAX has registered as pytrees are leaves, and"
-    " their instances cannot be sent"
+    "In workers, classes of __main__ that are registered as JAX pytrees are "
+    "leaves, and their instances cannot be sent"
 )
 @pytest.mark.parametrize("runs_again", [True, False])
-def test_classes_that_jax_takes_apart_are_so_in_workers(runs_again):
+def test_jax_pytree_classes_are_pytrees_in_workers(runs_again):
     pytest.importorskip("jax")
     program = "main_program/pytrees"
     found = printed(PROGRAMS / f"{program}.py", "1") if runs_again else run(program, 1)

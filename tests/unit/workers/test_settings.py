@@ -1,4 +1,4 @@
-"""Settings go to another process without an import of the library that they are of."""
+"""Tests that settings are sent to workers without importing their libraries."""
 
 import decimal
 import importlib
@@ -23,16 +23,16 @@ class OwnLogger(logging.Logger):
 
 @pytest.fixture
 def finders(monkeypatch):
-    """Take away the finders that wait for imports at the end of the test."""
+    """Remove the finders that wait for imports at the end of the test."""
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
 
 
 def sent():
-    """Return by module what would be sent to workers."""
-    return {name: pickle.loads(pickled) for name, pickled in settings.present()}
+    """Return the settings that would be sent to workers, by module."""
+    return {name: pickle.loads(pickled) for name, pickled in settings.read_settings()}
 
 
-def test_settings_of_what_is_not_imported_are_not_sent(monkeypatch):
+def test_settings_of_unimported_modules_are_not_sent(monkeypatch):
     monkeypatch.delitem(sys.modules, "PIL.ImageFile", raising=False)
     assert "PIL.ImageFile" not in sent()
     ours = types.SimpleNamespace(LOAD_TRUNCATED_IMAGES=True)
@@ -42,7 +42,7 @@ def test_settings_of_what_is_not_imported_are_not_sent(monkeypatch):
 
 def test_settings_are_adopted_when_the_library_is_imported(finders, monkeypatch):
     with decimal.localcontext(prec=7):
-        mine = [one for one in settings.present() if one.module == "decimal"]
+        mine = [one for one in settings.read_settings() if one.module == "decimal"]
     monkeypatch.delitem(sys.modules, "decimal")
     settings.adopt(mine)
     assert "decimal" not in sys.modules
@@ -51,7 +51,7 @@ def test_settings_are_adopted_when_the_library_is_imported(finders, monkeypatch)
         assert decimal.getcontext().prec == 7
 
 
-def test_filters_of_other_categories_are_not_sent():
+def test_filters_of_user_categories_are_not_sent():
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "its", OwnWarning, "module", 3)
         warnings.filterwarnings("error", "mine", UserWarning, "module", 3)
@@ -60,11 +60,11 @@ def test_filters_of_other_categories_are_not_sent():
     assert not [one for one in found if one[1] == "its"]
 
 
-def test_filters_keep_their_order_before_those_that_are_there(finders):
+def test_sent_filters_precede_existing_ones(finders):
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
         warnings.filterwarnings("ignore", "mine")
-        mine = [one for one in settings.present() if one.module == "warnings"]
+        mine = [one for one in settings.read_settings() if one.module == "warnings"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         settings.adopt(mine)
@@ -73,7 +73,7 @@ def test_filters_keep_their_order_before_those_that_are_there(finders):
             warnings.warn("other", DeprecationWarning, stacklevel=1)
 
 
-def test_loggers_of_a_class_of_their_own_are_not_sent(monkeypatch):
+def test_loggers_of_user_classes_are_not_sent(monkeypatch):
     loggers = logging.root.manager.loggerDict
     monkeypatch.setitem(loggers, "own", OwnLogger("own", logging.DEBUG))
     monkeypatch.setitem(loggers, "plain", logging.Logger("plain", logging.DEBUG))

@@ -1,4 +1,4 @@
-"""As many workers begin at a time as there are cores."""
+"""Tests of StartThrottle, which starts one worker per core at a time."""
 
 import os
 import types
@@ -12,7 +12,7 @@ from support.toy_pools import FOLDER
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time, and the processor time of each pid, as the zygote sees them."""
+    """Return the time and the CPU time of each pid, as seen by the zygote."""
     times = {"now": 0.0}
     now = types.SimpleNamespace(monotonic=lambda: times["now"])
     monkeypatch.setattr(zygote, "time", now)
@@ -21,7 +21,7 @@ def clock(monkeypatch):
     return times
 
 
-def test_there_is_room_for_one_worker_a_core(clock):
+def test_room_is_one_worker_per_core(clock):
     throttle = zygote.StartThrottle()
     throttle.add(10, pid=1)
     assert throttle.has_room()
@@ -31,36 +31,36 @@ def test_there_is_room_for_one_worker_a_core(clock):
     assert throttle.has_room()
 
 
-def test_a_worker_that_waits_is_not_waited_for(clock):
+def test_idle_worker_frees_its_place(clock):
     throttle = zygote.StartThrottle()
     throttle.add(10, pid=1)
     throttle.add(11, pid=2)
     clock.update({"now": 0.04, 1: 0.001, 2: 0.04})
-    assert throttle.no_longer_busy() == []
+    assert throttle.idle_pipes() == []
     clock.update({"now": 0.051, 1: 0.001, 2: 0.05})
-    assert throttle.no_longer_busy() == [10]
+    assert throttle.idle_pipes() == [10]
 
 
-def test_a_worker_that_computes_is_waited_for_until_it_takes_too_long(clock):
+def test_busy_worker_frees_its_place_after_timeout(clock):
     throttle = zygote.StartThrottle()
     throttle.add(10, pid=1)
     for tenth in range(1, 21):
         clock.update({"now": tenth / 10, 1: tenth / 10})
-        assert throttle.no_longer_busy() == []
+        assert throttle.idle_pipes() == []
     clock.update({"now": 2.1, 1: 2.1})
-    assert throttle.no_longer_busy() == [10]
+    assert throttle.idle_pipes() == [10]
 
 
-def test_a_worker_that_stops_computing_is_not_waited_for_any_longer(clock):
+def test_worker_frees_its_place_when_it_stops_computing(clock):
     throttle = zygote.StartThrottle()
     throttle.add(10, pid=1)
     clock.update({"now": 0.06, 1: 0.06})
-    assert throttle.no_longer_busy() == []
+    assert throttle.idle_pipes() == []
     clock.update({"now": 0.25, 1: 0.06})
-    assert throttle.no_longer_busy() == [10]
+    assert throttle.idle_pipes() == [10]
 
 
-def test_processor_time_of_a_child_is_told():
+def test_processor_time_of_child_is_returned():
     child = os.fork()
     if child == 0:
         while os.times().user < 0.02:
@@ -74,10 +74,10 @@ def test_processor_time_of_a_child_is_told():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("program", ["run", "waits", "computes", "end", "break"])
-def test_all_workers_start_in_the_end(program):
+def test_all_workers_start_eventually(program):
     run("start_throttle/six_workers", FOLDER, program)
 
 
 @pytest.mark.multiprocess
-def test_those_that_were_not_started_are_started_when_the_zygote_dies():
+def test_waiting_workers_start_after_zygote_dies():
     run("start_throttle/zygote_that_dies", FOLDER)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from gristmill._base.types import Indices, T
-from gristmill._dataset.model.failing import is_noted, note, note_element, record_of
+from gristmill._dataset.model.error_notes import is_noted, note, note_element, record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import check_parents
 from gristmill._hot import cancellation, steps
@@ -35,7 +35,7 @@ class BlockMapDataset(MapDataset[T]):
 
     _length: int
     # Whether `_block` takes a list to which it appends elements as they are computed.
-    _SHOWS: ClassVar[bool] = False
+    _APPENDS_TO_OUT: ClassVar[bool] = False
 
     def __init__(
         self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
@@ -78,7 +78,7 @@ class StepMapDataset(BlockMapDataset[T]):
     This does not recurse, so a run may be longer than the stack allows.
     """
 
-    _SHOWS = True
+    _APPENDS_TO_OUT = True
 
     def __len__(self) -> int:
         return len(self._parent)
@@ -86,7 +86,7 @@ class StepMapDataset(BlockMapDataset[T]):
     def _record(self, index: int) -> int | None:
         return record_of(self._parent, index)
 
-    def _failed(self, error: BaseException, index: int) -> None:
+    def _note_failure(self, error: BaseException, index: int) -> None:
         note_element(error, self, self, index)
 
     def _call_of_each(self) -> StepCall | None:
@@ -129,7 +129,7 @@ def checked_index(index: Any) -> int:
         return operator.index(index)
     except TypeError as error:
         raise TypeError(
-            f"an index of a MapDataset is an int or a slice, got {index!r}"
+            f"An index of a MapDataset must be an int or a slice, got {index!r}."
         ) from error
 
 
@@ -158,7 +158,7 @@ def indices_from(first: int, count: int) -> Indices:
 def epochs_and_offsets(indices: Indices, length: int) -> tuple[Indices, Indices]:
     """Return the epoch of each index, and the offset in it."""
     if not length:
-        raise ZeroDivisionError("the dataset has no elements, so there is no element i")
+        raise ZeroDivisionError("The dataset has no elements, so no index is valid.")
     if indices.dtype.hasobject:
         return indices // length, indices % length
     return np.divmod(indices, length)
@@ -175,22 +175,24 @@ def block_of(
     Raises:
         StopIteration: A source or a user's dataset has ended.
     """
-    how = _way_of(type(dataset))
-    if how == "_block":
+    method = _element_method(type(dataset))
+    if method == "_block":
         block: Any = dataset
-        shows = out is not None and block._SHOWS
+        appends = out is not None and block._APPENDS_TO_OUT
         elements: list[Any]
-        elements = block._block(indices, out) if shows else block._block(indices)
+        elements = block._block(indices, out) if appends else block._block(indices)
         return elements
-    if how == "_getitems":
-        listed = indices.tolist()
+    if method == "_getitems":
+        index_list = indices.tolist()
         try:
-            elements = list(dataset._getitems(listed))
+            elements = list(dataset._getitems(index_list))
         except StopIteration:
             raise
         except Exception as error:
             if not is_noted(error):
-                some = ", ".join(map(str, listed[:5])) + ", ..." * (len(listed) > 5)
+                some = ", ".join(map(str, index_list[:5])) + ", ..." * (
+                    len(index_list) > 5
+                )
                 note(error, dataset, f"read one of the elements {some}")
             raise
         if len(elements) != len(indices):
@@ -199,18 +201,18 @@ def block_of(
                 f" for {len(indices)} indices"
             )
         return elements
-    made = []
+    results = []
     for index in indices.tolist():
         cancellation.check()
         try:
-            made.append(dataset[index])
+            results.append(dataset[index])
         except StopIteration:
             raise
         except Exception as error:
             if not is_noted(error):
                 note_element(error, dataset, dataset, index, "read")
             raise
-    return made
+    return results
 
 
 def reader_of(dataset: MapDataset[Any]) -> ReadBlock:
@@ -224,11 +226,11 @@ def reader_of(dataset: MapDataset[Any]) -> ReadBlock:
 
 def is_built_in(kind: type) -> bool:
     """Return whether a class of datasets is read by `_block`, not a user's method."""
-    return _way_of(kind) == "_block"
+    return _element_method(kind) == "_block"
 
 
 @functools.cache
-def _way_of(kind: type) -> str:
+def _element_method(kind: type) -> str:
     """Return the name of the method to call, from the most derived class."""
     for cls in kind.__mro__:
         for name in ("_block", "_getitems", "__getitem__"):

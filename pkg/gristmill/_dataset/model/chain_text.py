@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from gristmill._dataset.model.names import line_of
+from gristmill._dataset.model.names import node_line
 
-MOST_LINES, MOST_CHARS = 100, 300
+MAX_LINES, MAX_CHARS = 100, 300
 
 
 def chain_text(dataset: Any) -> str:
@@ -17,9 +17,9 @@ def chain_text(dataset: Any) -> str:
     Each node stands above the one that it reads.  If it reads several, each of these
     begins with a dash.
     """
-    lines = list(itertools.islice(_lines(dataset), MOST_LINES + 1))
-    if len(lines) > MOST_LINES:
-        lines[MOST_LINES:] = ["..."]
+    lines = list(itertools.islice(_lines(dataset), MAX_LINES + 1))
+    if len(lines) > MAX_LINES:
+        lines[MAX_LINES:] = ["..."]
     return "\n".join(lines)
 
 
@@ -27,17 +27,19 @@ def _lines(dataset: Any) -> Iterator[str]:
     parents = [dataset]
     while len(parents) == 1:
         (node,) = parents
-        yield _text_of(node)
+        yield _short_node_line(node)
         parents = [node.in_workers] if node._KIND == "transport" else node._parents
     for parent in parents:
         for number, line in enumerate(_lines(parent)):
             yield f"{'  ' if number else '- '}{line}"
 
 
-def _text_of(node: Any) -> str:
+def _short_node_line(node: Any) -> str:
     """Return a node as one line, even if a user's class writes several."""
-    made = type(node).__str__, type(node).__repr__
-    ours = all(getattr(f, "__module__", "").startswith("gristmill.") for f in made)
+    methods = type(node).__str__, type(node).__repr__
+    is_ours = all(
+        getattr(f, "__module__", "").startswith("gristmill.") for f in methods
+    )
     # A user's __repr__ may call str(), which calls this function.
-    text = " ".join((repr(node) if ours else line_of(node)).splitlines())
-    return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}..."
+    text = " ".join((repr(node) if is_ours else node_line(node)).splitlines())
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}..."

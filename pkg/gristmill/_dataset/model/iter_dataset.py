@@ -28,8 +28,8 @@ from gristmill._base.types import (
 )
 from gristmill._dataset.model import observer
 from gristmill._dataset.model.batch_arguments import Bucketing, Stacking
-from gristmill._dataset.model.counted import Counted
 from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.known_length import HasLength
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill._dataset.model.replayable import Replayable
@@ -39,11 +39,11 @@ from gristmill.options import MultiprocessingOptions
 from gristmill.transforms import AnyTransform
 
 if TYPE_CHECKING:
-    from gristmill._engine.workers import Place
+    from gristmill._engine.workers import WorkerBackend
 
 
 class IterDatasetMeta(abc.ABCMeta):
-    """Has the methods that make an `IterDataset` of other objects."""
+    """Defines the class methods that create an `IterDataset`."""
 
     def from_iterable(
         cls, iterable: Iterable[S] | Callable[..., Iterable[S]], *, replay: bool = False
@@ -55,8 +55,8 @@ class IterDatasetMeta(abc.ABCMeta):
         torchdata and in Hugging Face's datasets.  An iterable with a state is copied
         for each iterator.  `at_epoch` calls the iterable's `set_epoch`, if any.
 
-        Each worker needs its share: a function with the parameters `shard_index` and
-        `shard_count` returns it, an iterable may have ``shard(num_shards, index)``.
+        Each worker reads its share: what a function with parameters `shard_index` and
+        `shard_count` returns, or an iterable's ``shard(num_shards, index)``.
 
         Args:
             iterable: An iterable that can be iterated over again, or a function that
@@ -65,7 +65,7 @@ class IterDatasetMeta(abc.ABCMeta):
                 a state of the iterable.  Each iteration must have the same elements.
 
         Raises:
-            TypeError: The iterable works only once, as a generator, or the function
+            TypeError: The iterable works only once, like a generator, or the function
                 needs other arguments.  `get_state` raises it without state or `replay`.
 
         Example:
@@ -100,14 +100,14 @@ class IterDatasetMeta(abc.ABCMeta):
 
         Args:
             datasets: The parts, at least 1.
-            strict: Whether to raise ValueError if the parts do not end together; else
-                the dataset ends with the shortest.
+            strict: Whether to raise ValueError if the parts do not end together;
+                otherwise the dataset ends with the shortest.
         """
         return build("IterDataset.zip", datasets, strict=strict)
 
 
 class IterDataset(
-    Counted,
+    HasLength,
     Replayable[T],
     Reportable[T],
     Dataset,
@@ -138,8 +138,8 @@ class IterDataset(
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__iter__" in cls.__dict__:
-            opening: Any = observer.opening(cls.__dict__["__iter__"])
-            cls.__iter__ = opening  # type: ignore[method-assign]
+            iter_method: Any = observer.observe_outermost(cls.__dict__["__iter__"])
+            cls.__iter__ = iter_method  # type: ignore[method-assign]
 
     @abc.abstractmethod
     def __iter__(self) -> DatasetIterator[T]:
@@ -222,7 +222,7 @@ class IterDataset(
 
         Args:
             batch_size: Elements per batch, ``B``, at least 1.
-            drop_remainder: Whether to leave out a last, shorter batch.
+            drop_remainder: Whether to drop a last, shorter batch.
             batch_fn: Makes a batch of a list of elements; None stacks their leaves,
                 so that those of shape ``S`` become one of shape ``(B, *S)``.
         """
@@ -262,7 +262,7 @@ class IterDataset(
                 - padding_values: One value for all leaves, or for each; by default 0.
                 - pad_to_bucket_boundary: Whether to pad to the bucket's boundary less
                   1, rather than to the longest of the batch.
-                - drop_remainder: Whether to leave out batches that are not full.
+                - drop_remainder: Whether to drop batches that are not full.
                 - batch_fn: Makes a batch of a list of elements instead;
                   `gristmill.batching.make_batch` stacks them without padding.
 
@@ -301,7 +301,7 @@ class IterDataset(
         sequential_slice: bool = False,
         *,
         streams: int | None = None,
-        workers: Place | None = None,
+        workers: WorkerBackend | None = None,
     ) -> IterDataset[T]:
         """Compute the chain up to here in worker processes.
 
@@ -392,7 +392,7 @@ class IterDataset(
         return build("IterDataset.set_options", self, options)
 
     def with_options(self, options: DatasetOptions) -> IterDataset[T]:
-        """Do as `set_options`."""
+        """Set options; an alias of `set_options`."""
         return self.set_options(options)
 
     def seed(self, seed: int) -> IterDataset[T]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from gristmill import checkpoint
 from gristmill._base.types import T
 from gristmill._dataset.model import observer, states
-from gristmill._dataset.model.failing import note_step
+from gristmill._dataset.model.error_notes import note_step
 from gristmill._dataset.model.names import node_text
 from gristmill._dataset.model.options import IteratorContext
 from gristmill._dataset.model.stats import Stats
@@ -31,16 +31,16 @@ class _Errors:
     """
 
     def __get__(self, iterator: Any, owner: type) -> BadRecords:
-        found: list[BadRecords] = []
+        tallies: list[BadRecords] = []
         chain = [iterator]
         for each in chain:
             # Iterators that measure have the attributes of the one that they measure.
-            if (tally := getattr(each, "_tally", None)) is not None:
-                found.append(tally.bad_records)
+            if (counter := getattr(each, "_error_counter", None)) is not None:
+                tallies.append(counter.bad_records)
             else:
                 chain += getattr(each, "_parents", ())
-        last = [record for each in found for record in each.last]
-        return BadRecords(sum(each.count for each in found), tuple(last[-LAST_KEPT:]))
+        last = [record for each in tallies for record in each.last]
+        return BadRecords(sum(each.count for each in tallies), tuple(last[-LAST_KEPT:]))
 
 
 class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
@@ -65,9 +65,9 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     # Times some of the calls, if this is the outermost iterator of a chain.
     _watch: Any = None
     # Whether this iterator works on the last element that the parent returned.
-    _TAKES_IN_STEP: ClassVar[bool] = False
+    _FOLLOWS_PARENT: ClassVar[bool] = False
     # Whether an element of this iterator is made from several of the parent's.
-    _BATCHES: ClassVar[bool] = False
+    _COMBINES_ELEMENTS: ClassVar[bool] = False
 
     def __init__(
         self, parents: DatasetIterator[Any] | Sequence[DatasetIterator[Any]] = ()
@@ -137,14 +137,14 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         check_workers(count)
         if not self._set_workers(int(count)):
             raise ValueError(
-                f"No part of {self} runs in workers, whose number could change. Put"
-                " `mp_prefetch` into the chain."
+                f"set_workers needs a chain with workers, but no part of {self} runs in"
+                " workers. Add `mp_prefetch` to the chain."
             )
 
     def _set_workers(self, count: int) -> bool:
         """Change the number of workers; return whether there are any."""
-        there_are = [parent._set_workers(count) for parent in self._parents]
-        return any(there_are)
+        has_workers = [parent._set_workers(count) for parent in self._parents]
+        return any(has_workers)
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
         """Report what limits the rate of elements, the time spent waiting, and more.
@@ -175,7 +175,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
             >>> iterator.report().outputs
             10
         """
-        report: Report = observer.current().report_of(self, verify, seconds)
+        report: Report = observer.get_observer().report_of(self, verify, seconds)
         return report
 
     def close(self) -> None:
@@ -203,10 +203,10 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         for parent in self._parents:
             parent._keep_after_end()
 
-    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # At interpreter exit, workers end by themselves. Globals of modules may already
         # be None, so the function is a default argument.
-        if not ending():
+        if not is_finalizing():
             self.close()
 
     def _assert_not_closed(self) -> None:
@@ -217,7 +217,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     def _stats(self) -> Stats:
         return Stats(weakref.ref(self))
 
-    def _failed(self, error: BaseException) -> None:
+    def _note_failure(self, error: BaseException) -> None:
         """Add a note that this iterator failed for the last element that it read."""
         note_step(error, self)
 
@@ -249,15 +249,15 @@ class NodeIterator(CheckedIterator[T]):
         return f"{type(self).__name__}{self._node._arguments_text()}"
 
     def _get_next_index(self) -> int:
-        stride: int | None = self._node._stride
+        stride: int | None = self._node._elements_per_output
         if stride is None:
             return super()._get_next_index()
         return -(-get_next_index(self._parent) // stride)
 
     def _set_next_index(self, index: int) -> None:
-        if self._node._stride is None:
+        if self._node._elements_per_output is None:
             return super()._set_next_index(index)
-        set_next_index(self._parent, index * self._node._stride)
+        set_next_index(self._parent, index * self._node._elements_per_output)
 
 
 class CountingIterator(NodeIterator[T]):
@@ -284,7 +284,7 @@ class CountingIterator(NodeIterator[T]):
 class ElementCountingIterator(CountingIterator[T]):
     """An iterator that counts elements, which correspond one-to-one to its parent's."""
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
 
     def _get_next_index(self) -> int:
         return self.counter
@@ -297,7 +297,7 @@ class ElementCountingIterator(CountingIterator[T]):
 class ForwardingIterator(CheckedIterator[T]):
     """An iterator that returns its only parent's elements, with the same indices."""
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
 
     @property
     def alloc(self) -> Any:

@@ -41,7 +41,7 @@ from gristmill.transforms import AnyTransform, DatasetSelectionMap
 
 
 class MapDatasetMeta(abc.ABCMeta):
-    """Has the methods that make a `MapDataset` of other objects."""
+    """Defines the class methods that create a `MapDataset`."""
 
     @overload
     def source(
@@ -149,7 +149,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     def __getitem__(self, index: Any) -> Any:
         """Return an element, None if it is absent; or a dataset, see `slice`."""
 
-    def _computing_with(self, threads: int) -> MapDataset[T]:
+    def _with_threads(self, threads: int) -> MapDataset[T]:
         """Return this dataset with no more than `threads` threads for its steps."""
         return self
 
@@ -167,7 +167,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         return build("MapDataset.apply", self, transformations)
 
     def at_epoch(self, epoch: int) -> IterDataset[T]:
-        """Do as `IterDataset.at_epoch`, of `to_iter_dataset()`."""
+        """Convert to an `IterDataset` and call its `at_epoch`."""
         return self.to_iter_dataset().at_epoch(epoch)
 
     def _in_epoch(self, epoch: int) -> Any:
@@ -222,7 +222,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
 
         Args:
             batch_size: Elements per batch, ``B``, at least 1.
-            drop_remainder: Whether to leave out a last, shorter batch.
+            drop_remainder: Whether to drop a last, shorter batch.
             batch_fn: Makes a batch of a list of elements; None stacks their leaves,
                 so that those of shape ``S`` become one of shape ``(B, *S)``.
 
@@ -257,7 +257,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         bucket_batch_sizes: Sequence[int] | None = None,
         **how: Unpack[Bucketing],
     ) -> IterDataset[Any]:
-        """Do as `IterDataset.bucket_by_sequence_length`, of `to_iter_dataset()`."""
+        """Convert to an `IterDataset` and call its `bucket_by_sequence_length`."""
         sizes = (bucket_boundaries, bucket_batch_sizes)
         ds = self.to_iter_dataset()
         return ds.bucket_by_sequence_length(element_length_func, *sizes, **how)

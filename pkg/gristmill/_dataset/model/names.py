@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from gristmill import transforms
-from gristmill._base.describing import call_text, kept_arguments
+from gristmill._base.object_repr import call_text, stored_arguments
 
 _NAMED_BY_CLASS = (
     transforms.Batch,
@@ -39,11 +39,11 @@ def transform_name(transform: Any) -> str:
     return f"{name} @ {where}:{line}"
 
 
-def line_of(node: Any) -> str:
+def node_line(node: Any) -> str:
     """Return the ``str`` of a dataset or an iterator, without the rest of its chain."""
     home = getattr(type(node).__str__, "__module__", "")
-    if home.startswith("gristmill.") and hasattr(node, "_line"):
-        line: str = node._line()
+    if home.startswith("gristmill.") and hasattr(node, "_node_line"):
+        line: str = node._node_line()
         return line
     return str(node)
 
@@ -55,8 +55,8 @@ def node_text(node: Any) -> str:
     not called, because it may call `repr`.
     """
     home = getattr(type(node).__str__, "__module__", "")
-    if home.startswith("gristmill.") and (line := line_of(node)).endswith((")", "]")):
+    if home.startswith("gristmill.") and (line := node_line(node)).endswith((")", "]")):
         return line
     parents = ("parent", "parents", "ds")
-    arguments = kept_arguments(getattr(node, "_node", node))
+    arguments = stored_arguments(getattr(node, "_node", node))
     return call_text(node, **{k: v for k, v in arguments.items() if k not in parents})

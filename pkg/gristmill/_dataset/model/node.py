@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 
-from gristmill._base.checks import kind
+from gristmill._base.argument_checks import kind
 from gristmill._dataset.model import observer
 from gristmill._dataset.model.chain_text import chain_text
-from gristmill._dataset.model.names import line_of, node_text
+from gristmill._dataset.model.names import node_line, node_text
 from gristmill._dataset.model.stats import Stats
 
 S = TypeVar("S")
-Made = TypeVar("Made", bound=Callable[..., Any])
+Builder = TypeVar("Builder", bound=Callable[..., Any])
 # The kind of work of a node.  "read" nodes read elements from a source, "order" nodes
 # select or reorder them, "transform" nodes call a user's function, "batch" nodes group
 # or pack them, "prefetch" nodes work ahead in threads, and "transport" nodes receive
@@ -25,12 +25,12 @@ Kind = Literal["read", "order", "transform", "batch", "prefetch", "transport"]
 _BUILDERS: dict[str, Callable[..., Any]] = {}
 
 
-def builds(*methods: str) -> Callable[[Made], Made]:
+def builds(*methods: str) -> Callable[[Builder], Builder]:
     """Register the function or class that methods call, e.g. ``"MapDataset.batch"``."""
 
-    def register(made: Made) -> Made:
-        _BUILDERS.update(dict.fromkeys(methods, made))
-        return made
+    def register(copied: Builder) -> Builder:
+        _BUILDERS.update(dict.fromkeys(methods, copied))
+        return copied
 
     return register
 
@@ -49,23 +49,23 @@ class Dataset:
     _SPARSE: ClassVar[str | None] = None
     # The number of consecutive parent elements in each element, if the parent's
     # position alone determines them; else None.
-    _stride: int | None = None
+    _elements_per_output: int | None = None
     # The number of elements to compute at once, if that is cheaper.
-    _together: int = 1
+    _preferred_block: int = 1
     # Whether elements are an unchanged subset of the parent's, chosen without reading
     # them.
-    _AS_THEY_ARE: ClassVar[bool] = False
+    _IS_SELECTION: ClassVar[bool] = False
     # Whether this node can be cut into contiguous pieces, like a source.
-    _CUT_IN_PIECES: ClassVar[bool] = False
+    _SLICEABLE: ClassVar[bool] = False
     # What changes from epoch to epoch: the order of elements, or their random draws;
     # None: nothing.
     _random: Literal["order", "draws"] | None = None
     _seed_rng_seed: Any = None
-    # Whether iterators over this node may lack a state; see `nodes/unsaved.py`.
+    # Whether iterators over this node may lack a state; see `nodes/missing_states.py`.
     _may_lack_state: bool = False
     _parents: Sequence[Any] = ()
     # Arguments, stored as ``_name``, to show in the text of a node and its iterators.
-    _SAID: ClassVar[tuple[str, ...]] = ()
+    _REPR_ARGS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parents: Dataset | Sequence[Dataset] = ()) -> None:
         super().__init__()
@@ -91,17 +91,17 @@ class Dataset:
         `numpy.random.SeedSequence` mixes the seeds of the nearest ancestors that have
         one, each with its distance.
         """
-        found: list[int] = []
+        seeds: list[int] = []
         level: list[tuple[Any, int]] = [(self, 0)]
         for node, depth in level:
             seed = getattr(node, "_seed_rng_seed", None)
             if seed is not None:
-                found += (seed, depth)
+                seeds += (seed, depth)
             else:
                 level += [(parent, depth + 1) for parent in node._parents]
-        if not found:
+        if not seeds:
             return None
-        return np.random.SeedSequence(found).generate_state(1, dtype=np.uint32)[0]
+        return np.random.SeedSequence(seeds).generate_state(1, dtype=np.uint32)[0]
 
     @property
     def _element_spec(self) -> Any:
@@ -116,12 +116,12 @@ class Dataset:
     def _in_epoch(self, epoch: int) -> Self:
         """Return a copy of this chain with the order and random draws of an epoch."""
         parents = [parent._in_epoch(epoch) for parent in self._parents]
-        made: Self = with_parents(self, parents)
-        if callable(set_epoch := getattr(made, "set_epoch", None)):
+        copied: Self = with_parents(self, parents)
+        if callable(set_epoch := getattr(copied, "set_epoch", None)):
             set_epoch(epoch)
-        return made
+        return copied
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         """Compute properties of the parents, such as lengths; see `with_parents`."""
 
     def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
@@ -139,10 +139,10 @@ class Dataset:
 
     def _arguments_text(self) -> str:
         """Return the text after the class name, for a node and its iterators."""
-        said = [f"{name}={getattr(self, '_' + name)}" for name in self._SAID]
-        return f"({', '.join(said)})" if said else ""
+        arguments = [f"{name}={getattr(self, '_' + name)}" for name in self._REPR_ARGS]
+        return f"({', '.join(arguments)})" if arguments else ""
 
-    def _line(self) -> str:
+    def _node_line(self) -> str:
         """Return the text of this node alone, in Grain's words."""
         return type(self).__name__ + self._arguments_text()
 
@@ -151,13 +151,13 @@ class Dataset:
 
     def __format__(self, spec: str) -> str:
         # Messages show a dataset as one line.
-        return format(line_of(self), spec)
+        return format(node_line(self), spec)
 
     def __repr__(self) -> str:
         return node_text(self)
 
     def _repr_html_(self) -> str | None:
-        figure: str | None = observer.current().figure_of(self)
+        figure: str | None = observer.get_observer().figure_of(self)
         return figure
 
 
@@ -169,27 +169,25 @@ class ParentSpec(Dataset):
         return self._parents[0]._element_spec
 
 
-def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
+def check_parents(dataset: Any, parents: Iterable[Any], expected: type) -> None:
     """Raise TypeError if parents are not datasets of the wanted kind."""
     for parent in parents:
-        if isinstance(parent, wanted):
+        if isinstance(parent, expected):
             continue
-        advice = "Make one of it with MapDataset.source(...)."
+        advice = "Convert it with MapDataset.source(...)."
         if isinstance(parent, Dataset):
-            advice = (
-                "Use the node for an IterDataset, or put it before to_iter_dataset."
-            )
+            advice = "Use the node for IterDatasets, or put it before to_iter_dataset."
         raise TypeError(
-            f"{type(dataset).__name__} is made of datasets, of kind"
-            f" {wanted.__name__}, got {kind(parent)}. {advice}"
+            f"Parents of {type(dataset).__name__} must be of type"
+            f" {expected.__name__}, got {kind(parent)}. {advice}"
         )
 
 
-def listed(datasets: Any, name: str) -> list[Any]:
+def as_dataset_list(datasets: Any, name: str) -> list[Any]:
     """Return several datasets as a list. Raises TypeError for a single one."""
     if isinstance(datasets, (Dataset, str)) or not isinstance(datasets, Iterable):
         raise TypeError(
-            f"{name} takes a sequence of datasets, got {kind(datasets)}. Put them in a"
+            f"{name} needs a sequence of datasets, got {kind(datasets)}. Put them in a"
             " list."
         )
     return list(datasets)
@@ -219,9 +217,9 @@ def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
 
     Seeds do not change.  A built-in dataset computes properties of its parents again.
     """
-    made = copy.copy(dataset)
-    made._parents = tuple(parents)
-    made.__dict__.pop("_plan", None)
-    if isinstance(made, Dataset):
-        made._measure()
-    return made
+    copied = copy.copy(dataset)
+    copied._parents = tuple(parents)
+    copied.__dict__.pop("_plan", None)
+    if isinstance(copied, Dataset):
+        copied._update_from_parents()
+    return copied

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """The functions of `gristmill._observe.face` that datasets call."""
+    """The functions of `gristmill._observe.api` that datasets call."""
 
-    def open_chain(self, dataset: Any, make: Callable[[Any], Any], counts: bool) -> Any:
+    def open_chain(
+        self, dataset: Any, open_iterator: Callable[[Any], Any], is_users_chain: bool
+    ) -> Any:
         """Return an iterator over a chain, which is observed."""
 
     def report_of(self, iterator: Any, verify: bool, seconds: float) -> Report:
@@ -41,68 +43,70 @@ class Observer(Protocol):
 _observers: list[Callable[[], Observer]] = []
 
 
-def install(observer: Callable[[], Observer]) -> None:
-    """Make datasets use the observer that `observer` returns."""
+def set_observer(observer: Callable[[], Observer]) -> None:
+    """Set the function that returns the observer of all chains."""
     _observers[:] = [observer]
 
 
-def current() -> Observer:
-    """Return the observer that was installed."""
+def get_observer() -> Observer:
+    """Return the observer of all chains."""
     return _observers[0]()
 
 
-class _Here(threading.local):
+class _ObservationState(threading.local):
     """The state of this thread.
 
     Attributes:
-        inside: Whether this thread is creating the iterators of a chain.
-        counts: Whether chains are iterated over by the user, not as part of another
-            one.
+        is_suppressed: Whether this thread is creating the iterators of a chain.
+        is_users_chain: Whether chains are iterated over by the user, not as part of
+            another one.
     """
 
-    inside = False
-    counts = True
+    is_suppressed = False
+    is_users_chain = True
 
 
-_here = _Here()
+_thread_state = _ObservationState()
 
 
-def opening(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def observe_outermost(open_iterator: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Wrap an ``__iter__`` so that the outermost iterator of a chain is observed."""
 
-    @functools.wraps(make)
+    @functools.wraps(open_iterator)
     def __iter__(self: Any) -> Any:
         # A user's class may be pickled with this function, and what that refers to.
-        return iterate(self, make)
+        return iterate(self, open_iterator)
 
     return __iter__
 
 
-def iterate(dataset: Any, make: Callable[[Any], Any]) -> Any:
-    """Return the iterator that `make` makes; observe it if it is the outermost."""
-    if _here.inside or dataset._IS_INNER:
-        return make(dataset)
-    with as_inner():
-        return current().open_chain(dataset, make, _here.counts)
+def iterate(dataset: Any, open_iterator: Callable[[Any], Any]) -> Any:
+    """Return `open_iterator(dataset)`, observed if it is the outermost iterator."""
+    if _thread_state.is_suppressed or dataset._IS_INNER:
+        return open_iterator(dataset)
+    with suppress_observation():
+        return get_observer().open_chain(
+            dataset, open_iterator, _thread_state.is_users_chain
+        )
 
 
 @contextlib.contextmanager
-def as_part() -> Iterator[None]:
+def treat_as_part() -> Iterator[None]:
     """Treat chains inside this context as parts of another one."""
-    before = _here.counts
-    _here.counts = False
+    before = _thread_state.is_users_chain
+    _thread_state.is_users_chain = False
     try:
         yield
     finally:
-        _here.counts = before
+        _thread_state.is_users_chain = before
 
 
 @contextlib.contextmanager
-def as_inner() -> Iterator[None]:
+def suppress_observation() -> Iterator[None]:
     """Do not observe iterators that are created inside this context."""
-    before = _here.inside
-    _here.inside = True
+    before = _thread_state.is_suppressed
+    _thread_state.is_suppressed = True
     try:
         yield
     finally:
-        _here.inside = before
+        _thread_state.is_suppressed = before

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import Any
 
-from gristmill._base.checks import check_finite, check_instance, check_integer
+from gristmill._base.argument_checks import check_finite, check_instance, check_integer
 
 __all__ = ["DatasetOptions", "ExecutionTrackingMode"]
 
@@ -100,9 +100,9 @@ class DatasetOptions:
         """
         if other is None:
             return self
-        given = {name: getattr(other, name) for name in other._user_set_fields}
-        given |= {name: getattr(self, name) for name in self._user_set_fields}
-        return DatasetOptions(**given)
+        values = {name: getattr(other, name) for name in other._user_set_fields}
+        values |= {name: getattr(self, name) for name in self._user_set_fields}
+        return DatasetOptions(**values)
 
 
 @dataclasses.dataclass(kw_only=True, frozen=True, slots=True)

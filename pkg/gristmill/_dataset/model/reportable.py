@@ -44,4 +44,4 @@ class Reportable(Generic[T]):
             >>> report.outputs > 0
             True
         """
-        return observer.current().report_of_run(self, seconds, consume, verify)
+        return observer.get_observer().report_of_run(self, seconds, consume, verify)

@@ -16,31 +16,31 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gristmill._base.checks import kind
+from gristmill._base.argument_checks import kind
 from gristmill.errors import StateMismatch
 
 # Checks a value of an iterator's state (iterator, value, name), and raises if it is
 # wrong.
 Check = Callable[[Any, Any, str], None]
-ADVICE = "Restore a state to the chain that it was taken from."
-LONGEST_TEXT = 200
-MOST_FAILED = 1000
+ADVICE = "Restore a state to the chain that saved it."
+MAX_TEXT_CHARS = 200
+MAX_FAILURES = 1000
 _FIXED = frozenset({int, str, float, bool, bytes, type(None)})
 
 
-class _Here(threading.local):
+class _CheckState(threading.local):
     """The current thread's progress in setting a state.
 
     Attributes:
-        trusts: Whether the whole state that is being set has been checked.
-        met_unknown: Whether an iterator with opaque states was found since the call.
+        is_checked: Whether the whole state that is being set has been checked.
+        found_opaque: Whether an iterator with opaque states was found since the call.
     """
 
-    trusts = False
-    met_unknown = False
+    is_checked = False
+    found_opaque = False
 
 
-_here = _Here()
+_thread_state = _CheckState()
 
 
 class Checked:
@@ -61,10 +61,10 @@ class Checked:
             IndexError: The state is of a longer dataset. Nothing is changed.
         """
         self._from_state = True
-        if not _here.trusts:
-            _here.met_unknown = False
+        if not _thread_state.is_checked:
+            _thread_state.found_opaque = False
             self._check_state(state)
-            if not _here.met_unknown:
+            if not _thread_state.found_opaque:
                 go_to(self, state)
                 return
         self._go_to(state)
@@ -97,33 +97,33 @@ def check_state(iterator: Any, state: Any) -> None:
     if getattr(type(iterator), "set_state", None) is Checked.set_state:
         iterator._check_state(state)
     else:
-        _here.met_unknown = True
+        _thread_state.found_opaque = True
 
 
 def go_to(iterator: Any, state: Any) -> None:
     """Set a state that was checked."""
-    before, _here.trusts = _here.trusts, True
+    before, _thread_state.is_checked = _thread_state.is_checked, True
     try:
         iterator.set_state(state)
     finally:
-        _here.trusts = before
+        _thread_state.is_checked = before
 
 
 def check_values(iterator: Any, state: Any, checks: Mapping[str, Check]) -> None:
     """Raise StateMismatch unless `state` has exactly these keys, and valid values."""
     check_keys(iterator, state, checks)
-    for name, look in checks.items():
-        look(iterator, state[name], name)
+    for name, check in checks.items():
+        check(iterator, state[name], name)
 
 
 def check_keys(iterator: Any, state: Any, keys: Any, optional: Any = ()) -> None:
     """Raise StateMismatch unless `state` is a dict with exactly these keys."""
     expected = f"a dict with {', '.join(map(repr, keys))}"
     if not isinstance(state, Mapping):
-        raise mismatch(iterator, f"is {_short(state)}, expected {expected}")
+        raise mismatch(iterator, f"is {_value_text(state)}, expected {expected}")
     missing = [key for key in keys if key not in state]
-    more = [key for key in state if key not in keys and key not in optional]
-    if missing or more:
+    unknown = [key for key in state if key not in keys and key not in optional]
+    if missing or unknown:
         raise mismatch(iterator, f"has the keys {list(state)}, expected {expected}")
 
 
@@ -143,7 +143,7 @@ def count(iterator: Any, value: Any, name: str) -> None:
     """Raise StateMismatch unless a value is an int in [0, 2**63)."""
     number = integer(iterator, value, name)
     if not 0 <= number < 2**63:
-        raise mismatch(iterator, f"has {name} {number}, expected at least 0")
+        raise mismatch(iterator, f"has {name} {number}, expected an int in [0, 2**63)")
 
 
 def flag(iterator: Any, value: Any, name: str) -> None:
@@ -161,16 +161,17 @@ def integer(iterator: Any, value: Any, name: str) -> int:
             return operator.index(value)
         except TypeError:
             pass
-    raise mismatch(iterator, f"has {name} {_short(value)}, expected an int")
+    raise mismatch(iterator, f"has {name} {_value_text(value)}, expected an int")
 
 
 def check_list(iterator: Any, value: Any, name: str, length: int) -> None:
     """Raise StateMismatch unless a value is a list of the given length."""
     is_list = isinstance(value, (Sequence, np.ndarray))
     if isinstance(value, (str, bytes)) or not is_list or len(value) != length:
-        found = f"{len(value)} of them" if is_list else _short(value)
+        found = f"{len(value)} items" if is_list else _value_text(value)
         raise mismatch(
-            iterator, f"has {name}: {found}, expected a list of {length} of them"
+            iterator,
+            f"has {name}: {found}, expected a list of {length} items",
         )
 
 
@@ -179,14 +180,14 @@ def mismatch(iterator: Any, what: str) -> StateMismatch:
     return StateMismatch(f"{iterator}: the state {what}. {ADVICE}")
 
 
-def _short(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = repr(value)
-    if len(text) > LONGEST_TEXT:
-        text = text[:LONGEST_TEXT] + "..."
+    if len(text) > MAX_TEXT_CHARS:
+        text = text[:MAX_TEXT_CHARS] + "..."
     return f"{text} ({kind(value)})"
 
 
-def copied(state: Any) -> Any:
+def copy_state(state: Any) -> Any:
     """Return a deep copy of a state, faster than `copy.deepcopy`.
 
     A user's iterator may change a state that it returned, or keep a reference to it.
@@ -195,9 +196,9 @@ def copied(state: Any) -> Any:
     if kind in _FIXED:
         return state
     if kind is dict:
-        return {key: copied(value) for key, value in state.items()}
+        return {key: copy_state(value) for key, value in state.items()}
     if kind is list:
-        return [copied(value) for value in state]
+        return [copy_state(value) for value in state]
     return copy.deepcopy(state)
 
 
@@ -209,17 +210,17 @@ def replay(elements: Iterator[Any], count: int) -> list[Any]:
     Raises:
         Exception: More than 1000 elements in a row failed; the last one's error.
     """
-    found: list[Any] = []
+    elements_read: list[Any] = []
     failed = 0
-    while len(found) < count:
+    while len(elements_read) < count:
         try:
-            found.append(next(elements))
+            elements_read.append(next(elements))
         except StopIteration:
             break
         except Exception:
             failed += 1
-            if failed > MOST_FAILED:
+            if failed > MAX_FAILURES:
                 raise
         else:
             failed = 0
-    return found
+    return elements_read

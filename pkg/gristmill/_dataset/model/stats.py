@@ -35,7 +35,7 @@ class Stats:
     def _get_execution_summary(self) -> Any:
         """Return the measurements of a chain; see `get_execution_summary`."""
         iterator = None if self._owner is None else self._owner()
-        return observer.current().get_execution_summary(iterator)
+        return observer.get_observer().get_execution_summary(iterator)
 
     @contextlib.contextmanager
     def record_self_time(

@@ -51,11 +51,11 @@ def apply_transformations(ds: Any, transformations: Any) -> Any:
     if not isinstance(transformations, Sequence):
         transformations = (transformations,)
     for transform in transformations:
-        ds = _applied(ds, transform)
+        ds = _apply(ds, transform)
     return ds
 
 
-def _applied(dataset: Any, transform: Any) -> Any:
+def _apply(dataset: Any, transform: Any) -> Any:
     match transform:
         case transforms.Batch(size, drop_remainder, batch_fn):
             return dataset.batch(size, drop_remainder=drop_remainder, batch_fn=batch_fn)
@@ -65,7 +65,8 @@ def _applied(dataset: Any, transform: Any) -> Any:
             return flat_map.FlatMapIterDataset(dataset, transform)
         case transforms.BucketBatch() if isinstance(dataset, MapDataset):
             raise TypeError(
-                "A BucketBatch takes an IterDataset. Call to_iter_dataset() before it."
+                "BucketBatch needs an IterDataset, got a MapDataset. Call"
+                " to_iter_dataset() before it."
             )
         case transforms.BucketBatch():
             return BucketIterDataset(dataset, transform)

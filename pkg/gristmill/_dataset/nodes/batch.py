@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching, monitoring
-from gristmill._base.checks import check_callable, check_flag, check_integer
+from gristmill._base.argument_checks import check_callable, check_flag, check_integer
 from gristmill._base.deferred import deferred_else_eager
 from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Alloc, Indices, T
@@ -23,19 +23,19 @@ from gristmill._dataset.model.blocks import (
     epochs_and_offsets,
     indices_from,
 )
-from gristmill._dataset.model.counted import count_of
-from gristmill._dataset.model.failing import note_element, note_step
+from gristmill._dataset.model.error_notes import note_element, note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
     NodeIterator,
     share_context,
 )
+from gristmill._dataset.model.known_length import count_of
 from gristmill._dataset.model.node import Dataset, builds, chain_of, with_parents
-from gristmill._dataset.model.observer import as_inner
+from gristmill._dataset.model.observer import suppress_observation
 from gristmill._dataset.model.spec import ShapeDtypeStruct
-from gristmill._dataset.model.states import copied
-from gristmill._dataset.nodes.deferred import deferred
+from gristmill._dataset.model.states import copy_state
+from gristmill._dataset.nodes.deferred_steps import defer_steps
 from gristmill._dataset.nodes.record_batches import batches_of, column_batches_of
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._engine.column_batches import ColumnBatches
@@ -49,14 +49,14 @@ SPARSE = (
     " `filter`, you need to first convert the dataset to `IterDataset` with"
     " `to_iter_dataset()` and then apply `batch`."
 )
-MADE = "made the batch up to"
+MAKING_BATCH = "made the batch up to"
 
 
-class Batching(Dataset):
+class BatchBase(Dataset):
     """A batch dataset of either kind."""
 
     _KIND = "batch"
-    _SAID = ("batch_size", "drop_remainder")
+    _REPR_ARGS = ("batch_size", "drop_remainder")
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class Batching(Dataset):
             check_callable("batch_fn", batch_fn, " Leave it out to stack leaves.")
         if operator.index(batch_size) <= 0:
             raise ValueError(f"batch_size must be positive. Got {batch_size}.")
-        self._batch_size = self._stride = operator.index(batch_size)
+        self._batch_size = self._elements_per_output = operator.index(batch_size)
         self._drop_remainder = drop_remainder
         self._batch_fn = batch_fn
-        self._measure()
+        self._update_from_parents()
 
     @property
     def _element_spec(self) -> Any:
@@ -101,14 +101,14 @@ class Batching(Dataset):
 
 
 @builds("MapDataset.batch")
-class BatchMapDataset(Batching, BlockMapDataset[T]):
+class BatchMapDataset(BatchBase, BlockMapDataset[T]):
     """Batches of the parent's elements. No batch spans two epochs."""
 
     # The number of threads for the parent's deferred steps; None: one for each core.
     _threads: int | None = None
 
-    def _measure(self) -> None:
-        _refuse_sparse(self._parent)
+    def _update_from_parents(self) -> None:
+        _check_not_sparse(self._parent)
         self._parent_length = len(self._parent)
         if self._drop_remainder:
             self._length = self._parent_length // self._batch_size
@@ -117,14 +117,14 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
             self._length = math.ceil(self._parent_length / self._batch_size)
         stacks = self._batch_fn is None
         self._columns = column_batches_of(self._parent) if stacks else None
-        self._deferred: Any = deferred(self._parent) if stacks else None
+        self._deferred_parent: Any = defer_steps(self._parent) if stacks else None
 
-    def _computing_with(self, threads: int) -> BatchMapDataset[T]:
-        if self._deferred is None:
+    def _with_threads(self, threads: int) -> BatchMapDataset[T]:
+        if self._deferred_parent is None:
             return self
-        made = copy.copy(self)
-        made._threads = threads_to_compute(threads)
-        return made
+        batch_result = copy.copy(self)
+        batch_result._threads = threads_to_compute(threads)
+        return batch_result
 
     def _block(self, indices: Indices) -> list[Any]:
         epochs, batches = epochs_and_offsets(indices, self._length)
@@ -135,45 +135,49 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
             size = min(self._batch_size, self._parent_length - within)
             pairs.append((within + epoch * self._parent_length, size))
         if self._columns is not None and _may_skip_elements(self._columns):
-            made = [self._columns.batch(first, size, None) for first, size in pairs]
-            done = [batch[0] for batch in made if batch is not None]
-            if len(done) == len(made):
+            batch_result = [
+                self._columns.batch(first, size, None) for first, size in pairs
+            ]
+            done = [batch[0] for batch in batch_result if batch is not None]
+            if len(done) == len(batch_result):
                 return done
-        if self._deferred is None:
-            return self._made_of(pairs)
+        if self._deferred_parent is None:
+            return self._make_batches(pairs)
         return deferred_else_eager(
-            lambda: [self._make_of_deferred(*pair) for pair in pairs],
-            lambda: self._made_of(pairs),
+            lambda: [self._make_deferred_batch(*pair) for pair in pairs],
+            lambda: self._make_batches(pairs),
         )
 
-    def _made_of(self, pairs: list[tuple[int, int]]) -> list[Any]:
+    def _make_batches(self, pairs: list[tuple[int, int]]) -> list[Any]:
         """Return the batches of ranges of the parent: the first index and the size."""
         ranges = [indices_from(first, size) for first, size in pairs]
         elements = block_of(self._parent, np.concatenate(ranges))
-        made: list[Any] = []
+        batch_result: list[Any] = []
         at = 0
         for first, size in pairs:
-            made.append(self._make(elements[at : at + size], first + size - 1))
+            batch_result.append(
+                self._make_batch(elements[at : at + size], first + size - 1)
+            )
             at += size
-        return made
+        return batch_result
 
-    def _make_of_deferred(self, first: int, size: int) -> Any:
-        elements = block_of(self._deferred, indices_from(first, size))
+    def _make_deferred_batch(self, first: int, size: int) -> Any:
+        elements = block_of(self._deferred_parent, indices_from(first, size))
         threads = self._threads or threads_to_compute()
         return batching.make_batch(elements, threads=threads)
 
-    def _make(self, elements: list[Any], last: int) -> Any:
+    def _make_batch(self, elements: list[Any], last: int) -> Any:
         try:
             return (self._batch_fn or batching.make_batch)(elements)
         except Exception as error:
             if isinstance(error, ValueError):
                 error.add_note(SPARSE)
-            note_element(error, self, self._parent, last, MADE)
+            note_element(error, self, self._parent, last, MAKING_BATCH)
             raise
 
 
 @builds("IterDataset.batch")
-class BatchIterDataset(Batching, IterDataset[T]):
+class BatchIterDataset(BatchBase, IterDataset[T]):
     """Batches of the parent's elements."""
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -194,30 +198,34 @@ class BatchDatasetIterator(NodeIterator[T]):
         alloc: Allocates the arrays of stacked batches; None uses NumPy.
     """
 
-    _TAKES_IN_STEP = True
-    _BATCHES = True
+    _FOLLOWS_PARENT = True
+    _COMBINES_ELEMENTS = True
 
-    def __init__(self, node: Batching) -> None:
-        above = deferred(node._parent) if node._batch_fn is None else None
-        super().__init__(node if above is None else with_parents(node, [above]))
+    def __init__(self, node: BatchBase) -> None:
+        deferred_parent = defer_steps(node._parent) if node._batch_fn is None else None
+        super().__init__(
+            node if deferred_parent is None else with_parents(node, [deferred_parent])
+        )
         self.alloc: Alloc | None = None
         self._rules = batching.tree_rules()
         # Makes batches without creating elements. The first batch opens it, because a
         # worker limits reading ahead only after it has created the iterator.
         self._batches: NativeBatches | ColumnBatches | None = None
         # The original chain if the parent's steps defer their work, else None.
-        self._plain = None if above is None else node._parent
+        self._eager_chain = None if deferred_parent is None else node._parent
         wanted = (feed.read_options.num_threads for feed in feeds_of(self._parent))
         self._threads = threads_to_compute(min(wanted, default=sys.maxsize))
         is_feed = type(self._parent) is PrefetchDatasetIterator
         self._is_open = node._batch_fn is not None or not is_feed
 
     def __next__(self) -> Any:
-        plain = self._plain
-        if plain is None:
+        eager_chain = self._eager_chain
+        if eager_chain is None:
             return self._next()
-        before = copied(self._parent.get_state())
-        return deferred_else_eager(self._next, lambda: self._next_of(plain, before))
+        before = copy_state(self._parent.get_state())
+        return deferred_else_eager(
+            self._next, lambda: self._next_without_deferral(eager_chain, before)
+        )
 
     def start_prefetch(self) -> None:
         parent: Any = self._parent
@@ -232,18 +240,18 @@ class BatchDatasetIterator(NodeIterator[T]):
         if self._batches is not None:
             self._batches.close()
 
-    def _next_of(self, plain: Any, before: Any) -> Any:
+    def _next_without_deferral(self, eager_chain: Any, before: Any) -> Any:
         """Return the batch at a position, made from a chain that does not defer."""
-        with as_inner():
-            iterator = iter(plain)
+        with suppress_observation():
+            iterator = iter(eager_chain)
         share_context(iterator, self._ctx)
         parents, self._parents = self._parents, (iterator,)
-        self._plain = None
+        self._eager_chain = None
         try:
             iterator.set_state(before)
             return self._next()
         finally:
-            self._plain, self._parents = plain, parents
+            self._eager_chain, self._parents = eager_chain, parents
             self._parent.set_state(iterator.get_state())
             iterator.close()
 
@@ -254,22 +262,22 @@ class BatchDatasetIterator(NodeIterator[T]):
             self._batches, self._is_open = batches_of(parent), True
         batches = self._batches
         if batches is not None and _may_skip_elements(batches):
-            first, count = parent.pass_over(node._batch_size)
+            first, count = parent.skip(node._batch_size)
             if not count or (node._drop_remainder and count < node._batch_size):
                 raise StopIteration
             try:
-                made = batches.batch(first, count, self.alloc)
+                batch_result = batches.batch(first, count, self.alloc)
             except BaseException:
                 parent.seek(first)
                 raise
-            if type(made) is tuple:
-                return made[0]
+            if type(batch_result) is tuple:
+                return batch_result[0]
             parent.seek(first)
         elements = iterators.take(parent, node._batch_size)
         count = len(elements)
         if not count or (node._drop_remainder and count < node._batch_size):
-            if count and self._plain is not None:
-                raise ValueError("what is left out may fail as well")
+            if count and self._eager_chain is not None:
+                raise ValueError("elements of a dropped batch may fail, too")
             raise StopIteration
         try:
             if node._batch_fn is not None:
@@ -279,7 +287,7 @@ class BatchDatasetIterator(NodeIterator[T]):
                 elements, rules=rules, alloc=alloc, threads=self._threads
             )
         except Exception as error:
-            note_step(error, self, MADE)
+            note_step(error, self, MAKING_BATCH)
             raise
 
 
@@ -288,7 +296,7 @@ def _may_skip_elements(batches: NativeBatches | ColumnBatches) -> bool:
     return batches.is_table or not monitoring.is_on()
 
 
-def _refuse_sparse(dataset: Any) -> None:
+def _check_not_sparse(dataset: Any) -> None:
     """Raise ValueError if elements may be absent, because batches cannot omit them."""
     for node in chain_of(dataset):
         if node._SPARSE is not None:
@@ -309,11 +317,12 @@ def make_batch(values: Sequence[Any], *, output_to_shared_memory: bool = False) 
             arrays of dtype object.
     """
     return batching.make_batch(
-        values, alloc=_shared if output_to_shared_memory and len(values) > 1 else None
+        values,
+        alloc=_allocate_shared if output_to_shared_memory and len(values) > 1 else None,
     )
 
 
-def _shared(shape: tuple[int, ...], dtype: Any) -> Any:
+def _allocate_shared(shape: tuple[int, ...], dtype: Any) -> Any:
     from gristmill.multiprocessing import SharedMemoryArray  # Few programs use it.
 
     return SharedMemoryArray(shape, dtype)

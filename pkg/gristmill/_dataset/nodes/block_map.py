@@ -9,7 +9,11 @@ from typing import Any
 from gristmill import transforms
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model.blocks import StepMapDataset
-from gristmill._dataset.model.failing import note, note_taken, taker
+from gristmill._dataset.model.error_notes import (
+    last_element_getter,
+    note,
+    note_earlier_element,
+)
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
@@ -19,15 +23,15 @@ from gristmill._dataset.model.iterator import (
 )
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.states import replay
-from gristmill._dataset.nodes.map import Mapping
+from gristmill._dataset.nodes.map import MapBase
 from gristmill._hot import cancellation, iterators
-from gristmill._hot.block_call import BlockCall, WrongNumber
+from gristmill._hot.block_call import BlockCall, BlockLengthError
 
 
-class BlockMapping(Mapping):
+class BlockMapBase(MapBase):
     """A block-map dataset of either kind."""
 
-    _TAKES = transforms.BlockMap
+    _TRANSFORM_TYPE = transforms.BlockMap
 
     def __init__(
         self, parent: Any, transform: Any, block_size: int | None = None
@@ -37,37 +41,37 @@ class BlockMapping(Mapping):
             own = isinstance(transform, transforms.BlockMap)
             block_size = (transform if own else transforms.BlockMap).block_size
         self._call: BlockCall = BlockCall(self._call, block_size)
-        self._together = self._block_size = self._call.size
+        self._preferred_block = self._block_size = self._call.size
 
     def _arguments_text(self) -> str:
         return f"(transform={self._transform_name}, block_size={self._block_size})"
 
 
 @builds("MapDataset.block_map")
-class BlockMapMapDataset(BlockMapping, StepMapDataset[T]):
+class BlockMapMapDataset(BlockMapBase, StepMapDataset[T]):
     """The results of a function that is called with several elements at once."""
 
     def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         try:
-            return _made_of(elements, self._call.of_all)
+            return _call_with_present(elements, self._call.call_all)
         except Exception as error:
             if len(elements) == 1:
-                self._failed(error, int(indices[0]))
+                self._note_failure(error, int(indices[0]))
                 raise
             failure = error
         # The function may have changed its arguments: make each element again, alone.
         singly = [self._block(indices[i : i + 1])[0] for i in range(len(indices))]
-        if isinstance(failure, WrongNumber):
+        if isinstance(failure, BlockLengthError):
             note(failure, self, f"processed elements {indices[0]}, ...")
             raise failure
         return singly
 
 
 @builds("IterDataset.block_map")
-class BlockMapIterDataset(BlockMapping, IterDataset[T]):
+class BlockMapIterDataset(BlockMapBase, IterDataset[T]):
     """The results of a function that is called with several elements at once."""
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
 
     def __iter__(self) -> DatasetIterator[T]:
         return BlockMapDatasetIterator(self)
@@ -82,103 +86,106 @@ class BlockMapDatasetIterator(CountingIterator[T]):
 
     _COUNTER_NAME = "given_of_block"
 
-    def __init__(self, node: BlockMapping) -> None:
+    def __init__(self, node: BlockMapBase) -> None:
         super().__init__(node)
-        self._taken = taker(self._parent)
+        self._get_last_element = last_element_getter(self._parent)
         self._before = self._parent.get_state()
-        self._drop()
+        self._discard_block()
 
-    def _drop(self) -> None:
+    def _discard_block(self) -> None:
         """Discard the current block."""
         # Results that are ready, the last one first, and the exception after them.
-        self._made: list[Any] = []
+        self._results: list[Any] = []
         self._failure: Exception | None = None
         # Elements not yet passed to the function, and the place of each in its source.
-        self._waiting: list[Any] = []
-        self._places: list[Any] = []
+        self._inputs: list[Any] = []
+        self._input_elements: list[Any] = []
         # The exception that the parent raised instead of another element.
-        self._ending: Exception | None = None
+        self._parent_error: Exception | None = None
 
     def __next__(self) -> T:
-        while not self._made:
+        while not self._results:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 self.counter += 1
                 raise failure
-            if self._waiting:
+            if self._inputs:
                 self._compute()
-            elif self._ending is not None:
-                self._end(self._ending)
+            elif self._parent_error is not None:
+                self._raise_parent_error(self._parent_error)
             else:
-                self._fetch()
+                self._read_block()
         self.counter += 1
-        element: T = self._made.pop()
+        element: T = self._results.pop()
         return element
 
-    def _fetch(self) -> None:
+    def _read_block(self) -> None:
         """Take a block of the parent's elements, up to its end or a failure."""
         before = self._parent.get_state()
         try:
             for _ in range(self._node._block_size):
                 cancellation.check()
                 element = next(self._parent)
-                if not self._waiting:
+                if not self._inputs:
                     self._before, self.counter = before, 0
-                self._places.append(self._taken())
-                self._waiting.append(element)
+                self._input_elements.append(self._get_last_element())
+                self._inputs.append(element)
         except Exception as error:
-            self._ending = error
+            self._parent_error = error
 
-    def _end(self, ending: Exception) -> None:
+    def _raise_parent_error(self, error: Exception) -> None:
         """Raise the parent's exception. Only StopIteration is raised repeatedly."""
-        if isinstance(ending, StopIteration):
+        if isinstance(error, StopIteration):
             raise StopIteration
-        self._ending = None
+        self._parent_error = None
         self._before, self.counter = self._parent.get_state(), 0
-        raise ending
+        raise error
 
     def _compute(self) -> None:
         """Compute results for the waiting elements, up to an element that fails."""
-        elements, call = self._waiting, self._node._call
+        elements, call = self._inputs, self._node._call
         failure: Exception | None = None
         try:
-            made, used = _made_of(elements, call.of_all), len(elements)
+            results, used = _call_with_present(elements, call.call_all), len(elements)
         except Exception as error:
             failure = error
         if failure is not None:
-            elements = self._taken_again()
-            made, used = self._one_by_one(elements, failure)
-        self._made = made[::-1]
-        self._waiting, self._places = elements[used:], self._places[used:]
+            elements = self._read_inputs_again()
+            results, used = self._compute_singly(elements, failure)
+        self._results = results[::-1]
+        self._inputs, self._input_elements = (
+            elements[used:],
+            self._input_elements[used:],
+        )
 
-    def _taken_again(self) -> list[Any]:
+    def _read_inputs_again(self) -> list[Any]:
         """Read the waiting elements again, in case the function changed them."""
         self._parent.set_state(self._before)
-        count = self.counter + len(self._waiting)
+        count = self.counter + len(self._inputs)
         elements = replay(self._parent, count)[self.counter :]
-        if self._ending is not None:
+        if self._parent_error is not None:
             with contextlib.suppress(Exception):
                 next(self._parent)
         # An iterator of the user may not return the same elements again.
-        return elements if len(elements) == len(self._waiting) else self._waiting
+        return elements if len(elements) == len(self._inputs) else self._inputs
 
-    def _one_by_one(
+    def _compute_singly(
         self, elements: list[Any], failure: Exception
     ) -> tuple[list[Any], int]:
         """Return results up to an element that fails, and the elements used."""
-        made: list[Any] = []
-        for element, place in zip(elements, self._places, strict=True):
+        results: list[Any] = []
+        for element, element_read in zip(elements, self._input_elements, strict=True):
             try:
-                made.append(None if element is None else self._node._call(element))
+                results.append(None if element is None else self._node._call(element))
             except Exception as error:
-                note_taken(error, self, place)
+                note_earlier_element(error, self, element_read)
                 self._failure = error
-                return made, len(made) + 1
-        if isinstance(failure, WrongNumber):
+                return results, len(results) + 1
+        if isinstance(failure, BlockLengthError):
             note(failure, self, f"processed {len(elements)} elements")
             self._failure = failure
             return [], 1
-        return made, len(made)
+        return results, len(results)
 
     def _parent_state(self) -> Any:
         return self._before
@@ -186,28 +193,30 @@ class BlockMapDatasetIterator(CountingIterator[T]):
     def _go_to(self, state: Any) -> None:
         super()._go_to(state)
         self._before = state["parent"]
-        self._drop()
+        self._discard_block()
         iterators.take(self._parent, self.counter)
 
     def _release(self) -> None:
-        self._drop()
+        self._discard_block()
 
     def _get_next_index(self) -> int:
-        if self._made or self._waiting or self._failure is not None:
+        if self._results or self._inputs or self._failure is not None:
             # Only the parent has the index, and it has read ahead: move it back.
             self.set_state(self.get_state())
         return get_next_index(self._parent)
 
     def _set_next_index(self, index: int) -> None:
         set_next_index(self._parent, index)
-        self._drop()
+        self._discard_block()
         self._before, self.counter = self._parent.get_state(), 0
 
 
-def _made_of(elements: list[Any], call: Callable[[list[Any]], list[Any]]) -> list[Any]:
+def _call_with_present(
+    elements: list[Any], call: Callable[[list[Any]], list[Any]]
+) -> list[Any]:
     """Return the results of `call`. Absent elements are kept and not passed to it."""
     present = [element for element in elements if element is not None]
     if len(present) == len(elements):
         return call(elements)
-    made = iter(call(present))
-    return [None if element is None else next(made) for element in elements]
+    results = iter(call(present))
+    return [None if element is None else next(results) for element in elements]

@@ -10,22 +10,22 @@ from typing import Any
 
 from gristmill import batching
 from gristmill._dataset.model import states
-from gristmill._dataset.model.failing import note_step
+from gristmill._dataset.model.error_notes import note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.spec import ShapeDtypeStruct
-from gristmill._dataset.model.states import copied, replay
+from gristmill._dataset.model.states import copy_state, replay
 from gristmill._engine.bucket_batches import BucketBatches
 from gristmill._hot import cancellation, tree
 from gristmill.transforms._bucket import BucketBatch
 
 # The parent's position is recorded at this interval, in elements.  Saved states depend
 # on this value.
-MARK_EVERY = 16
+POSITION_INTERVAL = 16
 # If the next position is less than this many elements ahead, they are read again rather
 # than setting the parent's state.
-_NEAR = 64
+_MAX_REREAD = 64
 
 
 @builds("IterDataset.bucket_by_sequence_length")
@@ -71,7 +71,7 @@ class BucketIterDataset(IterDataset[Any]):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Mark:
+class ParentPosition:
     """A position of the parent, and the number of elements before it."""
 
     number: int
@@ -79,10 +79,10 @@ class Mark:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingElement:
     """An element that waits for its batch, `offset` elements after a mark."""
 
-    mark: Mark
+    position: ParentPosition
     offset: int
     element: Any
 
@@ -95,61 +95,73 @@ class BucketDatasetIterator(NodeIterator[Any]):
     structure of the state does not depend on their number.
     """
 
-    _TAKES_IN_STEP = True
-    _BATCHES = True
+    _FOLLOWS_PARENT = True
+    _COMBINES_ELEMENTS = True
 
     def __init__(self, node: BucketIterDataset) -> None:
         super().__init__(node)
         self._batches = node._batches
         sizes = self._batches.sizes
-        self._waiting: list[list[Waiting]] = [[] for _ in sizes]
-        self._taken = 0
-        self._mark: Mark | None = None
+        self._waiting: list[list[WaitingElement]] = [[] for _ in sizes]
+        self._elements_read = 0
+        self._position: ParentPosition | None = None
         self._ended = False
 
     def __next__(self) -> Any:
         node = self._node
         while not self._ended:
-            mark = self._mark
-            if mark is None or self._taken - mark.number >= MARK_EVERY:
-                mark = Mark(self._taken, copied(self._parent.get_state()))
-                self._mark = mark
+            position = self._position
+            if (
+                position is None
+                or self._elements_read - position.number >= POSITION_INTERVAL
+            ):
+                position = ParentPosition(
+                    self._elements_read, copy_state(self._parent.get_state())
+                )
+                self._position = position
             cancellation.check()
             try:
                 element = next(self._parents[0])
             except StopIteration:
                 self._ended = True
                 break
-            one = Waiting(mark, self._taken - mark.number, element)
-            self._taken += 1
-            bucket = self._bucket_of(element)
-            self._waiting[bucket].append(one)
+            waiting_element = WaitingElement(
+                position, self._elements_read - position.number, element
+            )
+            self._elements_read += 1
+            bucket = self._find_bucket(element)
+            self._waiting[bucket].append(waiting_element)
             if len(self._waiting[bucket]) == self._batches.sizes[bucket]:
-                return self._batch_of(bucket)
-        for bucket, some in enumerate(self._waiting):
+                return self._make_batch(bucket)
+        for bucket, elements in enumerate(self._waiting):
             if node._drop_remainder:
-                some.clear()
-            if some:
-                return self._batch_of(bucket)
+                elements.clear()
+            if elements:
+                return self._make_batch(bucket)
         raise StopIteration
 
     def get_state(self) -> Any:
         """Return the parent's position, and those of the waiting elements."""
         groups: dict[int, list[Any]] = {}
-        for one in sorted(
+        for waiting_element in sorted(
             itertools.chain(*self._waiting),
-            key=lambda one: (one.mark.number, one.offset),
+            key=lambda waiting_element: (
+                waiting_element.position.number,
+                waiting_element.offset,
+            ),
         ):
-            mark = one.mark
-            group = groups.setdefault(mark.number, [mark.number, mark.state, []])
-            group[2].append(one.offset)
+            position = waiting_element.position
+            group = groups.setdefault(
+                position.number, [position.number, position.state, []]
+            )
+            group[2].append(waiting_element.offset)
         return {
             "parent": self._parent.get_state(),
-            "taken": self._taken,
-            "waiting": self._as_text([*groups.values()]),
+            "taken": self._elements_read,
+            "waiting": self._encode_positions([*groups.values()]),
         }
 
-    def _as_text(self, groups: list[list[Any]]) -> str:
+    def _encode_positions(self, groups: list[list[Any]]) -> str:
         """Encode the positions of waiting elements as one string."""
         try:
             text = json.dumps(groups)
@@ -158,9 +170,9 @@ class BucketDatasetIterator(NodeIterator[Any]):
         except (TypeError, ValueError):
             pass
         raise TypeError(
-            f"{self} keeps states of {self._parent} as JSON, which would not give this"
-            f" one back: {groups[0][1]!r:.200}. Let get_state return dicts with texts"
-            " for keys, lists, texts, numbers of Python's own, bools and None."
+            f"{self} stores states of {self._parent} as JSON, which cannot represent"
+            f" {groups[0][1]!r:.200}. get_state must return only dicts with str keys,"
+            " lists, str, int, float, bool and None."
         )
 
     def _check_state(self, state: Any) -> None:
@@ -168,12 +180,12 @@ class BucketDatasetIterator(NodeIterator[Any]):
         reach = 0
         for number, _, offsets in json.loads(state["waiting"]):
             if number < reach or not offsets:
-                raise states.mismatch(self, "has elements that wait out of order")
+                raise states.mismatch(self, "has waiting elements out of order")
             reach = number + offsets[-1] + 1
         if reach > state["taken"]:
-            taken = state["taken"]
+            elements_read = state["taken"]
             raise states.mismatch(
-                self, f"has taken {taken}, but element {reach - 1} waits"
+                self, f"has taken {elements_read}, expected at least {reach}"
             )
 
     def _go_to(self, state: Any) -> None:
@@ -185,43 +197,45 @@ class BucketDatasetIterator(NodeIterator[Any]):
             raise
         self._parent.set_state(state["parent"])
         self._waiting = waiting
-        self._taken = state["taken"]
-        self._mark = None
+        self._elements_read = state["taken"]
+        self._position = None
         self._ended = False
 
-    def _read_again(self, groups: Any) -> list[list[Waiting]]:
+    def _read_again(self, groups: Any) -> list[list[WaitingElement]]:
         """Read the waiting elements again, and return them by bucket."""
         sizes = self._batches.sizes
-        waiting: list[list[Waiting]] = [[] for _ in sizes]
-        for one in self._elements_of(groups):
-            bucket = self._bucket_of(one.element)
-            waiting[bucket].append(one)
+        waiting: list[list[WaitingElement]] = [[] for _ in sizes]
+        for waiting_element in self._read_elements(groups):
+            bucket = self._find_bucket(waiting_element.element)
+            waiting[bucket].append(waiting_element)
             if len(waiting[bucket]) >= sizes[bucket]:
-                raise self._other_data(
-                    f"in bucket {bucket}, whose batches have {sizes[bucket]}, too many"
-                    " wait"
+                raise self._data_mismatch(
+                    f"at least {sizes[bucket]} elements, a whole batch, wait in bucket"
+                    f" {bucket}"
                 )
         return waiting
 
-    def _elements_of(self, groups: Any) -> Iterator[Waiting]:
-        position = -_NEAR
+    def _read_elements(self, groups: Any) -> Iterator[WaitingElement]:
+        position = -_MAX_REREAD
         for number, state, offsets in groups:
-            mark = Mark(number, state)
-            if 0 <= number - position < _NEAR:
+            start = ParentPosition(number, state)
+            if 0 <= number - position < _MAX_REREAD:
                 replay(self._parent, number - position)
             else:
-                self._parent.set_state(copied(state))
+                self._parent.set_state(copy_state(state))
             elements = replay(self._parent, offsets[-1] + 1)
             position = number + len(elements)
             for offset in offsets:
                 if offset >= len(elements):
-                    raise self._other_data(f"element {number + offset} is not there")
-                yield Waiting(mark, offset, elements[offset])
+                    raise self._data_mismatch(
+                        f"element {number + offset} does not exist"
+                    )
+                yield WaitingElement(start, offset, elements[offset])
 
-    def _other_data(self, what: str) -> Exception:
-        return states.mismatch(self, f"is of other data: {what}")
+    def _data_mismatch(self, what: str) -> Exception:
+        return states.mismatch(self, f"was saved with other data: {what}")
 
-    def _bucket_of(self, element: Any) -> int:
+    def _find_bucket(self, element: Any) -> int:
         try:
             bucket: int = self._batches.bucket_of(element)
         except Exception as error:
@@ -229,9 +243,11 @@ class BucketDatasetIterator(NodeIterator[Any]):
             raise
         return bucket
 
-    def _batch_of(self, bucket: int) -> Any:
+    def _make_batch(self, bucket: int) -> Any:
         """Return the batch of all elements that wait in a bucket."""
-        elements = [one.element for one in self._waiting[bucket]]
+        elements = [
+            waiting_element.element for waiting_element in self._waiting[bucket]
+        ]
         self._waiting[bucket].clear()
         try:
             return self._batches.batch(elements, bucket)
@@ -260,9 +276,10 @@ def _check_waiting(iterator: Any, value: Any, name: str) -> None:
         last = -1
         for offset in offsets:
             states.count(iterator, offset, name)
-            if not last < offset < MARK_EVERY:
+            if not last < offset < POSITION_INTERVAL:
                 raise states.mismatch(
-                    iterator, f"has {name} {offset}, expected less than {MARK_EVERY}"
+                    iterator,
+                    f"has {name} {offset}, expected less than {POSITION_INTERVAL}",
                 )
             last = offset
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 from gristmill._base import log
-from gristmill._base.checks import check_flag, check_instance
+from gristmill._base.argument_checks import check_flag, check_instance
 from gristmill._dataset.model import states
-from gristmill._dataset.model.failing import note_outermost
+from gristmill._dataset.model.error_notes import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.nodes.pack_layout import at_least
@@ -113,8 +113,9 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         for name in (*meta_features, *bos_features):
             if name not in length_struct:
                 log.warning(
-                    "ConcatThenSplitIterDataset: %r is not in length_struct, so that"
-                    " naming it in meta_features or bos_features changes nothing.",
+                    "ConcatThenSplitIterDataset: %r is in meta_features or bos_features"
+                    " but not in length_struct, so it has no effect. Add it to"
+                    " length_struct, or remove it.",
                     name,
                 )
         keys = tuple(length_struct)
@@ -141,13 +142,15 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
 def _check_slices(
     iterator: ConcatThenSplitDatasetIterator, slices: Any, name: str
 ) -> None:
-    states.check_keys(iterator, slices, list(iterator._nothing))
+    states.check_keys(iterator, slices, list(iterator._nothing_left))
     for key, part in slices.items():
         what = f"{name} of {key!r}"
         states.check_list(iterator, part, what, 2)
         begin, end = (states.integer(iterator, at, what) for at in part)
         if not 0 <= begin <= end and (begin, end) != NOTHING_LEFT:
-            raise states.mismatch(iterator, f"has {what} {begin} to {end}")
+            raise states.mismatch(
+                iterator, f"has {what} {begin} to {end}, expected 0 <= begin <= end"
+            )
 
 
 class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
@@ -162,8 +165,8 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         remainder_slices=_check_slices,
         elements_from_buffer_after_checkpoint=states.count,
     )
-    _TAKES_IN_STEP = True
-    _BATCHES = True
+    _FOLLOWS_PARENT = True
+    _COMBINES_ELEMENTS = True
 
     def __init__(self, node: ConcatThenSplitIterDataset) -> None:
         super().__init__(node)
@@ -172,56 +175,61 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         self._rows: collections.deque[Any] = collections.deque()
         self._warned = False
         features = zip(self._layout.keys, self._layout.whole, strict=True)
-        self._nothing: Slices = {k: NOTHING_LEFT for k, whole in features if not whole}
-        self._begin(self._nothing, 0)
+        self._nothing_left: Slices = {
+            k: NOTHING_LEFT for k, whole in features if not whole
+        }
+        self._restart(self._nothing_left, 0)
 
-    def _begin(self, left: Slices, to_skip: int) -> None:
+    def _restart(self, rest_slices: Slices, rows_to_skip: int) -> None:
         """Continue at the parent's position, with the rest of its next element."""
         self._ended = False
         # Whether a row is being filled; it starts at the saved position.
         self._is_filling = False
         # The parent's state at the saved position; None: read it when it is needed.
         self._parent_state: Any = None
-        self._left = left
-        self._given = 0
+        self._rest_slices = rest_slices
+        self._rows_returned = 0
         # The remaining work of a `set_state`.
-        self._to_restore = left != self._nothing
-        self._to_skip = to_skip
+        self._must_restore = rest_slices != self._nothing_left
+        self._rows_to_skip = rows_to_skip
         self._splitter.clear()
         self._rows.clear()
 
     def __next__(self) -> Any:
-        if self._to_restore:
+        if self._must_restore:
             self._restore_rest()
-        while self._to_skip:
+        while self._rows_to_skip:
             self._skip()
         return self._next()
 
     def get_state(self) -> Any:
         """Return the position at which the last row, or a group of rows, began."""
-        return self._position()
+        return self._make_state()
 
-    def _position(self) -> Any:
+    def _make_state(self) -> Any:
         if self._parent_state is None:
             self._parent_state = self._parent.get_state()
         return {
             "parent_state": self._parent_state,
-            "remainder_slices": dict(self._left),
-            "elements_from_buffer_after_checkpoint": self._given + self._to_skip,
+            "remainder_slices": dict(self._rest_slices),
+            "elements_from_buffer_after_checkpoint": self._rows_returned
+            + self._rows_to_skip,
         }
 
     def _go_to(self, state: Any) -> None:
         self._parent.set_state(state["parent_state"])
         slices = state["remainder_slices"].items()
-        left = {key: (begin, end) for key, (begin, end) in slices}  # Lists, from JSON.
-        self._begin(left, state["elements_from_buffer_after_checkpoint"])
+        rest_slices = {
+            key: (begin, end) for key, (begin, end) in slices
+        }  # Lists, from JSON.
+        self._restart(rest_slices, state["elements_from_buffer_after_checkpoint"])
 
     def _next(self) -> Any:
         if not self._rows and not self._ended:
             self._fill()
         if not self._rows:
             raise StopIteration
-        self._given += 1
+        self._rows_returned += 1
         return self._rows.popleft()
 
     def _fill(self) -> None:
@@ -242,42 +250,44 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         if limit is not None and not self._warned:
             self._warned = True
             log.warning(
-                "Meta feature %r limited packing: rows end where it is full, with other"
-                " features padded. Raise its length in length_struct.",
+                "Meta feature %r limited packing: rows end when it is full, and other"
+                " features are padded. Increase its length in length_struct.",
                 limit,
             )
 
     def _save_position(self) -> None:
         rest = self._splitter.rest()
-        self._given = 0
-        self._left = self._nothing
+        self._rows_returned = 0
+        self._rest_slices = self._nothing_left
         if rest is None:
             self._parent_state = self._parent.get_state()
             return
         self._parent_state, ranges = rest
         if ranges is not None:
             parts = dict(zip(self._layout.keys, ranges, strict=True))
-            self._left = {key: parts[key] for key in self._nothing}
+            self._rest_slices = {key: parts[key] for key in self._nothing_left}
 
     def _restore_rest(self) -> None:
         """Read the element that starts the row again. A failed call can be repeated."""
-        state = self._position()["parent_state"]
-        left = {key: part for key, part in self._left.items() if part != NOTHING_LEFT}
-        ranges = [left.get(key) for key in self._layout.keys]
+        state = self._make_state()["parent_state"]
+        rest_slices = {
+            key: part for key, part in self._rest_slices.items() if part != NOTHING_LEFT
+        }
+        ranges = [rest_slices.get(key) for key in self._layout.keys]
         try:
             self._splitter.restore(next(self._parent), state, ranges)
         except StopIteration:
             self._parent.set_state(state)
             raise StateMismatch(
                 "Got unexpected StopIteration from parent when restoring checkpoint"
-                f" {self._position()} on {self}: a part of an element is left over, but"
-                " there is none. It was made by another pipeline, or the data have"
-                " changed."
+                f" {self._make_state()} on {self}: the state needs another element, but"
+                " the parent has ended. Restore it to the chain that saved it, with"
+                " unchanged data."
             ) from None
         except Exception:
             self._parent.set_state(state)
             raise
-        self._to_restore = False
+        self._must_restore = False
 
     def _skip(self) -> None:
         """Skip a row that was returned before the position was saved."""
@@ -285,11 +295,12 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
             self._next()
         except StopIteration:
             raise StateMismatch(
-                f"The state is {self._given + self._to_skip} rows behind"
-                f" {self._parent_state}, but there are only {self._given}. It was made"
-                " by another pipeline, or the data have changed."
+                f"{self}: the state needs"
+                f" {self._rows_returned + self._rows_to_skip} rows after parent state"
+                f" {self._parent_state}, but there are only {self._rows_returned}."
+                " Restore it to the chain that saved it, with unchanged data."
             ) from None
-        self._to_skip -= 1
+        self._rows_to_skip -= 1
 
 
 def _check_bos(

@@ -16,22 +16,25 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from gristmill import batching
-from gristmill._base.checks import check_integer, check_options
+from gristmill._base.argument_checks import check_integer, check_options
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Dataset, chain_of, check_parents
-from gristmill._dataset.model.observer import as_part
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.observer import treat_as_part
+from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.elastic_shards import (
     ElasticShardsDatasetIterator,
-    chain_to_share,
+    chain_to_divide,
     share_of,
 )
-from gristmill._dataset.nodes.unsaved import check_saved, may_lack_state
+from gristmill._dataset.nodes.missing_states import (
+    check_no_missing_state,
+    may_lack_state,
+)
 from gristmill._hot import cancellation
-from gristmill._hot.place import as_failure
+from gristmill._hot.error_location import as_failure
 from gristmill.checkpoint import Checkpointable
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sharding import ShardOptions
@@ -91,8 +94,8 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         super().__init__()
         check_parents(self, [ds], Dataset)
         check_integer("global_batch_size", global_batch_size)
-        shared = None if multiprocessing_options is not None else chain_to_share(ds)
-        if global_batch_size < (1 if shared is None else 0):
+        chain = None if multiprocessing_options is not None else chain_to_divide(ds)
+        if global_batch_size < (1 if chain is None else 0):
             raise ValueError(
                 f"global_batch_size must be at least 1, got {global_batch_size}."
             )
@@ -100,14 +103,14 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         check_options("shard_options", shard_options, ShardOptions, example)
         check_options("read_options", read_options, ReadOptions, "ReadOptions()")
         if (given := multiprocessing_options) is not None:
-            kind, example = (
+            option_type, example = (
                 MultiprocessingOptions,
                 "MultiprocessingOptions(num_workers=2)",
             )
-            check_options("multiprocessing_options", given, kind, example)
+            check_options("multiprocessing_options", given, option_type, example)
         self._ds: Any = ds
         # The chain with datasets to divide among hosts; None if each host reads all.
-        self._shared: IterDataset[Any] | None = shared
+        self._chain_to_divide: IterDataset[Any] | None = chain
         self._global_batch_size = int(global_batch_size)
         self.shard_options = shard_options
         self._read_options = read_options
@@ -129,7 +132,7 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
             TypeError: A part of the chain has no state.
         """
         state = self._iterator.get_state()
-        check_saved(state)
+        check_no_missing_state(state)
         return state
 
     def set_state(self, state: Any) -> None:
@@ -138,7 +141,7 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         Args:
             state: The result of `get_state`.
         """
-        self._reopened().set_state(state)
+        self._get_open_iterator().set_state(state)
 
     def get_shard_states(self) -> dict[int, Any]:
         """Return the position of each dataset of this host, by its number.
@@ -149,7 +152,7 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         Raises:
             NotImplementedError: Datasets are not divided among hosts.
         """
-        return self._shards("get_shard_states").get_shard_states()
+        return self._sharded_iterator("get_shard_states").get_shard_states()
 
     def set_shard_states(self, shard_states: Mapping[Any, Any]) -> None:
         """Continue at positions of this host's datasets.
@@ -162,8 +165,8 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
             NotImplementedError: Datasets are not divided among hosts.
             StateMismatch: They are not the positions of this host's datasets.
         """
-        self._reopened()
-        self._shards("set_shard_states").set_shard_states(shard_states)
+        self._get_open_iterator()
+        self._sharded_iterator("set_shard_states").set_shard_states(shard_states)
 
     def start_prefetch(self) -> None:
         """Start working in the background, if a part of the chain supports it."""
@@ -178,7 +181,7 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         """The underlying iterator."""
         return self._iterator
 
-    def _shards(self, function: str) -> ElasticShardsDatasetIterator:
+    def _sharded_iterator(self, function: str) -> ElasticShardsDatasetIterator:
         if not isinstance(self._iterator, ElasticShardsDatasetIterator):
             raise NotImplementedError(
                 f"{function} is only supported for IterDataset-based ElasticIterator"
@@ -187,16 +190,16 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
             )
         return self._iterator
 
-    def _reopened(self) -> DatasetIterator[Any]:
+    def _get_open_iterator(self) -> DatasetIterator[Any]:
         if self._iterator._closed:
             del self._iterator
         return self._iterator
 
     @functools.cached_property
     def _iterator(self) -> DatasetIterator[Any]:
-        if self._shared is not None:
+        if self._chain_to_divide is not None:
             return ElasticShardsDatasetIterator(
-                self._shared,
+                self._chain_to_divide,
                 self._global_batch_size,
                 self.shard_options,
                 lambda: ElasticStreamDatasetIterator(self),
@@ -212,18 +215,18 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         return may_lack_state(self._ds)
 
     def _in_epoch(self, epoch: int) -> Self:
-        made = copy.copy(self)
-        made.__dict__.pop("_iterator", None)
-        made._ds = self._ds._in_epoch(epoch)
-        if self._shared is not None:
-            made._shared = self._shared._in_epoch(epoch)
-        return made
+        copied = copy.copy(self)
+        copied.__dict__.pop("_iterator", None)
+        copied._ds = self._ds._in_epoch(epoch)
+        if self._chain_to_divide is not None:
+            copied._chain_to_divide = self._chain_to_divide._in_epoch(epoch)
+        return copied
 
-    def _share(self) -> tuple[int, int, int]:
+    def _host_share(self) -> tuple[int, int, int]:
         """Return the number of this host, of hosts, and of elements for each host."""
         return share_of(self._global_batch_size, self.shard_options)
 
-    def _iterated(self, ds: Any) -> IterDataset[Any]:
+    def _with_workers(self, ds: Any) -> IterDataset[Any]:
         """Return a dataset with the read options and workers of this one."""
         if isinstance(ds, MapDataset):
             ds = ds.to_iter_dataset(self._read_options)
@@ -245,7 +248,7 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
         self._batches: DatasetIterator[Any] | None = None
 
     def __next__(self) -> Any:
-        batch = next(self._opened())
+        batch = next(self._get_batches())
         self._next_index += self._node._global_batch_size
         return batch
 
@@ -258,16 +261,16 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
         self._next_index = state["global_next_index"]
 
     def start_prefetch(self) -> None:
-        self._opened().start_prefetch()
+        self._get_batches().start_prefetch()
 
-    def _opened(self) -> DatasetIterator[Any]:
+    def _get_batches(self) -> DatasetIterator[Any]:
         self._assert_not_closed()
         if self._batches is None:
             node = self._node
-            host, hosts, each = node._share()
+            host, hosts, each = node._host_share()
             own = node._ds[self._next_index + host :: hosts]
             batches = own.batch(each, drop_remainder=True)
-            self._batches = iter(node._iterated(batches))
+            self._batches = iter(node._with_workers(batches))
         return self._batches
 
     def _release(self) -> None:
@@ -282,8 +285,8 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
     _STATE = states.fields(global_next_index=states.count, stream=states.parent)
 
     def __init__(self, node: ElasticIterator) -> None:
-        with as_part():
-            super().__init__(iter(node._iterated(node._ds)))
+        with treat_as_part():
+            super().__init__(iter(node._with_workers(node._ds)))
         self._node = node
         self._next_index = 0
         # This host's elements of the current global batch, and the number read for all
@@ -295,9 +298,9 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
         self._before: Any = None
 
     def __next__(self) -> Any:
-        host, hosts, each = self._node._share()
+        host, hosts, each = self._node._host_share()
         if not self._read:
-            self._before = copied(self._parent.get_state())
+            self._before = copy_state(self._parent.get_state())
         while self._read < hosts * each:
             cancellation.check()
             element = next(self._parent)

@@ -14,11 +14,11 @@ from gristmill._dataset.nodes.interleave import (
     InterleaveIterDataset,
 )
 from gristmill._dataset.nodes.parquet import ParquetIterDataset
-from gristmill._dataset.nodes.slicing import sliced
+from gristmill._dataset.nodes.slicing import slice_chain
 from gristmill.sharding import ShardOptions
 
 
-def chain_to_share(ds: Any) -> IterDataset[Any] | None:
+def chain_to_divide(ds: Any) -> IterDataset[Any] | None:
     """Return a chain whose datasets can be divided among hosts, or None."""
     if isinstance(ds, InterleaveIterDataset):
         return ds
@@ -26,7 +26,7 @@ def chain_to_share(ds: Any) -> IterDataset[Any] | None:
         return ds.as_interleaving()
     if not isinstance(ds, IterDataset) or len(ds._parents) != 1:
         return None
-    parent = chain_to_share(ds._parents[0])
+    parent = chain_to_divide(ds._parents[0])
     return None if parent is None else with_parents(ds, [parent])
 
 
@@ -45,24 +45,24 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
     """Iterates over the datasets that are this host's share.
 
     Args:
-        shared: A chain that `chain_to_share` returned.
+        chain: A chain that `chain_to_divide` returned.
         global_batch_size: See `ElasticIterator`.
         shard_options: See `ElasticIterator`.
-        streamed: Returns an iterator over a stream that all hosts run.
+        open_stream: Returns an iterator over a stream that all hosts run.
     """
 
     def __init__(
         self,
-        shared: IterDataset[Any],
+        chain: IterDataset[Any],
         global_batch_size: int,
         shard_options: ShardOptions,
-        streamed: Callable[[], DatasetIterator[Any]],
+        open_stream: Callable[[], DatasetIterator[Any]],
     ) -> None:
         super().__init__()
-        self._shared = shared
+        self._chain_to_divide = chain
         self._global_batch_size = global_batch_size
         self._shard_options = shard_options
-        self._streamed = streamed
+        self._open_stream = open_stream
         # Iterates over the share, or over the whole stream after an older state.
         self._batches: DatasetIterator[Any] | None = None
 
@@ -72,11 +72,11 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         return self._shard_options
 
     def __next__(self) -> Any:
-        return next(self._opened())
+        return next(self._get_batches())
 
     def get_state(self) -> Any:
         """Return the position of the iterator over the share."""
-        return self._opened().get_state()
+        return self._get_batches().get_state()
 
     def set_state(self, state: Any) -> None:
         # In states without shards, each host ran the stream.
@@ -84,7 +84,7 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
             "global_next_index",
             "stream",
         }:
-            batches = self._streamed()
+            batches = self._open_stream()
         else:
             batches = self._new_batches()
         self._replace(batches, lambda: batches.set_state(state))
@@ -92,7 +92,7 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
     def get_shard_states(self) -> dict[int, Any]:
         """See `ElasticIterator.get_shard_states`."""
         host, hosts, _ = share_of(self._global_batch_size, self._shard_options)
-        states_of_shards = _interleaving(self._opened()).get_shard_states()
+        states_of_shards = _interleaving(self._get_batches()).get_shard_states()
         return {host + hosts * i: state for i, state in enumerate(states_of_shards)}
 
     def set_shard_states(self, shard_states: Mapping[Any, Any]) -> None:
@@ -101,16 +101,16 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         host, hosts, _ = share_of(self._global_batch_size, self._shard_options)
         numbers = [number for number, _ in by_number]
         if numbers != [host + hosts * i for i in range(len(numbers))]:
-            what = f"is of the datasets {numbers}, expected every {hosts}th from {host}"
+            what = f"has datasets {numbers}, expected every {hosts}th from {host}"
             raise states.mismatch(self, f"{what} on")
         batches = self._new_batches()
         shards = [state for _, state in by_number]
         self._replace(batches, lambda: _interleaving(batches).set_shard_states(shards))
 
     def start_prefetch(self) -> None:
-        self._opened().start_prefetch()
+        self._get_batches().start_prefetch()
 
-    def _opened(self) -> DatasetIterator[Any]:
+    def _get_batches(self) -> DatasetIterator[Any]:
         self._assert_not_closed()
         if self._batches is None:
             self._batches = self._new_batches()
@@ -119,8 +119,8 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
     def _new_batches(self) -> DatasetIterator[Any]:
         self._assert_not_closed()
         host, hosts, each = share_of(self._global_batch_size, self._shard_options)
-        share = sliced(self._shared, host, hosts, sequential=False)
-        return iter(share.batch(each) if each else share)
+        own = slice_chain(self._chain_to_divide, host, hosts, sequential=False)
+        return iter(own.batch(each) if each else own)
 
     def _replace(
         self, batches: DatasetIterator[Any], set_position: Callable[[], None]
@@ -135,19 +135,19 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         self._batches = batches
 
     def _release(self) -> None:
-        before, self._batches = self._batches, None
-        if before is not None:
-            before.close()
+        batches, self._batches = self._batches, None
+        if batches is not None:
+            batches.close()
 
 
 def _interleaving(iterator: DatasetIterator[Any]) -> InterleaveDatasetIterator[Any]:
     """Return the iterator of a chain that takes from several datasets in turn."""
-    above = iterator
-    while not isinstance(above, InterleaveDatasetIterator):
-        if len(above._parents) != 1:
+    node = iterator
+    while not isinstance(node, InterleaveDatasetIterator):
+        if len(node._parents) != 1:
             raise NotImplementedError(
-                f"{iterator} does not say which iterator it takes from. Pass that to"
-                " super().__init__() of your DatasetIterator."
+                f"{iterator} must have one parent, got {len(node._parents)} at {node}."
+                " Pass the parent to super().__init__() of your DatasetIterator."
             )
-        above = above._parent
-    return above
+        node = node._parent
+    return node

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Self
 
-from gristmill._base.epochs import checked_epoch, drawing_in
+from gristmill._base.epoch_context import check_epoch, use_epoch
 from gristmill._base.types import T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -16,7 +16,7 @@ from gristmill._dataset.model.iterator import (
 )
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds
-from gristmill._dataset.model.observer import as_inner
+from gristmill._dataset.model.observer import suppress_observation
 
 # The key of the epoch in states.  States of epoch 0 are the parent's states, without
 # it.
@@ -30,8 +30,8 @@ def map_dataset_in_epoch(dataset: MapDataset[T], epoch: int) -> MapDataset[T]:
     first = epoch * length
     if first > sys.maxsize - length:
         raise ValueError(
-            f"{dataset} has {length} elements and no epoch {epoch}. If it has no end,"
-            " leave out repeat(), or iterate over it only once."
+            f"epoch {epoch} is too large for {dataset} with {length} elements. If the"
+            " dataset is infinite, remove repeat(), or iterate over it only once."
         )
     return dataset.repeat().slice(slice(first, first + length))
 
@@ -40,14 +40,14 @@ def map_dataset_in_epoch(dataset: MapDataset[T], epoch: int) -> MapDataset[T]:
 class EpochIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements in one epoch; see `IterDataset.at_epoch`."""
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
     _KIND = "order"
-    _AS_THEY_ARE = True
-    _SAID = ("epoch",)
+    _IS_SELECTION = True
+    _REPR_ARGS = ("epoch",)
 
     def __init__(self, parent: IterDataset[T], epoch: int) -> None:
         super().__init__(parent)
-        self._epoch = checked_epoch(epoch)
+        self._epoch = check_epoch(epoch)
 
     def __iter__(self) -> DatasetIterator[T]:
         return EpochDatasetIterator(self)
@@ -58,7 +58,7 @@ class EpochIterDataset(ParentSpec, IterDataset[T]):
     def open_epoch(self, epoch: int) -> DatasetIterator[T]:
         """Return an iterator over the parent in any epoch."""
         chain = self._parent._in_epoch(epoch) if epoch else self._parent
-        with as_inner(), drawing_in(0):
+        with suppress_observation(), use_epoch(0):
             iterator: DatasetIterator[T] = iter(chain)
         return iterator
 
@@ -81,20 +81,20 @@ class EpochDatasetIterator(ForwardingIterator[T]):
         return {_EPOCH: self._epoch, "parent": state} if self._epoch else state
 
     def _check_state(self, state: Any) -> None:
-        epoch, position = _parts_of(state)
+        epoch, position = _split_state(state)
         states.count(self, epoch, _EPOCH)
         states.check_state(self._parent, position)
 
     def _go_to(self, state: Any) -> None:
-        epoch, position = _parts_of(state)
+        epoch, position = _split_state(state)
         if epoch != self._epoch:
-            self._move(epoch)
+            self._move_to_epoch(epoch)
         self._parent.set_state(position)
 
     def __str__(self) -> str:
         return f"{type(self).__name__}(epoch={self._epoch})"
 
-    def _move(self, epoch: int) -> None:
+    def _move_to_epoch(self, epoch: int) -> None:
         """Replace the parent with the beginning of another epoch."""
         parent = self._node.open_epoch(epoch)
         parent._ctx.dataset_options = self._ctx.dataset_options
@@ -104,7 +104,7 @@ class EpochDatasetIterator(ForwardingIterator[T]):
         self._epoch = epoch
 
 
-def _parts_of(state: Any) -> tuple[Any, Any]:
+def _split_state(state: Any) -> tuple[Any, Any]:
     """Return the epoch, and the position in it."""
     if isinstance(state, Mapping) and state.keys() == {_EPOCH, "parent"}:
         return state[_EPOCH], state["parent"]

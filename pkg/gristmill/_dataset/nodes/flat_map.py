@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_integer, kind
+from gristmill._base.argument_checks import check_integer, kind
 from gristmill._base.types import Indices, S, Splits, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
     block_of,
     epochs_and_offsets,
 )
-from gristmill._dataset.model.failing import note_element
+from gristmill._dataset.model.error_notes import note_element
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
@@ -27,7 +27,7 @@ from gristmill._dataset.model.node import Dataset
 from gristmill._hot import cancellation
 
 
-class FlatMapping(Dataset):
+class FlatMapBase(Dataset):
     """A flat-map dataset of either kind."""
 
     def __init__(self, parent: Any, transform: Splits[Any, Any]) -> None:
@@ -43,7 +43,7 @@ class FlatMapping(Dataset):
         return f"(transform={transform_name(self._transform)})"
 
 
-class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
+class FlatMapMapDataset(FlatMapBase, BlockMapDataset[T]):
     """``max_fan_out`` indices for each element; unused ones are None.
 
     Args:
@@ -83,8 +83,8 @@ class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
 
     def _block(self, indices: Indices) -> list[Any]:
         fan_out = self._transform.max_fan_out
-        of, within = epochs_and_offsets(indices, fan_out)
-        needed, which = np.unique(of, return_inverse=True)
+        parent_indices, offsets = epochs_and_offsets(indices, fan_out)
+        needed, inverse = np.unique(parent_indices, return_inverse=True)
         elements = block_of(self._parent, needed)
         splits = []
         for index, element in zip(needed.tolist(), elements, strict=True):
@@ -93,7 +93,7 @@ class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
             except Exception as error:
                 note_element(error, self, self._parent, index)
                 raise
-        pairs = zip(which.tolist(), within.tolist(), strict=True)
+        pairs = zip(inverse.tolist(), offsets.tolist(), strict=True)
         return [splits[w][k] if k < len(splits[w]) else None for w, k in pairs]
 
     def _split(self, element: Any) -> Sequence[Any]:
@@ -105,12 +105,12 @@ class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
                 "The user-provided FlatMapTransform has a split that exceeds specified"
                 f" max fan-out size: {transform_name(self._transform)} made"
                 f" {len(splits)} elements of one, but max_fan_out is"
-                f" {self._transform.max_fan_out}. Raise max_fan_out, or split less."
+                f" {self._transform.max_fan_out}. Increase max_fan_out, or split less."
             )
         return splits
 
 
-class FlatMapIterDataset(FlatMapping, IterDataset[T]):
+class FlatMapIterDataset(FlatMapBase, IterDataset[T]):
     """All elements that each element is split into.
 
     Args:
@@ -141,10 +141,10 @@ class FlatMapDatasetIterator(CountingIterator[T]):
     its splits that were returned.  Restoring splits it again.
     """
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
     _COUNTER_NAME = "next_index_in_buffer"
 
-    def __init__(self, node: FlatMapping) -> None:
+    def __init__(self, node: FlatMapBase) -> None:
         super().__init__(node)
         self._before = self._parent.get_state()
         self._splits: Sequence[Any] = ()
@@ -168,7 +168,7 @@ class FlatMapDatasetIterator(CountingIterator[T]):
         try:
             split: T = self._splits[self.counter - 1]
         except Exception as error:
-            self._failed(error)
+            self._note_failure(error)
             raise
         return split
 
@@ -187,5 +187,5 @@ class FlatMapDatasetIterator(CountingIterator[T]):
             splits: Any = self._node._transform.flat_map(element)
             return splits if hasattr(splits, "__getitem__") else list(splits)
         except Exception as error:
-            self._failed(error)
+            self._note_failure(error)
             raise

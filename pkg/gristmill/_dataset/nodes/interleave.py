@@ -7,10 +7,9 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from gristmill._base.checks import kind, whole_number
+from gristmill._base.argument_checks import kind, whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model import states
-from gristmill._dataset.model.counted import Unknown, count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
@@ -18,6 +17,7 @@ from gristmill._dataset.model.iterator import (
     get_next_index,
     set_next_index,
 )
+from gristmill._dataset.model.known_length import UnknownLength, count_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.nodes.part_iterators import PartIterators
 from gristmill._dataset.nodes.shard_states import ShardStates
@@ -26,14 +26,14 @@ from gristmill._hot import iterators
 from gristmill.errors import StateMismatch
 from gristmill.options import ReadOptions
 
-NEXT = "next_index_in_datasets"
+NEXT_INDEX = "next_index_in_datasets"
 # Keys of a state.
-KEYS = (
+STATE_KEYS = (
     "iterators_in_use_indices",
     "iterators_in_use_states",
     "exhausted",
     "next_index_in_cycle",
-    NEXT,
+    NEXT_INDEX,
 )
 Datasets = (
     Sequence[IterDataset[T] | MapDataset[T]]
@@ -110,7 +110,7 @@ class InterleaveIterDataset(IterDataset[T]):
 
     def _count_elements(self) -> float:
         if isinstance(self.datasets, MapDataset):
-            raise Unknown("its datasets are made when they are needed.")
+            raise UnknownLength("its datasets are created while iterating.")
         return sum(map(count_of, self.datasets))
 
     def _arguments_text(self) -> str:
@@ -138,9 +138,9 @@ class InterleaveIterDataset(IterDataset[T]):
         Returns:
             The copy.
         """
-        made = copy.copy(self)
-        made.datasets = datasets
-        return made
+        copied = copy.copy(self)
+        copied.datasets = datasets
+        return copied
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Keep some of the datasets, so that workers share them.
@@ -152,14 +152,14 @@ class InterleaveIterDataset(IterDataset[T]):
         self.datasets = self.datasets[sl]
 
 
-class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
+class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[T]):
     """Iterates over several datasets in turn."""
 
     def __init__(self, node: InterleaveIterDataset[T]) -> None:
         count = len(node.datasets)
         self._count = count
         self._cycle_length = min(node._cycle_length, count)
-        iterators.Turns.__init__(self, self._cycle_length)
+        iterators.RoundRobin.__init__(self, self._cycle_length)
         self._iterators = PartIterators(node.datasets, node._iter_buffer_size)
         self._reading = Reading(
             self._iterators,
@@ -179,7 +179,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
         # Mostly empty.
         self._future_states: dict[int, Any] = {}
         # Iterators that have checked a state and will be set to it, by place.
-        self._prepared: dict[int, DatasetIterator[T]] = {}
+        self._checked_iterators: dict[int, DatasetIterator[T]] = {}
         NodeIterator.__init__(self, node)
 
     def get_state(self) -> Any:
@@ -199,60 +199,66 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
         }
 
     def _check_state(self, state: Any) -> None:
-        states.check_keys(self, state, KEYS, ["future_states"])
+        states.check_keys(self, state, STATE_KEYS, ["future_states"])
         numbers = state["iterators_in_use_indices"]
         cycle = self._cycle_length
         if isinstance(numbers, (list, tuple)) and len(numbers) != cycle:
             raise StateMismatch(
-                f"{self}: the state has {len(numbers)} datasets at a time. Restore it"
-                " with the cycle_length and the datasets that it was saved with."
+                f"{self}: the state has {len(numbers)} open datasets, expected {cycle}."
+                " Restore it with the cycle_length and the datasets that it was saved"
+                " with."
             )
-        for name in KEYS[:3]:
+        for name in STATE_KEYS[:3]:
             states.check_list(self, state[name], name, cycle)
-        for name, most in (("next_index_in_cycle", cycle - 1), (NEXT, self._count)):
+        for name, max_value in (
+            ("next_index_in_cycle", cycle - 1),
+            (NEXT_INDEX, self._count),
+        ):
             states.count(self, state[name], name)
-            if state[name] > max(most, 0):
-                what = f"has {name} {state[name]}, expected at most {max(most, 0)}"
+            if state[name] > max(max_value, 0):
+                what = f"has {name} {state[name]}, expected at most {max(max_value, 0)}"
                 raise states.mismatch(self, what)
-        futures = state.get("future_states")
-        if futures and not isinstance(futures, Mapping):
-            raise states.mismatch(self, "has future_states that are no dict")
-        for number in futures or ():
+        future_states = state.get("future_states")
+        if future_states and not isinstance(future_states, Mapping):
+            raise states.mismatch(
+                self, f"has future_states {future_states!r:.100}, expected a dict"
+            )
+        for number in future_states or ():
             if not str(number).isdecimal():
                 what = f"has future_states of {number!r}, expected numbers of datasets"
                 raise states.mismatch(self, what)
         self._check_places(state)
 
     def _check_places(self, state: Any) -> None:
-        self._prepared.clear()
-        for place, (number, position, ended) in _places_of(state):
+        self._checked_iterators.clear()
+        for place, (number, position, ended) in _iterate_places(state):
             states.flag(self, ended, "exhausted")
             states.count(self, number, "iterators_in_use_indices")
             if position is None or ended:
                 continue
             if number >= self._count:
-                what = f"is of dataset {number}, but there are {self._count}"
+                what = f"has dataset {number}, expected less than {self._count}"
                 raise states.mismatch(self, what)
-            part = self._iterator(number)
+            part = self._make_iterator(number)
             states.check_state(part, position)
-            self._prepared[place] = part
+            self._checked_iterators[place] = part
 
     def _go_to(self, state: Any) -> None:
         self._assert_not_closed()
         self._reading.forget()
         self._close_places()
-        for place, (number, position, ended) in _places_of(state):
+        for place, (number, position, ended) in _iterate_places(state):
             self._ended[place] = position if ended else None
             if position is not None and not ended:
                 self._restore(place, number, position)
-        self._prepared.clear()
+        self._checked_iterators.clear()
         self._numbers = list(state["iterators_in_use_indices"])
         self._next = state["next_index_in_datasets"]
         self._stop = self._count
         self.turn = state["next_index_in_cycle"]
         # JSON turns the numbers into text.
-        futures = state.get("future_states") or {}
-        self._future_states = {int(number): at for number, at in futures.items()}
+        future_states = state.get("future_states") or {}
+        self._future_states = {int(number): at for number, at in future_states.items()}
 
     def start_prefetch(self) -> None:
         """Open the first datasets, and start computing their elements."""
@@ -301,7 +307,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
             number = self._next
             self._next += 1
             self._iterators.chain = self._ctx
-            make = self._begun if self._started else self._iterators.make
+            make = self._take_iterator if self._started else self._iterators.make
             try:
                 iterator = make(number)
             except StopIteration:
@@ -321,7 +327,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
             return True
         return False
 
-    def _begun(self, number: int) -> DatasetIterator[T] | None:
+    def _take_iterator(self, number: int) -> DatasetIterator[T] | None:
         """Return the iterator of a dataset, created ahead of time if that is slow."""
         read = self._reading.read(number, [number])
         if read is None:
@@ -334,11 +340,13 @@ class InterleaveDatasetIterator(ShardStates, iterators.Turns, NodeIterator[T]):
 
     def _restore(self, place: int, number: int, position: Any) -> None:
         """Set the iterator of a dataset to a position, and put it in a place."""
-        iterator = self._prepared.pop(place, None) or self._iterator(number)
+        iterator = self._checked_iterators.pop(place, None) or self._make_iterator(
+            number
+        )
         iterator.set_state(position)
         self.places[place] = iterator
 
-    def _iterator(self, number: int) -> DatasetIterator[T]:
+    def _make_iterator(self, number: int) -> DatasetIterator[T]:
         """Make an iterator of a dataset, which must not be absent."""
         self._iterators.chain = self._ctx
         iterator = self._iterators.make(number)
@@ -374,6 +382,6 @@ def _in_epoch(epoch: int, dataset: Any) -> Any:
     return dataset._in_epoch(epoch)
 
 
-def _places_of(state: Any) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
+def _iterate_places(state: Any) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
     """Return each place with its dataset's number, state, and whether it ended."""
-    return enumerate(zip(*(state[name] for name in KEYS[:3]), strict=True))
+    return enumerate(zip(*(state[name] for name in STATE_KEYS[:3]), strict=True))

@@ -6,26 +6,29 @@ import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
-from gristmill._base.checks import check_flag
+from gristmill._base.argument_checks import check_flag
 from gristmill._base.types import T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.names import transform_name
 from gristmill._dataset.model.node import builds
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.iterables import (
     OpenIterable,
     check_iterable,
     check_shares,
     open_iterable,
 )
-from gristmill._dataset.nodes.unsaved import MARK, missing_state
+from gristmill._dataset.nodes.missing_states import (
+    MISSING_STATE_KEY,
+    missing_state_error,
+)
 from gristmill._hot import cancellation
 
 # Required and optional keys of a state.
-_COUNTS = {"elements_read": states.count, "ended": states.flag}
-_PARTS = ("iterable", "iterator", MARK)
+_REQUIRED_KEYS = {"elements_read": states.count, "ended": states.flag}
+_OPTIONAL_KEYS = ("iterable", "iterator", MISSING_STATE_KEY)
 
 
 @builds("IterDataset.from_iterable")
@@ -56,13 +59,13 @@ class IterableSourceDataset(IterDataset[T]):
     @property
     def name(self) -> str:
         """A name of the iterable or the function, for errors."""
-        named = getattr(self._iterable, "func", self._iterable)  # Unwrap a partial.
-        return getattr(named, "__name__", type(named).__name__)
+        function = getattr(self._iterable, "func", self._iterable)  # Unwrap a partial.
+        return getattr(function, "__name__", type(function).__name__)
 
     def open(self) -> OpenIterable:
         """Begin to iterate over this share."""
-        how = (self._share, self._epoch, not self.replays)
-        return open_iterable(self._iterable, *how)
+        arguments = (self._share, self._epoch, not self.replays)
+        return open_iterable(self._iterable, *arguments)
 
     def check_parts(self, count: int) -> None:
         """Raise ValueError if this dataset cannot be split into `count` parts."""
@@ -81,9 +84,9 @@ class IterableSourceDataset(IterDataset[T]):
         self._share = (index + count * sl.start, count * sl.step)
 
     def _in_epoch(self, epoch: int) -> Self:
-        made = copy.copy(self)
-        made._epoch = epoch
-        return made
+        copied = copy.copy(self)
+        copied._epoch = epoch
+        return copied
 
     def _arguments_text(self) -> str:
         if isinstance(self._iterable, Iterable):
@@ -103,75 +106,78 @@ class IterableSourceIterator(CheckedIterator[T]):
         self._node = node
         self._open: OpenIterable | None = None
         self._iterator: Iterator[T] | None = None
-        self._read = 0
+        self._elements_read = 0
         self._ended = False
         # The state that was set, until the next element is read. Some iterables return
         # their restored state only after that.
-        self._restored: Any = None
+        self._unread_state: Any = None
 
     def __next__(self) -> T:
         self._assert_not_closed()
         if self._ended:
             raise StopIteration
-        self._restored = None
+        self._unread_state = None
         iterator = self._iterator
         if iterator is None:
-            iterator = self._opened().iterator
+            iterator = self._get_open().iterator
         try:
             element = next(iterator)
         except StopIteration:
             self._ended = True
             raise
-        self._read += 1
+        self._elements_read += 1
         return element
 
     def get_state(self) -> Any:
         """Return the number of elements read, whether they ended, and the states."""
-        if self._restored is not None:
-            return copied(self._restored)
-        state: dict[str, Any] = {"elements_read": self._read, "ended": self._ended}
+        if self._unread_state is not None:
+            return copy_state(self._unread_state)
+        state: dict[str, Any] = {
+            "elements_read": self._elements_read,
+            "ended": self._ended,
+        }
         if not self._node.replays:
             self._assert_not_closed()
-            state |= self._opened().state() or {MARK: self._node.name}
+            state |= self._get_open().state() or {MISSING_STATE_KEY: self._node.name}
         return state
 
     def _check_state(self, state: Any) -> None:
-        states.check_keys(self, state, _COUNTS, _PARTS)
-        for name, check in _COUNTS.items():
+        states.check_keys(self, state, _REQUIRED_KEYS, _OPTIONAL_KEYS)
+        for name, check in _REQUIRED_KEYS.items():
             check(self, state[name], name)
         if not _needs_restoring(state) or self._node.replays:
             return
-        if MARK in state:
-            raise missing_state(self._node.name, state["elements_read"])
-        if state.keys() == _COUNTS.keys():
+        if MISSING_STATE_KEY in state:
+            raise missing_state_error(self._node.name, state["elements_read"])
+        if state.keys() == _REQUIRED_KEYS.keys():
             what = "has no state of an iterable, so it was saved with replay=True"
             raise states.mismatch(self, what)
 
     def _go_to(self, state: Any) -> None:
         self._assert_not_closed()
-        found = self._restored_at(state) if _needs_restoring(state) else None
+        opened = self._open_at(state) if _needs_restoring(state) else None
         self._release()
-        if found is not None:
-            self._open, self._iterator = found, found.iterator
-        self._read, self._ended = state["elements_read"], bool(state["ended"])
-        self._restored = copied(state)
+        if opened is not None:
+            self._open, self._iterator = opened, opened.iterator
+        self._elements_read, self._ended = state["elements_read"], bool(state["ended"])
+        self._unread_state = copy_state(state)
 
-    def _restored_at(self, state: Any) -> OpenIterable:
+    def _open_at(self, state: Any) -> OpenIterable:
         """Open the iterable at a position after its beginning."""
-        found = self._node.open()
+        opened = self._node.open()
         try:
             if self._node.replays:
-                self._skip(found.iterator, state["elements_read"])
+                self._skip(opened.iterator, state["elements_read"])
             else:
-                found.restore(state)
+                opened.restore(state)
         except KeyError as error:
-            found.close()
+            opened.close()
             what = f"does not have the state of {self._node.name}: {error}"
             raise states.mismatch(self, what) from error
         except BaseException:
-            found.close()
+            opened.close()
             raise
-        return found
+        return opened
 
     def _skip(self, iterator: Iterator[T], count: int) -> None:
         for read in range(count):
@@ -182,16 +188,16 @@ class IterableSourceIterator(CheckedIterator[T]):
                 what = f"is after element {count}, but there are only {read} now"
                 raise states.mismatch(self, what) from None
 
-    def _opened(self) -> OpenIterable:
+    def _get_open(self) -> OpenIterable:
         if self._open is None:
             self._open = self._node.open()
             self._iterator = self._open.iterator
         return self._open
 
     def _release(self) -> None:
-        found, self._open, self._iterator = self._open, None, None
-        if found is not None:
-            found.close()
+        opened, self._open, self._iterator = self._open, None, None
+        if opened is not None:
+            opened.close()
 
     def __str__(self) -> str:
         return f"{type(self).__name__}{self._node._arguments_text()}"

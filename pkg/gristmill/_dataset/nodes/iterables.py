@@ -13,8 +13,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from gristmill._base.checks import kind
-from gristmill._dataset.model.states import copied
+from gristmill._base.argument_checks import kind
+from gristmill._dataset.model.states import copy_state
 
 # Methods that return a state, and methods that go to one. Nodes of torchdata are
 # iterators with the last pair.
@@ -24,8 +24,8 @@ _METHODS = (
     ("state_dict", "reset"),
 )
 SHARE_PARAMETERS = ("shard_index", "shard_count")
-_TAKES = (
-    "IterDataset.from_iterable takes an iterable, or a function that returns one,"
+_WANTED = (
+    "IterDataset.from_iterable needs an iterable, or a function that returns one,"
     " such as a generator function"
 )
 
@@ -56,7 +56,7 @@ class OpenIterable:
 
     def state(self) -> dict[str, Any]:
         """Return the states of the iterable and of its iterator, if they have one."""
-        return {name: copied(get()) for name, get in self._getters.items()}
+        return {name: copy_state(get()) for name, get in self._getters.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go to the position that `state` describes.
@@ -77,39 +77,39 @@ class OpenIterable:
             close()
 
 
-def state_methods(thing: Any) -> tuple[str, ...]:
+def state_methods(iterable_or_iterator: Any) -> tuple[str, ...]:
     """Return the names of the methods that get and set a state; () without them."""
     for names in _METHODS:
-        if all(callable(getattr(thing, name, None)) for name in names):
+        if all(callable(getattr(iterable_or_iterator, name, None)) for name in names):
             return names
     return ()
 
 
-def _load(thing: Any, state: Any) -> None:
+def _load(iterable_or_iterator: Any, state: Any) -> None:
     # Hugging Face's datasets ignore a state of another epoch.
     if isinstance(state, Mapping) and "epoch" in state:
-        _set_epoch(thing, state["epoch"])
-    _, load = state_methods(thing)
-    getattr(thing, load)(copied(state))
+        _set_epoch(iterable_or_iterator, state["epoch"])
+    _, load = state_methods(iterable_or_iterator)
+    getattr(iterable_or_iterator, load)(copy_state(state))
 
 
 def check_iterable(iterable: Any, replay: bool) -> None:
     """Raise TypeError if something cannot be iterated over, or only once."""
     if isinstance(iterable, (str, bytes, os.PathLike)):
         raise TypeError(
-            f"{_TAKES}, got {iterable!r:.200}. Pass what reads it: of a text file"
-            " lambda: open(path), of records a source to MapDataset.source(...)."
+            f"{_WANTED}, got {iterable!r:.200}. To read a text file, pass lambda:"
+            " open(path). To read records, pass a source to MapDataset.source(...)."
         )
     if not isinstance(iterable, Iterable):
         if not callable(iterable):
-            raise TypeError(f"{_TAKES}, got {kind(iterable)}.")
+            raise TypeError(f"{_WANTED}, got {kind(iterable)}.")
         _check_parameters(iterable)
     elif isinstance(iterable, Iterator) and (replay or not state_methods(iterable)):
         name = getattr(iterable, "__name__", "")
         example = f"lambda: {'open' if hasattr(iterable, 'read') else kind(iterable)}"
         example = f"{name}, not {name}()" if name.isidentifier() else f"{example}(...)"
         raise TypeError(
-            f"{_TAKES}, got a {kind(iterable)}, which can be iterated over only once."
+            f"{_WANTED}, got a {kind(iterable)}, which can be iterated over only once."
             " A dataset can be iterated over again. Pass the function that makes it:"
             f" from_iterable({example})."
         )
@@ -130,12 +130,12 @@ def check_shares(name: str, iterable: Any, count: int) -> None:
         if not isinstance(shards, int) or shards >= count:
             return
         raise ValueError(
-            f"{name} has {shards} shards, which cannot be shared out among {count}"
+            f"{name} has {shards} shards, which cannot be divided among {count}"
             f" workers. Use at most {shards} workers, or make more shards:"
             " to_iterable_dataset(num_shards=...), reshard(), or more files."
         )
     raise ValueError(
-        f"{name} cannot be shared out among {count} workers: each would read all of it."
+        f"{name} cannot be divided among {count} workers: each would read all of it."
         " Pass a function with the parameters shard_index and shard_count, which"
         " returns its share, or an iterable with a method shard(num_shards, index), or"
         " use one worker."
@@ -158,15 +158,15 @@ def open_iterable(
             copied.
     """
     if isinstance(iterable, Iterable):
-        made = _own_copy(_share_of(iterable, *share), epoch, keeps_state)
+        instance = _own_copy(_share_of(iterable, *share), epoch, keeps_state)
     else:
         named = dict(zip(SHARE_PARAMETERS, share, strict=True))
-        made = iterable(**(named if takes_share(iterable) else {}))
-        if not isinstance(made, Iterable):
-            raise TypeError(f"{_TAKES}, but {iterable!r} returned {kind(made)}.")
+        instance = iterable(**(named if takes_share(iterable) else {}))
+        if not isinstance(instance, Iterable):
+            raise TypeError(f"{_WANTED}, but {iterable!r} returned {kind(instance)}.")
     if epoch is not None:
-        _set_epoch(made, epoch)
-    return OpenIterable(made, keeps_state)
+        _set_epoch(instance, epoch)
+    return OpenIterable(instance, keeps_state)
 
 
 def _share_of(iterable: Any, index: int, count: int) -> Any:
@@ -187,16 +187,16 @@ def _own_copy(iterable: Any, epoch: int | None, keeps_state: bool) -> Any:
     if not methods and not sets_epoch:
         return iterable
     try:
-        made = _deep_copy(iterable)
+        instance = _deep_copy(iterable)
     except Exception as error:
         raise TypeError(
-            f"Each iteration needs a copy of the {kind(iterable)}, because it has a"
-            f" state of its own, but it cannot be copied: {error}. Pass a function that"
-            " makes a new one: from_iterable(lambda: ...)."
+            f"Each iteration needs its own copy of the {kind(iterable)}, which has a"
+            f" state, but it cannot be copied: {error}. Pass a function that makes a"
+            " new one: from_iterable(lambda: ...)."
         ) from error
     if "reset" in methods:
-        made.reset()  # The node may have been used.
-    return made
+        instance.reset()  # The node may have been used.
+    return instance
 
 
 def _deep_copy(iterable: Any) -> Any:
@@ -232,7 +232,7 @@ def _check_parameters(function: Callable[..., Any]) -> None:
         required = [name for name in required if name not in SHARE_PARAMETERS]
     if required:
         raise TypeError(
-            f"{_TAKES}. It is called without arguments, or with shard_index and"
+            f"{_WANTED}. It is called without arguments, or with shard_index and"
             f" shard_count if it has both parameters, but {function!r} needs"
             f" {', '.join(required)}. Pass functools.partial(function,"
             f" {required[0]}=...)."

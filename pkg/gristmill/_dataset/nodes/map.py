@@ -11,9 +11,9 @@ import numpy as np
 
 from gristmill import transforms
 from gristmill._base import log
-from gristmill._base.checks import check_callable, check_seed_of_draws, kind
-from gristmill._base.describing import call_text
-from gristmill._base.epochs import here
+from gristmill._base.argument_checks import check_callable, check_seed_of_draws, kind
+from gristmill._base.epoch_context import epoch_context
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import T
 from gristmill._dataset.model.blocks import StepCall, StepMapDataset
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -39,21 +39,21 @@ METHODS: dict[type, str] = {
     transforms.FlatMap: "apply",
     transforms.Batch: "batch",
 }
-WARN_EVERY_S = 60.0
+WARNING_INTERVAL_S = 60.0
 # When the last warning about a transformation was logged.
 _warned_at: dict[str, float] = {}
 
 
-class Calling(Dataset):
+class CallBase(Dataset):
     """A dataset of either kind that calls a function or a transform's method."""
 
     # The kind of transform that it takes.
-    _TAKES: ClassVar[type] = transforms.Map
+    _TRANSFORM_TYPE: ClassVar[type] = transforms.Map
 
     def __init__(self, parent: Any, transform: Any) -> None:
         super().__init__(parent)
         self._transform = transform
-        self._call = call_of(transform, self._TAKES)
+        self._call = call_of(transform, self._TRANSFORM_TYPE)
 
     @functools.cached_property
     def _transform_name(self) -> str:
@@ -63,28 +63,28 @@ class Calling(Dataset):
         return f"(transform={self._transform_name})"
 
 
-def call_of(transform: Any, wanted: type) -> Any:
+def call_of(transform: Any, expected: type) -> Any:
     """Return the function to call: a transform's method, or the function itself.
 
     Raises:
         TypeError: The transform is neither. The message names the method for it.
     """
-    if isinstance(transform, wanted):
-        return getattr(transform, METHODS[wanted])
+    if isinstance(transform, expected):
+        return getattr(transform, METHODS[expected])
     if isinstance(transform, type) and issubclass(transform, tuple(METHODS)):
         raise TypeError(
-            f"{METHODS[wanted]} got {kind(transform)}. Pass an instance of it:"
+            f"{METHODS[expected]} got {kind(transform)}. Pass an instance of it:"
             f" {transform.__name__}()."
         )
-    found = next((each for each in METHODS if isinstance(transform, each)), None)
-    advice = f" Pass a function, or an instance of transforms.{wanted.__name__}."
-    if found is not None:
-        advice = f" It is a transforms.{found.__name__}: use ds.{METHODS[found]}(...)."
-    check_callable(f"The transform of {METHODS[wanted]}", transform, advice)
+    base = next((each for each in METHODS if isinstance(transform, each)), None)
+    advice = f" Pass a function, or an instance of transforms.{expected.__name__}."
+    if base is not None:
+        advice = f" It is a transforms.{base.__name__}: use ds.{METHODS[base]}(...)."
+    check_callable(f"The transform of {METHODS[expected]}", transform, advice)
     return transform
 
 
-class Mapping(Calling):
+class MapBase(CallBase):
     """A map dataset of either kind."""
 
     @property
@@ -100,20 +100,20 @@ class Mapping(Calling):
         return self._transform.output_spec(self._parent._element_spec)
 
 
-class IndexMapping(Mapping):
+class MapWithIndexBase(MapBase):
     """A map dataset whose function also takes the index."""
 
-    _TAKES = transforms.MapWithIndex
+    _TRANSFORM_TYPE = transforms.MapWithIndex
 
     @functools.cached_property
     def _transform_name(self) -> str:
         return transform_name(self._call)
 
 
-class RandomMapping(Mapping):
+class RandomMapBase(MapBase):
     """A map dataset whose function also takes a random generator."""
 
-    _TAKES = transforms.RandomMap
+    _TRANSFORM_TYPE = transforms.RandomMap
     _random = "draws"
 
     def __init__(self, parent: Any, transform: Any, seed: int | None = None) -> None:
@@ -129,23 +129,23 @@ class RandomMapping(Mapping):
 
 
 @builds("MapDataset.map")
-class MapMapDataset(Mapping, StepMapDataset[T]):
+class MapMapDataset(MapBase, StepMapDataset[T]):
     """``f(parent[i])``."""
 
     def _call_of_each(self) -> StepCall:
-        return steps.MAP, self._call, self._failed, None
+        return steps.MAP, self._call, self._note_failure, None
 
 
 @builds("MapDataset.map_with_index")
-class MapWithIndexMapDataset(IndexMapping, StepMapDataset[T]):
+class MapWithIndexMapDataset(MapWithIndexBase, StepMapDataset[T]):
     """``f(i, parent[i])``."""
 
     def _call_of_each(self) -> StepCall:
-        return steps.MAP_WITH_INDEX, self._call, self._failed, None
+        return steps.MAP_WITH_INDEX, self._call, self._note_failure, None
 
 
 @builds("MapDataset.random_map")
-class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
+class RandomMapMapDataset(RandomMapBase, StepMapDataset[T]):
     """``f(parent[i], rng)``, with the generator of index i."""
 
     @functools.cached_property
@@ -154,54 +154,54 @@ class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
 
     def _call_of_each(self) -> StepCall:
         draws = self._draws.here
-        if draws.op_seed != here.epoch:
-            draws = self._draws.move(here.epoch)
-        return steps.RANDOM_MAP, self._call, self._failed, draws
+        if draws.op_seed != epoch_context.epoch:
+            draws = self._draws.move(epoch_context.epoch)
+        return steps.RANDOM_MAP, self._call, self._note_failure, draws
 
 
 @builds("IterDataset.map")
-class MapIterDataset(Mapping, IterDataset[T]):
+class MapIterDataset(MapBase, IterDataset[T]):
     """``f(x)`` for each x of the parent."""
 
-    _KEEPS_COUNT = True
-    _stride = 1
+    _KEEPS_LENGTH = True
+    _elements_per_output = 1
 
     def __iter__(self) -> DatasetIterator[T]:
         return MapDatasetIterator(self)
 
 
 @builds("IterDataset.map_with_index")
-class MapWithIndexIterDataset(IndexMapping, IterDataset[T]):
+class MapWithIndexIterDataset(MapWithIndexBase, IterDataset[T]):
     """``f(n, x)`` for each x of the parent and its position n."""
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
 
     def __iter__(self) -> DatasetIterator[T]:
         return MapWithIndexDatasetIterator(self)
 
 
 @builds("IterDataset.random_map")
-class RandomMapIterDataset(RandomMapping, IterDataset[T]):
+class RandomMapIterDataset(RandomMapBase, IterDataset[T]):
     """``f(x, rng)`` for each x of the parent."""
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
     _epoch = 0
 
     def __iter__(self) -> DatasetIterator[T]:
         return RandomMapDatasetIterator(self)
 
     def _in_epoch(self, epoch: int) -> Self:
-        made = super()._in_epoch(epoch)
-        made._epoch = epoch
-        return made
+        copied = super()._in_epoch(epoch)
+        copied._epoch = epoch
+        return copied
 
 
 class MapDatasetIterator(iterators.MapStep, NodeIterator[T]):
     """Iterates over the results of a function of each element."""
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
 
-    def __init__(self, node: Mapping) -> None:
+    def __init__(self, node: MapBase) -> None:
         NodeIterator.__init__(self, node)
         iterators.MapStep.__init__(self, self._parent, node._call)
 
@@ -213,7 +213,7 @@ class MapWithIndexDatasetIterator(
 
     _COUNTER_NAME = "counter"
 
-    def __init__(self, node: IndexMapping) -> None:
+    def __init__(self, node: MapWithIndexBase) -> None:
         NodeIterator.__init__(self, node)
         iterators.MapWithIndexStep.__init__(self, self._parent, node._call)
 
@@ -229,7 +229,7 @@ class RandomMapDatasetIterator(iterators.RandomMapStep, ElementCountingIterator[
 
     def __init__(self, node: RandomMapIterDataset[T]) -> None:
         NodeIterator.__init__(self, node)
-        draws = OpDraws(node._seed, node._epoch or here.epoch)
+        draws = OpDraws(node._seed, node._epoch or epoch_context.epoch)
         iterators.RandomMapStep.__init__(self, self._parent, node._call, draws)
 
     def _processes(self) -> tuple[int, int]:
@@ -237,10 +237,10 @@ class RandomMapDatasetIterator(iterators.RandomMapStep, ElementCountingIterator[
         return context.process_index, context.process_count
 
 
-class Filtering(ParentSpec, Calling):
+class FilterBase(ParentSpec, CallBase):
     """A filter dataset of either kind."""
 
-    _TAKES = transforms.Filter
+    _TRANSFORM_TYPE = transforms.Filter
 
     @functools.cached_property
     def _transform_name(self) -> str:
@@ -250,17 +250,17 @@ class Filtering(ParentSpec, Calling):
 
 
 @builds("MapDataset.filter")
-class FilterMapDataset(Filtering, StepMapDataset[T]):
+class FilterMapDataset(FilterBase, StepMapDataset[T]):
     """The parent's elements, or None if the predicate is false."""
 
     _SPARSE = "MapDataset.filter"
 
     def _call_of_each(self) -> StepCall:
-        return steps.FILTER, self._call, self._failed, None
+        return steps.FILTER, self._call, self._note_failure, None
 
 
 @builds("IterDataset.filter")
-class FilterIterDataset(Filtering, IterDataset[T]):
+class FilterIterDataset(FilterBase, IterDataset[T]):
     """The parent's elements for which the predicate is true."""
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -270,13 +270,13 @@ class FilterIterDataset(Filtering, IterDataset[T]):
 class FilterDatasetIterator(iterators.FilterStep, NodeIterator[T]):
     """Iterates over the elements for which a predicate is true."""
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
 
-    def __init__(self, node: Filtering) -> None:
+    def __init__(self, node: FilterBase) -> None:
         NodeIterator.__init__(self, node)
         iterators.FilterStep.__init__(self, self._parent, node._call)
 
-    def _judge(self, skipped: int) -> None:
+    def _check_dropped(self, skipped: int) -> None:
         check_dropped(skipped, str(self), self._ctx.dataset_options)
 
 
@@ -286,16 +286,16 @@ def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
     text = (
         f"Transformation {name} skipped {ratio * 100:.2f} % of the last seen"
         f" {iterators.WINDOW} elements. Please check the filtering logic. If this is"
-        " intended, filter the data once and store what is left, or set"
+        " intended, filter the data once and store the result, or set"
         " DatasetOptions.%s to None with WithOptionsIterDataset."
     )
-    worst = options.filter_raise_threshold_ratio
-    if worst and ratio >= worst:
+    raise_ratio = options.filter_raise_threshold_ratio
+    if raise_ratio and ratio >= raise_ratio:
         raise ValueError(text.replace("%s", "filter_raise_threshold_ratio"))
-    warn = options.filter_warn_threshold_ratio
+    warn_ratio = options.filter_warn_threshold_ratio
     now = time.monotonic()
-    is_due = now - _warned_at.get(name, -WARN_EVERY_S) >= WARN_EVERY_S
-    if warn and ratio >= warn and is_due:
+    is_due = now - _warned_at.get(name, -WARNING_INTERVAL_S) >= WARNING_INTERVAL_S
+    if warn_ratio and ratio >= warn_ratio and is_due:
         _warned_at[name] = now
         log.warning("%s", text.replace("%s", "filter_warn_threshold_ratio"))
 

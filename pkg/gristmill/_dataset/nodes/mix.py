@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core, transforms
-from gristmill._base.checks import check_finite, kind
+from gristmill._base.argument_checks import check_finite, kind
 from gristmill._base.types import Indices, Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (
@@ -21,26 +21,26 @@ from gristmill._dataset.model.blocks import (
     block_of,
     epochs_and_offsets,
 )
-from gristmill._dataset.model.counted import Unknown, count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
+from gristmill._dataset.model.known_length import UnknownLength, count_of
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import ParentSpec, builds, listed
+from gristmill._dataset.model.node import ParentSpec, as_dataset_list, builds
 from gristmill._hot import iterators, steps
 from gristmill.batching import tree_rules
 from gristmill.errors import StateMismatch
 
 # If the order of turns repeats only after more turns than this, the length of a mixture
 # is not computed.
-MOST_TURNS = 1 << 20
+MAX_TURNS = 1 << 20
 
 
-class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
+class SelectionMapDataset(ParentSpec, BlockMapDataset[T]):
     """Each index is an index of one of the parents."""
 
     _KIND = "order"
 
-    def _line(self) -> str:
+    def _node_line(self) -> str:
         return f"MixedMapDataset[{len(self._parents)} parents]"
 
     def __repr__(self) -> str:
@@ -60,7 +60,7 @@ class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
     def _block(self, indices: Indices) -> list[Any]:
         chosen, keys = self._select(indices)
         if len(chosen) == 1:
-            return self._part(int(chosen[0]), keys)
+            return self._read_part(int(chosen[0]), keys)
         elements: list[Any] = [None] * len(chosen)
         # Sorting brings the indices of one parent together, in their order.
         order = np.argsort(chosen, kind="stable")
@@ -68,10 +68,10 @@ class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
         for number, (first, last) in enumerate(itertools.pairwise(bounds)):
             if first < last:
                 places = order[first:last]
-                steps.scatter(self._part(number, keys[places]), places, elements)
+                steps.scatter(self._read_part(number, keys[places]), places, elements)
         return elements
 
-    def _part(self, number: int, keys: Indices) -> list[Any]:
+    def _read_part(self, number: int, keys: Indices) -> list[Any]:
         try:
             return block_of(self._parents[number], keys)
         except Exception as error:
@@ -82,7 +82,7 @@ class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
 
 
 @builds("MapDataset.mix")
-class MixedMapDataset(SelectingMapDataset[T]):
+class MixedMapDataset(SelectionMapDataset[T]):
     """Takes from each parent in proportion to its weight, or by a selection map.
 
     Args:
@@ -103,7 +103,9 @@ class MixedMapDataset(SelectingMapDataset[T]):
         selection_map: transforms.DatasetSelectionMap | None = None,
     ) -> None:
         check_names(parents, proportions)
-        super().__init__(listed(_in_order(parents, _ordered_names(parents)), "mix"))
+        super().__init__(
+            as_dataset_list(_order_by_names(parents, _order_names(parents)), "mix")
+        )
         if not self._parents:
             raise ValueError("There are no datasets to mix. Pass at least one.")
         if proportions is not None and selection_map is not None:
@@ -115,13 +117,13 @@ class MixedMapDataset(SelectingMapDataset[T]):
             check_selection_map(selection_map)
             self._length = len(selection_map)
             return
-        whole = [1] * len(self._parents)
+        int_weights = [1] * len(self._parents)
         if proportions is not None:
-            given = _in_order(proportions, _ordered_names(proportions))
-            whole = integer_proportions(given, len(self._parents))
-        self._proportions = tuple(whole)
-        self._mixture = _core.Mixture(whole)
-        self._measure()
+            weights = _order_by_names(proportions, _order_names(proportions))
+            int_weights = integer_proportions(weights, len(self._parents))
+        self._proportions = tuple(int_weights)
+        self._mixture = _core.Mixture(int_weights)
+        self._update_from_parents()
 
     def _selection_text(self) -> str:
         if self._selection_map is not None:
@@ -133,7 +135,7 @@ class MixedMapDataset(SelectingMapDataset[T]):
 
     def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
         if self._selection_map is not None:
-            return self._selected(self._selection_map, indices)
+            return self._apply_selection_map(self._selection_map, indices)
         if not indices.dtype.hasobject:
             return self._mixture.take(indices)
         # The order of turns is periodic.
@@ -143,7 +145,7 @@ class MixedMapDataset(SelectingMapDataset[T]):
         chosen, keys = self._mixture.take(offsets.astype(np.int64))
         return chosen, as_indices((keys + epochs * shares[chosen]).tolist())
 
-    def _selected(
+    def _apply_selection_map(
         self, selection_map: transforms.DatasetSelectionMap, indices: Indices
     ) -> tuple[Int64Array, Indices]:
         selected = [selection_map[index] for index in indices.tolist()]
@@ -152,13 +154,13 @@ class MixedMapDataset(SelectingMapDataset[T]):
         keys = [key for _, key in selected]
         return np.array(chosen, np.int64), as_indices(keys)
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         if self._selection_map is not None:
             return
         # The mixture ends when its first parent ends. This is Grain's arithmetic.
-        whole = sum(self._proportions)
+        int_weights = sum(self._proportions)
         lengths = [
-            len(parent) / (proportion / whole)
+            len(parent) / (proportion / int_weights)
             for parent, proportion in zip(self._parents, self._proportions, strict=True)
         ]
         pairs = enumerate(zip(self._parents, lengths, strict=True))
@@ -192,19 +194,19 @@ def check_selection_map(selection_map: object) -> None:
 
 
 @builds("MapDataset.concatenate")
-class ConcatenateMapDataset(SelectingMapDataset[T]):
+class ConcatenateMapDataset(SelectionMapDataset[T]):
     """All elements of an epoch of each parent, one parent after another."""
 
     def __init__(self, parents: Sequence[MapDataset[T]]) -> None:
-        super().__init__(listed(parents, "concatenate"))
+        super().__init__(as_dataset_list(parents, "concatenate"))
         for parent in self._parents:
             if len(parent) >= sys.maxsize:
                 raise ValueError(
                     f"Cannot concatenate infinite datasets. {parent} is infinite."
                 )
-        self._measure()
+        self._update_from_parents()
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         self._lengths = np.array([len(p) for p in self._parents], np.int64)
         self._begins = np.concatenate([[0], np.cumsum(self._lengths)])
 
@@ -235,12 +237,12 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
         proportions: Sequence[float] | Mapping[str, float] | None = None,
     ) -> None:
         check_names(parents, proportions)
-        self._names = _ordered_names(parents)
-        super().__init__(listed(_in_order(parents, self._names), "mix"))
-        given: Any = [1] * len(self._parents)
+        self._names = _order_names(parents)
+        super().__init__(as_dataset_list(_order_by_names(parents, self._names), "mix"))
+        weights: Any = [1] * len(self._parents)
         if proportions is not None:
-            given = _in_order(proportions, _ordered_names(proportions))
-        self._proportions = tuple(integer_proportions(given, len(self._parents)))
+            weights = _order_by_names(proportions, _order_names(proportions))
+        self._proportions = tuple(integer_proportions(weights, len(self._parents)))
 
     def __iter__(self) -> DatasetIterator[T]:
         return MixedDatasetIterator(self)
@@ -249,8 +251,10 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
         # The order of turns is periodic.
         shares = np.array(self._proportions) // math.gcd(*self._proportions)
         turns = int(shares.sum())
-        if turns > MOST_TURNS:
-            raise Unknown("its proportions repeat too late to count its elements.")
+        if turns > MAX_TURNS:
+            raise UnknownLength(
+                "the period of its proportions is too long to count elements."
+            )
         order, _ = _core.Mixture(list(self._proportions)).take(np.arange(turns))
         counts: list[float] = []
         for part, share in zip(self._parents, shares.tolist(), strict=True):
@@ -294,11 +298,11 @@ class MixedDatasetIterator(iterators.MixStep, NodeIterator[T]):
         states.flag(self, state["stop"], "stop")
         found, names = state["parents"], self._names
         if isinstance(found, Mapping) != (names is not None):
-            raise StateMismatch(self._mismatch("names", found))
+            raise StateMismatch(self._mismatch_text("names", found))
         if names is not None:
             found = [found.get(name) for name in names]
         elif not isinstance(found, (list, tuple)) or len(found) != len(self._parents):
-            raise StateMismatch(self._mismatch("number", found))
+            raise StateMismatch(self._mismatch_text("number", found))
         for parent, position in zip(self._parents, found, strict=True):
             if position is not None:
                 states.check_state(parent, position)
@@ -316,14 +320,15 @@ class MixedDatasetIterator(iterators.MixStep, NodeIterator[T]):
         self.index = state["index"]
         self.stopped = state["stop"]
 
-    def _mismatch(self, what: str, found: Any) -> str:
+    def _mismatch_text(self, what: str, found: Any) -> str:
         parts: Any = list(found) if isinstance(found, Mapping) else kind(found)
         if isinstance(found, (list, tuple)):
             parts = f"{len(found)} parts"
-        mine = self._names or f"{len(self._parents)} parts"
+        expected = self._names or f"{len(self._parents)} parts"
         return (
-            f"{self}: the state has other parts in {what}: {parts}, expected {mine}. A"
-            " mixture whose parts change needs names: IterDataset.mix({name: dataset})."
+            f"{self}: the state has other parts in {what}: {parts}, expected"
+            f" {expected}. A mixture whose parts change needs names:"
+            " IterDataset.mix({name: dataset})."
         )
 
     def _look_up_turns(self, first: int) -> list[int]:
@@ -343,7 +348,10 @@ def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
     for number, weight in enumerate(weights):
         check_finite(f"weights[{number}]", weight)
     if len(weights) != parts:
-        raise ValueError(f"There are {parts} datasets but {len(weights)} weights.")
+        raise ValueError(
+            f"weights must have {parts} numbers, one for each dataset, got"
+            f" {len(weights)}."
+        )
     if not weights:
         raise ValueError("There are no datasets to mix. Pass at least one.")
     if 0 in weights:
@@ -354,14 +362,14 @@ def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
     return [int(weight * scale) for weight in weights]
 
 
-def _ordered_names(parts: Any) -> list[str] | None:
+def _order_names(parts: Any) -> list[str] | None:
     """Return the names of a mapping, in the order in which its parts take turns."""
     if not isinstance(parts, Mapping):
         return None
     return sorted(parts) if tree_rules() == "jax" else list(parts)
 
 
-def _in_order(parts: Any, names: list[str] | None) -> Any:
+def _order_by_names(parts: Any, names: list[str] | None) -> Any:
     return parts if names is None else [parts[name] for name in names]
 
 

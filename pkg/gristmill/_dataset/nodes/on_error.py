@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from gristmill._base.types import T
-from gristmill._dataset.model.counted import Unknown
-from gristmill._dataset.model.failing import record_of
+from gristmill._dataset.model.error_notes import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
@@ -15,13 +14,18 @@ from gristmill._dataset.model.iterator import (
     get_next_index,
     set_next_index,
 )
-from gristmill._dataset.model.names import line_of
+from gristmill._dataset.model.known_length import UnknownLength
+from gristmill._dataset.model.names import node_line
 from gristmill._dataset.model.node import ParentSpec, builds, chain_of, is_ours
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
-from gristmill._engine.record_errors import RecordErrors, Tally, stand_ins
+from gristmill._engine.record_errors import (
+    ErrorCounter,
+    RecordErrors,
+    substitute_candidates,
+)
 from gristmill._hot import cancellation
-from gristmill._hot.place import place_of
+from gristmill._hot.error_location import location_of
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.errors import TooManyErrors
 
@@ -48,12 +52,12 @@ class OnErrorIterDataset(ParentSpec, IterDataset[T]):
         for node in chain_of(parent):
             if isinstance(node, OnErrorIterDataset):
                 raise ValueError(
-                    "on_error was called twice for one chain. Leave out one of the"
-                    " calls."
+                    "on_error was called twice for one chain, expected once. Remove one"
+                    " of the calls."
                 )
             _check_single(node)
             # The datasets of an interleaving of a list.
-            for part in _parts_of(node):
+            for part in _datasets_of(node):
                 check_part(part, True)
         if self._substitutes:
             _check_indices(parent)
@@ -70,7 +74,7 @@ class OnErrorIterDataset(ParentSpec, IterDataset[T]):
 
     def _count_elements(self) -> float:
         if self.policy.on_error == "skip":
-            raise Unknown("on_error('skip') may leave elements out.")
+            raise UnknownLength("on_error('skip') may drop elements.")
         count: float = self._parent._count_elements()
         return count
 
@@ -81,20 +85,22 @@ class OnErrorDatasetIterator(NodeIterator[T]):
     The state is the parent's.
     """
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
 
     def __init__(self, node: OnErrorIterDataset[T]) -> None:
         super().__init__(node)
         self._substitutes = node._substitutes
         self._ctx.leaves_out_errors = True
-        source = line_of([*chain_of(node)][-1])
+        source = node_line([*chain_of(node)][-1])
         # Counts the bad records; None in a worker, whose parent process counts them.
-        self._tally: Tally | None = Tally(node.policy, source, ADVICE)
+        self._error_counter: ErrorCounter | None = ErrorCounter(
+            node.policy, source, ADVICE
+        )
         self._errors = RecordErrors(0, node.policy.on_error)
 
     def report_to(self, errors: RecordErrors) -> None:
         """Collect bad records for the parent process, which counts them."""
-        self._errors, self._tally = errors, None
+        self._errors, self._error_counter = errors, None
 
     def __next__(self) -> T:
         parent = self._parents[0]
@@ -107,62 +113,62 @@ class OnErrorDatasetIterator(NodeIterator[T]):
             except Exception as error:
                 failure = error
             cancellation.check()
-            elements = self._in_place_of(failure)
-            if self._tally is not None:
+            elements = self._find_replacement(failure)
+            if self._error_counter is not None:
                 _forget_frames(failure)  # They refer to this iterator.
             del failure
             if elements:
                 return elements[0]
 
-    def _in_place_of(self, error: Exception) -> Sequence[T]:
+    def _find_replacement(self, error: Exception) -> Sequence[T]:
         """Return the element that takes the place of one that failed, if one does.
 
         Raises:
             Exception: `error`, if it was not raised for a single record.
             TooManyErrors: More than `max_errors` records have failed.
         """
-        tally, errors = self._tally, self._errors
-        if tally is None:
-            return self._resolved(error)
+        counter, errors = self._error_counter, self._errors
+        if counter is None:
+            return self._resolve(error)
         errors.begin()
         try:
-            elements = self._resolved(error)
-            passed = errors.passed
+            elements = self._resolve(error)
+            passed = errors.summary
             assert passed is not None
             try:
-                tally.account(passed, None)
+                counter.account(passed, None)
             except TooManyErrors as too_many:
                 # It takes the place of the element, so the record counts now.
-                tally.account(passed, too_many)
-                tally.restart(tally.count)
+                counter.account(passed, too_many)
+                counter.restart(counter.count)
                 raise
         finally:
             errors.begin()  # The traceback of an exception refers to this iterator.
         return elements
 
     def _go_to(self, state: Any) -> None:
-        if self._tally is not None:
-            self._tally.restart(0)
+        if self._error_counter is not None:
+            self._error_counter.restart(0)
         super()._go_to(state)
 
-    def _resolved(self, error: Exception) -> Sequence[T]:
-        place = place_of(error)
+    def _resolve(self, error: Exception) -> Sequence[T]:
+        place = location_of(error)
         key = None if place is None else place.key
         if not self._substitutes:
-            return self._errors.resolve(error, key)
+            return self._errors.replace_record(error, key)
         (feed,) = feeds_of(self._parent)
         dataset = feed.dataset
         others = (
-            _StandIn(index, record_of(dataset, index))
-            for index in stand_ins(feed.given - 1, len(dataset))
+            _Substitute(index, record_of(dataset, index))
+            for index in substitute_candidates(feed.given - 1, len(dataset))
         )
-        return self._errors.resolve(error, key, others, self._element_at)
+        return self._errors.replace_record(error, key, others, self._element_at)
 
     def _element_at(self, other: Any) -> Sequence[T]:
         """Return the element of a stand-in, in a list; stay at the position."""
         index = other.index
         parent = self._parent
-        here = copied(parent.get_state())
+        position = copy_state(parent.get_state())
         try:
             set_next_index(parent, index)
             element = next(parent)
@@ -171,11 +177,11 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         except StopIteration as end:
             raise LookupError(f"there is no element at index {index}") from end
         finally:
-            parent.set_state(here)
+            parent.set_state(position)
         return [element]
 
 
-class _StandIn(int):
+class _Substitute(int):
     """The key of a record, and the index of its element in the dataset."""
 
     index: int
@@ -220,12 +226,12 @@ def _check_single(node: Any) -> None:
     if node._KIND in ("batch", "transport"):
         method = "batch" if node._KIND == "batch" else "mp_prefetch"
         raise ValueError(
-            f"on_error must come before {line_of(node)}, whose elements are not single"
-            f" records. Call on_error before `{method}`."
+            f"on_error must come before {node_line(node)}, whose elements are not"
+            f" single records. Call on_error before `{method}`."
         )
 
 
-def _parts_of(node: Any) -> Sequence[Any]:
+def _datasets_of(node: Any) -> Sequence[Any]:
     datasets = getattr(node, "datasets", ())
     return datasets if isinstance(datasets, (list, tuple)) else ()
 
@@ -234,10 +240,10 @@ def _check_indices(parent: Any) -> None:
     """Raise ValueError if elements of a chain do not each have one index."""
     node = parent
     while type(node) is not PrefetchIterDataset:
-        if node._stride != 1 or not is_ours(node):
+        if node._elements_per_output != 1 or not is_ours(node):
             raise ValueError(
                 "on_error('substitute') needs elements that have an index, and those"
-                f" of {line_of(node)} do not. Call it right after to_iter_dataset and"
+                f" of {node_line(node)} do not. Call it right after to_iter_dataset and"
                 " its maps, or pass 'skip'."
             )
         node = node._parent
@@ -249,19 +255,19 @@ def policy_of(dataset: Any) -> ErrorPolicy | None:
     Raises:
         ValueError: Parts of the chain have one each.
     """
-    found = [node for node in chain_of(dataset) if isinstance(node, OnErrorIterDataset)]
-    if len(found) > 1:
+    nodes = [node for node in chain_of(dataset) if isinstance(node, OnErrorIterDataset)]
+    if len(nodes) > 1:
         raise ValueError(
-            f"on_error was called for {len(found)} parts of a chain that runs in"
+            f"on_error was called for {len(nodes)} parts of a chain that runs in"
             " workers, whose errors would not be counted together. Call it once, after"
             " the parts are mixed."
         )
-    return found[0].policy if found else None
+    return nodes[0].policy if nodes else None
 
 
-def tolerant_of(iterator: Any) -> Iterator[OnErrorDatasetIterator[Any]]:
+def on_error_iterators(iterator: Any) -> Iterator[OnErrorDatasetIterator[Any]]:
     """Yield the iterators of a chain that leave out elements."""
     if isinstance(iterator, OnErrorDatasetIterator):
         yield iterator
     for parent in getattr(iterator, "_parents", ()):
-        yield from tolerant_of(parent)
+        yield from on_error_iterators(parent)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core
-from gristmill._base.checks import check_flag, check_integer, kind
+from gristmill._base.argument_checks import check_flag, check_integer, kind
 from gristmill._base.types import IndexList, Indices, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
@@ -26,23 +26,23 @@ from gristmill._dataset.model.blocks import (
     is_built_in,
     is_indices,
 )
-from gristmill._dataset.model.failing import record_of
+from gristmill._dataset.model.error_notes import record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, with_parents
 
 # The most indices in the text of a `ReindexMapDataset`. Otherwise it shows both ends.
-MOST_SHOWN = 5
+MAX_SHOWN_INDICES = 5
 
 
 class OrderMapDataset(ParentSpec, BlockMapDataset[T]):
     """A dataset that only maps indices to indices of its parent."""
 
     _KIND = "order"
-    _AS_THEY_ARE = True
-    _SHOWS = True
+    _IS_SELECTION = True
+    _APPENDS_TO_OUT = True
 
-    def _computing_with(self, threads: int) -> MapDataset[T]:
-        parent = self._parent._computing_with(threads)
+    def _with_threads(self, threads: int) -> MapDataset[T]:
+        parent = self._parent._with_threads(threads)
         unchanged = parent is self._parent
         return self if unchanged else with_parents(self, [parent])
 
@@ -54,7 +54,7 @@ class IndexMapDataset(OrderMapDataset[T]):
         """Return the plan of this dataset, given its parent's."""
         return plan
 
-    def _above(self, indices: Indices) -> Indices:
+    def _to_parent_indices(self, indices: Indices) -> Indices:
         """Convert indices to indices of the parent, as Python's integers."""
         return indices
 
@@ -75,14 +75,14 @@ class IndexMapDataset(OrderMapDataset[T]):
         return plan, base
 
     def _record(self, index: int) -> int | None:
-        return record_of(self.base, int(self.of_base(as_indices([index]))[0]))
+        return record_of(self.base, int(self.to_base_indices(as_indices([index]))[0]))
 
     @property
     def base(self) -> MapDataset[Any]:
         """The nearest ancestor that is not an `IndexMapDataset`."""
         return self._plan[1]
 
-    def of_base(self, indices: Indices) -> Indices:
+    def to_base_indices(self, indices: Indices) -> Indices:
         """Return the indices that the elements at `indices` have in `base`."""
         plan, base = self._plan
         try:
@@ -92,12 +92,12 @@ class IndexMapDataset(OrderMapDataset[T]):
             indices = indices.astype(np.object_)
         node: Any = self
         while node is not base:
-            indices = node._above(indices)
+            indices = node._to_parent_indices(indices)
             node = node._parent
         return as_indices(indices.tolist())
 
     def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
-        return block_of(self._plan[1], self.of_base(indices), out)
+        return block_of(self._plan[1], self.to_base_indices(indices), out)
 
 
 @builds("MapDataset.shuffle")
@@ -115,17 +115,17 @@ class ShuffleMapDataset(IndexMapDataset[T]):
                 "`shuffle` requires a seed. Please provide it with `ds.seed(seed)`"
                 " before this, or with `ds.shuffle(seed)`."
             )
-        text = f"Seed must be an integer between 0 and 2**32-1 (got {seed=})."
+        message = f"Seed must be an integer between 0 and 2**32-1 (got {seed=})."
         if not hasattr(seed, "__int__"):
-            raise TypeError(text)
+            raise TypeError(message)
         if not 0 <= seed < 2**32:
-            raise ValueError(text)
+            raise ValueError(message)
         self._seed = int(seed)
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.shuffle(self._seed)
 
-    def _above(self, indices: Indices) -> Indices:
+    def _to_parent_indices(self, indices: Indices) -> Indices:
         length = len(self._parent)
         epochs, offsets = epochs_and_offsets(indices, length)
         plan = _core.KeyPlan.range(length)
@@ -139,7 +139,7 @@ class ShuffleMapDataset(IndexMapDataset[T]):
 class SliceMapDataset(IndexMapDataset[T]):
     """The elements at the indices of a slice, of each epoch."""
 
-    _CUT_IN_PIECES = True
+    _SLICEABLE = True
 
     def __init__(self, parent: MapDataset[T], sl: builtins.slice) -> None:
         super().__init__(parent)
@@ -149,9 +149,9 @@ class SliceMapDataset(IndexMapDataset[T]):
                 " write ds[start:stop:step]."
             )
         self._slice = sl
-        self._measure()
+        self._update_from_parents()
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         self._start, self._stop, self._step = self._slice.indices(len(self._parent))
         self._length = len(range(self._start, self._stop, self._step))
 
@@ -164,10 +164,12 @@ class SliceMapDataset(IndexMapDataset[T]):
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.take(self._start, self._step, self._length)
 
-    def _above(self, indices: Indices) -> Indices:
+    def _to_parent_indices(self, indices: Indices) -> Indices:
         epochs, offsets = epochs_and_offsets(indices, self._length)
-        above: Indices = epochs * len(self._parent) + offsets * self._step + self._start
-        return above
+        parent_indices: Indices = (
+            epochs * len(self._parent) + offsets * self._step + self._start
+        )
+        return parent_indices
 
 
 class ReindexMapDataset(OrderMapDataset[T]):
@@ -185,7 +187,7 @@ class ReindexMapDataset(OrderMapDataset[T]):
         [3, 1, 3]
     """
 
-    _CUT_IN_PIECES = True
+    _SLICEABLE = True
 
     def __init__(
         self,
@@ -195,7 +197,7 @@ class ReindexMapDataset(OrderMapDataset[T]):
         super().__init__(parent)
         # Other sequences may be long, and may compute their ints.
         in_memory = isinstance(indices, (list, tuple, np.ndarray))
-        self._indices = _checked_indices(indices) if in_memory else indices
+        self._indices = _check_indices(indices) if in_memory else indices
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -203,57 +205,57 @@ class ReindexMapDataset(OrderMapDataset[T]):
     def _arguments_text(self) -> str:
         indices, length = self._indices, len(self)
         if not isinstance(indices, np.ndarray):
-            text = str(indices)
-        elif length <= MOST_SHOWN:
-            text = str(indices.tolist())
+            message = str(indices)
+        elif length <= MAX_SHOWN_INDICES:
+            message = str(indices.tolist())
         else:
-            text = "[{}, {}, ..., {}, {}]".format(*indices[[0, 1, -2, -1]])
-        return f"(indices={text}, len={length})"
+            message = "[{}, {}, ..., {}, {}]".format(*indices[[0, 1, -2, -1]])
+        return f"(indices={message}, len={length})"
 
-    def _positions(self, indices: Indices) -> Indices:
+    def _to_parent_indices_listed(self, indices: Indices) -> Indices:
         """Convert indices to indices of the parent."""
         epochs, offsets = epochs_and_offsets(indices, len(self))
         listed = self._indices
         if isinstance(listed, np.ndarray):
             positions = listed[offsets.astype(np.int64, copy=False)]
         elif isinstance(listed, MapDataset):
-            positions = _checked_indices(block_of(listed, offsets))
+            positions = _check_indices(block_of(listed, offsets))
         else:
-            positions = _checked_indices([listed[each] for each in offsets.tolist()])
+            positions = _check_indices([listed[each] for each in offsets.tolist()])
         if not epochs.any():
             return positions
         # Use Python's integers: the sum may not fit into 64 bits.
-        above = positions + epochs.astype(np.object_) * len(self._parent)
-        return as_indices(above.tolist())
+        parent_indices = positions + epochs.astype(np.object_) * len(self._parent)
+        return as_indices(parent_indices.tolist())
 
     def _record(self, index: int) -> int | None:
-        (position,) = self._positions(as_indices([index])).tolist()
+        (position,) = self._to_parent_indices_listed(as_indices([index])).tolist()
         return record_of(self._parent, position)
 
     def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
-        return block_of(self._parent, self._positions(indices), out)
+        return block_of(self._parent, self._to_parent_indices_listed(indices), out)
 
 
 @builds("MapDataset.slice")
-def slice_of(
+def make_slice(
     parent: MapDataset[T], sl: Any
 ) -> SliceMapDataset[T] | ReindexMapDataset[T]:
     """See `MapDataset.slice`."""
     return (ReindexMapDataset if is_indices(sl) else SliceMapDataset)(parent, sl)
 
 
-def _checked_indices(indices: Any) -> Indices:
+def _check_indices(indices: Any) -> Indices:
     """Return indices as an array of shape (n,)."""
-    found = np.asarray(indices)
-    if found.ndim == 1 and found.dtype.kind == "i":
-        return found.astype(np.int64)
-    if found.ndim == 1 and found.dtype.kind in "ufO":
+    array = np.asarray(indices)
+    if array.ndim == 1 and array.dtype.kind == "i":
+        return array.astype(np.int64)
+    if array.ndim == 1 and array.dtype.kind in "ufO":
         # NumPy returns floats if no integer dtype can hold all of the ints.
         return as_indices([checked_index(each) for each in indices])
     raise TypeError(
-        f"indices of a MapDataset are ints, got {kind(indices)} of dtype"
-        f" {found.dtype} and shape {found.shape}. Of a mask, pass"
-        " np.flatnonzero(mask)."
+        "Indices of a MapDataset must be a sequence of ints, got"
+        f" {kind(indices)} of dtype {array.dtype} and shape {array.shape}. For a mask,"
+        " pass np.flatnonzero(mask)."
     )
 
 
@@ -261,7 +263,7 @@ def _checked_indices(indices: Any) -> Indices:
 class RepeatMapDataset(IndexMapDataset[T]):
     """Several epochs of the parent, combined into one."""
 
-    _SAID = ("num_epochs",)
+    _REPR_ARGS = ("num_epochs",)
 
     def __init__(
         self,
@@ -281,9 +283,9 @@ class RepeatMapDataset(IndexMapDataset[T]):
             )
         self._num_epochs = num_epochs
         self._reseed_each_epoch = reseed_each_epoch
-        self._measure()
+        self._update_from_parents()
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         epoch = len(self._parent)
         if self._num_epochs is None:
             self._length = sys.maxsize if epoch else 0
@@ -296,7 +298,7 @@ class RepeatMapDataset(IndexMapDataset[T]):
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.repeat(self._num_epochs, self._reseed_each_epoch)
 
-    def _above(self, indices: Indices) -> Indices:
+    def _to_parent_indices(self, indices: Indices) -> Indices:
         if self._reseed_each_epoch:
             return indices
         _, offsets = epochs_and_offsets(indices, len(self._parent))

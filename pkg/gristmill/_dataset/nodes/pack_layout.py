@@ -33,7 +33,9 @@ class Features:
     def __init__(self, struct: Any) -> None:
         leaves, self.treedef = tree.flatten(struct, batching.tree_rules())
         self._numbers = tree.unflatten(self.treedef, range(len(leaves)))
-        places = sorted(_walk(self._numbers, self._numbers), key=operator.itemgetter(0))
+        places = sorted(
+            _walk_trees(self._numbers, self._numbers), key=operator.itemgetter(0)
+        )
         self.paths = tuple(path for _, _, path, _ in places)
         self.words = tuple(
             f"({', '.join(words)}{',' * (len(words) == 1)})" for *_, words in places
@@ -56,18 +58,21 @@ class Features:
             ]
         except (LookupError, TypeError) as error:
             raise KeyError(
-                f"an element does not have all of {', '.join(self.names)}, which"
-                " length_struct names. Add what is missing in a map before packing."
+                f"An element must have all features of length_struct,"
+                f" {', '.join(self.names)}, but one is missing. Add it in a map before"
+                " packing."
             ) from error
 
     def leaves_like(self, struct: Any, name: str) -> tuple[Any, ...]:
         """Return the leaves of a tree with the same structure."""
         try:
-            leaves = {number: leaf for number, leaf, *_ in _walk(self._numbers, struct)}
+            leaves = {
+                number: leaf for number, leaf, *_ in _walk_trees(self._numbers, struct)
+            }
         except LookupError:
             raise ValueError(
                 f"{name} must have the structure of length_struct, with one value for"
-                f" each of {', '.join(self.names)}, but it is {struct!r}."
+                f" each of {', '.join(self.names)}, got {struct!r}."
             ) from None
         return tuple(leaves[number] for number in range(len(leaves)))
 
@@ -103,18 +108,19 @@ def pack_layout(
     template = _template(features, meta_features, meta_keys)
     columns, treedef = tree.flatten(template, batching.tree_rules())
     is_flat = features.keys is not None
-    more: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if alignments is not None:
         leaves = features.leaves_like(alignments, "pack_alignment_struct")
-        more["alignments"] = tuple(
+        fields["alignments"] = tuple(
             at_least(1, leaf, f"pack_alignment_struct{name}")
             for leaf, name in zip(leaves, features.names, strict=True)
         )
     if paddings is not None:
-        more["paddings"] = features.leaves_like(paddings, "padding_struct")
-    return bare_layout(
+        fields["paddings"] = features.leaves_like(paddings, "padding_struct")
+    return make_layout(
         features,
         rows,
+        "num_packing_bins",
         max_sequences,
         best_fit=best_fit,
         numbered=tuple(path[0] not in meta_features for path in features.paths),
@@ -124,22 +130,26 @@ def pack_layout(
         assemble=None if is_flat else functools.partial(tree.unflatten, treedef),
         too_long=f"Inputs to {'packer' if best_fit else 'PackedBatch'} must be"
         " truncated to max length.",
-        **more,
+        **fields,
     )
 
 
-def bare_layout(
-    features: Features, rows: int, max_sequences: int | None, **more: Any
+def make_layout(
+    features: Features,
+    rows: int,
+    rows_name: str,
+    max_sequences: int | None,
+    **fields: Any,
 ) -> PackLayout:
-    """Return a layout with these features and defaults, overridden by `more`."""
-    rows = at_least(1, rows, "the number of rows")
+    """Return a layout with these features and defaults, overridden by `fields`."""
+    rows = at_least(1, rows, rows_name)
     if max_sequences is not None and max_sequences <= 0:
         raise ValueError(
             "If specified, `max_sequences_per_bin` must be a positive integer, but got"
             f" {max_sequences}."
         )
     count = len(features.paths)
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "best_fit": False,
         "alignments": (1,) * count,
         "paddings": (None,) * count,
@@ -157,7 +167,7 @@ def bare_layout(
         keys=features.keys,
         leaves_of=None if features.keys is not None else features.leaves_of,
         max_sequences=max_sequences or 0,
-        **(usual | more),
+        **(defaults | fields),
     )
 
 
@@ -202,7 +212,7 @@ def at_least(least: int, value: Any, name: str) -> int:
     return number
 
 
-def _walk(
+def _walk_trees(
     numbers: Any, struct: Any, path: Path = (), words: Path = ()
 ) -> Iterator[tuple[int, Any, Path, Path]]:
     """Walk a tree of numbers and another tree with the same structure.
@@ -223,12 +233,14 @@ def _walk(
             f" {type(numbers).__name__}."
         )
     is_dict = isinstance(numbers, Mapping)
-    like = isinstance(struct, Mapping if is_dict else (list, tuple))
-    if not like or len(struct) != len(numbers):
+    has_same_type = isinstance(struct, Mapping if is_dict else (list, tuple))
+    if not has_same_type or len(struct) != len(numbers):
         raise LookupError
     for step in numbers if is_dict else range(len(numbers)):
         word = _word(numbers, step, batching.tree_rules())
-        yield from _walk(numbers[step], struct[step], (*path, step), (*words, word))
+        yield from _walk_trees(
+            numbers[step], struct[step], (*path, step), (*words, word)
+        )
 
 
 def _word(container: Any, step: Any, rules: Rules) -> str:

@@ -15,16 +15,16 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._base import log
-from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._dataset.model import states
-from gristmill._dataset.model.failing import note_outermost
+from gristmill._dataset.model.error_notes import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.node import seed_in_epoch
 from gristmill._dataset.nodes.pack_layout import (
     Features,
-    bare_layout,
     check_flat,
+    make_layout,
     pack_layout,
 )
 from gristmill._hot import packing, tree
@@ -194,8 +194,8 @@ class RowShuffle:
     def _group(self, row: Any) -> Any:
         if self.group_by not in row:
             raise KeyError(
-                f"shuffle_bins_group_by_feature is {self.group_by!r}, but packed rows"
-                f" have only {list(row)!r}."
+                "shuffle_bins_group_by_feature must be one of the features of packed"
+                f" rows, {list(row)!r}, got {self.group_by!r}."
             )
         values = np.unique(row[self.group_by])
         nonzero = np.count_nonzero(values)
@@ -208,16 +208,16 @@ class PackingDatasetIterator(NodeIterator[Any]):
     _STATE = states.fields(
         parent=states.parent, next_row=states.count, counter=states.count
     )
-    _TAKES_IN_STEP = True
-    _BATCHES = True
+    _FOLLOWS_PARENT = True
+    _COMBINES_ELEMENTS = True
 
     def __init__(self, node: PackIterDataset) -> None:
         super().__init__(node)
         self._layout = node._layout
         self._row_bytes: int | None = None
-        self._begin(0, 0)
+        self._restart(0, 0)
 
-    def _begin(self, next_row: int, counter: int) -> None:
+    def _restart(self, next_row: int, counter: int) -> None:
         """Continue at row `next_row` of the batch at the parent's position."""
         self._packer = packing.Packer(self._layout)
         self._batch: packing.PackedRows | None = None
@@ -242,9 +242,9 @@ class PackingDatasetIterator(NodeIterator[Any]):
 
     def get_state(self) -> Any:
         """Return the parent's position before the batch, and the rows returned."""
-        return self._position()
+        return self._make_state()
 
-    def _position(self) -> Any:
+    def _make_state(self) -> Any:
         if self._first_state is None:
             self._first_state = self._parent.get_state()
         return {
@@ -255,7 +255,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
 
     def _go_to(self, state: Any) -> None:
         self._parent.set_state(state["parent"])
-        self._begin(state["next_row"], state["counter"])
+        self._restart(state["next_row"], state["counter"])
 
     def get_packed_batch_size_bytes(self) -> int:
         """Return the bytes that Grain would need to fill a batch.
@@ -274,7 +274,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
 
     def _pack(self) -> packing.PackedRows:
         """Fill a batch and order its rows. Raises StopIteration at the end."""
-        position = self._position()
+        position = self._make_state()
         try:
             state, rest = self._packer.fill(self._parent)
         except Exception as error:
@@ -287,9 +287,9 @@ class PackingDatasetIterator(NodeIterator[Any]):
         if self._next_row >= len(batch):
             self.set_state(position)
             raise StateMismatch(
-                f"The state is behind row {self._next_row} of a batch, but the batch"
-                f" packed there has only {len(batch)} rows. It was made by another"
-                " pipeline, or the data have changed."
+                f"{self}: the state needs row {self._next_row} of a batch that has only"
+                f" {len(batch)} rows. Restore it to the chain that saved it, with"
+                " unchanged data."
             )
         self._next_first_state = state
         if rest is not None:
@@ -347,9 +347,10 @@ class PackAndBatchOperation:
             " keeps its position in saved states."
         )
         features = Features(self.length_struct)
-        layout = bare_layout(
+        layout = make_layout(
             features,
             self.batch_size,
+            "batch_size",
             self.max_sequences_per_bin,
             too_long="Inputs to PackAndBatchOperation must be truncated to max length.",
         )

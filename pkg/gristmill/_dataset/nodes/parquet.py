@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.checks import check_instance
-from gristmill._base.describing import call_text
+from gristmill._base.argument_checks import check_instance
+from gristmill._base.object_repr import call_text
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
@@ -90,13 +90,13 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         self._paths = self._paths[sl]
 
 
-class ParquetDatasetIterator(iterators.Feed, CheckedIterator[dict[str, Any]]):
+class ParquetDatasetIterator(iterators.BlockFeeder, CheckedIterator[dict[str, Any]]):
     """Iterates over the rows of a Parquet file, one row group in memory at a time."""
 
     _STATE = states.fields(row_group=states.count, index_within_row_group=states.count)
 
     def __init__(self, path: str, read_kwargs: dict[str, Any]) -> None:
-        iterators.Feed.__init__(self, keep_absent=True)
+        iterators.BlockFeeder.__init__(self, keep_absent=True)
         self._file = ParquetFiles(
             [path],
             None,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gristmill._base.epochs import drawing_in, here
+from gristmill._base.epoch_context import epoch_context, use_epoch
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.observer import as_part
+from gristmill._dataset.model.observer import treat_as_part
 from gristmill._dataset.model.options import IteratorContext
 from gristmill._dataset.nodes.on_error import check_part
 from gristmill._dataset.nodes.thread_prefetch import (
@@ -15,7 +15,7 @@ from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchIterDataset,
 )
 from gristmill._hot import cancellation
-from gristmill._hot.place import as_failure
+from gristmill._hot.error_location import as_failure
 
 
 class PartIterators:
@@ -34,7 +34,7 @@ class PartIterators:
         self.chain = IteratorContext()
         self._datasets = datasets
         self._buffer_size = buffer_size
-        self._epoch = here.epoch
+        self._epoch = epoch_context.epoch
 
     def __getitem__(self, number: int) -> DatasetIterator[Any] | None:
         iterator = self.make(number)
@@ -60,7 +60,7 @@ class PartIterators:
             size = self._buffer_size
             dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=size)
         try:
-            with as_part(), drawing_in(self._epoch):
+            with treat_as_part(), use_epoch(self._epoch):
                 iterator: DatasetIterator[Any] = iter(dataset)
         except StopIteration as error:
             raise as_failure(error, f"iter() of dataset {number}") from error

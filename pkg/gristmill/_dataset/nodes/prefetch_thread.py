@@ -8,18 +8,18 @@ import time
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.states import copy_state
 from gristmill._engine.background import Background
 from gristmill._engine.slow_probe import SlowProbe
 from gristmill._hot import cancellation
 
 # An element, the state after it, and the exception raised instead of it.
-Taken: TypeAlias = tuple[Any, Any, BaseException | None]
+PrefetchedElement: TypeAlias = tuple[Any, Any, BaseException | None]
 
 # An idle thread ends at once, unless the thread that waits for it holds a lock of
 # `threading`: an iterator may be garbage-collected within `threading.enumerate()`.
-LEAVE_WAIT_S = 0.1
-CLOSED = "Attempting to use a closed iterator."
+JOIN_TIMEOUT_S = 0.1
+CLOSED_TEXT = "Attempting to use a closed iterator."
 
 
 class PrefetchThread:
@@ -40,17 +40,17 @@ class PrefetchThread:
         self._stopping = False
         self._computing = False
         self._to_close: Sequence[Any] = ()
-        self._room = threading.Semaphore(size)
-        self._ready: queue.SimpleQueue[Taken | None] = queue.SimpleQueue()
+        self._free_slots = threading.Semaphore(size)
+        self._queue: queue.SimpleQueue[PrefetchedElement | None] = queue.SimpleQueue()
         self._background = Background(1, f"gristmill-thread-prefetch-{name}")
-        self._done = self._background.submit(self._run)
+        self._future = self._background.submit(self._run)
 
     @property
     def lost(self) -> bool:
         """Whether this is a forked process, which does not have the thread."""
-        return self._background.lost
+        return self._background.is_in_fork
 
-    def take(self) -> Taken | None:
+    def take(self) -> PrefetchedElement | None:
         """Return the next element; None if elements are too fast for a thread.
 
         After None, or an exception, the thread has ended.
@@ -58,15 +58,15 @@ class PrefetchThread:
         Raises:
             ValueError: Another thread has called `stop`.
         """
-        taken = self._ready.get()
-        self._room.release()
+        prefetched = self._queue.get()
+        self._free_slots.release()
         if self._stopping:
             cancellation.check()
-            raise ValueError(CLOSED)
-        if taken is None or taken[2] is not None:
+            raise ValueError(CLOSED_TEXT)
+        if prefetched is None or prefetched[2] is not None:
             self._background.close()
-            self._background.join(LEAVE_WAIT_S)
-        return taken
+            self._background.join(JOIN_TIMEOUT_S)
+        return prefetched
 
     def stop(self, to_close: Sequence[Any] = ()) -> bool:
         """Stop the thread after its current element, and drop waiting elements.
@@ -81,58 +81,58 @@ class PrefetchThread:
             computing = self._computing
             if computing:
                 self._to_close = to_close
-        self._room.release()
+        self._free_slots.release()
         self._background.close()
-        self._ready.put(None)
+        self._queue.put(None)
         if not computing:
-            self._background.join(LEAVE_WAIT_S)
+            self._background.join(JOIN_TIMEOUT_S)
         return not computing
 
     def wait(self) -> None:
         """Wait for the current element, after `stop`."""
         if not self.lost:
-            self._done.exception()
+            self._future.exception()
 
     def _run(self) -> None:
         probe = self._probe
         while probe is None or probe.waits:
-            self._room.acquire()
-            if not self._goes_on(computing=True):
+            self._free_slots.acquire()
+            if not self._set_computing(computing=True):
                 return
-            began = time.perf_counter()
-            taken = _next_of(self._source)
-            took_s = time.perf_counter() - began
-            if not self._goes_on(computing=False):
+            start = time.perf_counter()
+            prefetched = _read_element(self._source)
+            duration_s = time.perf_counter() - start
+            if not self._set_computing(computing=False):
                 cancellation.revive(threading.get_ident())
                 for iterator in self._to_close:
                     iterator.close()
                 return
-            self._ready.put(taken)
-            if taken[2] is not None:
+            self._queue.put(prefetched)
+            if prefetched[2] is not None:
                 return
             if probe is not None:
-                probe.add(took_s)
-        self._ready.put(None)
+                probe.add(duration_s)
+        self._queue.put(None)
 
-    def _goes_on(self, *, computing: bool) -> bool:
+    def _set_computing(self, *, computing: bool) -> bool:
         """Mark the start or end of an element; return False after `stop`."""
         with self._lock:
             self._computing = computing and not self._stopping
             return not self._stopping
 
 
-def _next_of(source: Any) -> Taken:
+def _read_element(source: Any) -> PrefetchedElement:
     try:
-        return next(source), copied(source.get_state()), None
+        return next(source), copy_state(source.get_state()), None
     except BaseException as error:
-        return None, _state_behind(source, error), error
+        return None, _state_after(source, error), error
 
 
-def _state_behind(source: Any, error: BaseException) -> Any:
+def _state_after(source: Any, error: BaseException) -> Any:
     """Return the state after an element that failed, or None at the end or on error."""
     if isinstance(error, StopIteration):
         return None
     try:
-        return copied(source.get_state())
+        return copy_state(source.get_state())
     except Exception:
         return None

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching
-from gristmill._base.checks import check_flag, check_integer
-from gristmill._dataset.model.failing import note_outermost
+from gristmill._base.argument_checks import check_flag, check_integer
+from gristmill._dataset.model.error_notes import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
@@ -42,7 +42,7 @@ class RebatchIterDataset(IterDataset[Any]):
     """
 
     _KIND = "batch"
-    _SAID = ("batch_size", "drop_remainder")
+    _REPR_ARGS = ("batch_size", "drop_remainder")
 
     def __init__(
         self, parent: IterDataset[Any], batch_size: int, drop_remainder: bool = False
@@ -89,7 +89,7 @@ class RebatchDatasetIterator(CountingIterator[Any]):
     def __next__(self) -> Any:
         pieces: list[list[Any]] = []
         missing = self._node._batch_size
-        while missing and self._has_rows():
+        while missing and self._ensure_rows():
             assert self._leaves is not None
             last = min(self.counter + missing, self._rows)
             pieces.append([leaf[self.counter : last] for leaf in self._leaves])
@@ -111,10 +111,10 @@ class RebatchDatasetIterator(CountingIterator[Any]):
     def _parent_state(self) -> Any:
         return self._before
 
-    def _has_rows(self) -> bool:
+    def _ensure_rows(self) -> bool:
         """Return whether rows are left, after taking the next batch if necessary."""
         while self._leaves is None or self.counter >= self._rows:
-            given = self.counter if self._leaves is None else 0
+            counter = self.counter if self._leaves is None else 0
             cancellation.check()
             self._before = self._parent.get_state()
             try:
@@ -124,17 +124,19 @@ class RebatchDatasetIterator(CountingIterator[Any]):
                     return False
                 leaves, treedef = tree.flatten(batch, batching.tree_rules())
                 self._treedef = self._treedef or treedef
-                self._rows = _rows_of(leaves, treedef, self._treedef)
+                self._rows = _check_rows(leaves, treedef, self._treedef)
             except Exception as error:
                 self._before, self.counter = self._parent.get_state(), 0
                 self._leaves = None
                 note_outermost(error, self)
                 raise
-            self._leaves, self.counter = leaves, given
+            self._leaves, self.counter = leaves, counter
         return True
 
 
-def _rows_of(leaves: list[Any], treedef: tree.TreeDef, expected: tree.TreeDef) -> int:
+def _check_rows(
+    leaves: list[Any], treedef: tree.TreeDef, expected: tree.TreeDef
+) -> int:
     """Return the number of rows of a batch, whose structure must be `expected`."""
     if treedef != expected:
         found, first = (
@@ -142,14 +144,14 @@ def _rows_of(leaves: list[Any], treedef: tree.TreeDef, expected: tree.TreeDef) -
             for each in (treedef, expected)
         )
         raise ShapeMismatch(
-            f"A batch to rebatch is {found}, but the first was {first}. Make them equal"
-            " in a map before this."
+            f"A batch to rebatch must have the structure of the first, {first}, got"
+            f" {found}. Make them equal in a map before this."
         )
     lengths = {len(leaf) for leaf in leaves}
     if len(lengths) > 1:
         raise ValueError(
-            f"Leaves of a batch to rebatch have {sorted(lengths)} rows, but must have"
-            " equally many. Drop those that are not batched first."
+            "Leaves of a batch to rebatch must have the same number of rows, got"
+            f" {sorted(lengths)}. Drop leaves that are not batched."
         )
     rows = max(lengths, default=0)
     if not rows:

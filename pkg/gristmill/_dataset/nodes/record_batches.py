@@ -46,7 +46,7 @@ class DatasetKeys:
         """Return the keys at `count` indices from `first` on, int64 of shape (n,)."""
         indices = indices_from(first, count)
         for order in self._orders:
-            indices = order.of_base(indices)
+            indices = order.to_base_indices(indices)
         return (indices % self._records).astype(np.int64, copy=False)
 
     def window_left(self, position: int) -> int:
@@ -54,59 +54,59 @@ class DatasetKeys:
         return 0
 
 
-class Records(NamedTuple):
+class SourceRecords(NamedTuple):
     """The source records of a dataset's elements.
 
     Attributes:
         source: The source of the records.
-        calls: The function that maps each record, if any: a list of at most one.
+        maps: The function that maps each record, if any: a list of at most one.
         keys: The keys of the records.
     """
 
     source: Any
-    calls: list[Callable[[Any], Any]]
+    maps: list[Callable[[Any], Any]]
     keys: DatasetKeys
 
 
-def records_of(dataset: Any) -> Records | None:
+def records_of(dataset: Any) -> SourceRecords | None:
     """Return the source record of each element of a dataset.
 
     Returns None unless the dataset is a source, nodes that order its elements, and at
     most one map.
     """
     orders: list[IndexMapDataset[Any]] = []
-    calls: list[Callable[[Any], Any]] = []
+    maps: list[Callable[[Any], Any]] = []
     node = dataset
     while type(node) is not SourceMapDataset:
         if isinstance(node, IndexMapDataset) and is_built_in(type(node)):
             orders.append(node)
             node = node.base
-        elif type(node) is MapMapDataset and not calls:
-            calls.append(node._call)
+        elif type(node) is MapMapDataset and not maps:
+            maps.append(node._call)
             node = node._parent
         else:
             return None
     source = node._reader
-    return Records(source, calls, DatasetKeys(len(dataset), len(source), orders))
+    return SourceRecords(source, maps, DatasetKeys(len(dataset), len(source), orders))
 
 
 def column_batches_of(dataset: Any) -> ColumnBatches | None:
     """Return an object that makes batches of a dataset's columns, or None."""
-    found = records_of(dataset)
-    if found is None or found.calls:
+    records = records_of(dataset)
+    if records is None or records.maps:
         return None
-    columns = as_columns(found.source)
+    columns = as_columns(records.source)
     if columns is None:
         return None
-    return ColumnBatches(columns, found.keys, batching.tree_rules())
+    return ColumnBatches(columns, records.keys, batching.tree_rules())
 
 
 def batches_of(
     feed: PrefetchDatasetIterator[Any],
 ) -> NativeBatches | ColumnBatches | None:
     """Return an object that makes batches without creating elements, or None."""
-    found = records_of(feed.dataset)
-    if found is None:
+    records = records_of(feed.dataset)
+    if records is None:
         return None
     rules, options = batching.tree_rules(), feed.read_options
-    return open_batches(*found, rules, options, feed.looks_ahead)
+    return open_batches(*records, rules, options, feed.looks_ahead)

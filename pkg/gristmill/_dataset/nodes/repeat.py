@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gristmill._base.checks import whole_number
+from gristmill._base.argument_checks import whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model import states
-from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
@@ -16,6 +15,7 @@ from gristmill._dataset.model.iterator import (
     ElementCountingIterator,
     NodeIterator,
 )
+from gristmill._dataset.model.known_length import count_of
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.states import replay
 from gristmill._hot import cancellation
@@ -38,7 +38,7 @@ class LimitIterDataset(ParentSpec, IterDataset[T]):
     """
 
     _KIND = "order"
-    _SAID = ("count",)
+    _REPR_ARGS = ("count",)
 
     def __init__(self, parent: IterDataset[T], count: int) -> None:
         count = whole_number("count", count)
@@ -88,7 +88,7 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
     """
 
     _KIND = "order"
-    _SAID = ("num_epochs",)
+    _REPR_ARGS = ("num_epochs",)
 
     def __init__(self, parent: IterDataset[T], num_epochs: int | None = None) -> None:
         super().__init__(parent)
@@ -109,7 +109,7 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
 class RepeatDatasetIterator(CountingIterator[T]):
     """Iterates over the parent, and resets it to its start when it ends."""
 
-    _TAKES_IN_STEP = True
+    _FOLLOWS_PARENT = True
     _COUNTER_NAME = "epoch"
 
     def __init__(self, node: RepeatIterDataset[T]) -> None:
@@ -135,7 +135,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
         super()._check_state(state)
         epoch, epochs = state["epoch"], self._node._num_epochs
         if epochs is not None and epoch > epochs:
-            raise states.mismatch(self, f"is of epoch {epoch}, but there are {epochs}")
+            raise states.mismatch(self, f"has epoch {epoch}, expected at most {epochs}")
 
     def _go_to(self, state: Any) -> None:
         super()._go_to(state)
@@ -147,9 +147,8 @@ class RepeatDatasetIterator(CountingIterator[T]):
     def _begin_next_epoch(self) -> None:
         if self._at_start and self._node._num_epochs is None:
             raise ValueError(
-                f"{self} has no end, but the dataset that it repeats has no elements:"
-                f" {self._parent} ended at once. Check what filters it, or pass"
-                " num_epochs."
+                f"{self} cannot repeat a dataset without elements forever:"
+                f" {self._parent} ended at once. Check its filters, or pass num_epochs."
             ) from None
         self.counter += 1
         if self.counter != self._node._num_epochs:
@@ -174,9 +173,9 @@ class CacheIterDataset(ParentSpec, IterDataset[T]):
         [0, 1, 0, 1]
     """
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
 
-    _SAID = ("parent",)
+    _REPR_ARGS = ("parent",)
 
     def __init__(self, parent: IterDataset[T]) -> None:
         super().__init__(parent)
@@ -206,7 +205,7 @@ class CacheDatasetIterator(NodeIterator[T]):
         self._incomplete = False
         # The parent's position in a restored state of a full cache, else None. It does
         # not affect the elements.
-        self._idle: Any = None
+        self._idle_parent_state: Any = None
 
     def __next__(self) -> T:
         if self._filled:
@@ -221,8 +220,8 @@ class CacheDatasetIterator(NodeIterator[T]):
             self._incomplete = False
         # If the state had a full cache, the iterator that saved it has already read
         # this element.
-        idle = self._idle is not None
-        source = iter(replay(self._parent, 1)) if idle else self._parent
+        was_full = self._idle_parent_state is not None
+        source = iter(replay(self._parent, 1)) if was_full else self._parent
         try:
             element = next(source)
         except StopIteration:
@@ -235,18 +234,18 @@ class CacheDatasetIterator(NodeIterator[T]):
 
     def get_state(self) -> Any:
         """Return the position, and whether all elements were read."""
-        idle = self._idle is not None
+        was_full = self._idle_parent_state is not None
         return {
-            "parent": self._idle if idle else self._parent.get_state(),
+            "parent": self._idle_parent_state if was_full else self._parent.get_state(),
             "position": self._position,
-            "cache_filled": self._filled or idle,
+            "cache_filled": self._filled or was_full,
         }
 
     def _go_to(self, state: Any) -> None:
         # Cached elements are not read again.
         self._parent.set_state(state["parent"])
         self._position = state["position"]
-        self._idle = state["parent"] if state["cache_filled"] else None
+        self._idle_parent_state = state["parent"] if state["cache_filled"] else None
         if not self._filled:
             # The parent's position shows which elements were read only if the saved
             # cache was not full.

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gristmill._base.checks import check_instance
-from gristmill._base.masks import check_mask_key, with_mask
+from gristmill._base.argument_checks import check_instance
+from gristmill._base.padding_masks import check_mask_key, with_mask
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
@@ -16,7 +16,7 @@ from gristmill._dataset.model.blocks import (
     block_of,
     epochs_and_offsets,
 )
-from gristmill._dataset.model.failing import note_element, record_of
+from gristmill._dataset.model.error_notes import note_element, record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds
 from gristmill._dataset.model.spec import ShapeDtypeStruct
@@ -37,18 +37,18 @@ def shard(
     check_mask_key(mask_key)
     if len(parent) >= sys.maxsize:
         raise ValueError(
-            f"{parent} has no end, so it cannot be dealt out epoch by epoch. Call shard"
-            " before repeat."
+            f"shard needs a finite dataset, but {parent} is infinite. Call shard before"
+            " repeat."
         )
-    how = Remainder(remainder)
-    if mask_key is not None and how is not Remainder.PAD:
+    policy = Remainder(remainder)
+    if mask_key is not None and policy is not Remainder.PAD:
         raise ValueError(
-            f"mask_key is for remainder='pad', got {how.value!r}: nothing is masked."
-            " Leave it out."
+            f"mask_key needs remainder='pad', got remainder={policy.value!r}. Leave"
+            " mask_key out."
         )
     rank, ranks = int(options.shard_index), int(options.shard_count)
-    length = how.elements_per_rank(len(parent), ranks, batch_size)
-    if how is Remainder.PAD:
+    length = policy.elements_per_rank(len(parent), ranks, batch_size)
+    if policy is Remainder.PAD:
         return PadMapDataset(parent, rank, ranks, length, mask_key)
     if length * ranks <= len(parent):
         return parent.slice(slice(rank, length * ranks, ranks))
@@ -59,9 +59,9 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
     """Every `ranks`-th element of an epoch from `rank` on, wrapping at its end."""
 
     _KIND = "order"
-    _AS_THEY_ARE = True
-    _CUT_IN_PIECES = True
-    _SAID: ClassVar[tuple[str, ...]] = ("rank", "ranks", "length")
+    _IS_SELECTION = True
+    _SLICEABLE = True
+    _REPR_ARGS: ClassVar[tuple[str, ...]] = ("rank", "ranks", "length")
 
     def __init__(
         self, parent: MapDataset[T], rank: int, ranks: int, length: int
@@ -71,33 +71,33 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
         self._ranks = ranks
         self._length = length
 
-    def _places(self, indices: Indices) -> tuple[Indices, Indices]:
+    def _find_places(self, indices: Indices) -> tuple[Indices, Indices]:
         """Return the epochs and places of indices. Places may exceed the parent."""
         epochs, offsets = epochs_and_offsets(indices, self._length)
         return epochs, offsets * self._ranks + self._rank
 
-    def _of_parent(self, indices: Indices) -> Indices:
+    def _to_parent_indices(self, indices: Indices) -> Indices:
         """Convert indices to indices of the parent."""
-        epochs, places = self._places(indices)
+        epochs, places = self._find_places(indices)
         length = len(self._parent)
         if abs(epochs).max(initial=0) > 2**62 // length:
             epochs = epochs.astype(np.object_)
-        above: Indices = epochs * length + places % length
-        return above
+        parent_indices: Indices = epochs * length + places % length
+        return parent_indices
 
     def _record(self, index: int) -> int | None:
-        (above,) = self._of_parent(as_indices([index]))
-        return record_of(self._parent, int(above))
+        (parent_indices,) = self._to_parent_indices(as_indices([index]))
+        return record_of(self._parent, int(parent_indices))
 
     def _block(self, indices: Indices) -> list[Any]:
-        return block_of(self._parent, self._of_parent(indices))
+        return block_of(self._parent, self._to_parent_indices(indices))
 
 
 class PadMapDataset(WrapMapDataset[Any]):
     """The same elements with masks, False for padding after the parent's epoch."""
 
-    _AS_THEY_ARE = False
-    _SAID = ("rank", "ranks", "length", "mask_key")
+    _IS_SELECTION = False
+    _REPR_ARGS = ("rank", "ranks", "length", "mask_key")
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class PadMapDataset(WrapMapDataset[Any]):
 
     def _block(self, indices: Indices) -> list[Any]:
         elements = super()._block(indices)
-        real = self._places(indices)[1] < len(self._parent)
+        real = self._find_places(indices)[1] < len(self._parent)
         for place, is_real in enumerate(real.tolist()):
             if elements[place] is None:
                 continue

@@ -24,23 +24,23 @@ def check_parts(dataset: IterDataset[Any], parts: int) -> None:
             node.check_parts(parts)
 
 
-def sliced(
+def slice_chain(
     dataset: IterDataset[Any], part: int, parts: int, sequential: bool
 ) -> IterDataset[Any]:
     """Return one part of a chain; `sequential` cuts sources into contiguous pieces."""
     if parts == 1:
         return dataset
-    found: IterDataset[Any] = _part_of(dataset, slice(part, None, parts), sequential)
-    return found
+    part_chain: IterDataset[Any] = _slice(dataset, slice(part, None, parts), sequential)
+    return part_chain
 
 
-def _part_of(dataset: Any, sl: slice, sequential: bool) -> Any:
+def _slice(dataset: Any, sl: slice, sequential: bool) -> Any:
     if isinstance(dataset, PrefetchIterDataset):
         parent = dataset._parent
         if sequential:
-            return with_parents(dataset, [_part_of(parent, sl, sequential)])
+            return with_parents(dataset, [_slice(parent, sl, sequential)])
         return with_parents(dataset, [parent.slice(sl)])
-    if dataset._CUT_IN_PIECES:
+    if dataset._SLICEABLE:
         shard = ShardOptions(shard_index=sl.start, shard_count=sl.step)
         return dataset.slice(slice(*even_split(len(dataset), shard)))
     if callable(getattr(dataset, "set_slice", None)):
@@ -51,8 +51,8 @@ def _part_of(dataset: Any, sl: slice, sequential: bool) -> Any:
         kind = "MapDataset" if isinstance(dataset, MapDataset) else "IterDataset"
         raise ValueError(
             f"Cannot slice `{kind}` source. {type(dataset)} Give it a method"
-            " set_slice(sl, sequential_slice) that leaves it the elements of a slice,"
+            " set_slice(sl, sequential_slice) that keeps only the elements of a slice,"
             " or use one worker."
         )
-    parents = [_part_of(parent, sl, sequential) for parent in dataset._parents]
+    parents = [_slice(parent, sl, sequential) for parent in dataset._parents]
     return with_parents(dataset, parents)

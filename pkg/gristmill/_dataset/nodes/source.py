@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core, monitoring
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import Indices
 from gristmill._dataset.model.blocks import BlockMapDataset, epochs_and_offsets
 from gristmill._dataset.model.node import builds
@@ -31,8 +31,8 @@ class SourceMapDataset(BlockMapDataset[Any]):
     The elements of a dict of arrays or a pyarrow table are its rows.
     """
 
-    _CUT_IN_PIECES = True
-    _SHOWS = True
+    _SLICEABLE = True
+    _APPENDS_TO_OUT = True
 
     def __init__(self, source: Any) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
 class RangeMapDataset(BlockMapDataset[int]):
     """The integers of a `range`."""
 
-    _CUT_IN_PIECES = True
+    _SLICEABLE = True
 
     def __init__(self, start: int, stop: int | None = None, step: int = 1) -> None:
         super().__init__()

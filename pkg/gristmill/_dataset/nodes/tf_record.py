@@ -6,7 +6,7 @@ import functools
 import os
 from typing import Any
 
-from gristmill._base.checks import check_instance
+from gristmill._base.argument_checks import check_instance
 from gristmill._core import TfRecordStream
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -45,7 +45,9 @@ class TFRecordIterDataset(IterDataset[bytes]):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
         kinds = (str, bytes, os.PathLike)
-        check_instance("path", path, kinds, "one file; interleave those of several")
+        check_instance(
+            "path", path, kinds, "the path of one file; interleave several datasets"
+        )
         self._path = path
 
     def __iter__(self) -> DatasetIterator[bytes]:

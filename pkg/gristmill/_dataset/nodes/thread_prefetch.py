@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from gristmill._base.checks import whole_number
+from gristmill._base.argument_checks import whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
@@ -17,10 +17,10 @@ from gristmill._dataset.model.iterator import (
     share_context,
 )
 from gristmill._dataset.model.node import ParentSpec
-from gristmill._dataset.model.observer import as_inner
-from gristmill._dataset.model.states import check_state, copied
-from gristmill._dataset.nodes.deferred import computes_ahead
-from gristmill._dataset.nodes.prefetch_thread import CLOSED, PrefetchThread
+from gristmill._dataset.model.observer import suppress_observation
+from gristmill._dataset.model.states import check_state, copy_state
+from gristmill._dataset.nodes.deferred_steps import can_compute_ahead
+from gristmill._dataset.nodes.prefetch_thread import CLOSED_TEXT, PrefetchThread
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
 from gristmill._engine.slow_probe import SlowProbe
 
@@ -63,15 +63,15 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         [0, 1, 2]
     """
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
     _KIND = "prefetch"
-    _SAID = ("prefetch_buffer_size",)
+    _REPR_ARGS = ("prefetch_buffer_size",)
     # Whether to use a thread even for fast elements.
     _always_ahead = False
 
     def __init__(self, parent: IterDataset[T], *, prefetch_buffer_size: int) -> None:
         super().__init__(parent)
-        self._prefetch_buffer_size = _checked_size(prefetch_buffer_size)
+        self._prefetch_buffer_size = _check_size(prefetch_buffer_size)
 
     def __iter__(self) -> DatasetIterator[T]:
         parent, size = self._parent, self._prefetch_buffer_size
@@ -81,14 +81,14 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         return iterator
 
 
-def opened(dataset: Any, make: Callable[[Any], Any]) -> Any:
+def open_prefetching(dataset: Any, open_iterator: Callable[[Any], Any]) -> Any:
     """Return ``make(dataset)``, prefetched by a thread if the chain allows it."""
-    iterator = make(dataset)
-    if not computes_ahead(dataset):
+    iterator = open_iterator(dataset)
+    if not can_compute_ahead(dataset):
         return iterator
-    ahead = ThreadPrefetchDatasetIterator[Any](iterator, 1)
-    ahead._make_parent = lambda: make(dataset)
-    return ahead
+    prefetching = ThreadPrefetchDatasetIterator[Any](iterator, 1)
+    prefetching._make_parent = lambda: open_iterator(dataset)
+    return prefetching
 
 
 class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
@@ -122,7 +122,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         # `close` needs the next three attributes, even if the rest raises.
         self._thread: PrefetchThread | None = None
         # A thread that was stopped and may still use the parent.
-        self._leaving: PrefetchThread | None = None
+        self._stopping_thread: PrefetchThread | None = None
         # A thread is used only if elements take longer than passing them between
         # threads.
         self._probe = SlowProbe(
@@ -133,7 +133,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         # Most chains start with this class. It creates a new dict for each state, so
         # that states need not be copied.
         self._states_are_new = type(parent) is PrefetchDatasetIterator
-        self._size = _checked_size(prefetch_buffer_size)
+        self._size = _check_size(prefetch_buffer_size)
         self._state: Any = parent.get_state()
         # None if it must be computed from the state.
         self._index: int | None = 0
@@ -144,9 +144,9 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             probe.left = left - 1
             return self._compute()
         if self._size and (probe.waits or self._thread is not None):
-            return self._take()
+            return self._take_from_thread()
         if self._closed:
-            raise ValueError(CLOSED)
+            raise ValueError(CLOSED_TEXT)
         began = time.perf_counter()
         element = self._compute()
         probe.add(time.perf_counter() - began)
@@ -165,11 +165,11 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
     def _go_to(self, state: Any) -> None:
         self._stop()
         self._index = None
-        if self._leaving is None:
+        if self._stopping_thread is None:
             self._source.set_state(state)
             self._state = self._source.get_state()
         else:
-            self._state = copied(state)
+            self._state = copy_state(state)
 
     def start_prefetch(self) -> None:
         """Start the thread, if it does not run yet.
@@ -178,7 +178,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             ValueError: The iterator is closed.
         """
         if self._closed:
-            raise ValueError(CLOSED)
+            raise ValueError(CLOSED_TEXT)
         if self._thread is not None and self._thread.lost:
             # Threads do not survive a fork: continue at their position.
             self._thread = None
@@ -216,31 +216,31 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         except StopIteration:
             raise
         except BaseException:
-            self._count(copied(self._source.get_state()))
+            self._store_state(copy_state(self._source.get_state()))
             raise
         state = self._source.get_state()
-        self._count(state if self._states_are_new else copied(state))
+        self._store_state(state if self._states_are_new else copy_state(state))
         return element
 
-    def _take(self) -> T:
+    def _take_from_thread(self) -> T:
         """Return the next element from the prefetching thread."""
         self.start_prefetch()
         assert self._thread is not None
-        taken = self._thread.take()
-        if taken is None:  # Elements are too fast for a thread.
+        prefetched = self._thread.take()
+        if prefetched is None:  # Elements are too fast for a thread.
             self._thread = None
             return next(self)
         element: T
-        element, state, error = taken
+        element, state, error = prefetched
         if error is None:
-            self._count(state)
+            self._store_state(state)
             return element
         self._thread = None
         if not isinstance(error, StopIteration):
-            self._count(self._state if state is None else state)
+            self._store_state(self._state if state is None else state)
         raise error
 
-    def _count(self, state: Any) -> None:
+    def _store_state(self, state: Any) -> None:
         """Count an element, even if it failed, and store the state after it."""
         self._state = state
         if self._index is not None:
@@ -253,35 +253,35 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             return
         self._probe.left = 0
         if self._make_parent is None:
-            self._leaving = thread
+            self._stopping_thread = thread
             return
         for parent in self._parents:
             parent._abandon()
-        with as_inner():
+        with suppress_observation():
             parent = self._make_parent()
         share_context(parent, self._ctx)
         self._source, self._parents = parent, (parent,)
 
     def _wait_for_source(self) -> None:
-        leaving, self._leaving = self._leaving, None
-        if leaving is not None:
-            leaving.wait()
+        stopping_thread, self._stopping_thread = self._stopping_thread, None
+        if stopping_thread is not None:
+            stopping_thread.wait()
             self._source.set_state(self._state)
 
     def _get_next_index(self) -> int:
         if self._index is None:
             state = self.get_state()
-            parent = self._native_parent("_get_next_index")
+            parent = self._stop_and_get_parent("_get_next_index")
             parent.set_state(state)
             self._index = get_next_index(parent)
         return self._index
 
     def _set_next_index(self, index: int) -> None:
-        set_next_index(self._native_parent("set_next_index"), index)
+        set_next_index(self._stop_and_get_parent("set_next_index"), index)
         self._index = index
         self._state = None
 
-    def _native_parent(self, function: str) -> DatasetIterator[T]:
+    def _stop_and_get_parent(self, function: str) -> DatasetIterator[T]:
         """Stop the thread, wait for it, and return the parent."""
         if not isinstance(self._source, DatasetIterator):
             raise ValueError(
@@ -293,7 +293,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         return self._source
 
 
-def _checked_size(prefetch_buffer_size: Any) -> int:
+def _check_size(prefetch_buffer_size: Any) -> int:
     size = whole_number("prefetch_buffer_size", prefetch_buffer_size)
     if size < 0:
         raise ValueError(

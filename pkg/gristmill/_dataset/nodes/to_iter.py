@@ -12,26 +12,26 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gristmill._base.checks import check_flag, check_options
-from gristmill._base.epochs import drawing_in, here
+from gristmill._base.argument_checks import check_flag, check_options
+from gristmill._base.epoch_context import epoch_context, use_epoch
 from gristmill._base.threads import reads_thread_name
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import block_of
-from gristmill._dataset.model.counted import Unknown, count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
+from gristmill._dataset.model.known_length import UnknownLength, count_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, chain_of
 from gristmill._dataset.nodes.map import check_dropped
 from gristmill._dataset.nodes.with_options import options_of
-from gristmill._engine.reading import Read, Reading, read_each
+from gristmill._engine.reading import Reading, ReadResult, read_each
 from gristmill._hot import iterators
-from gristmill._hot.block_call import WrongNumber
+from gristmill._hot.block_call import BlockLengthError
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import length_of
 
-MOST_AT_ONCE = 512
+MAX_BLOCK = 512
 BLOCK_NS = 1_000_000
 
 
@@ -40,10 +40,10 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
     """The elements of a `MapDataset`, for one epoch; see its `to_iter_dataset`."""
 
     _KIND = "prefetch"
-    _AS_THEY_ARE = True
-    _SAID = ("read_options", "allow_nones")
+    _IS_SELECTION = True
+    _REPR_ARGS = ("read_options", "allow_nones")
     # The most elements that an iterator computes at once.
-    _most_at_once = MOST_AT_ONCE
+    _max_block = MAX_BLOCK
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         if not self._allow_nones:
             for node in chain_of(self._parent):
                 if node._SPARSE is not None:
-                    raise Unknown(f"{node._SPARSE} may leave elements out.")
+                    raise UnknownLength(f"{node._SPARSE} may drop elements.")
         return count_of(self._parent)
 
 
@@ -86,11 +86,11 @@ class BlockSampler(Protocol):
     def read(self, indices: Int64Array) -> list[Any]:
         """Return the elements at `indices`, of shape (n,)."""
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         """Record that reading an element raised an exception."""
 
 
-class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
+class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
     """Iterates over the elements of a `MapDataset`.
 
     Attributes:
@@ -99,25 +99,25 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
 
     def __init__(self, node: PrefetchIterDataset[T]) -> None:
         threads = node._read_options.num_threads
-        dataset: MapDataset[T] = node._parent._computing_with(threads)
+        dataset: MapDataset[T] = node._parent._with_threads(threads)
         DatasetIterator.__init__(self)
         self._ctx.dataset_options = options_of(dataset)
-        iterators.Feed.__init__(self, node._allow_nones)
+        iterators.BlockFeeder.__init__(self, node._allow_nones)
         self._node = node
         self.dataset = dataset
         self._length = len(dataset)
         # The index at which the dataset is assumed to end.
         self._stop = self._length
-        self._least_at_once = together(dataset)
-        self._usual_most = _multiple(node._most_at_once, self._least_at_once)
-        self._most_at_once = self._usual_most
-        self._at_once = self._least_at_once
+        self._min_block = preferred_block(dataset)
+        self._default_max_block = _round_down(node._max_block, self._min_block)
+        self._max_block = self._default_max_block
+        self._block_size = self._min_block
         self._failure: tuple[int, Exception] | None = None
         self._limit = self._length
         self._look_ahead = True
         self._elements = _Elements(dataset)
         # During `take_block`: receives each element of a block when it is computed.
-        self._made_so_far: list[Any] | None = None
+        self._block_so_far: list[Any] | None = None
         self._reading = self._new_reading()
 
     def get_state(self) -> Any:
@@ -137,7 +137,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         self._reading.forget()
         self._failure = None
         self._stop = self._length
-        self._at_once = min(self._least_at_once, self._most_at_once)
+        self._block_size = min(self._min_block, self._max_block)
         self.seek(state["next_index"])
 
     def start_prefetch(self) -> None:
@@ -178,7 +178,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         """The most elements that may be ready ahead of need; 0 without threads."""
         return self._reading.capacity
 
-    def ready(self) -> int:
+    def count_ready(self) -> int:
         """Return the number of elements that are ready."""
         ahead = self.ahead()
         return ahead + self._reading.ready(self.given + ahead)
@@ -189,7 +189,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
     def _set_next_index(self, index: int) -> None:
         self.set_state({"next_index": index})
 
-    def pass_over(self, count: int) -> tuple[int, int]:
+    def skip(self, count: int) -> tuple[int, int]:
         """Skip up to `count` indices; return the first one and the number skipped."""
         self._assert_not_closed()
         first = self.given
@@ -197,13 +197,13 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         self.seek(first + count)
         return first, count
 
-    def limit_blocks(self, count: int | None = None) -> None:
+    def set_max_block(self, count: int | None = None) -> None:
         """Compute at most `count` elements at once; None restores the default."""
-        self._most_at_once = self._usual_most if count is None else count
-        at_once = self._least_at_once if count is None else self._at_once
-        self._at_once = min(at_once, self._most_at_once)
+        self._max_block = self._default_max_block if count is None else count
+        at_once = self._min_block if count is None else self._block_size
+        self._block_size = min(at_once, self._max_block)
 
-    def confine(self, first: int, count: int) -> None:
+    def restrict_to(self, first: int, count: int) -> None:
         """Go to index `first`, and do not read ahead past `count` elements.
 
         Used by a worker that computes only these elements.
@@ -217,7 +217,7 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         self._limit = min(first + count, self._length)
         self.seek(first)
 
-    def _last_taken(self) -> tuple[MapDataset[T], int]:
+    def _last_element_read(self) -> tuple[MapDataset[T], int]:
         """Return the dataset, and the index of the element returned last."""
         return self.dataset, self.given - 1
 
@@ -228,22 +228,22 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
             lambda first, count: range(first, first + count),
             self._length,
             look_ahead=self._look_ahead,
-            least=self._least_at_once,
+            least=self._min_block,
         )
 
-    def take_block(self, made: list[Any]) -> list[Any]:
+    def take_block(self, out: list[Any]) -> list[Any]:
         """Return the next block of elements; absent ones are None.
 
         If an element fails, return those before it; `next` then raises its error. The
         caller must call `seek` to mark the elements as consumed.
 
         Args:
-            made: An empty list. Elements are appended one by one when they are
+            out: An empty list. Elements are appended one by one when they are
                 computed, so that another thread can read them. The list stays empty if
                 they are all computed at once.
         """
         first = self.given
-        self._made_so_far = made
+        self._block_so_far = out
         try:
             return self._refill(first)
         except Exception as error:
@@ -251,9 +251,9 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
             self.given = first
             return []
         finally:
-            self._made_so_far = None
+            self._block_so_far = None
 
-    def _judge(self, skipped: int) -> None:
+    def _check_dropped(self, skipped: int) -> None:
         check_dropped(skipped, str(self), self._ctx.dataset_options)
 
     def _refill(self, first: int) -> list[Any]:
@@ -264,13 +264,13 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         if first >= last:
             return []
         # Threads of a worker may read all of its unit, since they do not look ahead.
-        most = self._at_once if self._look_ahead else self._most_at_once
+        max_count = self._block_size if self._look_ahead else self._max_block
         began = time.perf_counter_ns()
         try:
-            elements = self._made(first, min(most, last - first), began)
+            elements = self._compute_block(first, min(max_count, last - first), began)
         except StopIteration:
             # The source has ended earlier than its length implies. `_go_to` and
-            # `confine` reset this.
+            # `restrict_to` reset this.
             self._stop = first
             return []
         except Exception:
@@ -278,37 +278,39 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
             raise
         took = time.perf_counter_ns() - began
         if took < BLOCK_NS / 2:
-            self._at_once = min(2 * self._at_once, self._most_at_once)
+            self._block_size = min(2 * self._block_size, self._max_block)
         elif took > 2 * BLOCK_NS:
             count = int(len(elements) * BLOCK_NS / took)
-            fitting = _multiple(count, self._least_at_once)
-            self._at_once = min(fitting, self._most_at_once)
+            fitting = _round_down(count, self._min_block)
+            self._block_size = min(fitting, self._max_block)
             self._reading.probe_soon()
         return elements
 
-    def _made(self, first: int, most: int, now_ns: int) -> list[Any]:
-        """Return up to `most` next elements; fewer if one of them fails or is slow."""
+    def _compute_block(self, first: int, max_count: int, now_ns: int) -> list[Any]:
+        """Return up to `max_count` next elements; fewer if one fails or is slow."""
         if self._failure is not None:
             index, error = self._failure
             self._failure = None
             if index == first:
                 raise error
-        indices = np.arange(first, first + most, dtype=np.int64)
+        indices = np.arange(first, first + max_count, dtype=np.int64)
         read = self._reading.read(first, indices)
         if read is None:
-            made = self._made_so_far
-            if made is None:
-                made = []
-            indices = indices[: self._at_once]
+            out = self._block_so_far
+            if out is None:
+                out = []
+            indices = indices[: self._block_size]
             try:
-                return self._elements.read(indices, now_ns, made)
+                return self._elements.read(indices, now_ns, out)
             except Exception as error:
                 # If a block step returned a wrong number, no one element failed. Once
                 # some elements are made, the error is of the next one.
-                if not made and (len(indices) == 1 or isinstance(error, WrongNumber)):
+                if not out and (
+                    len(indices) == 1 or isinstance(error, BlockLengthError)
+                ):
                     raise
-            rest, failure = read_each(self._elements, indices[len(made) :].tolist())
-            read = Read(made + rest, failure)
+            rest, failure = read_each(self._elements, indices[len(out) :].tolist())
+            read = ReadResult(out + rest, failure)
         elements, failure = read
         if failure is not None:
             if not elements:
@@ -317,20 +319,20 @@ class PrefetchDatasetIterator(iterators.Feed, CheckedIterator[T]):
         return elements
 
 
-def _multiple(count: int, least: int) -> int:
+def _round_down(count: int, least: int) -> int:
     """Return the largest multiple of `least` up to `count`, but at least `least`."""
     return max(count - count % least, least)
 
 
-def together(dataset: MapDataset[Any]) -> int:
+def preferred_block(dataset: MapDataset[Any]) -> int:
     """Return the number of elements to compute at once, so that steps get enough."""
     return max(
-        -(-getattr(node, "_together", 1) // elements)
+        -(-getattr(node, "_preferred_block", 1) // elements)
         for node, elements in _elements_of_nodes(dataset)
     )
 
 
-def elements_of_one(dataset: MapDataset[Any]) -> int:
+def max_source_elements(dataset: MapDataset[Any]) -> int:
     """Return the most source elements in one element, which may be a batch."""
     return max(elements for _, elements in _elements_of_nodes(dataset))
 
@@ -340,7 +342,9 @@ def _elements_of_nodes(dataset: MapDataset[Any]) -> Iterator[tuple[Any, int]]:
     nodes: list[tuple[Any, int]] = [(dataset, 1)]
     for node, elements in nodes:
         yield node, elements
-        elements_of_parents = elements * (getattr(node, "_stride", None) or 1)
+        elements_of_parents = elements * (
+            getattr(node, "_elements_per_output", None) or 1
+        )
         nodes += [(parent, elements_of_parents) for parent in node._parents]
 
 
@@ -363,7 +367,7 @@ class _Elements:
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
         self._dataset = dataset
-        self._epoch = here.epoch
+        self._epoch = epoch_context.epoch
         sources = [getattr(node, "_source", None) for node in chain_of(dataset)]
         self.by_threads = all(getattr(each, "by_threads", True) for each in sources)
         steps = [getattr(node, "_transform", None) for node in chain_of(dataset)]
@@ -374,8 +378,8 @@ class _Elements:
         self, indices: Int64Array, now_ns: int, out: list[Any] | None = None
     ) -> list[Any]:
         """Return the elements at `indices`, see `block_of`."""
-        if here.epoch != self._epoch:  # The calling thread is in another one.
-            with drawing_in(self._epoch):
+        if epoch_context.epoch != self._epoch:  # The calling thread is in another one.
+            with use_epoch(self._epoch):
                 return self.read(indices, now_ns, out)
         sampling = self.sampling
         try:
@@ -384,7 +388,7 @@ class _Elements:
             return sampling.read(indices)
         except Exception:
             if sampling is not None:
-                sampling.failed()
+                sampling.note_failure()
             raise
 
     def __getitem__(self, index: int) -> Any:

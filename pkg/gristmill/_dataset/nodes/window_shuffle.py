@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from gristmill import _core
-from gristmill._base.checks import check_integer
+from gristmill._base.argument_checks import check_integer
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (
@@ -21,11 +21,11 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, seed_in_epoch
-from gristmill._dataset.model.states import copied, replay
+from gristmill._dataset.model.states import copy_state, replay
 from gristmill._hot import iterators
 
 
-class WindowShuffling(ParentSpec):
+class WindowShuffleBase(ParentSpec):
     """A dataset of either kind that shuffles windows of its parent's elements."""
 
     _KIND = "order"
@@ -41,7 +41,7 @@ class WindowShuffling(ParentSpec):
         self._seed = seed
 
 
-class WindowShuffleMapDataset(WindowShuffling, BlockMapDataset[T]):
+class WindowShuffleMapDataset(WindowShuffleBase, BlockMapDataset[T]):
     """The parent's elements, each window of an epoch in a random order.
 
     Window w of all epochs is shuffled with seed ``seed + w``; the last window of an
@@ -71,9 +71,9 @@ class WindowShuffleMapDataset(WindowShuffling, BlockMapDataset[T]):
         return len(self._parent)
 
     def _block(self, indices: Indices) -> list[Any]:
-        return block_of(self._parent, self._shuffled(indices))
+        return block_of(self._parent, self._shuffle(indices))
 
-    def _shuffled(self, indices: Indices) -> Indices:
+    def _shuffle(self, indices: Indices) -> Indices:
         """Convert indices to indices of the parent."""
         size, seed, length = self._window_size, self._seed, len(self._parent)
         if not indices.dtype.hasobject:
@@ -92,7 +92,7 @@ class WindowShuffleMapDataset(WindowShuffling, BlockMapDataset[T]):
         return as_indices(shuffled)
 
 
-class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
+class WindowShuffleIterDataset(WindowShuffleBase, IterDataset[T]):
     """The parent's elements, each window of them in a random order.
 
     The whole window is read before its first element is returned.  Window w is shuffled
@@ -115,7 +115,7 @@ class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
         [0, 3, 2, 1, 6, 5, 7, 4]
     """
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
 
     def __init__(self, parent: IterDataset[T], *, window_size: int, seed: int) -> None:
         super().__init__(parent, window_size=window_size, seed=seed)
@@ -124,12 +124,12 @@ class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
         return WindowShuffleDatasetIterator(self)
 
     def _in_epoch(self, epoch: int) -> Self:
-        made = super()._in_epoch(epoch)
-        made._seed = seed_in_epoch(self._seed, epoch)
-        return made
+        copied = super()._in_epoch(epoch)
+        copied._seed = seed_in_epoch(self._seed, epoch)
+        return copied
 
 
-class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
+class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
     """Iterates over shuffled windows.
 
     The state is the position before the current window and the number of its elements
@@ -142,69 +142,69 @@ class WindowShuffleDatasetIterator(iterators.Feed, NodeIterator[T]):
         pos_in_window=states.count,
     )
 
-    def __init__(self, node: WindowShuffling) -> None:
+    def __init__(self, node: WindowShuffleBase) -> None:
         NodeIterator.__init__(self, node)
-        iterators.Feed.__init__(self, keep_absent=True)
+        iterators.BlockFeeder.__init__(self, keep_absent=True)
         # The position before the current window, its number and its length.
         self._before = self._parent.get_state()
         self._window = 0
         self._length = 0
         # The elements of an incomplete window after reading it failed.
-        self._gathered: list[T] = []
+        self._partial_window: list[T] = []
         # The remaining elements of a restored window.
-        self._restored: list[T] = []
+        self._restored_window: list[T] = []
         self._parent_ended = False
 
     def get_state(self) -> Any:
         """Return the position before the window, its number, and the place in it."""
-        left = self.ahead() + len(self._restored)
+        remaining = self.ahead() + len(self._restored_window)
         return {
-            "parent_window_start_state": copied(self._before),
-            "window_index": self._window + (self._length > 0 and left == 0),
-            "pos_in_window": self._length - left,
+            "parent_window_start_state": copy_state(self._before),
+            "window_index": self._window + (self._length > 0 and remaining == 0),
+            "pos_in_window": self._length - remaining,
         }
 
     def _check_state(self, state: Any) -> None:
         super()._check_state(state)
-        given, size = state["pos_in_window"], self._node._window_size
-        if given > size:
+        position, size = state["pos_in_window"], self._node._window_size
+        if position > size:
             raise states.mismatch(
-                self, f"has pos_in_window {given}, but windows have {size} elements"
+                self, f"has pos_in_window {position}, expected at most {size}"
             )
 
     def _go_to(self, state: Any) -> None:
-        self._before = copied(state["parent_window_start_state"])
-        self._parent.set_state(copied(self._before))
+        self._before = copy_state(state["parent_window_start_state"])
+        self._parent.set_state(copy_state(self._before))
         self._window = state["window_index"]
         self._length = 0
-        self._gathered, self._restored = [], []
+        self._partial_window, self._restored_window = [], []
         self._parent_ended = False
         self.seek(0)
-        given = state["pos_in_window"]
-        if given:
+        position_in_window = state["pos_in_window"]
+        if position_in_window:
             window = replay(self._parent, self._node._window_size)
-            self._restored = self._shuffled(window)[given:]
+            self._restored_window = self._shuffle(window)[position_in_window:]
             # If no elements are left, the state has the next window's number.
-            self._window -= not self._restored
+            self._window -= not self._restored_window
 
     def _refill(self, first: int) -> list[Any]:
         """Return the next window, in output order."""
-        if self._restored:
-            window, self._restored = self._restored, []
+        if self._restored_window:
+            window, self._restored_window = self._restored_window, []
             return window
         if self._parent_ended:
             return []
         self._window += self._length > 0
         self._length = 0
-        if not self._gathered:
+        if not self._partial_window:
             self._before = self._parent.get_state()
-        missing = self._node._window_size - len(self._gathered)
+        missing = self._node._window_size - len(self._partial_window)
         # `extend` keeps the elements that were read if reading fails.
-        self._gathered.extend(itertools.islice(self._parent, missing))
-        window, self._gathered = self._gathered, []
-        return self._shuffled(window)
+        self._partial_window.extend(itertools.islice(self._parent, missing))
+        window, self._partial_window = self._partial_window, []
+        return self._shuffle(window)
 
-    def _shuffled(self, window: list[T]) -> list[T]:
+    def _shuffle(self, window: list[T]) -> list[T]:
         """Shuffle the current window, in reverse order of the permutation."""
         self._length = len(window)
         self._parent_ended = self._length < self._node._window_size

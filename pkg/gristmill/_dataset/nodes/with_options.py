@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gristmill._base.checks import check_options, check_seed_of_draws
-from gristmill._base.describing import call_text
+from gristmill._base.argument_checks import check_options, check_seed_of_draws
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
@@ -16,10 +16,10 @@ from gristmill._dataset.nodes.order import IndexMapDataset
 EXAMPLE = "DatasetOptions(filter_raise_threshold_ratio=0.99)"
 
 
-class WithOptions(ParentSpec):
+class WithOptionsBase(ParentSpec):
     """A node of either kind that sets options."""
 
-    _AS_THEY_ARE = True
+    _IS_SELECTION = True
 
     def __init__(self, parent: Any, options: DatasetOptions) -> None:
         super().__init__(parent)
@@ -31,12 +31,12 @@ class WithOptions(ParentSpec):
 
 
 @builds("MapDataset.set_options")
-class WithOptionsMapDataset(WithOptions, IndexMapDataset[T]):
+class WithOptionsMapDataset(WithOptionsBase, IndexMapDataset[T]):
     """The parent's elements. The options apply to all iterators over this dataset."""
 
 
 @builds("IterDataset.set_options")
-class WithOptionsIterDataset(WithOptions, IterDataset[T]):
+class WithOptionsIterDataset(WithOptionsBase, IterDataset[T]):
     """The parent's elements. The options apply to all nodes of the chain.
 
     If several nodes of a chain set the same option, the last one wins.
@@ -55,8 +55,8 @@ class WithOptionsIterDataset(WithOptions, IterDataset[T]):
         9
     """
 
-    _KEEPS_COUNT = True
-    _stride = 1
+    _KEEPS_LENGTH = True
+    _elements_per_output = 1
 
     def __iter__(self) -> DatasetIterator[T]:
         iterator: DatasetIterator[T] = iter(self._parent)
@@ -68,24 +68,24 @@ class WithOptionsIterDataset(WithOptions, IterDataset[T]):
 
 def options_of(dataset: Any) -> DatasetOptions:
     """Return the options set by a dataset and its ancestors. The last node wins."""
-    found = DatasetOptions()
+    merged = DatasetOptions()
     for node in chain_of(dataset):
-        if isinstance(node, WithOptions):
-            found = found.merge(node.options)
-    return found
+        if isinstance(node, WithOptionsBase):
+            merged = merged.merge(node.options)
+    return merged
 
 
-class Seeding(ParentSpec):
+class WithSeedBase(ParentSpec):
     """A node of either kind that holds a seed."""
 
-    _AS_THEY_ARE = True
+    _IS_SELECTION = True
 
     def __init__(self, parent: Any, *, seed: int) -> None:
         super().__init__(parent)
         check_seed_of_draws("seed", seed, mixed=[0])
         self._seed_rng_seed = seed
 
-    def _line(self) -> str:
+    def _node_line(self) -> str:
         # Grain's names.
         return type(self).__name__.replace("Seed", "Options")
 
@@ -94,16 +94,16 @@ class Seeding(ParentSpec):
 
 
 @builds("MapDataset.seed")
-class WithSeedMapDataset(Seeding, IndexMapDataset[T]):
+class WithSeedMapDataset(WithSeedBase, IndexMapDataset[T]):
     """The parent's elements, and a seed."""
 
 
 @builds("IterDataset.seed")
-class WithSeedIterDataset(Seeding, IterDataset[T]):
+class WithSeedIterDataset(WithSeedBase, IterDataset[T]):
     """The parent's elements, and a seed."""
 
-    _KEEPS_COUNT = True
-    _stride = 1
+    _KEEPS_LENGTH = True
+    _elements_per_output = 1
 
     def __iter__(self) -> DatasetIterator[T]:
         iterator: DatasetIterator[T] = iter(self._parent)

@@ -6,25 +6,25 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
-from gristmill._base.checks import check_flag
+from gristmill._base.argument_checks import check_flag
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
-from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
+from gristmill._dataset.model.known_length import count_of
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import Dataset, builds, listed
+from gristmill._dataset.model.node import Dataset, as_dataset_list, builds
 
 
-class Zipping(Dataset):
+class ZipBase(Dataset):
     """A zip dataset of either kind."""
 
     _KIND = "order"
-    _SAID: ClassVar[tuple[str, ...]] = ("parents",)
+    _REPR_ARGS: ClassVar[tuple[str, ...]] = ("parents",)
 
     def __init__(self, parents: Sequence[Any]) -> None:
-        super().__init__(listed(parents, "zip"))
+        super().__init__(as_dataset_list(parents, "zip"))
         if not self._parents:
             raise ValueError("At least one parent must be provided.")
 
@@ -34,7 +34,7 @@ class Zipping(Dataset):
 
 
 @builds("MapDataset.zip")
-class ZipMapDataset(Zipping, BlockMapDataset[T]):
+class ZipMapDataset(ZipBase, BlockMapDataset[T]):
     """Tuples of the elements of datasets of the same length at an index.
 
     An element that is absent is None in its tuple.
@@ -54,9 +54,9 @@ class ZipMapDataset(Zipping, BlockMapDataset[T]):
 
     def __init__(self, parents: Sequence[MapDataset[Any]]) -> None:
         super().__init__(parents)
-        self._measure()
+        self._update_from_parents()
 
-    def _measure(self) -> None:
+    def _update_from_parents(self) -> None:
         lengths = [len(parent) for parent in self._parents]
         if len(set(lengths)) != 1:
             raise ValueError(
@@ -71,7 +71,7 @@ class ZipMapDataset(Zipping, BlockMapDataset[T]):
 
 
 @builds("IterDataset.zip")
-class ZipIterDataset(Zipping, IterDataset[T]):
+class ZipIterDataset(ZipBase, IterDataset[T]):
     """Tuples of the next element of each dataset.
 
     Args:
@@ -89,7 +89,7 @@ class ZipIterDataset(Zipping, IterDataset[T]):
         [(0, 0), (1, 1)]
     """
 
-    _SAID = ("parents", "strict")
+    _REPR_ARGS = ("parents", "strict")
 
     def __init__(
         self, parents: Sequence[IterDataset[Any]], *, strict: bool = True
@@ -120,7 +120,7 @@ class ZipDatasetIterator(NodeIterator[T]):
             raise
         if len(items) == len(self._parents):
             return tuple(items)
-        self._end(len(items))
+        self._raise_at_end(len(items))
 
     def get_state(self) -> Any:
         return {"parents": [parent.get_state() for parent in self._parents]}
@@ -142,18 +142,18 @@ class ZipDatasetIterator(NodeIterator[T]):
             with contextlib.suppress(Exception):
                 next(parent, None)
 
-    def _end(self, number: int) -> NoReturn:
+    def _raise_at_end(self, number: int) -> NoReturn:
         """Raise StopIteration or an error after parent `number` ended first."""
         if self._node._strict and number > 0:
-            raise ValueError(_misfit(number, "shorter"))
+            raise ValueError(_length_error(number, "shorter"))
         if self._node._strict:
             missing = object()
             for other, parent in enumerate(self._parents[1:], start=1):
                 if next(parent, missing) is not missing:
-                    raise ValueError(_misfit(other, "longer"))
+                    raise ValueError(_length_error(other, "longer"))
         raise StopIteration
 
 
-def _misfit(number: int, how: str) -> str:
+def _length_error(number: int, how: str) -> str:
     others = "argument 1" if number == 1 else f"arguments 1-{number}"
     return f"ZipIterDataset argument {number + 1} is {how} than {others}"

@@ -43,8 +43,10 @@ def device_put(
             "experimental.device_put needs the jax package. Install it with: pip"
             " install 'gristmill[jax]'"
         ) from error
-    ahead = ThreadPrefetchIterDataset(ds, prefetch_buffer_size=cpu_buffer_size)
-    moved = ahead.map(lambda element: jax.device_put(element, device))
-    moved = ThreadPrefetchIterDataset(moved, prefetch_buffer_size=device_buffer_size)
-    moved._always_ahead = True  # device_put returns before the transfer is done.
-    return moved
+    prefetched = ThreadPrefetchIterDataset(ds, prefetch_buffer_size=cpu_buffer_size)
+    on_device = prefetched.map(lambda element: jax.device_put(element, device))
+    on_device = ThreadPrefetchIterDataset(
+        on_device, prefetch_buffer_size=device_buffer_size
+    )
+    on_device._always_ahead = True  # device_put returns before the transfer is done.
+    return on_device

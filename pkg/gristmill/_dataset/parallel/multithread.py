@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 
-from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.argument_checks import check_flag, check_integer
 from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.options import MultiprocessingContext
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
-from gristmill._dataset.nodes.slicing import sliced
+from gristmill._dataset.nodes.slicing import slice_chain
 from gristmill._dataset.nodes.with_options import WithOptionsIterDataset, options_of
 
 
@@ -53,7 +53,7 @@ def multithread_prefetch(
         return ds
     parts = []
     for thread in range(num_threads):
-        part = sliced(ds, thread, num_threads, sequential_slice)
+        part = slice_chain(ds, thread, num_threads, sequential_slice)
         if num_threads > 1:
             part = copy.deepcopy(part)
         place = MultiprocessingContext(process_index=thread, process_count=num_threads)
@@ -68,7 +68,7 @@ def multithread_prefetch(
 class PlacedIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements, computed as if in one of several processes."""
 
-    _KEEPS_COUNT = True
+    _KEEPS_LENGTH = True
 
     def __init__(self, parent: IterDataset[T], place: MultiprocessingContext) -> None:
         super().__init__(parent)

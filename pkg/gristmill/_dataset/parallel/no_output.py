@@ -13,41 +13,43 @@ from gristmill._dataset.nodes.map import (
     RandomMapIterDataset,
 )
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
-from gristmill._dataset.parallel.pipeline import Pipeline
-from gristmill._engine.no_output import batches_of
+from gristmill._dataset.parallel.chain_program import ChainProgram
+from gristmill._engine.no_output import count_batches
 
 # Nodes that return at most one element for each element of their parent.
-_NO_MORE = (FilterIterDataset, MapWithIndexIterDataset, RandomMapIterDataset)
+_AT_MOST_ONE_TO_ONE = (FilterIterDataset, MapWithIndexIterDataset, RandomMapIterDataset)
 
 
-def warn_of_no_output(pipeline: Pipeline) -> None:
+def warn_of_no_output(program: ChainProgram) -> None:
     """Warn if no stream of a chain has an element, whatever its functions do."""
     steps = []
-    node: Any = pipeline.dataset
-    while is_ours(node) and (node._stride is not None or isinstance(node, _NO_MORE)):
+    node: Any = program.dataset
+    while is_ours(node) and (
+        node._elements_per_output is not None or isinstance(node, _AT_MOST_ONE_TO_ONE)
+    ):
         steps.append(node)
         node = node._parent
-    if type(node) is not PrefetchIterDataset or pipeline.sequential:
+    if type(node) is not PrefetchIterDataset or program.sequential:
         return
     try:
         elements = len(node._parent)
     except Exception:
         return  # Computing the chain will raise the same error.
     # Part 0 has the most elements.
-    count = most = -(-elements // pipeline.parts)
-    dropping = None
+    count = max_count = -(-elements // program.parts)
+    drop_text = None
     for step in reversed(steps):
         if isinstance(step, BatchIterDataset):
             size, drops = step._batch_size, step._drop_remainder
-            count, too_few = batches_of(count, f"{step}", size, drops)
-            dropping = too_few or dropping
+            count, batch_drop_text = count_batches(count, f"{step}", size, drops)
+            drop_text = batch_drop_text or drop_text
     if count:
         return
-    reason = "There are no elements for it."
-    if dropping is not None:
+    reason = "Its dataset has no elements."
+    if drop_text is not None:
         reason = (
-            f"Each of its {pipeline.parts} streams has at most {most} of {elements}"
-            f" elements. {dropping} Batch before to_iter_dataset(), or pass streams=1,"
+            f"Each of its {program.parts} streams has at most {max_count} of {elements}"
+            f" elements. {drop_text} Batch before to_iter_dataset(), or pass streams=1,"
             " fewer workers, a smaller batch size, or drop_remainder=False."
         )
     warn_user(f"This chain gives no element. {reason}")

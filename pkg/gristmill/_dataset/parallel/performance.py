@@ -18,7 +18,7 @@ from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
 MEBIBYTE = 1024 * 1024
-MOST_BUFFERED = 1000
+MAX_BUFFERED = 1000
 
 
 @dataclasses.dataclass(slots=True)
@@ -72,53 +72,63 @@ def pick_performance_config(
         >>> config.multiprocessing_options.num_workers
         4
     """
-    most_workers = (os.cpu_count() or 1) if max_workers is None else max_workers
-    most_buffered = MOST_BUFFERED if max_buffer_size is None else max_buffer_size
+    max_workers_used = (os.cpu_count() or 1) if max_workers is None else max_workers
+    max_buffered_used = MAX_BUFFERED if max_buffer_size is None else max_buffer_size
     # Buffers of to_iter_dataset hold elements of its parent.
-    buffered = _inputs(ds)
-    workers = _fitting([ds], ram_budget_mb, most_workers, samples_to_check)
-    places = _fitting(buffered, ram_budget_mb, most_buffered, samples_to_check)
+    buffered = _find_map_datasets(ds)
+    workers = _count_fitting([ds], ram_budget_mb, max_workers_used, samples_to_check)
+    buffer_size = _count_fitting(
+        buffered, ram_budget_mb, max_buffered_used, samples_to_check
+    )
     return PerformanceConfig(
         multiprocessing_options=MultiprocessingOptions(num_workers=workers),
-        read_options=ReadOptions(prefetch_buffer_size=places),
+        read_options=ReadOptions(prefetch_buffer_size=buffer_size),
     )
 
 
-def _fitting(datasets: Sequence[Any], budget_mb: int, most: int, samples: int) -> int:
-    """Return how many elements of each dataset fit, up to `most`, by a mean size."""
+def _count_fitting(
+    datasets: Sequence[Any], budget_mb: int, maximum: int, samples: int
+) -> int:
+    """Return how many elements of each dataset fit, up to `maximum`, by a mean size."""
     if not datasets:
-        return most
-    each = math.ceil(samples / len(datasets))
+        return maximum
+    samples_of_each = math.ceil(samples / len(datasets))
     sizes = [
-        _size(element)
+        _size_bytes(element)
         for dataset in datasets
-        for element in itertools.islice(dataset, each)
+        for element in itertools.islice(dataset, samples_of_each)
     ]
     if len(sizes) < samples:
         log.warning(
-            "%d elements are too few to tell how large they are: %d were asked for."
-            " Memory does not limit workers and buffers.",
+            "%d elements are too few to estimate their size, expected samples_to_check,"
+            " %d. ram_budget_mb does not limit workers and buffers.",
             len(sizes),
             samples,
         )
-        return most
+        return maximum
     size_mb = float(np.mean(sizes)) / MEBIBYTE
-    return min(int(budget_mb / (size_mb * len(datasets))), most) if size_mb else most
+    return (
+        min(int(budget_mb / (size_mb * len(datasets))), maximum) if size_mb else maximum
+    )
 
 
-def _size(element: Any) -> int:
+def _size_bytes(element: Any) -> int:
     """Return the approximate size of an element in bytes."""
     if isinstance(element, dict):
-        return sum(map(_size, element.values()))
+        return sum(map(_size_bytes, element.values()))
     if isinstance(element, (list, tuple)):
-        return sum(map(_size, element))
+        return sum(map(_size_bytes, element))
     if isinstance(element, np.ndarray):
         return int(element.nbytes)
     return sys.getsizeof(element)
 
 
-def _inputs(dataset: Any) -> list[Any]:
+def _find_map_datasets(dataset: Any) -> list[Any]:
     """Return the `MapDataset`s that a chain iterates over."""
     if isinstance(dataset, PrefetchIterDataset):
         return [dataset._parent]
-    return [found for parent in dataset._parents for found in _inputs(parent)]
+    return [
+        input_dataset
+        for parent in dataset._parents
+        for input_dataset in _find_map_datasets(parent)
+    ]

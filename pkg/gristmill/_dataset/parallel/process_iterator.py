@@ -17,16 +17,16 @@ from gristmill._dataset.model.iterator import (
     get_next_index,
     set_next_index,
 )
-from gristmill._dataset.model.names import line_of
+from gristmill._dataset.model.names import node_line
 from gristmill._dataset.model.node import chain_of
-from gristmill._dataset.model.states import copied
-from gristmill._dataset.parallel.pipeline import FRESH, Pipeline
+from gristmill._dataset.model.states import copy_state
+from gristmill._dataset.parallel.chain_program import START_POSITION, ChainProgram
 from gristmill._engine.local import LocalRun
-from gristmill._engine.record_errors import Tally
+from gristmill._engine.record_errors import ErrorCounter
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import Position
-from gristmill._engine.workers import Place
+from gristmill._engine.workers import WorkerBackend
 from gristmill.errors import StateMismatch
 
 STALL_TIMEOUT_S = 60.0
@@ -38,29 +38,35 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
     """Iterates over the outputs of workers, which start at the first `next`."""
 
     def __init__(
-        self, pipeline: Pipeline, fixed: bool, buffer: int, place: Place | None
+        self,
+        program: ChainProgram,
+        fixed: bool,
+        buffer: int,
+        backend: WorkerBackend | None,
     ) -> None:
         super().__init__()
-        self._ctx.dataset_options = pipeline.options
-        self._pipeline = pipeline
+        self._ctx.dataset_options = program.options
+        self._program = program
         # True if a state must have the same number of streams.
         self._fixed = fixed
-        policy = pipeline.policy
-        self._tally: Tally | None = None
+        policy = program.policy
+        self._error_counter: ErrorCounter | None = None
         if policy is not None:
-            self._tally = Tally(policy, line_of([*chain_of(pipeline.dataset)][-1]))
+            self._error_counter = ErrorCounter(
+                policy, node_line([*chain_of(program.dataset)][-1])
+            )
         # Outputs that each worker may be ahead, besides the two that it holds.
         self._buffer = buffer
-        self._place = place
+        self._backend = backend
         # The argument of `set_workers`.
         self._workers: int | None = None
         self._run: LocalRun | RemoteRun | None = None
         # The first position of the run, until the first `next`.
-        self._begins: RunPosition | None = RunPosition(
-            0, 0, [FRESH] * pipeline.streams, [False] * pipeline.streams
+        self._start_position: RunPosition | None = RunPosition(
+            0, 0, [START_POSITION] * program.streams, [False] * program.streams
         )
         self._ended = False
-        self._kept_after_end = False
+        self._keeps_run_after_end = False
         # States of streams before their first output, by number.  Finding one takes an
         # iterator.
         self._first_states: dict[int, Any] = {}
@@ -69,13 +75,13 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._assert_not_closed()
         if self._ended:
             raise StopIteration
-        run = self._opened()
-        self._begins = None
+        run = self._get_run()
+        self._start_position = None
         try:
             element: T = run.next()
         except StopIteration:
             self._ended = True
-            if not self._kept_after_end:
+            if not self._keeps_run_after_end:
                 run.close()
             raise
         return element
@@ -83,7 +89,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
     def get_state(self) -> Any:
         """Return the state of each stream, and the stream of the next output."""
         position = self._position
-        numbers = list(self._pipeline.numbers)
+        numbers = list(self._program.numbers)
         return {
             "next_index_in_cycle": position.next_stream,
             "next_index_in_datasets": len(numbers),
@@ -97,35 +103,35 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         }
 
     def _check_state(self, state: Any) -> None:
-        states, _, _ = _parts_of(state)
-        self._pipeline_of(len(states)).check_states(states)
+        states, _, _ = _split_state(state)
+        self._program_for_streams(len(states)).check_states(states)
 
     def _go_to(self, state: Any) -> None:
-        if self._tally is not None:
-            self._tally.restart(0)
+        if self._error_counter is not None:
+            self._error_counter.restart(0)
         # The state sets the number of streams, whatever the number of workers is.
-        states, ended, turn = _parts_of(state)
-        if len(states) != self._pipeline.streams:
+        states, ended, turn = _split_state(state)
+        if len(states) != self._program.streams:
             if self._run is not None:
                 self._run.close()
                 self._run = None
             self._first_states.clear()
-            self._pipeline = self._pipeline_of(len(states))
-        positions = [self._pipeline.position_of(*one) for one in enumerate(states)]
-        self._go_on(RunPosition(0, turn, positions, ended))
+            self._program = self._program_for_streams(len(states))
+        positions = [self._program.position_of(*one) for one in enumerate(states)]
+        self._restart_at(RunPosition(0, turn, positions, ended))
 
-    def _set_workers(self, count: int) -> bool:
-        if self._pipeline.workers == 0 and self._place is None:
+    def _set_workers(self, workers: int) -> bool:
+        if self._program.workers == 0 and self._backend is None:
             return False
-        self._workers = count
+        self._workers = workers
         if isinstance(self._run, RemoteRun):
-            self._run.set_workers(count)
+            self._run.set_workers(workers)
         return True
 
     def start_prefetch(self) -> None:
         if self._closed:
             raise ValueError("Attempting to use a closed iterator. Make a new one.")
-        self._opened().start_prefetch()
+        self._get_run().start_prefetch()
 
     def _release(self) -> None:
         if self._run is not None:
@@ -136,105 +142,103 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             self.close()  # Any thread may call this.
 
     def _keep_after_end(self) -> None:
-        self._kept_after_end = True
+        self._keeps_run_after_end = True
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}(streams={self._pipeline.streams})"
+        return f"{type(self).__name__}(streams={self._program.streams})"
 
     @property
     def _position(self) -> RunPosition:
-        if self._begins is not None:
-            return self._begins
+        if self._start_position is not None:
+            return self._start_position
         assert self._run is not None
         return self._run.position
 
-    def _opened(self) -> LocalRun | RemoteRun:
+    def _get_run(self) -> LocalRun | RemoteRun:
         if self._run is None:
-            self._run = self._new_run(_copy(self._position))
+            self._run = self._make_run(_copy(self._position))
         return self._run
 
-    def _new_run(self, position: RunPosition) -> LocalRun | RemoteRun:
+    def _make_run(self, position: RunPosition) -> LocalRun | RemoteRun:
         """Make the run that computes the streams from a position on."""
-        place, count = self._place, self._workers
-        if place is not None:
-            place = place if count is None else place.resized(count)
-            count = place.processes()
-        pipeline = self._pipeline_for(
-            self._pipeline.workers if count is None else count
+        backend, workers = self._backend, self._workers
+        if backend is not None:
+            backend = backend if workers is None else backend.resized(workers)
+            workers = backend.processes()
+        program = self._program_for_workers(
+            self._program.workers if workers is None else workers
         )
-        if pipeline.workers == 0:
-            return LocalRun(pipeline, position, self._tally)
-        how = RemoteOptions(
-            workers=pipeline.workers,
+        if program.workers == 0:
+            return LocalRun(program, position, self._error_counter)
+        options = RemoteOptions(
+            workers=program.workers,
             buffer=self._buffer,
             max_restarts=MAX_RESTARTS,
             memory_limit=0,
             stall_timeout=STALL_TIMEOUT_S,
             stall_action="warn",
-            place=place,
+            backend=backend,
         )
-        return RemoteRun(pipeline, position, how, self._tally)
+        return RemoteRun(program, position, options, self._error_counter)
 
-    def _pipeline_for(self, workers: int) -> Pipeline:
+    def _program_for_workers(self, workers: int) -> ChainProgram:
         """Return the pipeline for a number of workers."""
         # Nodes after this one may have set options since.
-        pipeline = dataclasses.replace(
-            self._pipeline, options=self._ctx.dataset_options, workers=workers
+        program = dataclasses.replace(
+            self._program, options=self._ctx.dataset_options, workers=workers
         )
-        if pipeline.owned and self._place is None:
+        if program.owned and self._backend is None:
             # One worker computes each stream: more workers than streams would idle.
-            workers = min(workers, pipeline.streams)
-        return dataclasses.replace(pipeline, workers=workers)
+            workers = min(workers, program.streams)
+        return dataclasses.replace(program, workers=workers)
 
-    def _go_on(self, position: RunPosition) -> None:
-        self._begins = position
+    def _restart_at(self, position: RunPosition) -> None:
+        self._start_position = position
         self._ended = False
         if self._run is not None:
             self._run.restart(_copy(position))
 
-    def _pipeline_of(self, streams: int) -> Pipeline:
+    def _program_for_streams(self, streams: int) -> ChainProgram:
         """Return the pipeline with another number of streams, unless that is fixed."""
-        pipeline = self._pipeline
-        if streams == pipeline.streams:
-            return pipeline
-        if self._fixed or pipeline.parts != pipeline.streams:
+        program = self._program
+        if streams == program.streams:
+            return program
+        if self._fixed or program.parts != program.streams:
             raise StateMismatch(
                 f"The state has {streams} streams, but the dataset was made with"
-                f" {pipeline.streams}. The number of streams defines the order, so it"
+                f" {program.streams}. The number of streams defines the order, so it"
                 " cannot change within a run: leave `streams` out, or set it to"
                 f" {streams}."
             )
-        return dataclasses.replace(pipeline, numbers=range(streams), parts=streams)
+        return dataclasses.replace(program, numbers=range(streams), parts=streams)
 
     def _state_of(self, stream: int, stream_position: Position) -> Any:
-        if stream_position != FRESH:
-            return self._pipeline.state_of(stream, stream_position)
+        if stream_position != START_POSITION:
+            return self._program.state_of(stream, stream_position)
         if stream not in self._first_states:
-            self._first_states[stream] = self._pipeline.state_of(
-                stream, stream_position
-            )
-        return copied(self._first_states[stream])
+            self._first_states[stream] = self._program.state_of(stream, stream_position)
+        return copy_state(self._first_states[stream])
 
     def _get_next_index(self) -> int:
-        return get_next_index(self._placed_alone("get_next_index"))
+        return get_next_index(self._open_only_stream("get_next_index"))
 
     def _set_next_index(self, index: int) -> None:
-        iterator = self._placed_alone("set_next_index")
+        iterator = self._open_only_stream("set_next_index")
         set_next_index(iterator, index)
-        stream_position = self._pipeline.position_of(0, iterator.get_state())
-        self._go_on(RunPosition(0, 0, [stream_position], [False]))
+        stream_position = self._program.position_of(0, iterator.get_state())
+        self._restart_at(RunPosition(0, 0, [stream_position], [False]))
 
-    def _placed_alone(self, function: str) -> DatasetIterator[Any]:
+    def _open_only_stream(self, function: str) -> DatasetIterator[Any]:
         """Return an iterator in this process, at the position of the only stream."""
-        if self._pipeline.streams != 1:
+        if self._program.streams != 1:
             raise NotImplementedError(
                 f"{function} is not supported for InterleaveDatasetIterator with more"
-                f" than one dataset. {self} has {self._pipeline.streams} streams: use"
+                f" than one dataset. {self} has {self._program.streams} streams: use"
                 " one worker or one stream."
             )
-        iterator = self._pipeline.iterator(0)
+        iterator = self._program.iterator(0)
         (stream_position,) = self._position.positions
-        iterator.set_state(self._pipeline.state_of(0, stream_position))
+        iterator.set_state(self._program.state_of(0, stream_position))
         return iterator
 
 
@@ -243,12 +247,12 @@ def _copy(position: RunPosition) -> RunPosition:
     return dataclasses.replace(position, positions=positions, ended=ended)
 
 
-def _parts_of(state: Any) -> tuple[list[Any], list[bool], int]:
+def _split_state(state: Any) -> tuple[list[Any], list[bool], int]:
     """Return each stream's state, whether it ended, and the next stream of a state."""
     try:
         indices = list(state["iterators_in_use_indices"])
         states = list(state["iterators_in_use_states"])
-        ended = [_truth(number) for number in state["exhausted"]]
+        ended = [_as_bool(number) for number in state["exhausted"]]
         turn = operator.index(state["next_index_in_cycle"])
         operator.index(state["next_index_in_datasets"])
         futures = state.get("future_states")
@@ -257,21 +261,20 @@ def _parts_of(state: Any) -> tuple[list[Any], list[bool], int]:
             "Expected the state of a dataset with `mp_prefetch` or"
             " `multithread_prefetch`: a dict with `iterators_in_use_states`,"
             f" `exhausted` and more; got {state!r:.200}. Restore it to the chain that"
-            " it was taken from; where that has no workers, pass `streams` to"
-            " `mp_prefetch`."
+            " saved it. If that chain has no workers, pass `streams` to `mp_prefetch`."
         ) from error
     streams = len(indices)
     whole = indices == list(range(streams)) and not futures
     if not whole or not len(states) == len(ended) == streams > turn >= 0:
         raise StateMismatch(
-            f"The state does not say where each of {streams} streams stands: indices"
-            f" {indices}, {len(states)} states, exhausted {ended}, next {turn}, future"
-            f" states {futures!r:.200}. Restore it to the chain that it was taken from."
+            f"The state must have one position for each of {streams} streams, got"
+            f" indices {indices}, {len(states)} states, exhausted {ended}, next {turn},"
+            f" future states {futures!r:.200}. Restore it to the chain that saved it."
         )
     return states, ended, turn
 
 
-def _truth(number: Any) -> bool:
+def _as_bool(number: Any) -> bool:
     """Return whether a stream has ended; Grain writes 0 or 1."""
     if operator.index(number) not in (0, 1):
         raise TypeError(f"exhausted has {number}")

@@ -6,28 +6,31 @@ import copy
 import dataclasses
 from typing import Any, Self
 
-from gristmill._base.checks import (
+from gristmill._base.argument_checks import (
     check_callable,
     check_flag,
     check_integer,
     check_options,
 )
-from gristmill._base.epochs import here
+from gristmill._base.epoch_context import epoch_context
+from gristmill._base.trials import NotTriedError
 from gristmill._base.types import T, WorkerInitFn
-from gristmill._dataset.model.counted import count_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.known_length import count_of
 from gristmill._dataset.model.node import builds
+from gristmill._dataset.nodes.missing_states import may_lack_state
 from gristmill._dataset.nodes.on_error import policy_of
 from gristmill._dataset.nodes.slicing import check_parts
-from gristmill._dataset.nodes.unsaved import may_lack_state
 from gristmill._dataset.nodes.with_options import options_of
+from gristmill._dataset.parallel.chain_program import (
+    ArithmeticChainProgram,
+    ChainProgram,
+)
 from gristmill._dataset.parallel.no_output import warn_of_no_output
-from gristmill._dataset.parallel.pipeline import ArithmeticPipeline, Pipeline
 from gristmill._dataset.parallel.process_iterator import ProcessPrefetchDatasetIterator
 from gristmill._dataset.parallel.unit_records import is_batch, records_of_unit
-from gristmill._engine.trial import NotTriedError
-from gristmill._engine.workers import Place, check_place
+from gristmill._engine.workers import WorkerBackend, check_backend
 from gristmill.options import MultiprocessingOptions
 
 DEFAULT_WORKERS = 10
@@ -40,10 +43,10 @@ def multiprocess_prefetch(
     worker_init_fn: WorkerInitFn | None = None,
     sequential_slice: bool = False,
     streams: int | None = None,
-    workers: Place | None = None,
+    workers: WorkerBackend | None = None,
 ) -> IterDataset[T]:
     """See `IterDataset.mp_prefetch`."""
-    check_place(workers)
+    check_backend(workers)
     if options is None:
         options = MultiprocessingOptions(num_workers=DEFAULT_WORKERS)
     check_options(
@@ -58,7 +61,7 @@ def multiprocess_prefetch(
     if streams is not None:
         check_integer("streams", streams)
         if streams < 1:
-            raise ValueError(f"streams must be positive, got {streams}")
+            raise ValueError(f"streams must be at least 1, got {streams}.")
     elif workers is not None:
         streams = max(options.num_workers, 1)
     elif options.num_workers == 0:
@@ -68,11 +71,11 @@ def multiprocess_prefetch(
             f"`buffer_size` must be greater than 0, got {size}. Set"
             " per_worker_buffer_size to 1 or more."
         )
-    made = ProcessPrefetchIterDataset(
+    result = ProcessPrefetchIterDataset(
         dataset, options, worker_init_fn, sequential_slice, streams, workers
     )
-    warn_of_no_output(made._pipeline)
-    return made
+    warn_of_no_output(result._program)
+    return result
 
 
 class ProcessPrefetchIterDataset(IterDataset[T]):
@@ -91,16 +94,16 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         worker_init_fn: WorkerInitFn | None,
         sequential_slice: bool,
         streams: int | None,
-        place: Place | None,
+        backend: WorkerBackend | None,
     ) -> None:
         super().__init__()
         self._options = options
-        self._place = place
+        self._backend = backend
         self._fixed = streams is not None
         parts = options.num_workers if streams is None else streams
         check_parts(dataset, parts)
         policy_of(dataset)  # Raises if parts of the chain have different ones.
-        pipeline = Pipeline(
+        program = ChainProgram(
             dataset=dataset,
             numbers=range(parts),
             parts=parts,
@@ -110,26 +113,26 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             worker_init_fn=worker_init_fn,
         )
         records = records_of_unit(dataset)
-        if (options.num_workers or place) and records is not None:
-            pipeline = ArithmeticPipeline(
-                **vars(pipeline),
+        if (options.num_workers or backend) and records is not None:
+            program = ArithmeticChainProgram(
+                **vars(program),
                 unit_records=records,
                 many_outputs=records > 1 and not is_batch(dataset),
             )
-        self._pipeline = pipeline
+        self._program = program
 
     def __iter__(self) -> DatasetIterator[T]:
         return ProcessPrefetchDatasetIterator(
-            dataclasses.replace(self._pipeline, epoch=here.epoch),
+            dataclasses.replace(self._program, epoch=epoch_context.epoch),
             self._fixed,
             self._options.per_worker_buffer_size,
-            self._place,
+            self._backend,
         )
 
     @property
     def in_workers(self) -> IterDataset[T]:
         """The last dataset of the chain that workers compute."""
-        return self._pipeline.dataset
+        return self._program.dataset
 
     @property
     def _may_lack_state(self) -> bool:  # type: ignore[override]
@@ -140,9 +143,9 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 
     def with_in_workers(self, dataset: IterDataset[Any]) -> Self:
         """Return a copy of this dataset whose workers compute another chain."""
-        made = copy.copy(self)
-        made._pipeline = dataclasses.replace(self._pipeline, dataset=dataset)
-        return made
+        result = copy.copy(self)
+        result._program = dataclasses.replace(self._program, dataset=dataset)
+        return result
 
     @property
     def workers(self) -> int:
@@ -155,41 +158,41 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         Raises:
             NotTriedError: Some workers would idle, or they are not processes.
         """
-        if self._place is not None:
-            raise NotTriedError("actors of a cluster compute.")
-        pipeline = self._pipeline
-        keeps = self._fixed or not pipeline.owned
-        if keeps and pipeline.owned and count > pipeline.streams:
+        if self._backend is not None:
+            raise NotTriedError("the chain runs in actors of a cluster.")
+        program = self._program
+        keeps_states = self._fixed or not program.owned
+        if keeps_states and program.owned and count > program.streams:
             raise NotTriedError(
-                f"each of the {pipeline.streams} streams is one worker's."
+                f"each of the {program.streams} streams is one worker's."
             )
-        parts = pipeline.parts if keeps else count
+        parts = program.parts if keeps_states else count
         try:
-            check_parts(pipeline.dataset, parts)
+            check_parts(program.dataset, parts)
         except ValueError as error:
             raise NotTriedError(str(error)) from error
-        made = multiprocess_prefetch(
-            pipeline.dataset,
+        result = multiprocess_prefetch(
+            program.dataset,
             dataclasses.replace(self._options, num_workers=count),
-            pipeline.worker_init_fn,
-            pipeline.sequential,
-            parts if keeps else None,
+            program.worker_init_fn,
+            program.sequential,
+            parts if keeps_states else None,
         )
-        return made, keeps
+        return result, keeps_states
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Keep a slice of the streams."""
-        numbers = self._pipeline.numbers[sl]
-        self._pipeline = dataclasses.replace(self._pipeline, numbers=numbers)
+        numbers = self._program.numbers[sl]
+        self._program = dataclasses.replace(self._program, numbers=numbers)
 
     def _count_elements(self) -> float:
-        return sum(count_of(self._pipeline.part(n)) for n in self._pipeline.numbers)
+        return sum(count_of(self._program.part(n)) for n in self._program.numbers)
 
     def _arguments_text(self) -> str:
-        workers, streams = self._options.num_workers, self._pipeline.streams
-        place = "" if self._place is None else f", workers={self._place!r}"
-        return f"(num_workers={workers}, streams={streams}{place})"
+        workers, streams = self._options.num_workers, self._program.streams
+        backend = "" if self._backend is None else f", workers={self._backend!r}"
+        return f"(num_workers={workers}, streams={streams}{backend})"
 
     @property
     def _element_spec(self) -> Any:
-        return self._pipeline.dataset._element_spec
+        return self._program.dataset._element_spec

@@ -9,8 +9,8 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.node import chain_of, is_ours
 from gristmill._dataset.nodes.to_iter import (
     PrefetchIterDataset,
-    elements_of_one,
-    together,
+    max_source_elements,
+    preferred_block,
 )
 from gristmill._engine.program import RUN_RECORDS
 
@@ -24,13 +24,13 @@ def records_of_unit(dataset: IterDataset[Any]) -> int | None:
     records, node = _output_records(dataset)
     if type(node) is not PrefetchIterDataset:
         return None
-    above = chain_of(node._parent)
-    if not all(is_built_in(type(each)) and each._SPARSE is None for each in above):
+    nodes = chain_of(node._parent)
+    if not all(is_built_in(type(each)) and each._SPARSE is None for each in nodes):
         return None
     if records == 1:  # Outputs may be batches that the part read by index has made.
-        records = max(1, RUN_RECORDS // elements_of_one(node._parent))
+        records = max(1, RUN_RECORDS // max_source_elements(node._parent))
     # Steps that take several elements get at most one unit.
-    return records * -(-together(node._parent) // records)
+    return records * -(-preferred_block(node._parent) // records)
 
 
 def is_batch(dataset: IterDataset[Any]) -> bool:
@@ -42,7 +42,7 @@ def _output_records(dataset: IterDataset[Any]) -> tuple[int, Any]:
     """Return a node, and the number of its elements that make one output."""
     records = 1
     node: Any = dataset
-    while is_ours(node) and node._stride is not None:
-        records *= node._stride
+    while is_ours(node) and node._elements_per_output is not None:
+        records *= node._elements_per_output
         node = node._parent
     return records, node

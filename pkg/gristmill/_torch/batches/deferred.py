@@ -27,7 +27,7 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
 
     Args:
         dataset: A map-style dataset, read in batches by a `collate_fn` for which
-            `native.is_torchs` returns True.
+            `native.is_torch_collate` returns True.
         fetch: Torch's fetch: takes an item of a batch sampler and returns the batch.
     """
     # A process with a deferred chain has imported this module.  Importing it here
@@ -36,12 +36,12 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
         return None
     from gristmill._dataset.model.blocks import block_of
     from gristmill._dataset.model.map_dataset import MapDataset
-    from gristmill._dataset.nodes.deferred import deferred
+    from gristmill._dataset.nodes.deferred_steps import defer_steps
 
     base = dataset
     while type(base) is Subset:
         base = base.dataset
-    chain = deferred(base) if isinstance(base, MapDataset) else None
+    chain = defer_steps(base) if isinstance(base, MapDataset) else None
     if chain is None:
         return None
 
@@ -57,7 +57,7 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
             samples = block_of(chain, np.array(indices, np.int64))
         except StopIteration as end:
             raise RuntimeError("the dataset has no more elements") from end
-        return _collated(samples)
+        return _collate(samples)
 
     def fetch_deferred(batch: Any) -> Any:
         listed = as_list(batch)
@@ -66,13 +66,13 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
     return fetch_deferred
 
 
-def _collated(samples: list[Any]) -> Any:
+def _collate(samples: list[Any]) -> Any:
     """Collate samples like ``default_collate``, and compute their deferred leaves."""
-    rules = {**private.collation(), Deferred: _stacked}
+    rules = {**private.collation(), Deferred: _stack}
     return private.collate(samples, collate_fn_map=rules)
 
 
-def _stacked(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
+def _stack(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
     """Return a tensor of the deferred leaves, in memory from `slot_collation`."""
     made: list[torch.Tensor] = []
 
@@ -84,7 +84,7 @@ def _stacked(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
 
     array = column[0].stack(column, alloc, threads_to_compute())
     # Return a view of the tensor that `new_bytes` made, not one of the array:
-    # `slot_collation.move_kept` tracks only the storages that it made.
+    # `slot_collation.move_live_batches` tracks only the storages that it made.
     is_bfloat16 = array.dtype.name == "bfloat16"
     dtype = torch.bfloat16 if is_bfloat16 else torch.from_numpy(array[:0]).dtype
     return made[-1].view(dtype).view(array.shape)

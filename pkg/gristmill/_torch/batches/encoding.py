@@ -3,8 +3,8 @@
 A worker converts its batch to an element, which `gristmill._hot.slot_writer` writes
 without pickling its arrays.  The parent converts the element back to a batch:
 
-    element = encoded(batch, state)        # in the worker
-    batch, state = decoded(element)        # in the parent
+    element = encode(batch, state)        # in the worker
+    batch, state = decode(element)        # in the parent
 
 The received batch equals that of torch's own queue: the same types, dtypes, shapes and
 strides.  Large tensors view the slot, small ones have memory of their own.  All are
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from gristmill._hot.leaf_replacement import NotPlain, replace_leaves
+from gristmill._hot.leaf_replacement import NotPlainError, replace_leaves
 from gristmill._torch.batches import pickling
 
 Array = npt.NDArray[Any]
@@ -33,7 +33,7 @@ Array = npt.NDArray[Any]
 _PICKLED_PARTS = 3
 
 
-def encoded(batch: Any, state: bytes | None = None) -> Any:
+def encode(batch: Any, state: bytes | None = None) -> Any:
     """Convert a batch, and a worker's state if given, to an element.
 
     Its arrays view the tensors' memory: write it to a slot before that changes.
@@ -49,7 +49,7 @@ def encoded(batch: Any, state: bytes | None = None) -> Any:
     return [*blobs, np.frombuffer(pickled, np.uint8)], places, state
 
 
-def decoded(element: Any) -> tuple[Any, bytes | None]:
+def decode(element: Any) -> tuple[Any, bytes | None]:
     """Convert an element back to a batch and a worker's state.
 
     The tensors of the batch view the element's arrays.
@@ -81,13 +81,13 @@ def _plain_tree(batch: Any) -> Any:
     def array_of(tensor: torch.Tensor) -> Array:
         array = pickling.array_of(tensor)
         if array is None:
-            raise NotPlain
+            raise NotPlainError
         spans.append((tensor.data_ptr(), array.nbytes or 1))
         return array
 
     try:
         tree = replace_leaves(batch, torch.Tensor, array_of)
-    except NotPlain:
+    except NotPlainError:
         return None
     return None if _overlap(spans) else tree
 

@@ -28,7 +28,7 @@ from gristmill._hot.int_list import ints_at
 from gristmill._hot.run import begin, end
 from gristmill._torch import private
 from gristmill._torch.batches.tensors import is_plain
-from gristmill._torch.indices.draws import Block, Drawn, as_list
+from gristmill._torch.indices.draws import Block, IndexBatch, as_list
 from gristmill._torch.private import is_own
 
 Fetch: TypeAlias = Callable[[Any], Any]
@@ -36,7 +36,7 @@ Fetch: TypeAlias = Callable[[Any], Any]
 _MANY = 16
 
 
-def is_torchs(collate_fn: Any) -> bool:
+def is_torch_collate(collate_fn: Any) -> bool:
     """Return whether torch's own, unmodified rules collate batches."""
     if collate_fn is not default_collate or not is_own(private.MapFetcher, "fetch"):
         return False
@@ -49,11 +49,11 @@ def is_torchs(collate_fn: Any) -> bool:
 def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
     """Return a fetch that reads samples one by one, and stacks ints faster than torch.
 
-    It takes lists of indices, not a `Drawn`.
+    It takes lists of indices, not an `IndexBatch`.
 
     Args:
         dataset: A map-style dataset, read in batches by a `collate_fn` for which
-            `is_torchs` returns True.
+            `is_torch_collate` returns True.
         fetch: Torch's fetch: takes an item of a batch sampler and returns the batch.
     """
 
@@ -68,7 +68,7 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
         elif 1 < len(samples) < _MANY:
             made = torch.tensor(samples)
         else:
-            made = _stacked(samples)
+            made = _stack(samples)
         if began >= 0:
             end(COLLATE, began)
         return made
@@ -76,7 +76,7 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
     return fetch_samples
 
 
-def _stacked(ints: list[int]) -> torch.Tensor:
+def _stack(ints: list[int]) -> torch.Tensor:
     """Return ``torch.tensor(ints)`` for one int, or for many, in less time.
 
     One int takes a third of the time; with many, NumPy takes a tenth for each.
@@ -94,8 +94,8 @@ def _stacked(ints: list[int]) -> torch.Tensor:
 def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
     """Return a fetch that gathers all rows of a batch at once, or None if impossible.
 
-    Torch's fetch gets the batch if it is neither a `Drawn` nor a list of indices.  See
-    `samples_fetch` for the arguments.
+    Torch's fetch gets the batch if it is neither an `IndexBatch` nor a list of indices.
+    See `samples_fetch` for the arguments.
     """
     table = _table_of_own(dataset)
     if table is None:
@@ -103,23 +103,23 @@ def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
 
     def gather_rows(batch: Any) -> Any:
         nonlocal table
-        index = batch.block if type(batch) is Drawn else None
+        index = batch.block if type(batch) is IndexBatch else None
         if type(batch) is list:
-            index = _numbers(batch)
+            index = _int64_array(batch)
         if index is None or table is None:
             return fetch(as_list(batch))
         try:
             return table.gather(index)
         except (LookupError, TypeError, OverflowError, RuntimeError):
             changed = False
-        except _Changed:
+        except _DatasetChangedError:
             table, changed = _table_of_own(dataset), True
         return gather_rows(batch) if changed else fetch(as_list(batch))
 
     return gather_rows
 
 
-class _Changed(Exception):
+class _DatasetChangedError(Exception):
     """A dataset's parts were replaced after its `Table` was made."""
 
 
@@ -131,8 +131,8 @@ class Table:
         row: The type, dtype and shape of a row.  Rows of two tables may share a batch
             only if these are equal.
         gather: Copies the rows at some indices into a batch of new tensors.  Raises
-            `_Changed`, or another error if torch has to fetch the rows: IndexError for
-            a negative index or one that is too large.
+            `_DatasetChangedError`, or another error if torch has to fetch the rows:
+            IndexError for a negative index or one that is too large.
     """
 
     row: Any
@@ -149,13 +149,15 @@ def _rows(tensor: torch.Tensor, index: Block) -> torch.Tensor:
     return tensor.index_select(0, torch.from_numpy(index))
 
 
-def _joined(batches: list[Any], order: torch.Tensor) -> Any:
+def _join_rows(batches: list[Any], order: torch.Tensor) -> Any:
     """Concatenate batches into one, and reorder its rows."""
     first = batches[0]
     if type(first) is list:
-        return [_joined([*parts], order) for parts in zip(*batches, strict=True)]
+        return [_join_rows([*parts], order) for parts in zip(*batches, strict=True)]
     if type(first) is dict:
-        return {key: _joined([part[key] for part in batches], order) for key in first}
+        return {
+            key: _join_rows([part[key] for part in batches], order) for key in first
+        }
     return torch.cat(batches).index_select(0, order)
 
 
@@ -204,7 +206,7 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
 
     def gather(index: Block) -> torch.Tensor:
         if array.shape != shape:
-            raise _Changed
+            raise _DatasetChangedError
         return _rows(tensor, index)
 
     return Table(table.row, gather)
@@ -219,12 +221,12 @@ def _subset(subset: Subset[Any]) -> Table | None:
     def gather(index: Block) -> Any:
         indices = subset.indices
         if subset.dataset is not dataset:
-            raise _Changed
+            raise _DatasetChangedError
         if type(indices) is list:
             return table.gather(ints_at(indices, index))
         if type(indices) is range:
             return table.gather(_items_of_range(indices, index))
-        raise _Changed
+        raise _DatasetChangedError
 
     return Table(table.row, gather)
 
@@ -261,7 +263,7 @@ def _columns(owner: TensorDataset | StackDataset, name: str) -> Table | None:
 
     def gather(index: Block) -> Any:
         if getattr(owner, name) is not held:
-            raise _Changed
+            raise _DatasetChangedError
         return [table.gather(index) for table in tables]
 
     return Table([table.row for table in tables], gather)
@@ -278,13 +280,13 @@ def _named_columns(
     def gather(index: Block) -> Any:
         now = getattr(owner, name)
         if now is not held or len(now) != len(columns):
-            raise _Changed
+            raise _DatasetChangedError
         batch = {}
         for (key, part), ((its_key, its_part), table) in zip(
             now.items(), columns, strict=True
         ):
             if key is not its_key or part is not its_part:
-                raise _Changed
+                raise _DatasetChangedError
             batch[key] = table.gather(index)
         return batch
 
@@ -310,19 +312,19 @@ def _concat(concat: ConcatDataset[Any]) -> Table | None:
     def gather(index: Block) -> Any:
         datasets = concat.datasets
         if concat.cumulative_sizes != sizes:
-            raise _Changed
+            raise _DatasetChangedError
         index = np.asarray(index, np.int64)
         owners = np.searchsorted(ends, index, side="right")
         batches = []
         for owner in np.unique(owners).tolist():
             if datasets[owner] is not parts[owner]:
-                raise _Changed
+                raise _DatasetChangedError
             begin = ends[owner - 1] if owner else 0
             batches.append(tables[owner].gather(index[owners == owner] - begin))
         if len(batches) == 1:
             return batches[0]
         by_owner = np.argsort(owners, kind="stable")
-        return _joined(batches, torch.from_numpy(np.argsort(by_owner)))
+        return _join_rows(batches, torch.from_numpy(np.argsort(by_owner)))
 
     return Table(tables[0].row, gather)
 
@@ -338,7 +340,7 @@ _TABLES: dict[type, Callable[[Any], Table | None]] = {
 }
 
 
-def _numbers(indices: list[Any]) -> np.ndarray[Any, Any] | None:
+def _int64_array(indices: list[Any]) -> np.ndarray[Any, Any] | None:
     """Return indices as an int64 array, or None if one is not an int of 64 bits."""
     # NumPy would treat bools as a mask.
     if set(map(type, indices)) != {int}:

@@ -174,8 +174,8 @@ def dumps(thing: Any) -> Pickled:
         Exception: The error that pickling raised.
     """
     with contextlib.suppress(Exception):
-        return dumped(thing, _Pickler, _pool_of)
-    return dumped(thing, _BatchCloudPickler, _pool_of)
+        return dump_with(thing, _Pickler, _pool_of)
+    return dump_with(thing, _BatchCloudPickler, _pool_of)
 
 
 def loads(pickled: Any, blobs: list[Bytes], places: Places) -> Any:
@@ -184,7 +184,7 @@ def loads(pickled: Any, blobs: list[Bytes], places: Places) -> Any:
     return pickle.loads(pickled, buffers=buffers)
 
 
-def dumped(
+def dump_with(
     thing: Any,
     pickler: type[ForkingPickler | CloudPickler],
     pool_of: Callable[[Any], Pool],
@@ -203,7 +203,7 @@ def dumped(
         pools.append(pool_of(raw.obj))
 
     pickler(file, PROTOCOL, True, keep).dump(thing)
-    return file.getbuffer(), *_merged(buffers, pools)
+    return file.getbuffer(), *_merge(buffers, pools)
 
 
 def _pool_of(owner: Any) -> Pool:
@@ -214,7 +214,7 @@ def _pool_of(owner: Any) -> Pool:
     return None if isinstance(owner, np.ndarray | bytearray) else 0
 
 
-def _merged(buffers: list[Bytes], pools: list[Pool]) -> tuple[list[Bytes], Places]:
+def _merge(buffers: list[Bytes], pools: list[Pool]) -> tuple[list[Bytes], Places]:
     """Return blobs with the memory of all buffers, and the place of each buffer.
 
     Each byte of a pool is in exactly one blob, so tensors that share memory share it

@@ -16,7 +16,7 @@ from gristmill._torch.batches.pickling import (
     CloudPickler,
     Places,
     Storages,
-    dumped,
+    dump_with,
     loads,
     make_tensor,
     receive_class,
@@ -48,11 +48,11 @@ class ProgramPickle:
         self.inherited.clear()
         with inheriting.inheriting(self.inherited):
             # A fork keeps memory that arrays share, so use one pool for all owners.
-            sent = dumped(self._program, _ProgramPickler, lambda owner: 0)
+            sent = dump_with(self._program, _ProgramPickler, lambda owner: 0)
         pickled, blobs, places = sent
         out_of_band: list[Any] = [pickle.PickleBuffer(blob.data) for blob in blobs]
         tracker = inheriting.tracker(self.inherited)
-        return _loaded, (pickle.PickleBuffer(pickled), out_of_band, places, tracker)
+        return _load, (pickle.PickleBuffer(pickled), out_of_band, places, tracker)
 
     def unpicklable_note(self) -> str:
         """Return the program's note on objects that cannot be pickled."""
@@ -60,7 +60,7 @@ class ProgramPickle:
         return note
 
 
-def _loaded(
+def _load(
     pickled: Any,
     blobs: list[Any],
     places: Places,
@@ -83,10 +83,9 @@ class _ProgramPickler(CloudPickler):
         if _is_shared(thing):
             if thing.device.type != "cpu":
                 raise RuntimeError(
-                    f"A {type(thing).__name__} on {thing.device} cannot be sent to"
-                    " workers of the launcher, which are forks of a process that must"
-                    " not use the device. Keep datasets on the CPU, or start workers by"
-                    " spawn."
+                    "The launcher's workers need a dataset on the CPU, got a"
+                    f" {type(thing).__name__} on {thing.device}. Move it to the CPU, or"
+                    " pass multiprocessing_context='spawn'."
                 )
             return NotImplemented  # Torch's reducer.
         mapped = reduce_mapped(thing) if isinstance(thing, np.ndarray) else None

@@ -2,9 +2,9 @@
 
 In a worker, torch stacks the tensors of each batch into a new file in ``/dev/shm``.  So
 do other collate functions that request a new shared storage from torch.  After
-`install` they get private memory instead, and within `into` memory of the slot, which
-costs no file, no page faults and no copy.  After writing a batch, call `move_kept`
-before releasing the slot.
+`install` they get private memory instead, and within `allocate_with` memory of the
+slot, which costs no file, no page faults and no copy.  After writing a batch, call
+`move_live_batches` before releasing the slot.
 
 Results, types and errors are torch's: its own functions collate all batches that are
 not plain.
@@ -36,43 +36,43 @@ _DTYPES = {
 }
 
 
-class _Here(threading.local):
+class _SlotContext(threading.local):
     """The calling thread's allocator, and weak references to its storages in slots."""
 
     alloc: Alloc = np.empty
 
     def __init__(self) -> None:
-        self.made: list[Any] = []
+        self.storages: list[Any] = []
 
 
-_here = _Here()
+_context = _SlotContext()
 
 
-class into:
-    """A context in which the calling thread allocates batches by `alloc`."""
+class allocate_with:
+    """A context in which the calling thread allocates its batches with `alloc`."""
 
     def __init__(self, alloc: Alloc) -> None:
         self._alloc = alloc
 
     def __enter__(self) -> None:
-        _here.alloc = self._alloc
+        _context.alloc = self._alloc
 
     def __exit__(self, *_: object) -> None:
-        _here.alloc = np.empty
+        _context.alloc = np.empty
 
 
-def move_kept() -> None:
+def move_live_batches() -> None:
     """Move the batches that are still referenced out of their slot.
 
     A dataset may keep a batch that it has collated.  Call this before releasing the
     slot.
     """
-    for made in _here.made:
-        if not made.expired():
+    for storage in _context.storages:
+        if not storage.expired():
             # Only a move to a shared file changes the storage itself, and with it
             # every tensor that uses it.
-            private.storage_of_weak_ref(made.cdata).share_memory_()
-    _here.made.clear()
+            private.storage_of_weak_ref(storage.cdata).share_memory_()
+    _context.storages.clear()
 
 
 def rules() -> Rules:
@@ -87,8 +87,10 @@ def install(rules: Rules) -> None:
     """
     ours = {
         private.collate_tensor_fn: _collate_tensors,
-        private.collate_int_fn: _numbers(int, "q", private.collate_int_fn),
-        private.collate_float_fn: _numbers(float, "d", private.collate_float_fn),
+        private.collate_int_fn: _number_collation(int, "q", private.collate_int_fn),
+        private.collate_float_fn: _number_collation(
+            float, "d", private.collate_float_fn
+        ),
     }
     collation = private.collation()
     collation.clear()
@@ -103,10 +105,10 @@ def new_bytes(count: int) -> torch.Tensor:
 
 
 def _new_tensor(shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
-    array = _here.alloc(shape, dtype)
+    array = _context.alloc(shape, dtype)
     tensor = torch.from_numpy(array)
     if not array.flags.owndata:
-        _here.made.append(private.StorageWeakRef(tensor.untyped_storage()))
+        _context.storages.append(private.StorageWeakRef(tensor.untyped_storage()))
     return tensor
 
 
@@ -136,7 +138,7 @@ def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any
     return private.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
 
 
-def _numbers(kind: type, code: str, torchs: Any) -> Callable[..., Any]:
+def _number_collation(kind: type, code: str, torchs: Any) -> Callable[..., Any]:
     """Return a replacement of torch's collate function for Python's ints or floats."""
 
     def collate_numbers(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gristmill._base.describing import value_text
+from gristmill._base.object_repr import value_text
 from gristmill._engine.stage_times import COLLATE, PIN, REST
 from gristmill._hot import run as hot_run
 
 
-def fetched(fetcher: Any, batch: Any) -> Any:
+def fetch_timed(fetcher: Any, batch: Any) -> Any:
     """Return the batch of one of torch's fetchers, and time collating if measured."""
     if hot_run.begin() < 0:
         return fetcher.fetch(batch)
     collate = fetcher.collate_fn
-    fetcher.collate_fn = _timed(collate)
+    fetcher.collate_fn = _with_timing(collate)
     try:
         return fetcher.fetch(batch)
     finally:
@@ -36,7 +36,7 @@ def stages_of(
     }
 
 
-def _timed(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _with_timing(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def timed(samples: Any) -> Any:
         began = hot_run.begin()
         batch = collate(samples)

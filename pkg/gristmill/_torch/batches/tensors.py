@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import Array, K, N, T
-from gristmill._engine.tracebacks import cut
+from gristmill._engine.tracebacks import cut_own_frames
 from gristmill.checkpoint import Checkpointable
 
 
@@ -57,7 +57,7 @@ class TensorIterator(Checkpointable, Iterator[T]):
         try:
             element: T = as_tensor_tree(next(self._iterator))
         except Exception as error:
-            cut(error)
+            cut_own_frames(error)
             raise
         return element
 
@@ -65,7 +65,7 @@ class TensorIterator(Checkpointable, Iterator[T]):
         return call_text(self, self._iterator)
 
     def get_state(self) -> Any:
-        """Return the state of the wrapped iterator."""
+        """Return the iterator."""
         return self._iterator.get_state()  # type: ignore[attr-defined]
 
     def set_state(self, state: Any) -> None:
@@ -174,11 +174,11 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
         return call_text(self, self._elements)
 
     def __iter__(self) -> Iterator[Any]:
-        if get_worker_info() is not None:
+        if (worker := get_worker_info()) is not None:
             raise RuntimeError(
-                "AsIterable was given to a loader with workers, each of which would"
-                " give all elements. Let num_workers be 0; Gristmill has workers of"
-                " its own."
+                "AsIterable needs a loader with num_workers=0, got"
+                f" num_workers={worker.num_workers}: each worker would return all"
+                " elements. Pass num_workers=0; Gristmill starts its own workers."
             )
         elements = self._elements
         if self._epoch is not None and hasattr(elements, "set_epoch"):

@@ -35,25 +35,25 @@ class Cuda:
         """Return the stream that the calling thread computes on."""
         return torch.cuda.current_stream(self.device)
 
-    def room_for(self, host: torch.Tensor) -> torch.Tensor:
+    def new_like(self, host: torch.Tensor) -> torch.Tensor:
         """Allocate an uninitialized tensor like `host` for the current stream."""
         return torch.empty_like(host, device=self.device)
 
-    def copy(self, room: torch.Tensor, host: torch.Tensor, stream: Any) -> None:
+    def copy(self, target: torch.Tensor, host: torch.Tensor, stream: Any) -> None:
         """Queue a copy on a stream; `host` must live until the copy is done."""
         with torch.cuda.stream(stream):
-            room.copy_(host, non_blocking=True)
+            target.copy_(host, non_blocking=True)
 
-    def used_on(self, room: torch.Tensor, stream: Any) -> None:
+    def keep_until_done(self, target: torch.Tensor, stream: Any) -> None:
         """Let torch reuse a tensor's memory only after a stream's present work."""
-        room.record_stream(stream)
+        target.record_stream(stream)
 
     def is_pinned(self, host: torch.Tensor) -> bool:
         """Return whether the tensor's memory is pinned."""
         pinned: bool = host.is_pinned()
         return pinned
 
-    def staged(self, host: torch.Tensor) -> torch.Tensor:
+    def copy_to_pinned(self, host: torch.Tensor) -> torch.Tensor:
         """Copy a tensor to pinned memory, which torch reuses."""
         return host.pin_memory()
 
@@ -74,12 +74,12 @@ class Cuda:
 
 
 @dataclasses.dataclass(slots=True)
-class _Copying:
-    """A batch that is being copied to `rooms`."""
+class _RunningCopy:
+    """A batch that is being copied to `targets`."""
 
     batch: Any
-    rooms: list[torch.Tensor]
-    stream: Any  # The stream that the memory of `rooms` belongs to.
+    targets: list[torch.Tensor]
+    stream: Any  # The stream that the memory of `targets` belongs to.
     copied: Any  # The event after the last copy.
 
 
@@ -114,50 +114,50 @@ class CudaCopies:
         # The registered slots.
         self._slots: list[_core.PinnedSlot] = []
         self._refused = False
-        self._flying: collections.deque[tuple[Any, list[torch.Tensor]]]
-        self._flying = collections.deque()
+        self._running: collections.deque[tuple[Any, list[torch.Tensor]]]
+        self._running = collections.deque()
 
-    def place(self, batch: Any) -> _Copying:
+    def place(self, batch: Any) -> _RunningCopy:
         """Queue the copies of a batch."""
-        self._land(self._depth)
+        self._release_finished(self._depth)
         hosts: list[torch.Tensor] = []
-        rooms: list[torch.Tensor] = []
+        targets: list[torch.Tensor] = []
 
         def place_leaf(leaf: Any) -> Any:
             leaf = as_tensor_leaf(leaf)
             if not is_plain(leaf):
                 return leaf.to(self._cuda.device) if hasattr(leaf, "to") else leaf
             hosts.append(self._readable(leaf))
-            rooms.append(self._cuda.room_for(leaf))
-            return rooms[-1]
+            targets.append(self._cuda.new_like(leaf))
+            return targets[-1]
 
         placed = map_leaves(place_leaf, batch)
         stream = self._cuda.current_stream()
-        # Unfinished work on the program's stream may still use the memory of rooms.
+        # Unfinished work on the program's stream may still use the memory of `targets`.
         self._stream.wait_stream(stream)
-        for room, host in zip(rooms, hosts, strict=True):
-            self._cuda.copy(room, host, self._stream)
+        for target, host in zip(targets, hosts, strict=True):
+            self._cuda.copy(target, host, self._stream)
         copied = self._stream.record_event()
-        self._flying.append((copied, hosts))
-        return _Copying(placed, rooms, stream, copied)
+        self._running.append((copied, hosts))
+        return _RunningCopy(placed, targets, stream, copied)
 
-    def hand_out(self, copying: _Copying) -> Any:
+    def hand_out(self, copying: _RunningCopy) -> Any:
         """Return the batch, and make the current stream wait for its copies."""
         stream = self._cuda.current_stream()
         stream.wait_event(copying.copied)
         if stream != copying.stream:
             stream.wait_stream(copying.stream)
-            for room in copying.rooms:
-                self._cuda.used_on(room, stream)
+            for target in copying.targets:
+                self._cuda.keep_until_done(target, stream)
         return copying.batch
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """Wait for all copies, so that their destinations may be freed."""
-        self._land(0)
+        self._release_finished(0)
 
     def close(self) -> None:
         """Wait for all copies, and unregister all slots."""
-        self._land(0)
+        self._release_finished(0)
         while self._slots:
             # Unregister before releasing the slot, whose pages may then move or be
             # unmapped.
@@ -172,7 +172,7 @@ class CudaCopies:
             or self._cuda.is_pinned(host)
             or self._register(address)
         )
-        return host if in_place else self._cuda.staged(host)
+        return host if in_place else self._cuda.copy_to_pinned(host)
 
     def _register(self, address: int) -> bool:
         """Register the slot that contains an address; return whether it worked."""
@@ -184,12 +184,12 @@ class CudaCopies:
             self._slots.append(slot)
         return not self._refused
 
-    def _land(self, at_most: int) -> None:
+    def _release_finished(self, at_most: int) -> None:
         """Release finished batches, and wait until at most `at_most` are copying."""
-        while self._flying:
-            copied, _ = self._flying[0]
+        while self._running:
+            copied, _ = self._running[0]
             if not copied.query():
-                if len(self._flying) <= at_most:
+                if len(self._running) <= at_most:
                     return
                 copied.synchronize()
-            self._flying.popleft()
+            self._running.popleft()

@@ -9,7 +9,7 @@ from typing import Any, Never, overload
 import torch
 
 from gristmill._base.types import Array, K, N, T
-from gristmill._engine.ahead import Ahead
+from gristmill._engine.device_prefetch import DevicePrefetchIterator
 from gristmill._torch.batches.tensors import as_tensor_leaf, map_leaves
 from gristmill._torch.device.cuda import Cuda, CudaCopies
 
@@ -26,17 +26,17 @@ class _Moves:
     def hand_out(self, batch: Any) -> Any:
         return batch
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """Do nothing: ``to`` has finished when it returns."""
 
-    close = settle
+    close = wait
 
     def _place_leaf(self, leaf: Any) -> Any:
         leaf = as_tensor_leaf(leaf)
         return leaf.to(self._device) if hasattr(leaf, "to") else leaf
 
 
-class DeviceIterator(Ahead[T]):
+class DeviceIterator(DevicePrefetchIterator[T]):
     """Iterates over batches on a device; made by `to_device`.
 
     `get_state` returns the position after the last batch that was returned.  Save this
@@ -74,12 +74,12 @@ class DeviceIterator(Ahead[T]):
         Args:
             state: The result of `get_state`.
         """
-        self._moves.settle()
+        self._moves.wait()
         super().set_state(state)
 
     def close(self) -> None:
         """Drop the waiting batches, close the source, and unregister its memory."""
-        self._moves.settle()
+        self._moves.wait()
         super().close()
         self._moves.close()
 

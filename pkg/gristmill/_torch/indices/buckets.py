@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch.utils import data
 
-from gristmill._base.buckets import Buckets, make_buckets
-from gristmill._base.checks import check_flag, check_integer
-from gristmill._base.describing import call_text
+from gristmill._base.argument_checks import check_flag, check_integer
+from gristmill._base.length_buckets import Buckets, make_buckets
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import Int64Array
 from gristmill.sharding import AnyRemainder, Remainder, torch_process
 
@@ -79,8 +79,8 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         check_integer("seed", seed)
         buckets = make_buckets(bucket_boundaries, bucket_batch_sizes, max_tokens)
         self._boundaries = buckets.boundaries
-        self._sizes, self._bucket_of = _in_buckets(lengths, buckets)
-        self.rank, self.num_replicas = _checked_rank(rank, num_replicas)
+        self._sizes, self._bucket_of = _assign_buckets(lengths, buckets)
+        self.rank, self.num_replicas = _check_rank(rank, num_replicas)
         self.shuffle = shuffle
         self.seed = int(seed)
         self.drop_last = drop_last
@@ -94,9 +94,9 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         self._length = self.remainder.batches_per_rank(batches, self.num_replicas)
         if batches and not self._length:
             raise ValueError(
-                f"{batches} batches are none for each of {self.num_replicas} ranks, so"
-                " that remainder='drop' leaves nothing. Pass remainder='wrap' or 'pad',"
-                " or make smaller batches."
+                "remainder='drop' needs at least one batch for each rank, got"
+                f" {batches} batches for {self.num_replicas} ranks. Pass"
+                " remainder='wrap' or 'pad', or make smaller batches."
             )
 
     def set_epoch(self, epoch: int) -> None:
@@ -111,7 +111,7 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         """
         check_integer("epoch", epoch)
         if not 0 <= epoch < 2**63:
-            raise ValueError(f"epoch must be from 0 to 2**63 - 1, got {epoch}")
+            raise ValueError(f"epoch must be from 0 to 2**63 - 1, got {epoch}.")
         self.epoch = int(epoch)
 
     def __len__(self) -> int:
@@ -194,7 +194,7 @@ class _Batch(NamedTuple):
     indices: Int64Array
 
 
-def _in_buckets(lengths: Any, buckets: Buckets) -> tuple[Int64Array, Int64Array]:
+def _assign_buckets(lengths: Any, buckets: Buckets) -> tuple[Int64Array, Int64Array]:
     """Return the batch size of each bucket, and the bucket of each sample."""
     found = np.asarray(lengths)
     if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
@@ -209,7 +209,7 @@ def _in_buckets(lengths: Any, buckets: Buckets) -> tuple[Int64Array, Int64Array]
     return np.array(buckets.sizes, np.int64), places.astype(np.int64)
 
 
-def _checked_rank(rank: int | None, ranks: int | None) -> tuple[int, int]:
+def _check_rank(rank: int | None, ranks: int | None) -> tuple[int, int]:
     if rank is None or ranks is None:
         own_rank, own_ranks = torch_process()
         rank = own_rank if rank is None else rank

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils import data
 
-from gristmill._base.describing import call_text
+from gristmill._base.object_repr import call_text
 from gristmill._base.types import Int64Array
 from gristmill._torch.indices.masked import check_masked
 from gristmill.sharding import AnyRemainder, Remainder
@@ -113,7 +113,7 @@ def _remainder(drop_last: bool, remainder: AnyRemainder | None) -> Remainder:
     how = Remainder(remainder)
     if drop_last and how is not Remainder.DROP:
         raise ValueError(
-            f"drop_last=True leaves out what remainder={how.value!r} keeps. Pass one of"
-            " them."
+            f"drop_last=True contradicts remainder={how.value!r}, which keeps the last"
+            " samples. Pass only one of them."
         )
     return how

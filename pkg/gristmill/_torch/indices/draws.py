@@ -4,8 +4,8 @@ Indices are drawn in blocks, int64 arrays or ranges, instead of one Python int a
 time.  A generator advances at the same batches as with torch, so a user who holds it
 sees no difference.
 
-A batch of a block is a `Drawn`.  Only this module makes those, so they differ from
-arrays and ranges that a user's sampler yields, which reach the dataset unchanged.
+A batch of a block is an `IndexBatch`.  Only this module makes those, so they differ
+from arrays and ranges that a user's sampler yields, which reach the dataset unchanged.
 
 The indices of the next epoch are predicted from copies of generators, without changing
 the generators.  The prediction is wrong if the program uses or sets a generator, or
@@ -36,15 +36,15 @@ from gristmill._torch.private import is_own
 Block: TypeAlias = "np.ndarray[Any, Any] | range"
 
 # The number of indices that RandomSampler draws at a time with replacement.
-_TORCH_DRAW = 32
+_TORCH_CHUNK = 32
 # The number of indices that are converted to Python ints at a time.
-_INTS = 4096
+_INT_CHUNK = 4096
 # If a sampler draws more indices at once, drawing twice takes longer than waiting for
 # the first batch of an epoch.
-MOST_FORESEEN = 1 << 22
+MAX_PREVIEW = 1 << 22
 
 
-class Drawn:
+class IndexBatch:
     """A batch of indices, in place of the list that torch's sampler would yield.
 
     Attributes:
@@ -60,16 +60,16 @@ class Drawn:
         return len(self.block)
 
 
-def drawn(index_sampler: Any, lists: bool = False) -> Iterator[Any] | None:
+def sampler_items(index_sampler: Any, lists: bool = False) -> Iterator[Any] | None:
     """Return an iterator over a sampler's items, or None for an unknown sampler.
 
-    A batch of indices is a list if `lists`, else a list or a `Drawn`.  `as_list`
+    A batch of indices is a list if `lists`, else a list or an `IndexBatch`.  `as_list`
     converts both to a list.
     """
     if type(index_sampler) is BatchSampler:
-        return _batches(index_sampler, lists)
+        return _iterate_batches(index_sampler, lists)
     if type(index_sampler) is RandomSampler:
-        return integers(_random(index_sampler))
+        return integers(_random_blocks(index_sampler))
     return None
 
 
@@ -86,22 +86,22 @@ def blocks_of(
 
 
 def as_list(batch: Any) -> Any:
-    """Convert a `Drawn` to a list, and return anything else unchanged."""
-    return _ints(batch.block) if type(batch) is Drawn else batch
+    """Convert an `IndexBatch` to a list, and return anything else unchanged."""
+    return _int_list(batch.block) if type(batch) is IndexBatch else batch
 
 
 def integers(blocks: Iterator[Block]) -> Iterator[int]:
     """Yield the indices of blocks, one by one."""
     for block in blocks:
-        for start in range(0, len(block), _INTS):
-            yield from _ints(block[start : start + _INTS])
+        for start in range(0, len(block), _INT_CHUNK):
+            yield from _int_list(block[start : start + _INT_CHUNK])
 
 
-def _ints(block: Block) -> list[int]:
+def _int_list(block: Block) -> list[int]:
     return list(block) if isinstance(block, range) else block.tolist()
 
 
-def _batches(batch_sampler: BatchSampler, lists: bool) -> Iterator[Any]:
+def _iterate_batches(batch_sampler: BatchSampler, lists: bool) -> Iterator[Any]:
     blocks = blocks_of(batch_sampler.sampler)
     if blocks is None:
         yield from batch_sampler
@@ -112,14 +112,14 @@ def _batches(batch_sampler: BatchSampler, lists: bool) -> Iterator[Any]:
 def batches(
     blocks: Iterator[Block], batch_sampler: BatchSampler, lists: bool = False
 ) -> Iterator[Any]:
-    """Yield the batches that `batch_sampler` makes of blocks, in `drawn`'s format."""
-    make: Callable[[Any], Any] = Drawn
+    """Yield the batches that `batch_sampler` makes of blocks, like `sampler_items`."""
+    make: Callable[[Any], Any] = IndexBatch
     drop_last, size = batch_sampler.drop_last, batch_sampler.batch_size
     block: Block = range(0)
     at = end = 0
     while True:
         if at + size > end:
-            block = _grown(block[at:], blocks, size)
+            block = _extend_block(block[at:], blocks, size)
             at, end = 0, len(block)
             if lists:
                 make = list if isinstance(block, range) else np.ndarray.tolist
@@ -133,7 +133,7 @@ def batches(
         yield make(block[at:])
 
 
-def _grown(rest: Block, blocks: Iterator[Block], size: int) -> Block:
+def _extend_block(rest: Block, blocks: Iterator[Block], size: int) -> Block:
     """Join the rest of a block with further blocks, up to at least `size` indices."""
     parts, count = [rest] if len(rest) else [], len(rest)
     while count < size:
@@ -147,7 +147,9 @@ def _grown(rest: Block, blocks: Iterator[Block], size: int) -> Block:
     return np.concatenate(parts) if parts else range(0)
 
 
-def _sequential(sampler: SequentialSampler, generator: Any = None) -> Iterator[Block]:
+def _sequential_blocks(
+    sampler: SequentialSampler, generator: Any = None
+) -> Iterator[Block]:
     yield range(len(sampler.data_source))
 
 
@@ -156,25 +158,25 @@ def epoch_generator(sampler: RandomSampler) -> torch.Generator:
     if sampler.generator is not None:
         held: torch.Generator = sampler.generator
         return held
-    return _seeded_by(None)
+    return _generator_seeded_by(None)
 
 
-def _seeded_by(generator: torch.Generator | None) -> torch.Generator:
+def _generator_seeded_by(generator: torch.Generator | None) -> torch.Generator:
     """Return a new generator, with a seed drawn from another, by default torch's."""
     seed = torch.empty((), dtype=torch.int64).random_(generator=generator).item()
     return torch.Generator().manual_seed(int(seed))
 
 
-def _random(
+def _random_blocks(
     sampler: RandomSampler, generator: torch.Generator | None = None
 ) -> Iterator[Block]:
     high = len(sampler.data_source)
     generator = generator or epoch_generator(sampler)
     # Torch reads `num_samples` twice; it changes if the dataset grows in between.
     if sampler.replacement:
-        for _ in range(sampler.num_samples // _TORCH_DRAW):
-            yield _integers_below(high, _TORCH_DRAW, generator)
-        yield _integers_below(high, sampler.num_samples % _TORCH_DRAW, generator)
+        for _ in range(sampler.num_samples // _TORCH_CHUNK):
+            yield _integers_below(high, _TORCH_CHUNK, generator)
+        yield _integers_below(high, sampler.num_samples % _TORCH_CHUNK, generator)
         return
     for _ in range(sampler.num_samples // high):
         yield torch.randperm(high, generator=generator).numpy(force=True)
@@ -191,7 +193,7 @@ def _integers_below(high: int, size: int, generator: torch.Generator) -> Block:
     return found
 
 
-def _weighted(
+def _weighted_blocks(
     sampler: WeightedRandomSampler, generator: torch.Generator | None = None
 ) -> Iterator[Block]:
     chosen = torch.multinomial(
@@ -203,7 +205,7 @@ def _weighted(
     yield chosen.numpy(force=True)
 
 
-def _dealt(
+def _distributed_blocks(
     sampler: distributed.DistributedSampler, generator: Any = None
 ) -> Iterator[Block]:
     yield sampler.indices()
@@ -211,10 +213,10 @@ def _dealt(
 
 # Keyed by exact type: a subclass may draw differently.
 _DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
-    distributed.DistributedSampler: _dealt,
-    RandomSampler: _random,
-    SequentialSampler: _sequential,
-    WeightedRandomSampler: _weighted,
+    distributed.DistributedSampler: _distributed_blocks,
+    RandomSampler: _random_blocks,
+    SequentialSampler: _sequential_blocks,
+    WeightedRandomSampler: _weighted_blocks,
 }
 
 
@@ -222,23 +224,23 @@ _DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
 _BY_EPOCH = (DistributedSampler, distributed.DistributedSampler)
 
 
-def can_foresee(index_sampler: Any) -> bool:
-    """Return whether `foreseen` supports a sampler, of batches or of samples."""
+def can_preview(index_sampler: Any) -> bool:
+    """Return whether `preview_epoch` supports a sampler, of batches or of samples."""
     kind = type(_sampler_of(index_sampler))
     known = kind in _DRAWS or kind in _BY_EPOCH
     return known and all(is_own(cls, "__iter__") for cls in (kind, type(index_sampler)))
 
 
-def foreseen(index_sampler: Any) -> Iterator[Any]:
+def preview_epoch(index_sampler: Any) -> Iterator[Any]:
     """Yield the indices that a sampler will yield in its next iteration.
 
     For a `DistributedSampler` these are the indices of the next epoch.  Yields nothing
-    if the sampler draws more than `MOST_FORESEEN` indices at once, or is not supported
+    if the sampler draws more than `MAX_PREVIEW` indices at once, or is not supported
     any more.  Stops if drawing fails: the next epoch raises the error, if it persists.
     """
     with contextlib.suppress(Exception):
         sampler = _sampler_of(index_sampler)
-        if not can_foresee(sampler) or _drawn_at_once(sampler) > MOST_FORESEEN:
+        if not can_preview(sampler) or _count_drawn_at_once(sampler) > MAX_PREVIEW:
             return
         blocks = _next_blocks(sampler)
         if sampler is index_sampler:
@@ -252,7 +254,7 @@ def _sampler_of(index_sampler: Any) -> Any:
     return index_sampler.sampler if batched else index_sampler
 
 
-def _drawn_at_once(sampler: Any) -> int:
+def _count_drawn_at_once(sampler: Any) -> int:
     """Return the number of indices that a sampler draws before it yields the first."""
     if type(sampler) in _BY_EPOCH:
         return int(sampler.total_size)
@@ -272,5 +274,5 @@ def _next_blocks(sampler: Any) -> Iterator[Block]:
     if type(sampler) is not SequentialSampler:
         generator = (sampler.generator or torch.default_generator).clone_state()
     if type(sampler) is RandomSampler and sampler.generator is None:
-        generator = _seeded_by(generator)
+        generator = _generator_seeded_by(generator)
     return _DRAWS[type(sampler)](sampler, generator)

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from gristmill._base.checks import check_integer
-from gristmill._base.describing import call_text
-from gristmill._base.masks import check_mask_key, with_mask
+from gristmill._base.argument_checks import check_integer
+from gristmill._base.object_repr import call_text
+from gristmill._base.padding_masks import check_mask_key, with_mask
 
 
 class WithMask(Dataset[Any]):  # type: ignore[misc]
@@ -38,7 +38,7 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
     def __init__(self, dataset: Any, key: str | None = None) -> None:
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             raise TypeError(
-                "WithMask takes a dataset with a length and items by index, got"
+                "WithMask needs a dataset with a length and items by index, got"
                 f" {type(dataset).__name__}."
             )
         check_mask_key(key)
@@ -93,7 +93,7 @@ def check_masked(dataset: Any) -> None:
     """
     if not isinstance(dataset, WithMask):
         raise TypeError(
-            "remainder='pad' needs elements that say whether they are data: pass"
-            " gristmill.torch.WithMask(dataset) to the sampler and to the loader, got"
-            f" {type(dataset).__name__}."
+            "remainder='pad' needs a dataset that marks padding, got"
+            f" {type(dataset).__name__}. Pass gristmill.torch.WithMask(dataset) to the"
+            " sampler and to the loader."
         )

@@ -22,7 +22,7 @@ import torch
 from gristmill._base import open_files
 from gristmill._base.types import Int64Array
 from gristmill._engine.stream import pack_int64, unpack_int64
-from gristmill._torch.indices.draws import Drawn
+from gristmill._torch.indices.draws import IndexBatch
 
 # The first integer of a request that is not pickled.  Pickles begin with their length.
 _BLOCK, _IN_FILE, _RANGE, _KEY, _NEXT, _WITH_STATE = -1, -2, -4, -5, -6, -7
@@ -70,16 +70,16 @@ class WithState:
     request: Any
 
 
-def packed(request: Any) -> Int64Array:
+def pack(request: Any) -> Int64Array:
     """Pack a request as integers.
 
     The request is an instance of a class above or, for a map-style dataset, a key, a
-    batch of keys, or a `Drawn`.
+    batch of keys, or an `IndexBatch`.
 
     Raises:
         Exception: The error that pickling a key raised.
     """
-    if type(request) is Drawn:
+    if type(request) is IndexBatch:
         block = request.block
         if type(block) is range:
             return np.array([_RANGE, block.start, block.stop])
@@ -93,11 +93,11 @@ def packed(request: Any) -> Int64Array:
         seed = _NONE if request.seed is None else request.seed
         return np.array((_NEXT, request.epoch, request.number, size, seed))
     if type(request) is WithState:
-        return np.concatenate([(_WITH_STATE,), packed(request.request)])
-    return pack_int64(_pickled(request))
+        return np.concatenate([(_WITH_STATE,), pack(request.request)])
+    return pack_int64(_pickle(request))
 
 
-def moved_to_file(words: Int64Array) -> tuple[Int64Array, io.FileIO]:
+def move_to_file(words: Int64Array) -> tuple[Int64Array, io.FileIO]:
     """Write a request that is too long for the core to a file.
 
     The file is a memfd; workers open it by this process's descriptor number.
@@ -111,13 +111,13 @@ def moved_to_file(words: Int64Array) -> tuple[Int64Array, io.FileIO]:
     return np.array([_IN_FILE, os.getpid(), file.fileno()]), file
 
 
-def in_epoch(words: Int64Array, epoch: int) -> Int64Array:
+def with_epoch(words: Int64Array, epoch: int) -> Int64Array:
     """Prepend the epoch in which random steps draw to a request."""
     return np.concatenate([[IN_EPOCH, epoch], words])
 
 
-def unpacked(words: Int64Array) -> Any:
-    """Undo `packed`, except that a `Drawn` becomes a list."""
+def unpack(words: Int64Array) -> Any:
+    """Undo `pack`, except that an `IndexBatch` becomes a list."""
     kind = words.item(0)
     if kind == _BLOCK:
         return words[1:].tolist()
@@ -128,11 +128,11 @@ def unpacked(words: Int64Array) -> Any:
         size, seed = (None if word == _NONE else word for word in (size, seed))
         return Next(epoch, number, size, seed)
     if kind == _WITH_STATE:
-        return WithState(unpacked(words[1:]))
+        return WithState(unpack(words[1:]))
     if kind == _RANGE:
         return [*range(*words[1:].tolist())]
     if kind == _IN_FILE:
-        return unpacked(_read(*words[1:].tolist()))
+        return unpack(_read(*words[1:].tolist()))
     return pickle.loads(unpack_int64(words))
 
 
@@ -149,7 +149,7 @@ def _read(pid: int, fd: int) -> Int64Array:
     return np.fromfile(path, np.int64)
 
 
-def _pickled(request: Any) -> bytes:
+def _pickle(request: Any) -> bytes:
     file = io.BytesIO()
     pickler = pickle.Pickler(file, 5)
     pickler.dispatch_table = _REDUCTIONS
@@ -159,7 +159,7 @@ def _pickled(request: Any) -> bytes:
     return open_files.dumps(request)
 
 
-def _reduced(tensor: torch.Tensor) -> Any:
+def _reduce(tensor: torch.Tensor) -> Any:
     """Reduce a tensor to its own values; torch would pickle its whole storage."""
     try:
         return torch.from_numpy, (tensor.numpy(),)
@@ -167,4 +167,4 @@ def _reduced(tensor: torch.Tensor) -> Any:
         return tensor.__reduce_ex__(5)
 
 
-_REDUCTIONS = collections.ChainMap({torch.Tensor: _reduced}, copyreg.dispatch_table)
+_REDUCTIONS = collections.ChainMap({torch.Tensor: _reduce}, copyreg.dispatch_table)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gristmill import monitoring
-from gristmill._base.describing import call_text
-from gristmill._engine.tracebacks import cut
+from gristmill._base.object_repr import call_text
+from gristmill._engine.tracebacks import cut_own_frames
 from gristmill._observe.watch import Watch
 from gristmill._torch import epochs, private
-from gristmill._torch.indices.draws import as_list, drawn
+from gristmill._torch.indices.draws import as_list, sampler_items
 from gristmill._torch.iterators.no_output import warn_of_no_output
 from gristmill._torch.workers.trial import TorchTrial, copy_of
 
@@ -37,21 +37,21 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     _iterate: ClassVar[Callable[[Any], LoaderIterator]]
     # The position of the epoch, None unless the loader is stateful.
     _position: EpochPosition | None = None
-    # Whether all batches of indices are lists, and none is a `Drawn`.
+    # Whether all batches of indices are lists, and none is an `IndexBatch`.
     _lists = False
     # The items of the sampler.
     _indices: Iterator[Any]
     # The `_sampler_iter` that yields the items of `_indices`, only as lists.  None if
     # another library has replaced torch's functions.
-    _listed: Iterator[Any] | None
+    _list_items: Iterator[Any] | None
 
     def _start(self, loader: Any, torch_class: type) -> None:
         """Finish the setup of torch's base class; profiles name `torch_class`."""
         self._profile_name = f"enumerate(DataLoader)#{torch_class.__name__}.__next__"
         warn_of_no_output(self._index_sampler)
         # A copy, since a loader with persistent workers keeps its iterator.
-        self._of = copy_of(loader)
-        self._watch = Watch(self, monitoring.record_get_next, rests=True)
+        self._loader_copy = copy_of(loader)
+        self._watch = Watch(self, monitoring.record_get_next, samples_periodically=True)
 
     def _begin_epoch(self, loader: Any) -> int:
         """Count an iteration over the loader, and return its epoch."""
@@ -63,25 +63,27 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         """Draw indices in blocks, in an epoch that torch's own functions have begun."""
         base_is_own = private.is_base_own()
         if self._position is None:
-            indices = self._drawn(base_is_own)
+            indices = self._native_items(base_is_own)
         else:
             indices = self._position.iterate_sampler(self)
         if indices is None:
-            self._indices = self._listed = self._sampler_iter
+            self._indices = self._list_items = self._sampler_iter
         else:
             self._draw_from(indices)
         if not base_is_own:
-            self._listed = None
+            self._list_items = None
         # Torch warns if a dataset yields more samples than its length.
         counted = (
             self._dataset_kind == private.DatasetKind.Iterable
             and self._IterableDataset_len_called is not None
         )
-        self._steps_plainly = base_is_own and not counted
+        self._skips_profiler = base_is_own and not counted
 
-    def _drawn(self, base_is_own: bool) -> Iterator[Any] | None:
+    def _native_items(self, base_is_own: bool) -> Iterator[Any] | None:
         """Return a replacement for `_sampler_iter`, None if there is none."""
-        indices = drawn(self._index_sampler, self._lists) if base_is_own else None
+        indices = (
+            sampler_items(self._index_sampler, self._lists) if base_is_own else None
+        )
         if indices is None:
             return None
         unread = private.is_unread(self._sampler_iter, self._index_sampler)
@@ -90,7 +92,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     def _draw_from(self, indices: Iterator[Any]) -> None:
         self._indices = indices
         listed = indices if self._lists else map(as_list, indices)
-        self._listed = self._sampler_iter = listed
+        self._list_items = self._sampler_iter = listed
 
     def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
         """Return a report on the bottleneck of the pipeline, with advice.
@@ -125,7 +127,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         return report_of(self, verify, seconds)
 
     def _trial(self) -> TorchTrial:
-        return TorchTrial(self._of, self._workers_now(), type(self)._iterate)
+        return TorchTrial(self._loader_copy, self._workers_now(), type(self)._iterate)
 
     def _workers_now(self) -> int:
         return 0
@@ -140,11 +142,11 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
 
     def __next__(self) -> Any:
         watch = self._watch
-        watch.left -= 1
+        watch.calls_until_sample -= 1
         try:
-            if watch.left <= 0:
+            if watch.calls_until_sample <= 0:
                 return watch.call(self, _next_output)
-            if self._steps_plainly and not (
+            if self._skips_profiler and not (
                 private.profiler_enabled() or private.profiler._is_profiler_enabled
             ):
                 batch = self._next_data()
@@ -154,9 +156,9 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         except BaseException as error:
             if self._position is not None and isinstance(error, StopIteration):
                 self._position.finish()
-            cut(error, self._CUT_IS_NOTED)
+            cut_own_frames(error, self._CUT_IS_NOTED)
             raise
 
 
-# The step of a timed call, in which `watch.left` is above 0.
+# The step of a timed call, in which `watch.calls_until_sample` is above 0.
 _next_output = LoaderIterator.__next__

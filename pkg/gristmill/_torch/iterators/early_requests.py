@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gristmill._torch.indices.draws import as_list, foreseen
+from gristmill._torch.indices.draws import as_list, preview_epoch
 
 
 class EarlyRequests:
@@ -24,7 +24,7 @@ class EarlyRequests:
         """Return the next batch of indices, None if it cannot be predicted."""
         # Not before the end of the epoch, when its random draws are over.
         if self._predicted is None:
-            self._predicted = foreseen(self._index_sampler)
+            self._predicted = preview_epoch(self._index_sampler)
         return next(self._predicted, None)
 
     def match(self, drawn: list[Any]) -> bool:

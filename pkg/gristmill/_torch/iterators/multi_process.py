@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from gristmill._engine.usage import NearUsage
+from gristmill._engine.worker_stats import LocalStats
 from gristmill._engine.workers import check_workers
 from gristmill._torch import epochs, private
 from gristmill._torch.batches import slot_collation
-from gristmill._torch.batches.native import is_torchs
-from gristmill._torch.indices.draws import can_foresee
+from gristmill._torch.batches.native import is_torch_collate
+from gristmill._torch.indices.draws import can_preview
 from gristmill._torch.iterators.base import LoaderIterator
 from gristmill._torch.iterators.early_requests import EarlyRequests
 from gristmill._torch.iterators.turns import WorkerTurns
-from gristmill._torch.workers.changing import ChangingPool
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pinning import PinThread
 from gristmill._torch.workers.pool import Answer
+from gristmill._torch.workers.resizable_pool import ResizablePool
 
 if TYPE_CHECKING:
     from gristmill._torch.resume.workers_position import WorkersPosition
@@ -39,15 +39,15 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
 
     _position: WorkersPosition | None
     # For `__del__`, if `__init__` fails before it sets them.
-    _pool: ChangingPool | None = None
-    _pins: PinThread | None = None
+    _pool: ResizablePool | None = None
+    _pin_thread: PinThread | None = None
     _shutdown = False
     _turns: WorkerTurns
 
     def __init__(self, loader: Any, position: WorkersPosition | None = None) -> None:
         self._position = position
         self._epoch = self._begin_epoch(loader)
-        self._draws_in = epochs.told(self._epoch)
+        self._draw_epoch = epochs.draw_epoch(self._epoch)
         private.BaseIterator.__init__(self, loader)
         _check(loader)
         self._in_order = loader.in_order
@@ -60,7 +60,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._due = 0
         # Requests for the next epoch, if they are sent before it begins.
         self._early: EarlyRequests | None = None
-        if loader.overlap_epochs and self._foresees():
+        if loader.overlap_epochs and self._can_preview():
             self._early = EarlyRequests(self._index_sampler)
         self._start(loader, private.MultiProcessIterator)
         if position is None or position.needs_workers:
@@ -75,7 +75,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         """Start workers, and send the first requests."""
         if self._position is not None:
             self._position.restore_seeds(self)
-        self._pool = ChangingPool(self._program(loader), loader, self._window)
+        self._pool = ResizablePool(self._program(loader), loader, self._window)
         try:
             self._pool.start()
         except (TypeError, AttributeError, pickle.PicklingError):
@@ -88,11 +88,11 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             raise
         self._workers = self._pool.processes
         if self._pin_memory:
-            self._pins = PinThread(self._pool, self._pin_memory_device)
+            self._pin_thread = PinThread(self._pool, self._pin_memory_device)
         # Torch's iterator begins its first epoch twice, too.
         private.BaseIterator._reset(self, loader, True)
         self._draw_natively()
-        self._ask_for_all(self._pool)
+        self._request_first(self._pool)
 
     def set_workers(self, count: int) -> None:
         """Let `count` workers compute the batches that are requested from now on.
@@ -118,10 +118,12 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         if reason := self._depends_on_number():
             raise ValueError(f"The number of workers cannot change: {reason}")
         if self._shutdown or self._pool is None:
-            raise RuntimeError("The workers of this iterator have ended.")
+            raise RuntimeError(
+                "The workers of this iterator have ended. Call iter() again."
+            )
         self._pool.set_workers(int(count), self._window_for(int(count)))
 
-    def usage(self) -> NearUsage | None:
+    def usage(self) -> LocalStats | None:
         """Return the measured times of workers and stages."""
         return None if self._pool is None else self._pool.usage()
 
@@ -132,14 +134,14 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         """Return why batches depend on the number of workers, None if they do not."""
         if self._iterable:
             return (
-                "each worker reads its share of the IterableDataset, which"
-                " get_worker_info() says. Save a state and load it, or make a"
-                " map-style dataset."
+                "each worker reads a share of the IterableDataset, which depends on"
+                " get_worker_info(). Save a state and load it with another num_workers,"
+                " or use a map-style dataset."
             )
         if self._position is not None and self._position.has_states:
-            return "the dataset's copy in each of them has a state of its own."
+            return "the dataset's copy in each worker has its own state."
         if not self._in_order:
-            return "with in_order=False batches are counted by worker."
+            return "with in_order=False, batches are counted per worker."
         return None
 
     def _window_for(self, workers: int) -> int:
@@ -147,9 +149,9 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         most: int = max(self._prefetch_factor * workers, self._reorder_window)
         return most
 
-    def _change_over(self, pool: ChangingPool) -> None:
+    def _switch_to_successor(self, pool: ResizablePool) -> None:
         """Send requests to the pool's successor if its workers have started."""
-        if pool.change_over():
+        if pool.switch_to_successor():
             before, self._window = self._window, self._window_for(pool.workers)
             self._due += self._window - before
             self._workers = pool.processes
@@ -162,7 +164,9 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
                 private.init_sharding_worker, init, self._world_size, self._rank
             )
         native = (
-            not self._iterable and self._auto_collation and is_torchs(self._collate_fn)
+            not self._iterable
+            and self._auto_collation
+            and is_torch_collate(self._collate_fn)
         )
         return FetchProgram(
             dataset=self._dataset,
@@ -177,18 +181,18 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             shared_seed=self._shared_seed,
             default_dtype=torch.get_default_dtype(),
             native=native,
-            epoch=self._draws_in,
+            epoch=self._draw_epoch,
             states=() if position is None else position.initial_states,
         )
 
-    def _foresees(self) -> bool:
-        found = private.is_base_own() and can_foresee(self._index_sampler)
+    def _can_preview(self) -> bool:
+        found = private.is_base_own() and can_preview(self._index_sampler)
         if not found:
             sampler = getattr(self._index_sampler, "sampler", self._index_sampler)
             warnings.warn(
-                "overlap_epochs has no effect: what a batch sampler of type"
+                "overlap_epochs has no effect: the indices of a"
                 f" {type(self._index_sampler).__name__} over a"
-                f" {type(sampler).__name__} will draw cannot be foreseen.",
+                f" {type(sampler).__name__} cannot be predicted. Use torch's samplers.",
                 stacklevel=5,
             )
         return found
@@ -198,37 +202,44 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         pool, early = self._open_pool(), self._early
         if self._position is not None:
             self._position = self._position.successor(loader)
-        self._watch.leave_out()
+        self._watch.exclude_gap()
         private.BaseIterator._reset(self, loader, first_iter)
         self._draw_natively()
         if early is not None and (not early.sent or any(self._turns.unanswered)):
             early = None
-        predicted, self._epoch = epochs.told(self._epoch + 1), self._begin_epoch(loader)
-        self._draws_in = epochs.told(self._epoch)
-        if early is not None and self._draws_in == predicted and self._draws(early):
-            self._ask_for_all(pool, len(early.sent))
+        predicted, self._epoch = (
+            epochs.draw_epoch(self._epoch + 1),
+            self._begin_epoch(loader),
+        )
+        self._draw_epoch = epochs.draw_epoch(self._epoch)
+        if (
+            early is not None
+            and self._draw_epoch == predicted
+            and self._draws_predicted(early)
+        ):
+            self._request_first(pool, len(early.sent))
             return
-        if self._pins is not None:
-            self._pins.drop()
+        if self._pin_thread is not None:
+            self._pin_thread.drop()
         pool.reset(self._shared_seed)
         if early is not None:
             self._early = None  # Another prediction would be wrong, too.
-        self._ask_for_all(pool)
+        self._request_first(pool)
         if early is not None:
             warnings.warn(
-                "overlap_epochs ends: the sampler drew other indices than foreseen, or"
-                " set_epoch chose another epoch than the next one. Give the loader a"
-                " generator that nobody else uses; a DistributedSampler has to be in"
-                " its next epoch.",
+                "overlap_epochs ends: the sampler drew other indices than predicted, or"
+                " set_epoch chose another epoch than the next one. Pass the loader a"
+                " generator that no other code uses, and give a DistributedSampler"
+                " consecutive epochs.",
                 stacklevel=3,
             )
 
-    def _ask_for_all(self, pool: ChangingPool, sent: int = 0) -> None:
+    def _request_first(self, pool: ResizablePool, sent: int = 0) -> None:
         """Begin an epoch, and send its first requests after the `sent` early ones."""
         position, window = self._position, 0 if self._in_order else self._window
         if position is not None:
             try:
-                position.begin(self._ask_each, pool.beginning())
+                position.begin(self._request_each, pool.initial_state_request())
             except BaseException:
                 self._shutdown_workers()
                 raise
@@ -238,50 +249,50 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             self._early = EarlyRequests(self._index_sampler)
         self._due = min(0, self._window - sent)
         for number in range(max(self._window, sent)):
-            self._ask(pool, sent=number < sent)
+            self._request_next(pool, sent=number < sent)
         if position is not None:
             position.replay(self._next_batch)
-            self._num_yielded = position.given
+            self._num_yielded = position.delivered
 
-    def _ask_early(self, pool: ChangingPool, early: EarlyRequests) -> None:
+    def _request_early(self, pool: ResizablePool, early: EarlyRequests) -> None:
         """Send a request for a batch of the next epoch, if one is predicted."""
         keys = early.next_keys()
         if keys is not None:
             worker = len(early.sent) % self._num_workers
-            self._send(pool, worker, keys, epochs.told(self._epoch + 1))
+            self._send(pool, worker, keys, epochs.draw_epoch(self._epoch + 1))
             early.sent.append(keys)
 
-    def _draws(self, early: EarlyRequests) -> bool:
+    def _draws_predicted(self, early: EarlyRequests) -> bool:
         """Return whether the new epoch begins with the batches of early requests."""
         drawn = [*itertools.islice(self._indices, len(early.sent))]
         self._draw_from(itertools.chain(drawn, self._indices))
         return early.match(drawn)
 
-    def _ask(self, pool: ChangingPool, *, sent: bool = False) -> None:
+    def _request_next(self, pool: ResizablePool, *, sent: bool = False) -> None:
         """Send the request for the sampler's next item, if a worker takes one."""
         try:
-            if self._sampler_iter is self._listed:
+            if self._sampler_iter is self._list_items:
                 keys = next(self._indices)
             else:
                 keys = self._next_index()
         except StopIteration:
             if self._early is not None:
-                self._ask_early(pool, self._early)
+                self._request_early(pool, self._early)
             return
         turns = self._turns
         worker = turns.next_worker()
         if worker is None:
             return
         if not sent:
-            self._send(pool, worker, keys, self._draws_in)
+            self._send(pool, worker, keys, self._draw_epoch)
         turns.unanswered[worker] += 1
 
-    def _send(self, pool: ChangingPool, worker: int, keys: Any, epoch: int) -> None:
+    def _send(self, pool: ResizablePool, worker: int, keys: Any, epoch: int) -> None:
         position = self._position
         with_state = position is not None and position.before_request(worker)
-        pool.ask(worker, keys, epoch, with_state=with_state)
-        if self._pins is not None:
-            self._pins.request()
+        pool.request_batch(worker, keys, epoch, with_state=with_state)
+        if self._pin_thread is not None:
+            self._pin_thread.request()
 
     def _next_data(self) -> Any:
         answer = self._next_batch()
@@ -298,8 +309,8 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         while any(turns.unanswered):
             pool = self._open_pool()
             if pool.successor is not None:
-                self._change_over(pool)
-            answer = self._next_answer(self._pins or pool)
+                self._switch_to_successor(pool)
+            answer = self._next_answer(self._pin_thread or pool)
             if position is not None:
                 position.after_answer(answer)
             turns.unanswered[answer.worker] -= 1
@@ -309,20 +320,20 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             self._due += 1
             while self._due > 0:
                 self._due -= 1
-                self._ask(pool)
+                self._request_next(pool)
             if not exhausted:
                 return answer
         return None
 
-    def _ask_each(self, wanted: Sequence[Any]) -> Iterator[Answer]:
+    def _request_each(self, wanted: Sequence[Any]) -> Iterator[Answer]:
         """Send each worker a request that is not for a batch, and yield the answers."""
         pool = self._open_pool()
         for worker, request in enumerate(wanted):
-            pool.send(worker, request, self._draws_in)
+            pool.send(worker, request, self._draw_epoch)
         for _ in wanted:
             yield self._next_answer(pool)
 
-    def _next_answer(self, source: ChangingPool | PinThread) -> Answer:
+    def _next_answer(self, source: ResizablePool | PinThread) -> Answer:
         try:
             answer = source.next(self._timeout or None)
         except TimeoutError:
@@ -331,7 +342,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         assert answer is not None, "an answer to each request"
         return answer
 
-    def _open_pool(self) -> ChangingPool:
+    def _open_pool(self) -> ResizablePool:
         if self._shutdown or self._pool is None:
             raise AssertionError(
                 "Invalid iterator state: shutdown or no outstanding tasks when "
@@ -345,8 +356,8 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             return
         self._shutdown = True
         self._pool.close()
-        if self._pins is not None:
-            self._pins.stop()
+        if self._pin_thread is not None:
+            self._pin_thread.stop()
 
 
 def _check(loader: Any) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from gristmill._base.epochs import drawing_in
-from gristmill._engine.stage_times import PIN, REST, StageTimes, each
-from gristmill._engine.usage import NearUsage
+from gristmill._base.epoch_context import use_epoch
+from gristmill._engine.stage_times import PIN, REST, StageTimes, mean_times
+from gristmill._engine.worker_stats import LocalStats
 from gristmill._engine.workers import check_workers
 from gristmill._hot import run as hot_run
 from gristmill._torch import epochs, private
 from gristmill._torch.batches.deferred import deferred_fetch
-from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
-from gristmill._torch.batches.stages import fetched, stages_of
+from gristmill._torch.batches.native import (
+    is_torch_collate,
+    native_fetch,
+    samples_fetch,
+)
+from gristmill._torch.batches.stages import fetch_timed, stages_of
 from gristmill._torch.iterators.base import LoaderIterator
 
 if TYPE_CHECKING:
@@ -28,22 +32,22 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
     ) -> None:
         self._position = position
         self._epoch = self._begin_epoch(loader)
-        with drawing_in(epochs.told(self._epoch)):
+        with use_epoch(epochs.draw_epoch(self._epoch)):
             super().__init__(loader)
         self._start(loader, private.SingleProcessIterator)
-        gathers, fetch = self._chosen_fetch()
+        gathers, fetch = self._choose_fetch()
         self._lists = not gathers
         self._draw_natively()
-        self._fetch = epochs.drawing(fetch, self._epoch)
+        self._fetch = epochs.fetch_in_epoch(fetch, self._epoch)
         self._times = StageTimes()
         if position is not None:
             self._num_yielded = position.begin(self._dataset_fetcher, self._fetch)
 
-    def _chosen_fetch(self) -> tuple[bool, Any]:
+    def _choose_fetch(self) -> tuple[bool, Any]:
         """Return whether batches are gathered, and the function that fetches them."""
-        fetch = functools.partial(fetched, self._dataset_fetcher)
+        fetch = functools.partial(fetch_timed, self._dataset_fetcher)
         batched = self._dataset_kind == private.DatasetKind.Map and self._auto_collation
-        if not batched or not is_torchs(self._collate_fn):
+        if not batched or not is_torch_collate(self._collate_fn):
             return False, fetch
         if found := native_fetch(self._dataset, fetch):
             return True, found
@@ -54,23 +58,23 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         """Raise ValueError, because the loader was made without workers."""
         check_workers(count)
         raise ValueError(
-            "This loader has no workers, whose number could change: it was made with"
-            " num_workers=0. Make one with num_workers=1."
+            "set_workers needs a loader with workers, got num_workers=0. Make the"
+            " loader with num_workers=1."
         )
 
-    def usage(self) -> NearUsage:
+    def usage(self) -> LocalStats:
         """Return the measured times of the stages."""
         iterable = self._dataset_kind == private.DatasetKind.Iterable
         names = stages_of(self._dataset, iterable, self._collate_fn)
-        return NearUsage((), each(self._times.by_clock), names)
+        return LocalStats((), mean_times(self._times.by_clock), names)
 
     def _next_data(self) -> Any:
         times = self._times
         times.left -= 1
         if not times.left:
             # Calls this method again, with `left` below 0.
-            return times.measured(REST, self._next_data)
-        same = self._sampler_iter is self._listed
+            return times.measure(REST, self._next_data)
+        same = self._sampler_iter is self._list_items
         batch = self._fetch(next(self._indices) if same else self._next_index())
         if self._pin_memory:
             began = hot_run.begin()

@@ -114,7 +114,7 @@ class EpochPosition:
         if self.finished:
             saved = self._saved.generators if self._saved is not None else []
             found = saved or [generator.get_state() for generator in self._generators]
-            state[layout.GENERATORS] = [*map(layout.digits, found)]
+            state[layout.GENERATORS] = [*map(layout.hex_digits, found)]
         return state
 
 
@@ -137,17 +137,17 @@ class SingleProcessPosition(EpochPosition):
         saved = self._saved
         if saved is None:
             return 0
-        given = saved.step + saved.later_steps
+        delivered = saved.step + saved.later_steps
         if not self._iterable:
             self.sampler.skip(saved)
         elif any(map(layout.is_stateful, (fetcher.dataset, fetcher.dataset_iter))):
             if (state := saved.main[layout.FETCHER_STATE]) is not None:
                 layout.restore(fetcher.dataset_iter, state[layout.DATASET_ITER_STATE])
                 fetcher.ended = state[layout.FETCHER_ENDED]
-        elif given > 0 and not self.finished:
-            warn_of_replay(given)
+        elif delivered > 0 and not self.finished:
+            warn_of_replay(delivered)
             self._replay(fetch, saved.main[layout.SAMPLER_YIELDED])
-        return given
+        return delivered
 
     def state(self, iterator: Any) -> State:
         """Return the state of torch's iterator in torchdata's layout."""
@@ -177,7 +177,7 @@ def warn_of_replay(steps: int) -> None:
     """Warn that `steps` batches are computed a second time and dropped."""
     warnings.warn(
         "Neither the dataset nor its iterator has state_dict and load_state_dict, so"
-        f" the first {steps} batches are computed again and passed over. Implement"
-        " them in the IterableDataset, or in its iterator, to resume at once.",
+        f" the first {steps} batches are computed again and skipped. Implement both"
+        " methods in the IterableDataset, or in its iterator, to resume at once.",
         stacklevel=2,
     )

@@ -35,13 +35,13 @@ _GENERATED = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 class SamplerPosition:
     """An iterator over an index sampler that saves and restores its position.
 
-    It yields the items of `draws.drawn`.
+    It yields the items of `draws.sampler_items`.
 
     Args:
         index_sampler: The loader's index sampler: torch's `BatchSampler`, or any other.
         iteration: The result of ``iter(index_sampler)``, which a library may have
             advanced or replaced.
-        lists: Whether all batches of indices are lists, and none is a `Drawn`.
+        lists: Whether all batches of indices are lists, and none is an `IndexBatch`.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SamplerPosition:
     def state(self) -> State:
         """Return the position.  The order of the epoch is fixed from then on."""
         if self._restored is not None:
-            return layout.copied(self._restored)
+            return layout.copy_state(self._restored)
         if self._items is None:
             self._items = self._begin()
         batches = self._batches
@@ -103,15 +103,17 @@ class SamplerPosition:
         if self._delivered:
             ahead = [number - batches for number in sorted(self._delivered)]
             if ahead[-1] >= 0:
-                state[layout.GIVEN_AHEAD] = [number for number in ahead if number >= 0]
+                state[layout.DELIVERED_AHEAD] = [
+                    number for number in ahead if number >= 0
+                ]
         return state
 
     def restore(self, state: State) -> None:
         """Continue from a state of this class, or of torchdata's samplers."""
         self._restored = {key: state[key] for key in _KEYS}
         by_sampler, by_iterator, self._batches = self._restored.values()
-        if ahead := state.get(layout.GIVEN_AHEAD):
-            self._restored[layout.GIVEN_AHEAD] = ahead
+        if ahead := state.get(layout.DELIVERED_AHEAD):
+            self._restored[layout.DELIVERED_AHEAD] = ahead
             self._delivered = {self._batches + number for number in ahead}
         count, generator = self._batches, (by_iterator or {}).get(_GENERATOR)
         if self._batched:

@@ -16,7 +16,7 @@ from gristmill._torch.resume.sampler_position import SamplerPosition
 from gristmill._torch.workers.pool import Answer
 
 # Sends each worker a request, by the workers' numbers, and yields their answers.
-AskEach: TypeAlias = Callable[[Sequence[Any]], Iterator[Answer]]
+RequestEach: TypeAlias = Callable[[Sequence[Any]], Iterator[Answer]]
 
 
 class WorkersPosition(EpochPosition):
@@ -36,7 +36,7 @@ class WorkersPosition(EpochPosition):
     Attributes:
         has_states: Whether workers have states.
         needs_workers: Whether the iterator starts workers.
-        given: The number of batches delivered.
+        delivered: The number of batches delivered.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class WorkersPosition(EpochPosition):
             and saved is not None
             and not layout.has_dataset_states(saved.parts)
         )
-        self.given, self._last_worker = 0, self._workers - 1
+        self.delivered, self._last_worker = 0, self._workers - 1
         if saved is not None and not self._replays:
-            self.given, self._last_worker = saved.step, saved.last_worker
+            self.delivered, self._last_worker = saved.step, saved.last_worker
         # The latest states of the workers, pickled as they arrived.
         self._worker_states: list[bytes | None] = [None] * self._workers
         self._unanswered = 0
@@ -110,32 +110,32 @@ class WorkersPosition(EpochPosition):
         sampler, saved = super().iterate_sampler(iterator), self._saved
         if saved is not None and not self._iterable and not self._recomputes:
             sampler.skip(saved)
-            self.given += saved.later_steps
+            self.delivered += saved.later_steps
         return sampler
 
-    def begin(self, ask_each: AskEach, beginning: Any) -> None:
+    def begin(self, request_each: RequestEach, beginning: Any) -> None:
         """Restore workers' generators, and take a snapshot before the first request.
 
         Args:
-            ask_each: Sends requests to the workers.
+            request_each: Sends requests to the workers.
             beginning: A request for a worker's state before its first batch.
 
         Raises:
             Exception: A worker raised it before its first batch.
         """
         if self._worker_generators:
-            _exchange_generators(ask_each, self._worker_generators)
+            _exchange_generators(request_each, self._worker_generators)
         if self.has_states or self._may_fail_first:
-            for answer in ask_each([beginning] * self._workers):
+            for answer in request_each([beginning] * self._workers):
                 answer.result()
                 self._worker_states[answer.worker] = answer.state
-        self._take_first()
+        self._take_first_snapshot()
 
     def begin_finished(self) -> None:
         """Take the only snapshot of a finished epoch, which has no workers."""
         if self._saved is not None and self.has_states:
             self._worker_states = [*map(pickle.dumps, self._saved.parts)]
-        self._take_first()
+        self._take_first_snapshot()
 
     def before_request(self, worker: int) -> bool:
         """Note a request for a batch, and return whether it asks for a state."""
@@ -152,10 +152,10 @@ class WorkersPosition(EpochPosition):
             self._worker_states[answer.worker] = answer.state
         main = self._pending.remove_oldest(answer.worker) if self._interval else {}
         if not answer.exhausted:
-            self.given += 1
+            self.delivered += 1
             self._last_worker = answer.worker
-            if self._interval and self.given % self._interval == 0:
-                self._take(main)
+            if self._interval and self.delivered % self._interval == 0:
+                self._take_snapshot(main)
 
     def replay(self, next_batch: Callable[[], Answer | None]) -> None:
         """Skip the batches that were delivered after the snapshot that was loaded.
@@ -177,35 +177,36 @@ class WorkersPosition(EpochPosition):
             if self._in_order and self._last_worker != saved.last_worker:
                 raise ValueError(
                     "last_yielded_worker_id does not match, the dataset may have"
-                    f" changed: after {saved.step} batches it is"
-                    f" {self._last_worker}, and was {saved.last_worker}."
+                    f" changed: expected {saved.last_worker} after {saved.step}"
+                    f" batches, got {self._last_worker}."
                 )
         _skip(next_batch, saved.later_steps)
 
-    def state(self, iterator: Any, ask_each: AskEach | None) -> State:
+    def state(self, iterator: Any, request_each: RequestEach | None) -> State:
         """Return the state of torch's iterator in torchdata's layout.
 
         Args:
             iterator: Torch's iterator.
-            ask_each: Sends requests to the workers, None if they have ended.
+            request_each: Sends requests to the workers, None if they have ended.
         """
         snapshot = self._latest
         workers = {
-            f"worker_{worker}": _unpickled(worker, state)
+            f"worker_{worker}": _unpickle(worker, state)
             for worker, state in enumerate(snapshot[layout.WORKER_SNAPSHOTS])
         }
         counts = not self._in_order and self._iterable and not self.finished
         if counts and not layout.has_dataset_states(workers.values()):
             warnings.warn(
-                "With in_order=False the state of an IterableDataset that has no"
-                " state_dict and load_state_dict, nor its iterator, tells how many"
-                " batches were given, not which: a loader that goes on from it may miss"
-                " batches or give them again.",
+                "With in_order=False, a state of an IterableDataset without state_dict"
+                " and load_state_dict contains the number of delivered batches, but not"
+                " which ones. A loader that resumes from it may skip or repeat batches."
+                " Implement both methods in the dataset or in its iterator, or pass"
+                " in_order=True.",
                 stacklevel=4,
             )
         main = {
             layout.NUM_WORKERS: self._workers,
-            **layout.copied(snapshot[layout.MAIN_SNAPSHOT]),
+            **layout.copy_state(snapshot[layout.MAIN_SNAPSHOT]),
             layout.LEN_CALLED: iterator._IterableDataset_len_called,
             layout.SHARED_SEED: iterator._shared_seed,
             layout.BASE_SEED: iterator._base_seed,
@@ -216,15 +217,15 @@ class WorkersPosition(EpochPosition):
                 layout.MAIN_SNAPSHOT: main,
                 layout.WORKER_SNAPSHOTS: workers,
             },
-            layout.STEPS_SINCE: self.given - snapshot[layout.SNAPSHOT_STEP],
+            layout.STEPS_SINCE: self.delivered - snapshot[layout.SNAPSHOT_STEP],
             layout.FINISHED: self.finished,
             **self._epoch_state(),
         }
-        if self.finished and self._persistent and ask_each is not None:
+        if self.finished and self._persistent and request_each is not None:
             if self._saved is not None and self._saved.finished:
                 generators = self._saved.worker_generators
             else:
-                generators = _exchange_generators(ask_each, [None] * self._workers)
+                generators = _exchange_generators(request_each, [None] * self._workers)
             state[layout.WORKER_GENERATORS] = generators
         return state
 
@@ -234,19 +235,19 @@ class WorkersPosition(EpochPosition):
             return False
         if self._iterable:
             # Some of the unanswered requests may find their worker exhausted.
-            before = self.given % self._interval + self._unanswered
+            before = self.delivered % self._interval + self._unanswered
         else:
-            before = (self.given + self._unanswered) % self._interval
+            before = (self.delivered + self._unanswered) % self._interval
         return before + self._workers >= self._interval
 
-    def _take_first(self) -> None:
+    def _take_first_snapshot(self) -> None:
         main = self.sampler.state()
         self._pending = PendingRequests(len(self._worker_states), main)
-        self._take(main)
+        self._take_snapshot(main)
 
-    def _take(self, main: State) -> None:
+    def _take_snapshot(self, main: State) -> None:
         self._latest = {
-            layout.SNAPSHOT_STEP: self.given,
+            layout.SNAPSHOT_STEP: self.delivered,
             layout.LAST_WORKER: self._last_worker,
             layout.MAIN_SNAPSHOT: main,
             layout.WORKER_SNAPSHOTS: tuple(self._worker_states),
@@ -272,7 +273,7 @@ class PendingRequests:
         self._numbers: list[collections.deque[int]] = [
             collections.deque() for _ in range(workers)
         ]
-        self._given: set[int] = set()
+        self._delivered: set[int] = set()
 
     def add(self, worker: int, after: State) -> None:
         """Add a worker's request, after which the sampler has the position `after`."""
@@ -285,20 +286,20 @@ class PendingRequests:
         """Remove a worker's oldest request, and return the state after its batch."""
         number = self._numbers[worker].popleft()
         del self._positions[number]
-        self._given.add(number)
+        self._delivered.add(number)
         main = next(iter(self._positions.values()), self._latest)
         first = main[layout.SAMPLER_YIELDED]
-        self._given = {number for number in self._given if number >= first}
-        ahead = {number - first for number in self._given}
-        ahead.update(main.get(layout.GIVEN_AHEAD, ()))
-        return {**main, layout.GIVEN_AHEAD: sorted(ahead)} if ahead else main
+        self._delivered = {number for number in self._delivered if number >= first}
+        ahead = {number - first for number in self._delivered}
+        ahead.update(main.get(layout.DELIVERED_AHEAD, ()))
+        return {**main, layout.DELIVERED_AHEAD: sorted(ahead)} if ahead else main
 
 
 def _exchange_generators(
-    ask_each: AskEach, wanted: Sequence[State | None]
+    request_each: RequestEach, wanted: Sequence[State | None]
 ) -> list[State]:
     """Return the states of the workers' generators, and set those that are wanted."""
-    answers = ask_each([requests.Generators(state) for state in wanted])
+    answers = request_each([requests.Generators(state) for state in wanted])
     found = {answer.worker: answer.result() for answer in answers}
     return [found[worker] for worker in range(len(wanted))]
 
@@ -309,7 +310,7 @@ def _skip(next_batch: Callable[[], Answer | None], batches: int) -> None:
             break
 
 
-def _unpickled(worker: int, state: bytes | None) -> State:
+def _unpickle(worker: int, state: bytes | None) -> State:
     if state is None:
         parts = (layout.DATASET_STATE, layout.FETCHER_STATE)
         return {layout.WORKER_ID: worker, **dict.fromkeys(parts)}

@@ -21,14 +21,14 @@ import numpy as np
 import torch
 from torch.utils.data import IterDataPipe, default_collate
 
-from gristmill._base.epochs import here
+from gristmill._base.epoch_context import epoch_context
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine import failures, tracebacks
 from gristmill._engine.stream import first_unpicklable
 from gristmill._torch import layout, private
 from gristmill._torch.batches import encoding, native, slot_collation
 from gristmill._torch.batches.deferred import deferred_fetch
-from gristmill._torch.batches.stages import fetched, stages_of
+from gristmill._torch.batches.stages import fetch_timed, stages_of
 from gristmill._torch.indices import requests
 from gristmill._torch.indices.draws import as_list
 from gristmill._torch.layout import State
@@ -40,7 +40,7 @@ class Exhausted:
 
 
 @dataclasses.dataclass(frozen=True)
-class Unsent:
+class SendFailure:
     """Sent in place of a batch that cannot be pickled."""
 
     failure: bytes  # The error, see `failures.pack_failure`.
@@ -89,7 +89,7 @@ class FetchProgram:
     many_outputs = False
     position_capacity = 1 << 16
 
-    def greet(self, worker: int, workers: int) -> None:
+    def init_worker(self, worker: int, workers: int) -> None:
         """Do nothing; `open_stream` prepares the worker."""
 
     def unpicklable_note(self) -> str:
@@ -97,14 +97,14 @@ class FetchProgram:
         parts = ("dataset", "collate_fn", "worker_init_fn")
         name = first_unpicklable((part, getattr(self, part)) for part in parts)
         return (
-            f"The {name or 'loader'} cannot be pickled: its workers need the start"
-            " method 'fork', or num_workers=0."
+            f"The {name or 'loader'} cannot be pickled. Pass"
+            " multiprocessing_context='fork', or num_workers=0."
         )
 
-    def open_stream(self, stream: int, at: int = 0) -> FetchStream:
+    def open_stream(self, stream: int, record_address: int = 0) -> FetchStream:
         """Return the stream that a worker runs.
 
-        `at` is not used, because samples have no numbers.
+        `record_address` is not used, because samples have no numbers.
         """
         return FetchStream(self, stream)
 
@@ -125,30 +125,30 @@ class FetchStream:
         self._become_worker()
 
     def answer(self, request: Int64Array, alloc: Alloc) -> Any:
-        """Return the answer to a request, encoded by `encoding.encoded`.
+        """Return the answer to a request, encoded by `encoding.encode`.
 
         If the user's code raises an exception, an `ExceptionWrapper` replaces the
         batch.
         """
         self._alloc = alloc
-        here.epoch = 0
+        epoch_context.epoch = 0
         if request.item(0) == requests.IN_EPOCH:
-            here.epoch = request.item(1)
+            epoch_context.epoch = request.item(1)
             request = request[requests.EPOCH_WORDS :]
-        unpacked = requests.unpacked(request)
+        unpacked = requests.unpack(request)
         if type(unpacked) is list:
             data, state = self._fetch(unpacked), None
         else:
             data, state = self._answer(unpacked)
         try:
-            return encoding.encoded(data, state)
+            return encoding.encode(data, state)
         except Exception as error:
             failure = failures.pack_failure(error, self._worker)
-            return encoding.encoded(Unsent(failure), state)
+            return encoding.encode(SendFailure(failure), state)
 
     def leave_slot(self) -> None:
         """Release the memory of the slot, after the output was written."""
-        slot_collation.move_kept()
+        slot_collation.move_live_batches()
 
     def close(self) -> None:
         """Drop the dataset's iterator, which ends its generators."""
@@ -181,7 +181,7 @@ class FetchStream:
         try:
             if isinstance(request, requests.Next):
                 return self._fetch_next(request)
-            return fetched(self._fetcher, as_list(request))
+            return fetch_timed(self._fetcher, as_list(request))
         except Exception:
             return self._failure()
 
@@ -195,7 +195,9 @@ class FetchStream:
             try:
                 # Torch's index for an iterable dataset: a list of `size` times None for
                 # a batch, and None for a sample.
-                data = fetched(self._fetcher, request.size and [None] * request.size)
+                data = fetch_timed(
+                    self._fetcher, request.size and [None] * request.size
+                )
             except StopIteration:
                 self._exhausted = True
             except Exception:
@@ -215,7 +217,7 @@ class FetchStream:
         if request.epoch == self._epoch and request.number >= self._fetched:
             return
         if isinstance(self._dataset, IterDataPipe):
-            self._dataset = _seeded(self._dataset, request.seed)
+            self._dataset = _seed_datapipe(self._dataset, request.seed)
         self._epoch, self._fetched, self._exhausted = request.epoch, 0, False
         self._fetcher = self._new_fetcher()
 
@@ -251,7 +253,7 @@ class FetchStream:
         Users' functions get private memory: if they kept a NumPy view of a batch, it
         could not be moved out of the slot.
         """
-        with slot_collation.into(self._alloc):
+        with slot_collation.allocate_with(self._alloc):
             return default_collate(samples)
 
     def _deferred_fetch(self, fetch: native.Fetch) -> native.Fetch | None:
@@ -261,14 +263,14 @@ class FetchStream:
             return None
 
         def fetch_into_slot(batch: Any) -> Any:
-            with slot_collation.into(self._alloc):
+            with slot_collation.allocate_with(self._alloc):
                 return compute(batch)
 
         return fetch_into_slot
 
     def _become_worker(self) -> None:
         program, worker = self._program, self._worker
-        here.epoch, here.warns = program.epoch, worker == 0
+        epoch_context.epoch, epoch_context.warns = program.epoch, worker == 0
         private.set_thread_name("pt_data_worker")
         torch.set_num_threads(1)
         torch.set_default_dtype(program.default_dtype)
@@ -279,7 +281,7 @@ class FetchStream:
         numbers = private.generate_state(program.base_seed, worker)
         np.random.seed(numbers)  # noqa: NPY002 (users' code draws from it)
         if isinstance(self._dataset, IterDataPipe):
-            self._dataset = _seeded(self._dataset, program.shared_seed)
+            self._dataset = _seed_datapipe(self._dataset, program.shared_seed)
         private.set_worker_info(
             id=worker, num_workers=program.workers, seed=seed, dataset=self._dataset
         )
@@ -294,10 +296,12 @@ class FetchStream:
         """Return the exception being handled, in torch's wrapper."""
         kind, error, whole = sys.exc_info()
         where = f"in DataLoader worker process {self._worker}"
-        return ExceptionWrapper((kind, error, tracebacks.shown(whole)), where)
+        return ExceptionWrapper(
+            (kind, error, tracebacks.filter_traceback(whole)), where
+        )
 
 
-def _seeded(dataset: Any, seed: int | None) -> Any:
+def _seed_datapipe(dataset: Any, seed: int | None) -> Any:
     """Seed a datapipe, so that its shuffles are the same in all workers."""
     from torch.utils.data.graph_settings import apply_random_seed
 

@@ -11,8 +11,8 @@ from typing import TypeAlias
 import torch
 
 from gristmill._torch.private import ExceptionWrapper, pin_memory
-from gristmill._torch.workers.changing import ChangingPool
 from gristmill._torch.workers.pool import Answer
+from gristmill._torch.workers.resizable_pool import ResizablePool
 
 _Due: TypeAlias = "Future[Answer | None]"
 
@@ -23,7 +23,7 @@ class PinThread:
     Only one thread may call the methods, and no other code may take the pool's answers.
     """
 
-    def __init__(self, pool: ChangingPool, device: str) -> None:
+    def __init__(self, pool: ResizablePool, device: str) -> None:
         self._pool = pool
         self._device = device
         self._device_index = torch.accelerator.current_device_index()
@@ -77,11 +77,11 @@ class PinThread:
         torch.accelerator.set_device_index(self._device_index)
         while due := self._requests.get():
             try:
-                due.set_result(self._taken())
+                due.set_result(self._take_pinned())
             except BaseException as error:
                 due.set_exception(error)
 
-    def _taken(self) -> Answer | None:
+    def _take_pinned(self) -> Answer | None:
         answer = self._pool.next()
         if answer is None:
             return None

@@ -21,18 +21,18 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from gristmill import _core
-from gristmill._engine import failures, starting, worker_texts
-from gristmill._engine.stage_times import RECEIVE, StageTimes, each
+from gristmill._engine import failures, startup_progress, worker_texts
+from gristmill._engine.stage_times import RECEIVE, StageTimes, mean_times
 from gristmill._engine.stream import Runnable
-from gristmill._engine.usage import NearUsage
-from gristmill._engine.workers import LauncherWorkers, received, usage_of
+from gristmill._engine.worker_stats import LocalStats
+from gristmill._engine.workers import LauncherWorkers, receive_output, usage_of
 from gristmill._torch.batches import encoding
 from gristmill._torch.batches.program_pickling import ProgramPickle
 from gristmill._torch.indices import requests
 from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.workers import start_method
 from gristmill._torch.workers.deaths import worker_died
-from gristmill._torch.workers.fetch import Exhausted, FetchProgram, Unsent
+from gristmill._torch.workers.fetch import Exhausted, FetchProgram, SendFailure
 from gristmill._torch.workers.started import StartedProcesses
 from gristmill._workers import nesting
 
@@ -116,7 +116,7 @@ class WorkerPool:
         self._times = StageTimes()
         self._seed = program.shared_seed
         # Whether an answer was awaited before.
-        self._begun = False
+        self._has_awaited = False
         self.closed = False
         self.started: StartedProcesses | None = None
         self.scheduler = _core.Scheduler(
@@ -177,7 +177,7 @@ class WorkerPool:
             inherited=program.inherited,
         ).start()
 
-    def ask(
+    def request_batch(
         self, worker: int, keys: Any, epoch: int = 0, *, with_state: bool = False
     ) -> None:
         """Request a batch from a worker, after its earlier requests.
@@ -196,7 +196,7 @@ class WorkerPool:
             self._asked[worker] += 1
         self.send(worker, requests.WithState(request) if with_state else request, epoch)
 
-    def beginning(self) -> requests.WithState:
+    def initial_state_request(self) -> requests.WithState:
         """Return a request for a worker's state before its first batch."""
         return requests.WithState(requests.Next(self._epoch, 0, 0, self._seed))
 
@@ -212,11 +212,11 @@ class WorkerPool:
             ArenaFull: The batches that the caller keeps leave no room.
         """
         timeout_s = -1.0 if timeout_s is None else timeout_s
-        if self._begun:
+        if self._has_awaited:
             due = self.scheduler.next(timeout_s)
         else:
-            due = starting.first_due(self.scheduler, timeout_s)
-            self._begun = True
+            due = startup_progress.wait_for_first(self.scheduler, timeout_s)
+            self._has_awaited = True
         match due.kind:
             case "output":
                 return self._answer(due)
@@ -225,15 +225,15 @@ class WorkerPool:
             case "timeout":
                 raise TimeoutError
             case "full":
-                raise worker_texts.too_full(due, "A batch", "batches", "clone")
+                raise worker_texts.arena_full_error(due, "A batch", "batches", "clone")
             case "exited":
                 raise worker_died(due)
-        raise worker_texts.gone(self._owner)
+        raise worker_texts.closed_error(self._owner)
 
-    def usage(self) -> NearUsage:
+    def usage(self) -> LocalStats:
         """Return the measured times of the workers and of this process."""
         usage = usage_of(self.scheduler, self._program)
-        stages = {**usage.stages, **each(self._times.by_clock)}
+        stages = {**usage.stages, **mean_times(self._times.by_clock)}
         return usage._replace(stages=stages)
 
     def reset(self, shared_seed: int | None = None) -> None:
@@ -254,14 +254,14 @@ class WorkerPool:
         self._drop_files()
 
     def send(self, worker: int, request: Any, epoch: int = 0) -> None:
-        """Send a worker any request that `requests.packed` takes, in an epoch."""
-        words, file = requests.packed(request), None
+        """Send a worker any request that `requests.pack` takes, in an epoch."""
+        words, file = requests.pack(request), None
         if len(words) + requests.EPOCH_WORDS > self._program.position_capacity:
-            words, file = requests.moved_to_file(words)
+            words, file = requests.move_to_file(words)
         self._files[worker].append(file)
         if epoch:
-            words = requests.in_epoch(words, epoch)
-        self.scheduler.ask(worker, words)
+            words = requests.with_epoch(words, epoch)
+        self.scheduler.add_request(worker, words)
 
     def _drop_files(self) -> None:
         for files in self._files:
@@ -271,30 +271,30 @@ class WorkerPool:
 
     def _answer(self, due: _core.NextResult) -> Answer:
         worker = due.stream
-        answer = self._received(due)
+        answer = self._receive(due)
         self.scheduler.advance()
         if self._files[worker] and (file := self._files[worker].popleft()):
             file.close()
         return answer
 
-    def _received(self, due: _core.NextResult) -> Answer:
+    def _receive(self, due: _core.NextResult) -> Answer:
         """Decode an answer, and measure some of these calls."""
         times = self._times
         times.left -= 1
         if times.left:
-            return self._decoded(due)
-        return times.measured(RECEIVE, self._decoded, due)
+            return self._decode(due)
+        return times.measure(RECEIVE, self._decode, due)
 
-    def _decoded(self, due: _core.NextResult) -> Answer:
-        element, _ = received(self.scheduler, due)
+    def _decode(self, due: _core.NextResult) -> Answer:
+        element, _ = receive_output(self.scheduler, due)
         if due.error:
             return Answer(due.stream, error=failures.unpack_failure(element))
         try:
-            value, state = encoding.decoded(element)
+            value, state = encoding.decode(element)
         except Exception as error:
             error.add_note(failures.RECEIVING)
             return Answer(due.stream, error=error, state=encoding.state_of(element))
-        if type(value) is Unsent:
+        if type(value) is SendFailure:
             failure = failures.unpack_failure(value.failure)
             return Answer(due.stream, error=failure, state=state)
         return Answer(due.stream, value, state=state)

@@ -42,9 +42,9 @@ def _has_jax_begun() -> bool:
 @functools.cache  # Warn once.
 def _warn_of_jax() -> None:
     warnings.warn(
-        "JAX is initialised, and a fork of its process may wait for ever: workers"
-        " are forks of a launcher process, which has nothing that this program"
-        ' has set. Say multiprocessing_context="launcher" to ask for it, or "fork"'
-        " to fork all the same.",
+        "JAX is initialized, and a fork of its process may deadlock. Workers are"
+        " therefore forks of a launcher process, which does not have this program's"
+        ' variables. Pass multiprocessing_context="launcher" to choose that'
+        ' explicitly, or "fork" to fork anyway.',
         stacklevel=9,
     )

@@ -180,10 +180,10 @@ class _Descriptor:
         self.fd = fd
 
     def __reduce__(self) -> Any:
-        return _received, (reduction.DupFd(self.fd),)
+        return _receive, (reduction.DupFd(self.fd),)
 
 
-def _received(sent: Any) -> _Descriptor:
+def _receive(sent: Any) -> _Descriptor:
     return _Descriptor(sent.detach())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset
 
-from gristmill._engine.trial import NotTriedError
+from gristmill._base.trials import NotTriedError
 from gristmill._torch.batches import encoding
 
 # Torch's default, for a loader without workers that is tried with some.
@@ -16,7 +16,7 @@ DEFAULT_PREFETCH = 2
 
 
 class TorchTrial:
-    """A `gristmill._observe.verifying.Trial` of a loader; each begins a new epoch.
+    """A `gristmill._observe.verification.Trial` of a loader; each begins a new epoch.
 
     Afterwards it restores the states of the loader's own generators.
 
@@ -32,11 +32,11 @@ class TorchTrial:
         self._loader = loader
         self._iterate = iterate
         self.workers = workers
-        self._drawn: list[tuple[torch.Generator, torch.Tensor]] = []
+        self._generator_states: list[tuple[torch.Generator, torch.Tensor]] = []
 
     def open(self, more: int, here: bool, threads: int | None = None) -> Any:
         if threads is not None:
-            raise NotTriedError("torch's loaders have no threads that read.")
+            raise NotTriedError("torch's loaders have no reading threads.")
         loader = copy_of(self._loader)
         if isinstance(loader.dataset, IterableDataset):
             raise NotTriedError("an IterableDataset is consumed by reading.")
@@ -48,27 +48,27 @@ class TorchTrial:
         if workers and loader.prefetch_factor is None:
             options["prefetch_factor"] = DEFAULT_PREFETCH
         loader.__dict__.update(options, _iterator=None, overlap_epochs=False)
-        self._drawn = [(one, one.get_state()) for one in _generators(loader)]
+        self._generator_states = [(one, one.get_state()) for one in _generators(loader)]
         try:
             return self._iterate(loader)
         except BaseException:
-            self._put_back()
+            self._restore_generators()
             raise
 
     def close(self, iterator: Any) -> None:
         if hasattr(iterator, "_shutdown_workers"):
             iterator._shutdown_workers()
-        self._put_back()
+        self._restore_generators()
 
-    def _put_back(self) -> None:
-        for generator, state in self._drawn:
+    def _restore_generators(self) -> None:
+        for generator, state in self._generator_states:
             generator.set_state(state)
 
     def packed(self, output: Any) -> Any:
-        return encoding.encoded(output)
+        return encoding.encode(output)
 
     def unpacked(self, sent: Any) -> Any:
-        return encoding.decoded(sent)[0]
+        return encoding.decode(sent)[0]
 
 
 def copy_of(loader: Any) -> Any:

@@ -1,11 +1,11 @@
 import sys
 
-# Not found through the environment, which some options ignore.
+# Some options ignore the environment, so the paths are passed as arguments.
 sys.path[:0] = sys.argv[1:]
 
 from faults.toolbox import Add, digest, loader, undisturbed  # noqa: E402
 
 found = digest(loader([Add()]))
-# No assertion: an option takes those away.
+# Not `assert`, which one of the options disables.
 if found != undisturbed([Add()]) or len(found) != 24:
     raise SystemExit("it differs")

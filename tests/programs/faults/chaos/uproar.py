@@ -50,7 +50,7 @@ def work(seed):
             try:
                 use(chance)
             except WorkerDied as error:
-                # What three in a row are answered by, killed before they had started.
+                # Expected if three in a row are killed before they have started.
                 if "cannot start" not in str(error):
                     raise
     except BaseException as error:
@@ -71,7 +71,7 @@ def disturb():
     with contextlib.suppress(ProcessLookupError):
         if kind is not None:
             os.kill(pid, signal.SIGKILL)
-            # Three of those who start workers, before any has started, are an error.
+            # Three kills without a started worker in between are an error.
             stop.wait(0 if kind is workers else 0.7)
             return
         os.kill(pid, signal.SIGSTOP)

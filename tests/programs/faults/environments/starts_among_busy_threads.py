@@ -13,7 +13,7 @@ random = np.random.default_rng(0)
 
 def be_busy():
     while not stop.is_set():
-        # One half in Python, one half in the allocator, without the GIL.
+        # Half the time in Python, half in the allocator without the GIL.
         sum(range(1000))
         np.sort(random.random(20_000))
 

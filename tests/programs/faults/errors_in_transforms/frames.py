@@ -1,4 +1,4 @@
-"""Where an exception was raised."""
+"""Names of the functions in a traceback."""
 
 import traceback
 

@@ -1,11 +1,11 @@
-"""A fault in each process that is forked from the one which loads the pipeline."""
+"""A fault in each process forked from the one that loads the pipeline."""
 
 import os
 
 import gristmill as g
 
 
-# Unpickled in the zygote; every process that this forks then calls `fault`.
+# Unpickled in the zygote; every process forked from it then calls `fault`.
 class AtStart(g.MapTransform):
     def __init__(self, fault):
         self.fault = fault

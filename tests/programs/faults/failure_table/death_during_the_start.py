@@ -26,7 +26,7 @@ def kill(delay_s):
 
 
 for _ in range(8):
-    # Twice: a third time before any worker lives would be an error.
+    # Only twice: a third death before any worker has started would be an error.
     iterator = iter(loader([Add()]))
     killer = threading.Thread(target=lambda: [kill(chance.random() / 5)] * 2)
     killer.start()

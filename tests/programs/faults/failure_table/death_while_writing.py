@@ -11,7 +11,7 @@ kind, done, size = sys.argv[1:]
 
 
 class Text:
-    # Pickled into the slot after the array before it has been written.
+    # Pickled into the slot after the array before it.
     def __init__(self, x, fault):
         self.x, self.fault = x, fault
 
@@ -46,6 +46,6 @@ iterator = iter(loader(operations, batch=0))
 with in_time(10):
     found = listing(iterator)
 assert os.path.exists(done)
-# Now it may be pickled, or computed, here.
+# The fault is used up, so the same pipeline can run in this process.
 assert found == listing(loader(operations, batch=0, workers=0))
 assert any("text 42 " in text for _, text in found)

@@ -23,9 +23,9 @@ seen = [next(iterator)]
 pids = engine_processes(2)["worker"]
 for pid in pids:
     await_asleep(pid)
-    # The kernel takes a wake-up for it; it does nothing with that.
+    # The kernel delivers wake-ups to the stopped process, which ignores them.
     os.kill(pid, signal.SIGSTOP)
-# These were ready; units are published in their place, and nobody takes them.
+# These outputs were ready. New units are published, and no worker takes them.
 seen += [next(iterator) for _ in range(5)]
 
 

@@ -19,5 +19,5 @@ iterator = iter(loader([deadly]))
 error = expect(g.errors.WorkerDied, lambda: next(iterator))
 assert "ended 3 times before a worker had started" in str(error), error
 assert "signal 11" in str(error), error
-# The launcher is unharmed.
+# The launcher still works.
 assert digest(loader([Add()])) == undisturbed([Add()])

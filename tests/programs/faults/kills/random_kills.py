@@ -11,7 +11,7 @@ import gristmill as g
 from faults.toolbox import Some, children, digest, loader, wait_until
 
 
-# Batches of half a megabyte, so that many kills hit a worker that writes one.
+# Batches of half a megabyte, so that many kills hit a worker while it writes.
 class Row(g.RandomMapTransform):
     def random_map(self, x, rng):
         row = rng.integers(0, 256, 4096, dtype=np.uint8)
@@ -19,7 +19,7 @@ class Row(g.RandomMapTransform):
 
 
 class Grow(g.MapTransform):
-    # The first larger batch does not fit the slots that there are.
+    # The first larger batch does not fit the existing slots.
     def map(self, item):
         if item["x"] % 512 >= 480:
             item["text"] *= 10_000
@@ -40,15 +40,15 @@ chance = random.Random(seed)
 done = threading.Event()
 delivered = threading.Condition()
 count = 0
-# The count at which the next process is killed.
+# The output count at which the next process is killed.
 target = 0
-# Time that the consumer waits for a kill that is due, in seconds.
+# Maximum time that the consumer waits for a kill that is due, in seconds.
 PATIENCE_S = 0.1
 tally = dict.fromkeys(("launcher", "zygote", "worker"), 0)
 
 
 def is_due():
-    """Return whether a process is to be killed, or the test is at its end."""
+    """Return whether the next kill is due, or the test has ended."""
     return count >= target or done.is_set()
 
 
@@ -57,13 +57,13 @@ def kill():
     rest = 0
     while sum(tally.values()) < kills:
         with delivered:
-            # So far apart that a worker can get to work between two.
+            # Kills are far enough apart for a worker to compute in between.
             target = count + chance.randrange(1, 9) + rest
             delivered.notify()
             delivered.wait_for(is_due)
         if done.wait(chance.random() * 0.004):
             return
-        # Three deaths of those who start workers, and none started, is an error.
+        # After three kills without a started worker in between, the loader gives up.
         for _ in wait_until("a worker, or the end"):
             pids = {k: v for k, v in living().items() if v}
             if "worker" in pids or done.is_set():
@@ -71,11 +71,11 @@ def kill():
         if done.is_set():
             return
         what = chance.choices(list(pids), [WEIGHTS[k] for k in pids])[0]
-        # It may have died of its parent's death meanwhile.
+        # It may have died with its parent already.
         with contextlib.suppress(ProcessLookupError):
             os.kill(chance.choice(pids[what]), signal.SIGKILL)
             tally[what] += 1
-            # More outputs than were under way: a worker has started in between.
+            # Skip the outputs in flight, so that a worker starts before the next kill.
             rest = 0 if what == "worker" else 16
 
 

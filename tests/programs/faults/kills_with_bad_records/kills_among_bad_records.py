@@ -46,6 +46,6 @@ with tempfile.TemporaryDirectory() as folder:
     faults = [At(x, Once(f"{folder}/{x}", kill)) for x in (5, 30, 40, 95)]
     assert run(2, [*faults, Bad()]) == wanted
     assert len(os.listdir(folder)) == 4
-# What kills its worker again and again is no bad record.
+# A record that kills its worker every time does not count as a bad record.
 iterator = iter(loader([At(30, kill), Bad()], batch=batch, on_error=on_error))
 expect(g.WorkerDied, lambda: list(iterator))

@@ -35,5 +35,5 @@ with in_time():
 assert digest(kept) == undisturbed([], records=400)[:4]
 kept[0][:] = 7
 assert kept[0].tolist() == [7] * 4
-# The launcher stays for the next iterator.
+# The next iterator uses the same launcher.
 assert digest(loader([Add()])) == undisturbed([Add()])

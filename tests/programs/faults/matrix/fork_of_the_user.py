@@ -7,7 +7,7 @@ import gristmill as g
 from faults.toolbox import Add, At, digest, expect, loader, of_kind, undisturbed
 
 
-# Leaves too large to be copied out of their slots.
+# Its leaves are too large to be copied out of their slots.
 class Wide(g.MapTransform):
     def map(self, x):
         return np.full(20_000, x)
@@ -32,7 +32,7 @@ if child == 0:
         iterator.get_state()
         iterator.close()
         del iterator
-        # It can have workers of its own.
+        # It can start its own workers.
         assert digest(loader([Add()])) == undisturbed([Add()])
         status = 0
     finally:

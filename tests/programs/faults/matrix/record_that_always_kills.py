@@ -23,7 +23,7 @@ error = expect(g.errors.WorkerDied, drain)
 assert cause in str(error), error
 assert "on record 42 of stream 0, 2 times in a row (max_restarts=1)" in str(error)
 assert "use fewer workers or smaller batches" in str(error), error
-# Single elements are computed in runs of 16 of a stream: the run is what died.
+# Single elements are computed in runs of 16 of a stream; the whole run fails.
 place = {"single": 32, "filtered": 6, "batches": 10}[kind]
 assert digest(before) == reference[:place], (len(before), place)
 again = expect(g.errors.WorkerDied, lambda: next(iterator))

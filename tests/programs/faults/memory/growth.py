@@ -6,7 +6,7 @@ from faults.toolbox import Add, descendants, loader, wait_until
 
 
 def usage():
-    """What is used when all workers have left."""
+    """Return the use of resources after all workers have ended."""
     gc.collect()
     for _ in wait_until("no process but the launcher"):
         if len(descendants(os.getpid())) <= 1:

@@ -13,7 +13,7 @@ every = int(sys.argv[1])
 
 class Row(g.MapTransform):
     def map(self, x):
-        # Two rows make a leaf that is too large to be copied out.
+        # Two rows make a leaf too large to be copied out.
         return np.full(9 << 10, x % 251, np.uint8)
 
 

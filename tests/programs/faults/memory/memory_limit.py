@@ -26,7 +26,7 @@ assert limit in numbers[:3], error
 assert f"by {len(kept)} outputs that you keep" in str(error), error
 assert need * (len(kept) + 1) <= 1.3 * limit and len(kept) >= 3, len(kept)
 copies = digest(kept)
-# With less kept it goes on where it stopped.
+# After some outputs are freed, the iterator continues.
 kept.clear()
 rest = []
 for batch in iterator:

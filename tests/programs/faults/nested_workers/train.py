@@ -1,6 +1,6 @@
-"""A module that iterates a loader when it is imported; WAY says how.
+"""A module that iterates a loader on import, in the way that WAY names.
 
-Each process that imports it adds a line to a file, and ends if there are many.
+Each importing process adds a line to a file, and exits if there are too many.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Says so once it has begun; what it does next is left to chance."""
+"""Prints when it begins and when it is in the middle of a long iteration."""
 
 from faults.toolbox import Add, loader
 

@@ -1,4 +1,4 @@
-"""Starts a program, lets it run for a random time, kills it and looks what is left."""
+"""Starts a program, kills it at a random time and checks that nothing is left."""
 
 import os
 import random
@@ -36,6 +36,6 @@ for _ in range(rounds):
         script.send_signal(number)
         await_gone(ending)
         assert script.wait(2) != 0
-    # Others may use it where it is not this script's own.
+    # /dev/shm may contain files of other programs unless it is private.
     assert not private or os.listdir("/dev/shm") == []
 assert digest(loader([Add()])) == undisturbed([Add()])

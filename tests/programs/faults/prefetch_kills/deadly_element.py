@@ -11,7 +11,7 @@ def options(workers):
 
 
 def read_fast(worker, workers):
-    # Blocks double however long an element takes here.
+    # Double the block size at every step, even if elements are slow here.
     to_iter.BLOCK_NS = 1 << 60
 
 
@@ -51,12 +51,12 @@ assert got == [
     [13, 15],
     [16, 18],
 ], got
-# A worker that owns its stream looks ahead: it died first for the output before.
+# A worker that owns its stream computes ahead: it first died one output earlier.
 with open(marks) as file:
     assert file.read() == {"A": "xx", "C": "xxx"}[kind]
 state = iterator.get_state()
 iterator.close()
-# The same output without workers, where a debugger could follow.
+# The same output fails without workers, under a debugger if needed.
 os.kill = lambda *_: None
 alone = iter(chain.batch(2).mp_prefetch(options(0), streams=2))
 alone.set_state(state)

@@ -16,7 +16,7 @@ def resize(x, rng):
 
 
 class Words(g.IterDataset):
-    # Without indices; the state has another length after each element.
+    # Elements have no indices, and states differ in length.
     def __init__(self, count):
         super().__init__()
         self.part = range(count)

@@ -1,8 +1,8 @@
-"""Loaders of all kinds at once, for so many seconds, under all that may befall them.
+"""Runs loaders of all kinds at once for a given time, with all kinds of faults.
 
-Rounds of half a minute: four threads iterate, close, resume and keep batches, while
-workers are killed and stopped, the process forks, and signals come.  After each round
-nothing is left, and what the process holds is measured: memory, descriptors, processes.
+In rounds of half a minute, four threads iterate, close, resume and keep batches.
+Meanwhile workers are killed and stopped, the process forks, and signals arrive. After
+each round, memory, descriptors and processes in use are measured.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ from gristmill.errors import WorkerDied
 ROUND_S = 30
 THREADS = 4
 RECORDS = 600
-# Rounds in which caches and allocators grow to their sizes.
+# Rounds in which caches and allocators reach their final sizes.
 WARM_ROUNDS = 8
-MOST_GROWTH_KB = 1024  # In ten minutes.
+MOST_GROWTH_KB = 1024  # Within ten minutes.
 
 
 class Draw(g.RandomMapTransform):
@@ -127,7 +127,7 @@ def use(kind, chance, stop, kept):
 
 
 def resumed(kind, loader, iterator, at):
-    """The same from a saved state, where the kind has one, in a new iterator."""
+    """Resume from a saved state in a new iterator, if the loader has states."""
     made = KINDS[kind]()
     if kind == "stateful":
         made.load_state_dict(loader.state_dict())
@@ -149,8 +149,9 @@ def work(chance, stop):
             try:
                 use(kind, chance, stop, kept)
             except WorkerDied as error:
-                # What three in a row are answered by, killed before they had started;
-                # and two that had one output of a chain in work, by whatever way.
+                # Expected if three workers in a row are killed before they have
+                # started, or if two workers die while computing the same output of a
+                # chain.
                 known = ("cannot start", "by SIGKILL", "2 times in a row")
                 if not any(why in str(error) for why in known):
                     raise
@@ -189,14 +190,15 @@ def disturb(chance, stop):
                 return
             os.kill(pid, signal.SIGKILL)
             tally["kills"] += 1
-            # Three of those who start workers, before any has started, are an error.
+            # After three kills without a started worker in between, the loader gives
+            # up.
             stop.wait(0.7 if what == ["zygote"] else 0)
 
 
 def held():
-    """Memory in kB, descriptors, and processes below, when nobody iterates.
+    """Return memory in kB, descriptors and descendants in use while nothing iterates.
 
-    Those that leave are waited for.
+    Waits for ending processes first.
     """
     gc.collect()
     until = time.monotonic() + 20
@@ -246,5 +248,5 @@ assert descriptors.max() <= descriptors[0] and processes.max() <= processes[0], 
 if len(memory) > 1:
     slope = np.polyfit(np.arange(len(memory)) * ROUND_S / 600, memory, 1)[0]
     print(f"memory: {slope:.0f} kB in ten minutes")
-    # Of fewer rounds a line says nothing.
+    # A slope of fewer rounds is not meaningful.
     assert len(memory) < 30 or slope < MOST_GROWTH_KB, rounds

@@ -1,4 +1,4 @@
-"""A record takes longer than 20 others; its report lets it end."""
+"""One record takes longer than 20 others, until the report about it ends it."""
 
 import os
 import re
@@ -13,7 +13,7 @@ face, gate = sys.argv[1:]
 
 
 class Opening(Warnings):
-    """Opens the gate when something is said."""
+    """Opens the gate when a warning is logged."""
 
     def emit(self, record):
         super().emit(record)

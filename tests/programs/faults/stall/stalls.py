@@ -1,4 +1,4 @@
-"""What the programs about workers that stall share."""
+"""Helpers of the programs about stalled workers."""
 
 import logging
 import os
@@ -7,9 +7,9 @@ import threading
 
 
 class Warnings(logging.Handler):
-    """Collects those of Gristmill's warnings in which a text is.
+    """Collects Gristmill's warnings that contain a text.
 
-    On a busy machine others may keep the consumer waiting for a second, too.
+    Other warnings are ignored: a busy machine may delay the consumer by a second.
     """
 
     def __init__(self, about="record 42"):

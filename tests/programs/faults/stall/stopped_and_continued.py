@@ -30,6 +30,6 @@ threading.Thread(target=go_on).start()
 with in_time(15):
     rest = digest(iterator)
 assert rest == reference
-assert "record 42" in warned.texts[0] and "does not answer" in warned.texts[0], (
+assert "record 42" in warned.texts[0] and "does not respond" in warned.texts[0], (
     warned.texts
 )

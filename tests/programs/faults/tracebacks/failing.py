@@ -1,4 +1,4 @@
-"""Prints the tracebacks of errors in workers, which its arguments name, as JSON."""
+"""Prints as JSON the tracebacks of errors in workers, chosen by its arguments."""
 
 import json
 import sys

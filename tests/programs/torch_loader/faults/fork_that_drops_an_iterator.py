@@ -8,7 +8,7 @@ from programs.torch_loader.faults.squares import SQUARES, Squares, make, values
 class Slow(Squares):
     def __getitem__(self, i):
         if i == 2:
-            threading.Event().wait(1.5)  # Who is told to leave is killed by then.
+            threading.Event().wait(1.5)  # Longer than a worker has to end.
         return super().__getitem__(i)
 
 

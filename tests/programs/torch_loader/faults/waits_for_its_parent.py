@@ -5,7 +5,7 @@ from programs.torch_loader.faults.squares import Squares, make
 
 
 class Holds(Squares):
-    """After the first samples a worker keeps the interpreter to itself."""
+    """Holds the GIL of its worker after the first samples."""
 
     def __getitem__(self, i):
         if i > 1:

@@ -11,7 +11,7 @@ SIZE = 40
 
 
 class Counts:
-    """Sample i is i, the worker and what has forked that."""
+    """Sample i is (i, process id of the worker, process id of its parent)."""
 
     def __init__(self, count, seen):
         self.count = count
@@ -42,7 +42,7 @@ loader = DataLoader(
 def kill(process, workers):
     """Kill a process and wait until the workers have ended.
 
-    Hold the lock meanwhile, so that no worker dies with it.
+    Holding the lock keeps workers from dying while they have it.
     """
     with count.get_lock():
         ends = [os.pidfd_open(worker) for worker in workers]

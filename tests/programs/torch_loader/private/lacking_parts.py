@@ -16,7 +16,7 @@ def reduce(function, items, *first):
 if sys.argv[1] == "all":
     functools.reduce = reduce
 else:
-    # What torch needs itself stays, and so do the loaders' batches.
+    # Only names that neither torch itself nor batches of the loaders need.
     del torch._utils.ExceptionWrapper
     del torch._neg_view
     del torch.autograd._profiler_enabled
@@ -31,4 +31,4 @@ with warnings.catch_warnings(record=True) as warned:
         loader = gristmill.torch.DataLoader(range(5), 2, num_workers=workers)
         assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4]]
 [warning] = warned
-assert "is not there. Loaders compute as torch's own" in str(warning.message)
+assert "does not exist. Loaders use torch's own" in str(warning.message)

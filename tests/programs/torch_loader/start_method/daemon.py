@@ -2,7 +2,7 @@ import os
 
 from programs.torch_loader.start_method.reading import all_come
 
-# As `daemon.DaemonContext` makes one: two forks, a session, no descriptors.
+# Daemonize like `daemon.DaemonContext`: two forks, a session, no descriptors.
 all_come()
 read, write = os.pipe()
 if os.fork() == 0:

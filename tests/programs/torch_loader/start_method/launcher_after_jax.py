@@ -14,5 +14,5 @@ with warnings.catch_warnings(record=True) as told:
         [parent] = DataLoader(Parent(), num_workers=1)
         assert parent.item() != os.getpid()
 [warning] = told
-assert "JAX is initialised" in str(warning.message)
+assert "JAX is initialized" in str(warning.message)
 assert warning.filename.endswith("launcher_after_jax.py"), warning.filename

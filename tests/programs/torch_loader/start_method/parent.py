@@ -1,4 +1,4 @@
-"""Tells which process a worker was forked from."""
+"""A dataset whose sample is the process id of the worker's parent."""
 
 import os
 

@@ -35,7 +35,7 @@ class Probe:
         child.start()
         child.terminate()
         child.join()
-        # Torch's worker lets it exit with 0.
+        # torch's worker lets it exit with 0.
         return json.dumps({**found, "child has ended": child.exitcode in (0, -15)})
 
 

@@ -1,4 +1,4 @@
-"""Reads by workers of each sort."""
+"""Reads batches by workers of each kind."""
 
 import numpy as np
 

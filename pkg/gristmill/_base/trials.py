@@ -1,0 +1,5 @@
+"""The exception of trials, with which `report(verify=True)` measures a pipeline."""
+
+
+class NotTriedError(Exception):
+    """Raised if a pipeline cannot be tried.  Its text is the end of a sentence."""

@@ -1,0 +1,59 @@
+"""Plans how far ahead records of far files are read, and how many are read together.
+
+The cost of a request is the round trip to the store.  So enough requests have to be in
+flight, and one request should read adjacent records.  Both limits are in bytes, not in
+records.  The records of a sampler's window are read together, because they lie in a few
+contiguous runs, in any order.
+"""
+
+from __future__ import annotations
+
+from gristmill._engine.stream_keys import KeyBlocks
+
+__all__ = ["ReadAheadPlan"]
+
+# The least that is read ahead, and the most, including the block being used.
+AHEAD_BYTES = 64 << 20
+MOST_BYTES = 256 << 20
+# The size of records that are read together, so that adjacent ones make long requests.
+BLOCK_BYTES = 4 << 20
+
+
+class ReadAheadPlan:
+    """Plans the reads of one stream.
+
+    Attributes:
+        record_bytes: The mean size of a record; 0 while it is unknown.
+    """
+
+    def __init__(self, keys: KeyBlocks, ahead: int) -> None:
+        self.record_bytes = 0.0
+        self._keys = keys
+        self._ahead = ahead
+
+    def end_position(self, position: int) -> int:
+        """Return the position up to which to read if `position` is needed next."""
+        if not self.record_bytes:
+            return position + self._ahead
+        most = max(1, int(MOST_BYTES / self.record_bytes))
+        least = max(self._ahead, int(AHEAD_BYTES / self.record_bytes))
+        end = position + min(least, most)
+        # Whole windows: the current one and the one after it.
+        first = self._window(position)
+        second = self._window(position + first) if first else 0
+        if first + second <= 2 * most // 3:
+            end = max(end, position + first + second)
+        return end
+
+    def block_size(self, position: int, block: int) -> int:
+        """Return the number of records to read together, from a position on."""
+        if not self.record_bytes:
+            return block
+        return self._window(position) or max(
+            block, int(BLOCK_BYTES / self.record_bytes)
+        )
+
+    def _window(self, position: int) -> int:
+        """Return the number of records to the end of a window; 0 if too many."""
+        left = self._keys.window_left(position)
+        return left if left * self.record_bytes <= MOST_BYTES / 3 else 0

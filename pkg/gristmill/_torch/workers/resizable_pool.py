@@ -1,0 +1,169 @@
+"""The workers of one iterator, whose number may change while it runs.
+
+An iterator keeps its original worker numbers until it ends, for turns and states.  If a
+different number of workers runs, requests are assigned to these in turn.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from typing import Any
+
+from gristmill._engine.worker_stats import LocalStats
+from gristmill._torch.indices import requests
+from gristmill._torch.workers.fetch import FetchProgram
+from gristmill._torch.workers.pool import Answer, WorkerPool
+
+
+class ResizablePool:
+    """Sends requests to a `WorkerPool`, and replaces it by another one on demand.
+
+    The old pool still answers its requests, so nothing is computed twice.  One thread
+    may send requests, another may call `next`, and any may call `set_workers`.
+
+    Args:
+        window: The maximum number of unanswered requests.
+
+    Attributes:
+        successor: The pool that `switch_to_successor` switches to when its workers have
+            started; None if there is none.
+    """
+
+    def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
+        self._numbers = program.workers
+        self._pool = WorkerPool(program, loader, window)
+        # Old pools that still have requests to answer, oldest first.
+        self._old_pools: collections.deque[WorkerPool] = collections.deque()
+        # The iterator's worker number of each unanswered request that a worker with
+        # another number computes.
+        self._request_workers: collections.deque[int] = collections.deque()
+        self._asked = 0
+        # Replaces `_pool` when all of its workers have answered their first request.
+        self.successor: WorkerPool | None = None
+        # The workers of `successor` that have not answered it.
+        self._unstarted = 0
+        self._changing = threading.Lock()
+
+    @property
+    def workers(self) -> int:
+        """The number of workers that get requests."""
+        return self._pool.workers
+
+    @property
+    def processes(self) -> list[Any]:
+        """The processes of the workers that get requests, by number."""
+        return self._pool.processes
+
+    def start(self) -> None:
+        """Start the workers, see `WorkerPool.start`."""
+        self._pool.start()
+
+    def usage(self) -> LocalStats:
+        """Return the measured times of the current pool, see `WorkerPool.usage`."""
+        return self._pool.usage()
+
+    def set_workers(self, count: int, window: int) -> None:
+        """Start `count` workers, for `switch_to_successor` to switch to."""
+        with self._changing:
+            self._end_successor()
+            if count == self._pool.workers:
+                return
+            successor = self._pool.successor(count, window)
+            try:
+                successor.start()
+                for worker in range(count):
+                    successor.send(worker, requests.Next(0, 0, 0, None))
+            except BaseException:
+                successor.close()
+                raise
+            self.successor, self._unstarted = successor, count
+
+    def switch_to_successor(self) -> bool:
+        """Switch to the successor if all its workers have started; return whether so.
+
+        Raises:
+            Exception: One of its workers could not start. The present pool continues.
+        """
+        with self._changing:
+            after = self.successor
+            if after is None or not self._has_started(after):
+                return False
+            # Set before `_pool`: `next` may run in another thread.
+            self._old_pools.append(self._pool)
+            self._pool, self.successor, self._asked = after, None, 0
+            return True
+
+    def request_batch(
+        self, worker: int, keys: Any, epoch: int = 0, *, with_state: bool = False
+    ) -> None:
+        """Request a batch, see `WorkerPool.request_batch`."""
+        self._pool.request_batch(
+            self._number_of(worker), keys, epoch, with_state=with_state
+        )
+
+    def send(self, worker: int, request: Any, epoch: int = 0) -> None:
+        """Send any request, see `requests.pack`."""
+        self._pool.send(self._number_of(worker), request, epoch)
+
+    def initial_state_request(self) -> requests.WithState:
+        """Return a request for a worker's state before its first batch."""
+        return self._pool.initial_state_request()
+
+    def next(self, timeout_s: float | None = None) -> Answer | None:
+        """Wait for the next answer, and return it; see `WorkerPool.next`."""
+        # Read before `_old_pools`: `switch_to_successor` may run in another thread.
+        current = self._pool
+        while True:
+            pool = self._old_pools[0] if self._old_pools else current
+            answer = pool.next(timeout_s)
+            if answer is not None or pool is current:
+                break
+            self._old_pools.popleft().close()
+        if answer is None or pool.workers == self._numbers:
+            return answer
+        return answer._replace(worker=self._request_workers.popleft())
+
+    def reset(self, shared_seed: int | None = None) -> None:
+        """Begin a new epoch with the same workers, and drop unanswered requests."""
+        self._end_old_pools()
+        self._pool.reset(shared_seed)
+
+    def close(self) -> None:
+        """End the workers.  Delivered batches stay valid."""
+        with self._changing:
+            self._end_successor()
+        self._pool.close()
+        self._end_old_pools()
+
+    def _number_of(self, worker: int) -> int:
+        """Return the pool's worker for a request to the iterator's `worker`."""
+        if self._pool.workers == self._numbers:
+            return worker
+        self._request_workers.append(worker)
+        self._asked += 1
+        return self._asked % self._pool.workers
+
+    def _has_started(self, pool: WorkerPool) -> bool:
+        try:
+            while self._unstarted:
+                answer = pool.next(0.0)
+                if answer is not None:
+                    answer.result()
+                self._unstarted -= 1
+        except TimeoutError:
+            return False
+        except Exception:
+            self._end_successor()
+            raise
+        return True
+
+    def _end_successor(self) -> None:
+        if self.successor is not None:
+            self.successor.close()
+            self.successor = None
+
+    def _end_old_pools(self) -> None:
+        while self._old_pools:
+            self._old_pools.popleft().close()
+        self._request_workers.clear()
