@@ -6,7 +6,7 @@
 | | `test_three_deaths_before_admission_*` |
 | asleep, or woken and not yet up | `test_dead_idle_workers_*`, `test_lost_wake_up_*` |
 | at each instruction from the claim to the bell | core/schedule/test_scheduler.cpp: |
-| | `survives_each_planted_exit` |
+| | `test_worker_exits_lose_no_output` |
 | mid-write, before NEED | `test_worker_dies_while_writing` |
 | owner of a stream | test_matrix, test_kills: kinds "filtered" and "C" |
 | the `max_restarts`+1st time | test_matrix: `test_record_that_always_kills_*` |

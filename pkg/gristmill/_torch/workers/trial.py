@@ -1,4 +1,4 @@
-"""Tries changes to a loader in separate iterators, see `_observe.verifying`."""
+"""Tries changes to a loader in separate iterators, see `_observe.verification`."""
 
 from __future__ import annotations
 
