@@ -167,7 +167,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         return build("MapDataset.apply", self, transformations)
 
     def at_epoch(self, epoch: int) -> IterDataset[T]:
-        """Convert to an `IterDataset` and call its `at_epoch`."""
+        """Call `IterDataset.at_epoch` of `to_iter_dataset()`."""
         return self.to_iter_dataset().at_epoch(epoch)
 
     def _in_epoch(self, epoch: int) -> Any:
@@ -257,7 +257,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         bucket_batch_sizes: Sequence[int] | None = None,
         **how: Unpack[Bucketing],
     ) -> IterDataset[Any]:
-        """Convert to an `IterDataset` and call its `bucket_by_sequence_length`."""
+        """Call `IterDataset.bucket_by_sequence_length` of `to_iter_dataset()`."""
         sizes = (bucket_boundaries, bucket_batch_sizes)
         ds = self.to_iter_dataset()
         return ds.bucket_by_sequence_length(element_length_func, *sizes, **how)
