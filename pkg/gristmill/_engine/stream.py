@@ -33,7 +33,7 @@ class Stream(Protocol):
       more than that.
     - ``next_run(want)`` and ``finished()``, if ``computes_runs`` is true: compute up to
       `want` outputs together; return the outputs of that call so far to another thread.
-    - ``confine(count)``, if the stream computes records in advance: do not compute
+    - ``restrict_to(count)``, if the stream computes records in advance: do not compute
       records after the next `count`.  It is called after each `seek` to a range.
     - ``answer(request, alloc)`` and ``leave_slot()``, if the outputs answer requests,
       see `_core.Scheduler.add_request`: compute an answer; release the memory from

@@ -188,8 +188,8 @@ class Server:
         """Compute all outputs of the records [first, first + count)."""
         number, first = unit.stream, unit.first
         stream: Any = self._stream_at(number, (first,))
-        if hasattr(stream, "confine"):
-            stream.confine(unit.count)
+        if hasattr(stream, "restrict_to"):
+            stream.restrict_to(unit.count)
         if unit.attempt:
             _disable_lookahead(stream)
         result = UnitResult([], (first,))

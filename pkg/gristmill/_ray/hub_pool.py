@@ -118,7 +118,7 @@ class HubPool:
                 asked = hub.compute_unit.remote(
                     self._job, self._number(lane), task, lost
                 )
-                reply = self._answer(asked)
+                reply = self._wait_for_reply(asked)
             except self._ray.exceptions.RayActorError as error:
                 self._leave(hub)
                 return ActorLost(self._name_in_texts(), str(error), blamed=False)
@@ -134,7 +134,7 @@ class HubPool:
                 continue
             ready = time.perf_counter()
             try:
-                answer = self._answer(reply.answer[0])
+                answer = self._wait_for_reply(reply.answer[0])
             except self._ray.exceptions.ObjectLostError:
                 lost = reply.unit
                 continue
@@ -200,7 +200,7 @@ class HubPool:
             num_cpus=0,
         )
         hub = kind.remote(self._name_in_texts(), self._version, self._options)
-        refusal = self._answer(hub.join.remote(self._membership))
+        refusal = self._wait_for_reply(hub.join.remote(self._membership))
         if refusal:
             self._refusal = self.failure = refusal
         elif refusal is not None:
@@ -212,7 +212,7 @@ class HubPool:
             if self._hub is hub:
                 self._hub = None
 
-    def _answer(self, reference: Any) -> Any:
+    def _wait_for_reply(self, reference: Any) -> Any:
         """Wait for a call and return its result; None if the pool is closed first."""
         while not self._closing.is_set():
             if self._ray.wait([reference], timeout=ACTOR_CHECK_S)[0]:
@@ -229,7 +229,7 @@ class HubPool:
         """Send beats to the hub, and report the start of the actors to the user."""
         while (hub := self._joined_hub()) is not None:
             try:
-                status = self._answer(hub.heartbeat.remote(self._job))
+                status = self._wait_for_reply(hub.heartbeat.remote(self._job))
             except self._ray.exceptions.RayActorError:
                 self._leave(hub)
                 continue

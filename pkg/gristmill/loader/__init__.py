@@ -80,8 +80,7 @@ class DataLoader(Epochs, Reportable[T]):
             of it if that output alone has too many.  The next call continues.
         quarantine: Path of a log.  Each bad record adds a line of JSON when its output
             is delivered, and another one if that is repeated from an older state.
-        workers: A `gristmill.ray.RayWorkers` that runs the workers, in place of
-            `worker_count` processes of this machine.  The order is the same.
+        workers: A `gristmill.ray.RayWorkers` to use instead of local processes.
         worker_init_fn: Called with (worker, workers) in each worker before all else.
 
     Raises:
@@ -89,12 +88,9 @@ class DataLoader(Epochs, Reportable[T]):
         TypeError: An argument has the wrong type.
 
     Example:
-        >>> sampler = samplers.SequentialSampler(5)
-        >>> loader = DataLoader(
-        ...     data_source=np.arange(5) * 10,
-        ...     sampler=sampler,
-        ...     operations=[transforms.Batch(2)],
-        ... )
+        >>> source, sampler = np.arange(5) * 10, samplers.SequentialSampler(5)
+        >>> pairs = [transforms.Batch(2)]
+        >>> loader = DataLoader(data_source=source, sampler=sampler, operations=pairs)
         >>> [batch.tolist() for batch in loader]
         [[0, 10], [20, 30], [40]]
     """

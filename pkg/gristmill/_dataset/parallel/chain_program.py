@@ -349,10 +349,10 @@ class ArithmeticStream(ChainStream):
         return (self._feed.given,)
 
     def seek(self, position: Position) -> None:
-        """Set the position of the unit that `confine` begins."""
+        """Set the position of the unit that `restrict_to` begins."""
         self.position = position
 
-    def confine(self, count: int) -> None:
+    def restrict_to(self, count: int) -> None:
         """Begin a unit of `count` elements; other workers compute those after it."""
         self._feed.restrict_to(self.position[0], count)
 

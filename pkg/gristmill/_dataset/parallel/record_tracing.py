@@ -1,8 +1,7 @@
 """Copies chains so that each element carries the ids of the records it is made of.
 
 The copy of a source wraps each element in a `TracedElement`.  The copies of steps and
-batches call the user's functions with the elements inside.  Nodes that only order
-elements are copied as they are.
+batches unwrap elements for the user's functions.  Other nodes do not change.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class FetchStream:
         if type(unpacked) is list:
             data, state = self._fetch(unpacked), None
         else:
-            data, state = self._answer(unpacked)
+            data, state = self._answer_request(unpacked)
         try:
             return encoding.encode(data, state)
         except Exception as error:
@@ -154,7 +154,7 @@ class FetchStream:
         """Drop the dataset's iterator, which ends its generators."""
         self._fetcher = None
 
-    def _answer(self, request: Any) -> tuple[Any, Any]:
+    def _answer_request(self, request: Any) -> tuple[Any, Any]:
         if isinstance(request, requests.Generators):
             found = layout.generator_states()
             if request.wanted is not None:

@@ -219,7 +219,7 @@ class WorkerPool:
             self._has_awaited = True
         match due.kind:
             case "output":
-                return self._answer(due)
+                return self._take_answer(due)
             case "end":
                 return None
             case "timeout":
@@ -269,7 +269,7 @@ class WorkerPool:
                 if file := files.popleft():
                     file.close()
 
-    def _answer(self, due: _core.NextResult) -> Answer:
+    def _take_answer(self, due: _core.NextResult) -> Answer:
         worker = due.stream
         answer = self._receive(due)
         self.scheduler.advance()

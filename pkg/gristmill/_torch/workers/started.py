@@ -124,11 +124,11 @@ class StartedProcesses:
 
     def _watch(self) -> None:
         # Runs until `close` has written to the eventfd, which `_end_all` closes.
-        while not self._answer():
+        while not self._handle_events():
             pass
         self._end_all()
 
-    def _answer(self) -> bool:
+    def _handle_events(self) -> bool:
         """Wait for requests and exits of workers; return whether `close` was called."""
         for fd in connection.wait([self._calls.fd, *self._running]):
             if fd != self._calls.fd:
