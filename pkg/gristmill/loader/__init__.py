@@ -66,12 +66,12 @@ class DataLoader(Epochs, Reportable[T]):
         memory_limit: Bytes of shared memory that outputs may take, kept ones
             included; by default 80 % of the available memory.
         on_error: What to do if a record cannot be read, or a step before the first
-            batch raises.  "raise" raises the exception.  "skip" leaves the record out,
-            like a filter: one worker computes each stream, and a stream that skips 1000
+            batch raises.  "raise" raises the exception.  "skip" drops the record, like
+            a filter: one worker computes each stream, and a stream that skips 1000
             records in a row passes its turn.  "substitute" replaces it by another
             record of the stream, which gets its index and random numbers: the first
             good one of the 8 after it, else one 16, 32, 64, ... after it, else any, up
-            to 1024 in all.  If all fail, it raises TooManyErrors.  States count all bad
+            to 1024 in all.  If all fail, TooManyErrors is raised.  States count bad
             records.
         max_errors: Bad records that an iterator accepts, None for any number.  One
             more raises TooManyErrors before the output that it belongs to, or instead
