@@ -70,9 +70,8 @@ class DataLoader(Epochs, Reportable[T]):
             a filter: one worker computes each stream, and a stream that skips 1000
             records in a row passes its turn.  "substitute" replaces it by another
             record of the stream, which gets its index and random numbers: the first
-            good one of the 8 after it, else one 16, 32, 64, ... after it, else any, up
-            to 1024 in all.  If all fail, TooManyErrors is raised.  States count bad
-            records.
+            good one of the next 8, else one 16, 32, 64, ... after it, then any, 1024 in
+            all.  If all fail, it raises TooManyErrors.  States count bad records.
         max_errors: Bad records that an iterator accepts, None for any number.  One
             more raises TooManyErrors before the output that it belongs to, or instead
             of it if that output alone has too many.  The next call continues.
