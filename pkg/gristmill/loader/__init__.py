@@ -44,14 +44,12 @@ class DataLoader(Epochs, Reportable[T]):
     leaf of shape ``S`` becomes one of shape ``(B, *S)``; the last batch may be shorter.
     ``len(loader)`` is the number of outputs.  It raises TypeError if a filter, a
     flat-map, ``on_error="skip"`` or an endless sampler leaves the number open.
-
     Order, random draws and checkpoints are Grain's: with ``worker_count=W`` the
     elements form ``max(W, 1)`` interleaved streams, and stream ``w`` takes elements
     ``w, w+W, w+2W, ...`` through all operations, batching included.
 
     Args:
-        data_source: Anything with ``__len__`` and ``__getitem__(int)``; a NumPy
-            array or a dict of arrays of equal length is read natively.
+        data_source: Has ``__len__`` and ``__getitem__(int)``, or is a dict of arrays.
         sampler: Chooses the record at each position.
         operations: Transformations, run in this order on every record.
         worker_count: Processes that compute; 0 for this one, None for one per core.
@@ -67,14 +65,13 @@ class DataLoader(Epochs, Reportable[T]):
         stall_action: "warn", or "restart" to also kill the worker and start another.
         memory_limit: Bytes of shared memory that outputs may take, kept ones
             included; by default 80 % of the available memory.
-        on_error: What to do about a bad record: one that cannot be read, or for which a
-            step before the first batch raises.  "raise" raises the exception.  "skip"
-            leaves the record out, like a filter: one worker computes each stream, and a
-            stream that skips 1000 records in a row passes its turn.  "substitute"
-            replaces it by another record of the stream, which gets its index and random
-            numbers: the first good one of the 8 after it, else one 16, 32, 64, ...
-            after it, else any, up to 1024 in all.  If all fail, it raises
-            TooManyErrors.  States count skipped and substituted records.
+        on_error: What to do if a record cannot be read, or a step before the first
+            batch raises.  "raise" raises the exception.  "skip" drops the record, like
+            a filter: one worker computes each stream, and a stream that skips 1000
+            records in a row passes its turn.  "substitute" replaces it by another
+            record of the stream, which gets its index and random numbers: the first
+            good one of the next 8, else one 16, 32, 64, ... after it, then any, 1024 in
+            all.  If all fail, it raises TooManyErrors.  States count bad records.
         max_errors: Bad records that an iterator accepts, None for any number.  One
             more raises TooManyErrors before the output that it belongs to, or instead
             of it if that output alone has too many.  The next call continues.
@@ -84,8 +81,7 @@ class DataLoader(Epochs, Reportable[T]):
         worker_init_fn: Called with (worker, workers) in each worker before all else.
 
     Raises:
-        ValueError: An argument is out of range.
-        TypeError: An argument has the wrong type.
+        ValueError: An argument is out of range; TypeError if it has the wrong type.
 
     Example:
         >>> source, sampler = np.arange(5) * 10, samplers.SequentialSampler(5)
