@@ -337,7 +337,7 @@ def test_unpicklable_pipeline_fails_only_its_rank(noted):
         ({"name": ""}, "name must be a str that is not empty, got ''"),
         ({"share": 3}, "share must be a str that is not empty, got 3"),
         ({"share": "one", "window": 0}, "window must be at least 1, got 0"),
-        ({"window": 5}, "got window=5 needs share, .*Pass share"),
+        ({"window": 5}, "window=5 needs share, .*Pass share="),
     ],
 )
 def test_names_and_windows_are_checked(given, said):

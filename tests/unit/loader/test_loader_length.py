@@ -49,7 +49,8 @@ def loader(records=10, operations=(), num_epochs=1, **options):
     )
 
 
-batches = st.builds(grain.Batch, st.integers(1, 5), st.booleans())
+# A batch becomes an int, so that batches of different sizes can be batched again.
+batches = st.builds(grain.Batch, st.integers(1, 5), st.booleans(), st.just(len))
 
 
 @given(

@@ -1,5 +1,7 @@
 """Tests of settings, which have Grain's names and are set in three ways."""
 
+import sys
+
 import pytest
 
 from faults.scripts import run
@@ -22,7 +24,10 @@ GRAIN_DEFAULTS = {
 
 
 @pytest.fixture
-def config():
+def config(monkeypatch):
+    # Tests of Grain in this process may have set the flags.
+    module = sys.modules[Config.__module__]
+    monkeypatch.setattr(module, "_flag", lambda name: None)
     return Config()
 
 
