@@ -4,7 +4,7 @@
 // If several threads need the same chunk at once, one thread decodes it and the
 // others wait.
 //
-// Thread safety: any thread may call get().
+// Thread safety: any thread may call any function.
 //
 // Fork: a forked child may inherit mutexes that stay locked forever.  In a
 // child of a process that used the cache, get() therefore decodes without it.
@@ -32,8 +32,9 @@ class ChunkCache {
   using Chunk = std::shared_ptr<const DecodedChunk>;
   using Decode = std::function<Status(DecodedChunk&)>;
 
-  // Keeps at most `max_bytes` of chunks.  Always keeps the last chunk, because
-  // it may hold many records that will be read soon. 0 disables the cache.
+  // Keeps at most `max_bytes` of chunks, but always the most recently used one,
+  // even if it is larger: it may hold many records that will be read soon.  0
+  // disables the cache.
   explicit ChunkCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
   // Returns the first of `count` new ids that no other caller gets.
@@ -44,7 +45,7 @@ class ChunkCache {
   // Drops the chunks with the ids [first, first + count).
   void drop(std::uint64_t first, std::uint64_t count);
 
-  // Returns chunk `id` and calls `decode` if the cache does not have it.  The
+  // Returns chunk `id`.  Calls `decode` first if the chunk is not cached.  The
   // cache also keeps the error of a damaged chunk.
   Result<Chunk> get(std::uint64_t id, const Decode& decode);
 
@@ -61,16 +62,19 @@ class ChunkCache {
   };
   struct Kept {
     std::shared_ptr<Entry> entry;
-    std::size_t bytes = 0;  // 0 while the chunk is decoded.
+    std::size_t bytes = 0;  // 0 until decoding has finished.
     std::list<std::uint64_t>::iterator place;
   };
 
+  // Claims the cache for this process if no process owns it.  Returns true if
+  // this process owns it.
   [[nodiscard]] bool is_ours() const;
   std::shared_ptr<Entry> find_or_add(std::uint64_t id);
   void record_size(std::uint64_t id, const std::shared_ptr<Entry>& entry,
                    std::optional<std::size_t> bytes);
 
   const std::size_t max_bytes_;
+  // The process that used the cache first; 0 before.
   mutable std::atomic<pid_t> owner_{0};
   std::atomic<std::uint64_t> next_id_{0};
   mutable Mutex mutex_;

@@ -59,7 +59,7 @@ class RangeCache {
     std::uint64_t end = 0;
   };
 
-  // Returns the minimum size for open(): that of one set.
+  // Returns the minimum size for open(): the superblock and one set.
   static std::uint64_t least_bytes();
 
   // Opens the cache in a folder.  Creates the folder if it does not exist, and
@@ -74,8 +74,8 @@ class RangeCache {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // Returns the range of whole pages that covers `range`. write() expects such
-  // a range.
+  // Expands a range to page boundaries.  Only the last page of the file may be
+  // shorter than a page.
   static Span pages_of(const Origin& origin, Span range);
 
   // Fills `to` with the bytes starting at `offset`.  Returns false if any of
@@ -83,7 +83,8 @@ class RangeCache {
   bool read(const Origin& origin, std::uint64_t offset,
             std::span<std::byte> to);
 
-  // Stores whole pages starting at `offset`.  May skip some or all of them.
+  // Stores the pages from `offset` on; only the last page of the file may be
+  // partial.  May skip some or all of them.
   void write(const Origin& origin, std::uint64_t offset,
              std::span<const std::byte> pages);
 
@@ -159,7 +160,8 @@ class RangeCache {
   const std::uint64_t sets_;
   std::atomic<bool> writes_;
   std::atomic<std::uint32_t> draws_{0};
-  std::atomic<int> problem_;  // errno of the failed write.
+  std::atomic<int>
+      problem_;  // Why writing is disabled, as an errno; 0 if taken.
 };
 
 }  // namespace gristmill

@@ -1,9 +1,9 @@
 // The parent's end of the units: publish, withdraw, take, free after an exit.
 //
-// A unit is stored in a cell of shared memory and in a private Lease.  The
-// parent bases its decisions on the Lease, which a worker cannot corrupt when
-// it is killed.  Unit cells come from a private free list, so units may be
-// taken in any order.
+// A unit has two records: a Unit in shared memory, which the worker also
+// writes, and a private Lease.  The parent decides by the Lease, which a dying
+// worker cannot corrupt.  The cells of Units come from a private free list, so
+// units may be taken in any order.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -27,14 +27,14 @@ struct Part {
 
 struct Lease : Task {
   std::uint64_t id = 0;
-  std::uint32_t cell = 0;
+  std::uint32_t cell = 0;   // the index of its Unit in shared memory
   std::uint32_t owner = 0;  // worker + 1, or 0 for any worker
   ArenaSlot* slot = nullptr;
   std::uint32_t attempts = 0;  // holders that exited while they computed it
-  bool withdrawn = false;  // its commit is awaited only to get the slot back
-  bool waits_for_memory = false;  // needs a larger slot than there is room for
-  bool poisoned = false;          // never leased again
-  std::vector<Part> parts = {};   // taken, and not yet opened
+  bool withdrawn = false;  // canceled; only its slot must still be recovered
+  bool waits_for_memory = false;  // no slot of the requested size fits now
+  bool poisoned = false;  // failed too often; no worker may claim it again
+  std::vector<Part> parts = {};  // copied, but their delivery has not begun
 };
 
 // The result that a holder committed.
@@ -72,8 +72,7 @@ class LeaseTable {
   // REQUIRES: state(lease) is kCommitted or kPart.
   [[nodiscard]] Commit commit_of(const Lease& lease) const;
 
-  // Returns true if the worker handed the unit back without computing it,
-  // because memory was missing.
+  // Returns true if the worker handed the unit back because memory was missing.
   [[nodiscard]] bool is_refused(const Lease& lease) const noexcept {
     return state(lease) == UnitState::kCommitted &&
            unit(lease).status == UnitStatus::kNoMemory;
@@ -110,8 +109,8 @@ class LeaseTable {
   // Removes and returns the leases of withdrawn units whose holders are done.
   [[nodiscard]] std::vector<Lease> collect_withdrawn();
 
-  // Returns true if a worker computes a unit without waiting for memory.  Once
-  // the unit is committed, the parent can reuse its memory.
+  // Returns true if some worker is computing, so that memory may become free.
+  // Workers that wait for a larger slot do not count.
   [[nodiscard]] bool has_work() const noexcept;
 
   // Returns the ids of the units held by `worker` (leased, need, granted or
@@ -128,7 +127,8 @@ class LeaseTable {
   // part ends in it.
   void take_part(Lease& lease, Commit commit, ArenaSlot* copy);
 
-  // Leaves the part to the holder.  REQUIRES: state(lease) is kPart.
+  // Declines the part: the holder keeps its outputs and continues.  REQUIRES:
+  // state(lease) is kPart.
   void refuse_part(Lease& lease);
 
   // Returns the ids of the units that wait for a larger slot, oldest first.
@@ -143,7 +143,8 @@ class LeaseTable {
 
   // Makes a unit free again, from another position if `position_before` is not
   // null.  Returns false, and changes nothing, if there is no memory for that
-  // position.  The caller has counted the attempt.
+  // position.  If the holder exited, the caller has already incremented
+  // lease.attempts.  A refused unit does not count as an attempt.
   // REQUIRES: the unit is refused; or its holder has exited; or it is free and
   // its owner has exited.
   [[nodiscard]] bool free_again(Lease& lease, const Position* position_before);

@@ -47,8 +47,9 @@ void ScheduleState::fill() {
   wake_workers(count);
 }
 
-// Publishes a unit of the stream that is due, regardless of any budget.
-// Returns false if there is not enough memory.
+// Publishes the next unit of the stream that is due, even if as many units as
+// allowed are pending.  Evicts other units until it fits; returns false if none
+// can be evicted.
 bool ScheduleState::publish_due(std::uint32_t s) {
   while (!publish(s)) {
     if (!memory_.evict(0)) return false;
@@ -80,8 +81,9 @@ bool ScheduleState::publish(std::uint32_t s) {
   return true;
 }
 
-// Returns the position at which the stream's next unit begins.  If the unit
-// before is not computed, its holder will ignore this and use its live state.
+// Returns the position at which the stream's next unit begins.  If the previous
+// unit is not computed yet, the worker that owns the stream ignores this
+// position and continues from its own state.
 Position ScheduleState::begin_of_next(const Stream& stream) const {
   if (is_range() || stream.pending.empty()) return stream.opened_position;
   const Lease& before = leases_.all().at(stream.pending.back());
@@ -95,7 +97,8 @@ void ScheduleState::add_request(std::uint32_t stream, Position request) {
   fill();
 }
 
-// Returns true if the stream has an output, or will never have one.
+// Returns true if the consumer need not wait for the stream: an output is open,
+// or the oldest unit is committed, has a part, or is poisoned.
 bool ScheduleState::is_done(std::uint32_t s) const {
   if (opened_[s] != nullptr) return true;
   if (!is_published(s)) return false;
@@ -173,7 +176,8 @@ std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
                             config_.kind == UnitKind::kSequential
                                 ? &stream.opened_position
                                 : nullptr);
-      wake_everybody();  // A worker tries again, after the caller's report.
+      // The worker tries the unit again while the caller reports the shortage.
+      wake_everybody();
       return no_memory(memory_.shortage(lease.slot->capacity));
     }
     if (workers_.fatal()) return exited(*workers_.fatal());
@@ -189,7 +193,8 @@ std::optional<NextResult> ScheduleState::report_timeout(Awaited awaited) {
   if (!lacks_memory && is_done(leases_.at(awaited.unit).stream)) {
     return std::nullopt;
   }
-  // A worker that is stopped may have received the wake-up for another one.
+  // A suspended process (SIGSTOP) may have consumed a wake-up meant for another
+  // worker.
   wake_everybody();
   workers_.count_start_timeout();
   if (lacks_memory) {
@@ -300,9 +305,10 @@ bool ScheduleState::open(std::uint32_t s) {
   return true;
 }
 
-// Adapts the number of records of later units.  If a unit was cut, they get as
-// many records as that.  If a whole unit took at most half of the memory that a
-// unit may take, they get twice as many.
+// Adapts the number of records of later units.  If a worker ended a unit early
+// (kMoved), later units get the number of records that it computed.  If a whole
+// unit took at most half of the memory allowed for a unit, they get twice as
+// many, up to the configured number.
 void ScheduleState::adapt_unit_records(const Lease& lease,
                                        const Commit& commit) {
   const std::int64_t planned = order_.unit_records();

@@ -1,5 +1,10 @@
 // The state of a Scheduler: published, delivered and poisoned units.
 //
+// A unit is a piece of work.  Its Lease is the parent's record of it, and its
+// holder is the worker that claimed it.  A holder that needs memory may offer a
+// part: its first outputs.  A unit whose holders exited too often is poisoned
+// and never computed again.  A withdrawn unit is canceled.
+//
 // No function here waits or calls back.  The progress of workers is read from
 // the shared memory; on_exited() and similar functions report other events.
 //
@@ -29,7 +34,7 @@ namespace gristmill {
 // The configuration of a Scheduler.
 struct SchedulerConfig {
   std::uint32_t workers = 1;
-  std::uint32_t buffer = 1;  // units ahead: workers * (buffer + 2)
+  std::uint32_t buffer = 1;  // at most workers * (buffer + 2) units are pending
   UnitKind kind = UnitKind::kRange;
   std::int64_t unit_records = 1;      // ranges: records in a unit
   std::uint32_t max_restarts = 1;     // of one unit
@@ -66,7 +71,8 @@ class ScheduleState {
   // Returns the output due, or why there is none.
   [[nodiscard]] std::variant<NextResult, Awaited> poll_next();
 
-  // Returns the result to report after a timeout; empty if the unit is done.
+  // Returns the result to report after a timeout; empty if the consumer need
+  // not wait for the stream any longer.
   [[nodiscard]] std::optional<NextResult> report_timeout(Awaited awaited);
 
   // Returns the time until the unit is slow, in s; empty if the unit must not
@@ -79,7 +85,8 @@ class ScheduleState {
   // Marks the output that poll_next() returned last as delivered.
   void advance();
 
-  // Adds a view to the slot of the output due and returns it, or nullptr.
+  // Adds a view to the slot of the output due, and returns the slot; nullptr if
+  // no output is open.
   [[nodiscard]] ArenaSlot* hold();
 
   // Withdraws all units.
@@ -88,15 +95,15 @@ class ScheduleState {
   // Withdraws all units and continues from another position.
   void restart(const RunPosition& start);
 
-  // Takes the parts of units that the holders offer.
+  // Copies the parts that holders offer out of their slots.
   void take_parts();
 
   // Frees the slots of withdrawn units whose holders are done; returns whether
   // there were any.
   bool collect();
 
-  // Reports on workers, see WorkerEvents.  Reports on processes before the last
-  // one are ignored.
+  // Handle worker events (schedule_state_events.cpp).  Events of a process
+  // whose exit is recorded are ignored.
   void on_started(int worker, std::uint32_t generation, int pid);
   // Returns true if the caller must start another process.
   bool on_exited(int worker, std::uint32_t generation);

@@ -17,11 +17,12 @@
 namespace gristmill {
 namespace {
 
-// The longest time that an error waits for the wait status of its worker.
+// The longest wait for a dead worker's wait status before its error is
+// reported.
 constexpr double kMaxStatusWait_s = 2.0;
 
-// The limit is low because a claim checks every unit, and every unit has pages
-// from the start.
+// Low, because each claim scans all units, and because all units are allocated
+// at the start.
 constexpr std::uint64_t kMaxUnitsAhead = std::uint64_t{1} << 20;
 
 Status wrong(std::string text) {
@@ -104,8 +105,8 @@ double seconds_since(Clock::time_point then) {
 }
 
 std::uint32_t cells_for(const SchedulerConfig& config) {
-  // The look-ahead, one more unit of each stream, a withdrawn unit that each
-  // worker may still hold, and one to spare.
+  // workers * (buffer + 2) units ahead, one withdrawn unit that each worker may
+  // still hold, one due unit for each stream, and one spare.
   const std::uint64_t cells =
       std::uint64_t{config.workers} * (config.buffer + 3) +
       config.lengths.size() + 1;
@@ -222,8 +223,8 @@ void Scheduler::start(WorkerStarter* starter) {
     if (!is_over()) schedule_.fill();
   }
   if (starter == nullptr) return;
-  // Workers whose outputs are due first come first, since not all begin at
-  // once.
+  // Not all workers start at once, so request those first whose outputs are due
+  // first.
   for (std::uint32_t i = 0; i < config_.workers; ++i) {
     starter->start_worker(
         static_cast<int>((config_.start.next_stream + i) % config_.workers), 1);

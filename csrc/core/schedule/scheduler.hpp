@@ -1,16 +1,20 @@
 // The parent's object: publishes units, frees the units of workers that exited,
 // and delivers outputs in order.
 //
-// next() waits for the commit of one unit and nothing else.  advance() moves
-// the position after all Python objects of the output exist, so an exception
-// or signal before that loses nothing.
+// next() sleeps until the unit that is due is committed.  If outputs may be out
+// of order, or memory is short, any commit wakes it.  Before it reports a dead
+// worker, it waits up to 2 s for the wait status.  advance() moves the position
+// after all Python objects of the output exist, so an exception or signal
+// before that loses nothing.
 //
-// Thread safety: one consumer thread at a time calls next, advance, hold and
-// reset; the supervisor thread calls the functions of WorkerEvents; any thread
-// may call close and the functions that read the state.  One private mutex,
-// never held while waiting, nor while calling the WorkerStarter.
+// Thread safety: start() comes first.  One consumer thread at a time calls
+// add_request, next, advance, hold and reset; the supervisor thread calls the
+// functions of WorkerEvents; any thread may call close and the functions that
+// read the state.  A private mutex guards the schedule.  It is not held while
+// next() sleeps or while the WorkerStarter is called.
 //
-// Fork: in a child every call does nothing, and next() returns kForked.
+// Fork: in a child, next() returns kForked, and most other calls do nothing.
+// Do not call advance() or hold() there: they do not check for a fork.
 #pragma once
 
 #include <cstdint>

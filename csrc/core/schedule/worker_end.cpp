@@ -29,8 +29,8 @@ Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd,
   void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_NORESERVE, arena_fd, 0);
   if (base == MAP_FAILED) return Status::system(errno, "cannot map the arena");
-  // A process that a transform forks must not write after this one's exit was
-  // reported.
+  // User code may fork.  The child must not inherit the arena: it could still
+  // write after the parent has reused this worker's slot.
   madvise(base, bytes, MADV_DONTFORK);
   const Region region(static_cast<std::byte*>(base));
   const Control& control = region.control();
@@ -70,7 +70,9 @@ std::optional<Work> WorkerEnd::claim() {
     // Read the sequence before checking: a later publish increments it.
     const std::uint32_t seen = sequence.load(std::memory_order_seq_cst);
     if (cell_->stop.load(std::memory_order_acquire) != 0) return std::nullopt;
-    // Before this worker is admitted, the parent could not learn of its exit.
+    // Claim nothing until the parent has admitted this process.  If it died
+    // before that, the parent would not notice, and the unit would stay leased
+    // forever.
     if (cell_->admitted.load(std::memory_order_acquire) == generation_) {
       if (auto work = try_claim()) {
         if (!refused_.contains(work->prev) && ready(*work)) {
@@ -108,10 +110,10 @@ std::optional<Work> WorkerEnd::try_claim() {
   for (;;) {
     auto [unit, seen] = find_free();
     if (unit == nullptr) return std::nullopt;
-    // The scan may have passed the cell of a unit before that was published,
-    // and reached the cell of the next unit after that was published.  Units of
-    // a stream are published in order, so a second scan, which starts when the
-    // later unit is visible, finds the earlier one.
+    // Units of one stream are published in order, but in arbitrary cells.  The
+    // scan may have passed the earlier unit's cell too soon and still have
+    // found the later unit.  A second scan, begun when the later unit is
+    // visible, always finds the earlier one.  Only owned units need this order.
     if (seen.holder() != 0 && find_free().second.id() != seen.id()) continue;
     const UnitWord mine = seen.with(UnitState::kLeased, worker_ + 1);
     if (unit->word.compare_exchange_strong(seen.bits, mine.bits,
@@ -146,6 +148,7 @@ bool WorkerEnd::need(Work& work, std::uint64_t bytes) {
   return wait_for_slot(work);
 }
 
+// Wakes the parent, which then checks for kNeed and kPart units.
 void WorkerEnd::ask_for_slot() const noexcept {
   const std::uint64_t one = 1;
   while (write(slot_request_fd_, &one, sizeof(one)) < 0 && errno == EINTR) {
@@ -156,11 +159,14 @@ bool WorkerEnd::wait_for_slot(Work& work) {
   for (;;) {
     const UnitWord now{unit_->word.load(std::memory_order_acquire)};
     if (now.bits != asked_.bits) {
-      // After a part, the attempts are counted from 0 again.
+      // The parent resets the attempt count when it takes a part, so use the
+      // count from `now`.
       const UnitWord granted = UnitWord::make(word_.id(), now.attempt(),
                                               UnitState::kGranted, worker_ + 1);
-      if (now.bits != granted.bits) {
+      if (now.bits != granted.bits) {  // The parent has withdrawn the unit.
         unit_ = nullptr;
+        // This process may have advanced the stream past the unit's start.
+        // With 0, the next unit seeks first.
         done_[work.stream] = 0;
         count_busy();
         return false;
@@ -173,7 +179,8 @@ bool WorkerEnd::wait_for_slot(Work& work) {
       return false;
     }
     if (cell_->stop.load(std::memory_order_acquire) != 0) return false;
-    // The low half contains the state; the parent always wakes after a change.
+    // The low half contains the state; the parent always wakes this worker
+    // after a change.
     futex_wait(&unit_->word, static_cast<std::uint32_t>(asked_.bits));
   }
 }
@@ -190,6 +197,7 @@ bool WorkerEnd::can_resume() const noexcept {
 bool WorkerEnd::resume(Work& work) {
   assert(unit_ != nullptr && word_.id() == work.id);
   if (!wait_for_slot(work)) return false;
+  // If the unit now begins later, the parent took the part.
   if (unit_->task.first != work.first) count_outputs();
   static_cast<Task&>(work) = unit_->task;
   return true;
@@ -209,12 +217,13 @@ bool WorkerEnd::offer_part(const Work& work, std::uint32_t outputs,
   return true;
 }
 
-// Populates the slot's pages, since a write could raise SIGBUS otherwise.
+// Allocates the slot's pages, because writing to a missing page raises SIGBUS
+// if memory is exhausted.  Returns false if that fails.
 bool WorkerEnd::ready(const Work& work) {
   const std::uint64_t before = unit_->populated;
   if (before >= work.capacity) return true;
-  // Written first: if this process is killed meanwhile, the parent counts these
-  // pages.
+  // Store this first, so that the parent counts the pages even if this process
+  // is killed while it allocates them.
   unit_->populated = work.capacity;
   if (region_.populate(work.slot + before, work.capacity - before, arena_fd_)) {
     return true;
@@ -223,12 +232,14 @@ bool WorkerEnd::ready(const Work& work) {
   return false;
 }
 
-// Hands back a unit that was not computed because memory was missing.
+// Hands the unit back because memory is missing.  Any outputs are discarded,
+// and the unit is computed again later.
 void WorkerEnd::refuse(const Work& work) {
   unit_->status = UnitStatus::kNoMemory;
   unit_->outputs = 0;
   unit_->bytes = 0;
-  // The live state may be ahead of the unit.
+  // This process may have advanced the stream past the unit's start.  With 0,
+  // the next unit seeks first.
   done_[work.stream] = 0;
   if (work.kind == UnitKind::kSequential) refused_.insert(work.id);
   hand_over(work);
@@ -273,7 +284,8 @@ void WorkerEnd::commit(const Work& work, UnitStatus status,
   hand_over(work);
 }
 
-// Counts the time of the held unit, which is done or lost.
+// Adds the time since the claim to busy_ns.  Called when the unit is committed,
+// refused or withdrawn.
 void WorkerEnd::count_busy() noexcept {
   Counts& counts = cell_->counts;
   const std::int64_t claimed_ns =

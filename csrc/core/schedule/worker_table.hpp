@@ -1,8 +1,8 @@
-// The state of the workers' processes, and which of them a report names if no
-// output arrives.
+// Records the state of each worker's process, and chooses the worker that a
+// timeout report names.
 //
-// A worker is identified by its index.  Its generation is incremented for every
-// process that takes the index, so that a late report is recognized.
+// A worker is identified by its index.  Its generation is incremented when its
+// process exits, so that a late report about that process can be ignored.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -34,8 +34,8 @@ class WorkerTable {
   WorkerTable(Region region, std::uint32_t workers)
       : region_(region), processes_(workers) {}
 
-  // Returns whether the process is the worker's last one.  Reports on other
-  // processes are late.
+  // Returns true until the exit of the process is recorded.  Reports on other
+  // processes are ignored.
   [[nodiscard]] bool is_current(int worker, std::uint32_t generation) const {
     return process(worker).generation == generation;
   }
@@ -43,8 +43,9 @@ class WorkerTable {
   // Admits the process: it may use units.  REQUIRES: is_current().
   void record_start(int worker, std::uint32_t generation, int pid);
 
-  // Records an exit.  Returns true if it makes sense to start another process;
-  // if not, fatal() contains the reason.  The cell is not changed.
+  // Records an exit.  Returns false if the program reported a startup error or
+  // failed to start too often in a row; fatal() then contains the reason.  The
+  // cell is not changed.
   // REQUIRES: is_current().
   bool record_exit(int worker, std::uint32_t generation);
 
