@@ -47,9 +47,8 @@ void ScheduleState::fill() {
   wake_workers(count);
 }
 
-// Publishes the next unit of the stream that is due, even if as many units as
-// allowed are pending.  Evicts other units until it fits; returns false if none
-// can be evicted.
+// Publishes the stream's next unit regardless of the number of pending units.
+// Evicts other units until it fits.  Returns false if that is not enough.
 bool ScheduleState::publish_due(std::uint32_t s) {
   while (!publish(s)) {
     if (!memory_.evict(0)) return false;
@@ -97,8 +96,7 @@ void ScheduleState::add_request(std::uint32_t stream, Position request) {
   fill();
 }
 
-// Returns true if the consumer need not wait for the stream: an output is open,
-// or the oldest unit is committed, has a part, or is poisoned.
+// Returns true if an output is open, or can be opened without waiting.
 bool ScheduleState::is_done(std::uint32_t s) const {
   if (opened_[s] != nullptr) return true;
   if (!is_published(s)) return false;
@@ -176,8 +174,7 @@ std::variant<NextResult, ScheduleState::Awaited> ScheduleState::poll_next() {
                             config_.kind == UnitKind::kSequential
                                 ? &stream.opened_position
                                 : nullptr);
-      // The worker tries the unit again while the caller reports the shortage.
-      wake_everybody();
+      wake_everybody();  // The worker tries again, after the caller's report.
       return no_memory(memory_.shortage(lease.slot->capacity));
     }
     if (workers_.fatal()) return exited(*workers_.fatal());
@@ -193,8 +190,7 @@ std::optional<NextResult> ScheduleState::report_timeout(Awaited awaited) {
   if (!lacks_memory && is_done(leases_.at(awaited.unit).stream)) {
     return std::nullopt;
   }
-  // A suspended process (SIGSTOP) may have consumed a wake-up meant for another
-  // worker.
+  // A suspended process (SIGSTOP) may have consumed another worker's wake-up.
   wake_everybody();
   workers_.count_start_timeout();
   if (lacks_memory) {
@@ -306,9 +302,8 @@ bool ScheduleState::open(std::uint32_t s) {
 }
 
 // Adapts the number of records of later units.  If a worker ended a unit early
-// (kMoved), later units get the number of records that it computed.  If a whole
-// unit took at most half of the memory allowed for a unit, they get twice as
-// many, up to the configured number.
+// (kMoved), later units get as many records as it computed.  If a whole unit
+// took at most half of the memory of a unit, they get twice as many.
 void ScheduleState::adapt_unit_records(const Lease& lease,
                                        const Commit& commit) {
   const std::int64_t planned = order_.unit_records();

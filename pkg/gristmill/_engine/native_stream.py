@@ -63,20 +63,20 @@ class NativeStream:
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._read_natively = isinstance(program.source, TableSource)
         self._block_runner = block_steps(self._steps, self._draws, record_address)
-        # True if each record becomes an output without more data.
+        # True if `next_run` may be called: each record gives exactly one output.
         self.computes_runs = (
             len(self._stages) == 1
             and self._stages[0].batch is None
             and not (self._tolerant or program.owned)
         )
-        # True if blocks take more records than the outputs that are wanted.
+        # True if `run_block` reads on until it has enough outputs, with filters.
         filters = any(step[0] == step_kinds.FILTER for step in self._steps)
         self._reads_on = filters and program.in_blocks
         explicit = self._tolerant or self._block_runner is not None
         self._reads_together = explicit and hot_run.reads_together(type(program.source))
-        # The records of a block after one that failed, as read, and the elements of a
-        # block that were too many for an output.  Each has its position.
+        # After a bad record: position, keys and read elements of the rest of its block.
         self._failed_tail: tuple[int, RecordKeys, ReadResult | None] | None = None
+        # Computed but not needed yet: position and rest of the block.
         self._undelivered: tuple[int, ComputedBlock] | None = None
         # During `next_run`: its first record, the keys, and the elements so far.
         self._current_run: tuple[int, Int64Array, list[Any]] | None = None
@@ -101,10 +101,10 @@ class NativeStream:
             self.record_errors.begin()
         try:
             output = self._output(alloc)
-        except Exception:
+        except Exception:  # The failed record counts as consumed.
             self.position = (self._consumed,)
             raise
-        except BaseException:
+        except BaseException:  # Interrupted: compute the same output again.
             self._consumed = before
             raise
         self.position = (self._consumed,)
@@ -114,7 +114,7 @@ class NativeStream:
         return output
 
     def next_run(self, want: int) -> list[Output]:
-        """Return `want` outputs; fewer before one that fails, which `next` raises."""
+        """Return up to `want` outputs; fewer before one that fails, see `next`."""
         want = min(want, self._length - self._consumed)
         if want <= 0 or self._lookahead_disabled:
             return []
@@ -136,7 +136,7 @@ class NativeStream:
         return outputs
 
     def finished(self) -> list[Output]:
-        """Return the outputs so far of a `next_run` that runs in another thread."""
+        """Return the outputs that a `next_run` in another thread has finished."""
         run = self._current_run
         return [] if run is None else outputs_of(*run)
 
@@ -298,7 +298,7 @@ class NativeStream:
         return block
 
     def _read(self, records: RecordKeys) -> ReadResult | None:
-        """Read a block, or return None to let `run_block` read if that is faster."""
+        """Read a block, or return None if `run_block` should read the records."""
         keys, _, names = records
         read = None
         if not self._read_natively:
@@ -349,14 +349,14 @@ class NativeStream:
         return done, kept, count + 1, failure
 
     def _is_unchanged(self, elements: list[Any]) -> bool:
-        """Return whether there are elements, and no step can have changed them."""
+        """Return True if there are elements and no step can have changed them."""
         if self._block_runner is None:
             return bool(elements)
         fixed = all(type(element) is bytes for element in elements)
         return bool(elements) and fixed and self._program.in_blocks
 
     def _rewind(self, records: RecordKeys, elements: list[Any]) -> list[Any]:
-        """Renew the generators of records; return their elements before the steps."""
+        """Reset the records' generators; return the elements before the steps."""
         keys, indices, names = records
         for place, index in enumerate(indices.tolist()):
             self._keys.renew_generator(self._consumed + place, index)

@@ -44,8 +44,8 @@ class RemoteOptions:
 
     Attributes:
         workers: The number of workers, unless there is a backend.
-        buffer: Units that each worker may compute ahead, besides the two that it holds,
-            unless there is a backend.
+        buffer: Units ahead per worker, unless there is a backend; `workers` times
+            `buffer + 2` are published at a time.
         max_restarts: Retries of a unit whose worker died.
         memory_limit: Bytes of shared memory; 0 for 80 % of the available memory.
         stall_timeout: Seconds without an output before a warning; negative: never.
@@ -98,9 +98,10 @@ class RemoteRun:
         self._times = StageTimes()
         # True after the first wait for workers.
         self._has_waited = False
-        # Replaces `_running` when its workers have started.
+        # Replaces `_running` once the successor's workers have started.
         self._successor: _ScheduledWorkers | None = None
-        # Guards `_successor`: two threads may call `set_workers` and `next`.
+        # Held while `_successor` or `_options` changes, and while the successor
+        # replaces `_running`. The consumer's thread reads all three without it.
         self._changing = threading.Lock()
         self._owner = os.getpid()
 
@@ -177,7 +178,7 @@ class RemoteRun:
         """Change the number of workers; the outputs and their order stay the same.
 
         The current workers continue until the new ones have started.  The new ones
-        compute the outputs again that the current ones have computed ahead.
+        recompute outputs that the current ones had computed ahead.
 
         Args:
             count: At least 1.
@@ -193,6 +194,8 @@ class RemoteRun:
                 return
             self._close_successor()
             here = self.position
+            # All streams are ended, so that the successor computes nothing before the
+            # switch.
             nothing = dataclasses.replace(here, ended=[True] * here.streams)
             self._successor = self._start_workers(nothing, self._running.workers)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.random  # Imported before the fork, so that not each worker imports it.
+import numpy.random  # Imported before the fork, so that the workers share it.
 import numpy.typing as npt
 
 from gristmill import _core, drop_in
@@ -98,17 +98,17 @@ class Server:
         self._max_unit_bytes = end.max_unit_bytes
         self._worker = worker
         self._streams: dict[int, Stream] = {}
-        # The end of the last unit of each stream that was computed here, and the
-        # streams at that position.
+        # Per stream: the position after the last unit computed here.
         self._end_positions: dict[int, Position] = {}
+        # Streams whose object is at that position, so that no seek is needed.
         self._streams_in_place: set[int] = set()
         # For units of several outputs.
         self._parts: UnitParts | None = None
         if program.many_outputs and self._IN_PARTS:
             self._parts = UnitParts(end, self._write_part)
-        # Computes each unit: all are of one kind.
+        # The method for this run's kind of units, chosen at the first unit.
         self._outputs_of: Callable[[_core.Work, Alloc], UnitResult] | None = None
-        # Raised in place of every output.
+        # The error of `init_worker`, raised for every unit.
         self._init_error: Exception | None = None
         try:
             program.init_worker(worker, workers)
@@ -195,7 +195,8 @@ class Server:
         result = UnitResult([], (first,))
         runs = getattr(stream, "computes_runs", False)
         if self._parts is not None:
-            # Outputs must not be in the slot: the parent reads it for a part.
+            # Do not allocate outputs in the slot: parts are written there, and the
+            # parent reads them.
             alloc = None
             self._parts.begin(unit, result, stream if runs else None)
         last = first + unit.count
@@ -281,7 +282,7 @@ class Server:
         return stream
 
     def _pack(self, instead: Exception | TurnSkipped, stream: Stream) -> bytes:
-        """Pack an exception, or the reason for no output, for the parent."""
+        """Pack an exception, or the reason why there is no output, for the parent."""
         if isinstance(instead, TurnSkipped):
             return pickle.dumps((instead, self._pack_errors(stream)), 5)
         failure = failures.pack_failure(instead, self._worker)
@@ -290,7 +291,7 @@ class Server:
         return pickle.dumps((failure, self._pack_errors(stream)), 5)
 
     def _pack_errors(self, stream: Stream) -> bytes | None:
-        """Pack the bad records before an output for the parent's count, if any."""
+        """Pack the bad records before an output for the parent; None without any."""
         passed = stream.record_errors.summary
         if passed is None:
             return None
@@ -314,9 +315,9 @@ class Server:
     ) -> tuple[int, int] | None:
         """Write a result to the slot; return the number of outputs and the bytes used.
 
-        If the slot is too small, write to private `memory`, since outputs may be in the
-        slot, and copy that to a larger slot.  Returns None if the unit was withdrawn,
-        or there is no memory for it.
+        If the slot is too small, encode into private `memory`, because some outputs may
+        lie in the slot.  Then request a larger slot and copy.  Returns None if the unit
+        was withdrawn, or there is no memory for it.
         """
         failure = None
         if result.failure is not None:
@@ -334,7 +335,7 @@ class Server:
         except Exception as error:
             if result.is_part:
                 raise
-            # The outputs before it may be in the slot: the writer continues there.
+            # Keep the writer: outputs before the bad one may already be in the slot.
             self._cut_before_bad_output(result, error)
             return self._write(writer, result, memory)
         written = len(result.outputs) + (failure is not None)

@@ -7,7 +7,7 @@ and measures its duration.  A loader's iterator counts its calls down in
 
 A stretch of calls is timed when the iterator is new.  In a chain that is read by index,
 the next stretch begins when `Sampling` measures a block, after two seconds or more.  In
-a loader, it begins after as many calls as two seconds are expected to have.  In other
+a loader, it begins after the number of calls expected in two seconds.  In other
 chains, all calls are timed.  If a timed call fails, Gristmill's frames are cut from the
 traceback.
 """
@@ -33,7 +33,7 @@ FLUSH_CALLS = 128
 MAX_DURATIONS = 8192
 # Two blocks of short elements, so that the computation of blocks is timed as well.
 STRETCH_CALLS = 1024
-# More calls than any iterator makes.
+# Disables timing: no iterator makes this many calls.
 NEVER_CALLS = 1 << 60
 # The time from the beginning of a stretch to the beginning of the next one.
 STRETCH_INTERVAL_NS = 2_000_000_000
@@ -48,16 +48,18 @@ class Watch:
         samples_periodically: Whether to time stretches even if no block is measured.
 
     Attributes:
-        calls_until_sample: The number of calls until a loader's next timed call; 0 or
-            less during a timed call.
+        calls_until_sample: A loader decrements this before each call, and times the
+            call if the result is 0 or less.  It is NEVER_CALLS during a timed call, so
+            that nested calls are not timed.
         times: Beginnings and ends of calls that are not added up yet, in ns.
         complete: Whether all calls were timed.
         outputs: The number of timed calls that returned an element.
-        next_ns: The duration of these calls; first_ns: of the first one.
-        gap_ns: The time between calls that follow each other, which is the consumer's.
+        next_ns: The total duration of the timed calls that returned an element.
+        first_ns: The duration of the first one.
+        gap_ns: The time that the consumer spent between timed calls.
         sized: The number of elements whose size was taken; bytes: their size.
         durations_ns: The durations of the last calls.
-        pass_start: Called before the first calls, if iterations are counted.
+        pass_start: Counts the iteration during its first two calls; then None.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Watch:
         self._samples_periodically = samples_periodically
         self.calls_until_sample = 0
         self.times: list[int] = []
-        # The number of times that are worth adding up.
+        # `times` is added up when it has this many entries.
         self._flush_threshold = 2 if monitoring.is_on() else 2 * FLUSH_CALLS
         self.complete = True
         self.outputs = self.next_ns = self.gap_ns = self.first_ns = 0
@@ -107,11 +109,10 @@ class Watch:
         return time.perf_counter_ns() >= self._due_ns
 
     def call(self, iterator: Any, advance: Callable[[Any], Any]) -> Any:
-        """Return `advance(iterator)`, an element, and take the time."""
+        """Return `advance(iterator)`, and measure its duration during a stretch."""
         if not self._stretch_end:
-            if (
-                not self._samples_periodically
-            ):  # The call is only to be on Python's stack.
+            # Between stretches, Keras still needs a Python frame of Gristmill.
+            if not self._samples_periodically:
                 return advance(iterator)
             self.start(iterator)
         if self.pass_start is not None:
@@ -177,7 +178,7 @@ class Watch:
             self._pause(iterator)
 
     def _pause(self, iterator: Any) -> None:
-        """Time no call until the next stretch is due."""
+        """Stop timing calls until the next stretch."""
         self.calls_until_sample = NEVER_CALLS
         if self._samples_periodically:
             durations_ns = time.perf_counter_ns() - (self._due_ns - STRETCH_INTERVAL_NS)
@@ -192,7 +193,7 @@ class Watch:
         self._set_timing(iterator, on=False)
 
     def _set_timing(self, iterator: Any, on: bool) -> None:
-        """Have `call` make the calls of the iterator, or no longer have it do so."""
+        """Route the iterator's calls through `call`, or stop doing so."""
 
     def _samplings_of(self, iterator: Any) -> Iterable[tuple[Any, Any]]:
         """Return pairs of a `Sampling` and the iterator that reads its blocks."""

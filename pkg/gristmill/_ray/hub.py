@@ -1,8 +1,10 @@
-"""A named actor, the hub, that runs actors for several programs.
+"""A named Ray actor, the hub, that runs worker actors for several jobs.
 
-Programs find it by its name.  The ranks of a job have separate pipelines and share the
-actors.  If jobs share a stream, the hub has each of its units computed once.  The hub
-outlives the program that started it.  It ends a while after the last job has left.
+Jobs find it by its name.  The ranks of a job have separate pipelines and share the
+actors.  If jobs share a stream, the hub computes each of its units only once.  The hub
+outlives the job that started it.  It ends a while after the last job has left.
+
+A lane is a caller that waits for one unit at a time.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Membership(NamedTuple):
         version: The version of Gristmill that it uses.
         actors: The number of actors that it needs.
         options: A digest of the options of Ray for each actor.
-        program: The reference of its packed pipeline, in a tuple.
+        program: A reference to the packed pipeline, in a tuple so that Ray passes the
+            reference and not the object.
         share: The name of the stream that it shares; empty if it shares none.
         window: The number of units kept per job; see `SharedStream`.
         parts: Digests of the parts of the pipeline; see `SharedStream`.
@@ -108,7 +111,7 @@ class _Job:
 
 
 class Hub:
-    """The class of the hub.  Several threads call it at the same time.
+    """Runs the worker actors of all jobs.  Ray calls it from several threads.
 
     Args:
         name: Its name in messages.
@@ -199,11 +202,11 @@ class Hub:
                 self._resize()
 
     def compute_unit(self, job: str, lane: int, task: UnitTask, lost: int) -> Reply:
-        """Have a unit computed, unless another job did, and wait for it.
+        """Return the reply for a unit: compute it, or wait if another job does.
 
         Args:
             job: The name of the calling job.
-            lane: The number of the lane in the job.
+            lane: The number of the calling lane within the job.
             task: The unit.
             lost: The number of a unit whose answer was lost; -1 if there is none.
         """
@@ -244,13 +247,13 @@ class Hub:
         self._pool.end(self._waiting.get((job, lane), (job, lane)))
 
     def _wait_for(self, lane: Lane, unit: Any) -> Reply:
-        """Wait for a unit that another call has computed; return its reply."""
+        """Wait until another call finishes the unit; return its reply."""
         self._waiting[lane] = unit.lane
         try:
             reply: Reply = unit.reply.result()
         finally:
             self._waiting.pop(lane, None)
-        # The lane that has the unit computed counts the loss.
+        # The lane that requested the unit counts the loss, so this lane must not.
         return reply._replace(blamed=False) if isinstance(reply, ActorLost) else reply
 
     def _compute(self, lane: Lane, program: _Program, task: UnitTask) -> Reply:

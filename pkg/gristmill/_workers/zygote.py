@@ -33,16 +33,17 @@ from gristmill._workers.processes import (
     send_failure,
 )
 
-# The interval between checks for idle workers among those that start, and the longest
-# time that other workers wait for a worker's first output.
+# The interval between checks for idle starting workers, and the age from which a
+# worker may count as idle.
 _PATIENCE_S = 0.05
+# After this time a worker no longer delays the start of others.
 _LONGEST_S = 2.0
 # The time that workers have for leaving after the supervisor has dismissed them.
 _LEAVE_S = 1.0
 
 
 class Zygote:
-    """Holds a loaded program and forks it.
+    """Loads the program and forks the workers.
 
     Args:
         group: The number of the supervisor's worker group.
@@ -102,7 +103,7 @@ class Zygote:
             send(self._supervisor, Message(THREADS))
             return
         gc.collect()
-        gc.freeze()  # See the launcher.
+        gc.freeze()  # The collector skips frozen objects, so forks share their pages.
         try:
             self._serve()
         except OSError:
@@ -182,7 +183,7 @@ class Zygote:
                 self._fail(traceback.format_exc())
                 return
         self._supervisor.close()
-        # Python reseeds its own generator in every fork.
+        # Python reseeds its own generator after a fork; NumPy does not.
         if random := sys.modules.get("numpy.random"):
             random.seed()
         self._entry.serve(
@@ -193,7 +194,8 @@ class Zygote:
             request.worker,
             request.generation,
         )
-        gc.collect()  # Ends iterators in reference cycles; there is little else.
+        # Finalize iterators in reference cycles. Older objects are frozen.
+        gc.collect()
         inheriting.leave_child()
 
 
@@ -216,8 +218,9 @@ class StartThrottle:
     """Limits the number of workers that start at the same time to the number of cores.
 
     A worker has started when it has its first output; it then closes its end of a pipe.
-    If all started at once, all first outputs would arrive at once, and late. A worker
-    that uses little processor time, because it waits for its source, does not count.
+    If all started at once, they would share the cores, and each first output would be
+    late. A worker that uses little CPU time, because it waits for its source, does not
+    count.
     """
 
     def __init__(self) -> None:
@@ -234,7 +237,7 @@ class StartThrottle:
         return len(self.fds) < len(os.sched_getaffinity(0))
 
     def idle_pipes(self) -> list[int]:
-        """Return the pipes of workers for which the others need not wait any longer."""
+        """Return the pipes of workers that no longer delay others: idle or slow."""
         now = time.monotonic()
         idle = []
         for fd, (pid, start) in self.fds.items():

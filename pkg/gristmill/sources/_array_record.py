@@ -151,10 +151,8 @@ class ArrayRecordDataSource(RecordSource[bytes]):
     ) -> None:
         for name in reader_options or {}:
             if name not in READER_OPTIONS:
-                raise ValueError(
-                    f"reader_options must have only {', '.join(READER_OPTIONS)}, got"
-                    f" {name!r}."
-                )
+                known = ", ".join(READER_OPTIONS)
+                raise ValueError(f"reader_options are {known}, got {name!r}.")
         if verify not in ("all", "headers", "none"):
             raise ValueError(
                 f"verify must be 'all', 'headers' or 'none', got {verify!r}."

@@ -58,7 +58,7 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
             check_options("read_options", read_options, ReadOptions, example)
         check_flag("allow_nones", allow_nones)
         for node in chain_of(parent):
-            if hasattr(node, "_reader"):
+            if hasattr(node, "_reader"):  # Raises if the source has no length.
                 length_of(node._reader)
         self._read_options = ReadOptions() if read_options is None else read_options
         self._allow_nones = allow_nones
@@ -78,7 +78,7 @@ class BlockSampler(Protocol):
     """Reads some of the blocks of a dataset, and measures them.
 
     Attributes:
-        due_ns: The time to read the next block, by `time.perf_counter_ns`.
+        due_ns: The `time.perf_counter_ns` from which the next block is measured.
     """
 
     due_ns: int
@@ -113,6 +113,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         self._max_block = self._default_max_block
         self._block_size = self._min_block
         self._failure: tuple[int, Exception] | None = None
+        # No block crosses this index, so that a worker does not compute past its unit.
         self._limit = self._length
         self._look_ahead = True
         self._elements = _Elements(dataset)
@@ -121,7 +122,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         self._reading = self._new_reading()
 
     def get_state(self) -> Any:
-        """Return the number of indices consumed, including absent elements."""
+        """Return the index of the next element, counting absent elements, as a dict."""
         return {"next_index": self.given}
 
     def _check_state(self, state: Any) -> None:
@@ -170,12 +171,12 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether elements are read ahead of need."""
+        """True if threads may prefetch elements."""
         return self._look_ahead
 
     @property
     def capacity(self) -> int:
-        """The most elements that may be ready ahead of need; 0 without threads."""
+        """The maximum number of prefetched elements; 0 without threads."""
         return self._reading.capacity
 
     def count_ready(self) -> int:
@@ -204,7 +205,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         self._block_size = min(at_once, self._max_block)
 
     def restrict_to(self, first: int, count: int) -> None:
-        """Go to index `first`, and do not read ahead past `count` elements.
+        """Go to index `first`, stop looking ahead, and end a block at `first + count`.
 
         Used by a worker that computes only these elements.
         """
@@ -263,7 +264,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         last = min(last, self._stop)
         if first >= last:
             return []
-        # Threads of a worker may read all of its unit, since they do not look ahead.
+        # Without look-ahead, threads may read a worker's whole unit as one block.
         max_count = self._block_size if self._look_ahead else self._max_block
         began = time.perf_counter_ns()
         try:
@@ -303,8 +304,9 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
             try:
                 return self._elements.read(indices, now_ns, out)
             except Exception as error:
-                # If a block step returned a wrong number, no one element failed. Once
-                # some elements are made, the error is of the next one.
+                # Find the failed element by computing the remaining ones one by one.
+                # Raise a BlockLengthError of the whole block instead: no single element
+                # caused it. If `out` has elements, the error belongs to the next one.
                 if not out and (
                     len(indices) == 1 or isinstance(error, BlockLengthError)
                 ):
@@ -320,12 +322,12 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
 
 
 def _round_down(count: int, least: int) -> int:
-    """Return the largest multiple of `least` up to `count`, but at least `least`."""
+    """Round down to a multiple of `least`, but not to 0."""
     return max(count - count % least, least)
 
 
 def preferred_block(dataset: MapDataset[Any]) -> int:
-    """Return the number of elements to compute at once, so that steps get enough."""
+    """Return the smallest block that gives each step its preferred number."""
     return max(
         -(-getattr(node, "_preferred_block", 1) // elements)
         for node, elements in _elements_of_nodes(dataset)
@@ -333,12 +335,12 @@ def preferred_block(dataset: MapDataset[Any]) -> int:
 
 
 def max_source_elements(dataset: MapDataset[Any]) -> int:
-    """Return the most source elements in one element, which may be a batch."""
+    """Return the maximum number of source elements that make one element."""
     return max(elements for _, elements in _elements_of_nodes(dataset))
 
 
 def _elements_of_nodes(dataset: MapDataset[Any]) -> Iterator[tuple[Any, int]]:
-    """Yield each node, and the number of its elements in one of the last node's."""
+    """Yield each node, and how many of its elements make one element of `dataset`."""
     nodes: list[tuple[Any, int]] = [(dataset, 1)]
     for node, elements in nodes:
         yield node, elements

@@ -35,7 +35,10 @@ MAX_RESTARTS = 1
 
 
 class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
-    """Iterates over the outputs of workers, which start at the first `next`."""
+    """Iterates over the outputs of streams.
+
+    The first `next` or `start_prefetch` starts the workers.
+    """
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             self._error_counter = ErrorCounter(
                 policy, node_line([*chain_of(program.dataset)][-1])
             )
-        # Outputs that each worker may be ahead, besides the two that it holds.
+        # A worker may compute `buffer` + 2 outputs ahead of the consumer.
         self._buffer = buffer
         self._backend = backend
         # The argument of `set_workers`.
@@ -67,8 +70,8 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         )
         self._ended = False
         self._keeps_run_after_end = False
-        # States of streams before their first output, by number.  Finding one takes an
-        # iterator.
+        # Each stream's state before its first output.  Cached, because computing it
+        # creates an iterator.
         self._first_states: dict[int, Any] = {}
 
     def __next__(self) -> T:
@@ -188,7 +191,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             self._program, options=self._ctx.dataset_options, workers=workers
         )
         if program.owned and self._backend is None:
-            # One worker computes each stream: more workers than streams would idle.
+            # Each stream has one worker, so extra workers would be idle.
             workers = min(workers, program.streams)
         return dataclasses.replace(program, workers=workers)
 
@@ -199,7 +202,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             self._run.restart(_copy(position))
 
     def _program_for_streams(self, streams: int) -> ChainProgram:
-        """Return the pipeline with another number of streams, unless that is fixed."""
+        """Return the program with `streams` streams; raise StateMismatch if fixed."""
         program = self._program
         if streams == program.streams:
             return program

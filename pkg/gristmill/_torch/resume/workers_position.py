@@ -15,7 +15,7 @@ from gristmill._torch.resume.epoch_position import EpochPosition, warn_of_replay
 from gristmill._torch.resume.sampler_position import SamplerPosition
 from gristmill._torch.workers.pool import Answer
 
-# Sends each worker a request, by the workers' numbers, and yields their answers.
+# Sends request i to worker i, and yields the answers.
 RequestEach: TypeAlias = Callable[[Sequence[Any]], Iterator[Answer]]
 
 
@@ -34,7 +34,7 @@ class WorkersPosition(EpochPosition):
             empty leaves the generators as they are.
 
     Attributes:
-        has_states: Whether workers have states.
+        has_states: Whether snapshots contain the states of workers.
         needs_workers: Whether the iterator starts workers.
         delivered: The number of batches delivered.
     """
@@ -47,13 +47,14 @@ class WorkersPosition(EpochPosition):
         self._in_order: bool = loader.in_order
         self._persistent: bool = loader.persistent_workers
         self._worker_generators = generators
-        # Out of order, a number of batches does not identify them: each is a snapshot.
+        # If batches arrive out of order, their count does not identify them, so take a
+        # snapshot after each batch.
         self._interval: int = loader.snapshot_every_n_steps or 0
         if not self._in_order:
             self._interval = 1
         self.has_states = self._iterable or layout.is_stateful(loader.dataset)
         self._may_fail_first = loader.worker_init_fn is not None
-        # After a finished epoch the loader begins another one with other workers.
+        # A finished epoch needs no workers, unless they are kept for the next epoch.
         self.needs_workers = not self.finished or self._persistent
         # Whether workers compute the batches after the loaded snapshot again.
         self._recomputes = (
@@ -61,7 +62,8 @@ class WorkersPosition(EpochPosition):
             and self.has_states
             and (self._iterable or self._in_order)
         )
-        # An iterable dataset without states is read again.
+        # If the snapshot has no dataset state, an iterable dataset is read from the
+        # beginning.
         self._replays = (
             self._recomputes
             and self._iterable
@@ -158,7 +160,7 @@ class WorkersPosition(EpochPosition):
                 self._take_snapshot(main)
 
     def replay(self, next_batch: Callable[[], Answer | None]) -> None:
-        """Skip the batches that were delivered after the snapshot that was loaded.
+        """Skip recomputed batches that were delivered before the state was saved.
 
         Args:
             next_batch: Returns the next answer of the workers, None at the end.
@@ -167,7 +169,8 @@ class WorkersPosition(EpochPosition):
         if saved is None or not self._recomputes:
             return
         if self.finished:
-            # Workers whose dataset restores itself later have to reach its end.
+            # A dataset may restore its state only when it is iterated over.  Read the
+            # finished epoch to its end, so that it is ready for the next epoch.
             if not self._replays:
                 _skip(next_batch, saved.later_steps + 1)
             return
@@ -298,7 +301,7 @@ class PendingRequests:
 def _exchange_generators(
     request_each: RequestEach, wanted: Sequence[State | None]
 ) -> list[State]:
-    """Return the states of the workers' generators, and set those that are wanted."""
+    """Return the generators' states; set those that are not None in `wanted`."""
     answers = request_each([requests.Generators(state) for state in wanted])
     found = {answer.worker: answer.result() for answer in answers}
     return [found[worker] for worker in range(len(wanted))]

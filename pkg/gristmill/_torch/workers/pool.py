@@ -1,8 +1,8 @@
-"""The worker processes of one iterator, as its own process sees them.
+"""Manages an iterator's worker processes, in the iterator's process.
 
-Requests are sent to workers by their numbers.  Each worker answers its requests in
-order.  The core manages slots, exits and restarts (`_core.Scheduler`, kind REQUEST).
-This file packs requests, unpacks batches, and raises torch's errors.
+Each request names its worker.  Each worker answers its requests in order.  The core
+manages slots, exits and restarts (`_core.Scheduler`, kind REQUEST).  This file packs
+requests, unpacks batches, and raises torch's errors.
 """
 
 from __future__ import annotations
@@ -105,17 +105,18 @@ class WorkerPool:
         self._program = program
         self._options = _Options(*(getattr(loader, name) for name in _Options._fields))
         self._restarts = loader.max_restarts > 0
-        # None for `start_method.default`.
+        # The user's context, or None for the default.
         self._context = loader.multiprocessing_context
         self._owner = os.getpid()
         self._asked = [0] * workers
-        # For each unanswered request the file that contains it, if any.
+        # Per worker, in order: the file of each unanswered request, or None if the
+        # request fit into shared memory.
         self._files: list[collections.deque[io.FileIO | None]]
         self._files = [collections.deque() for _ in range(workers)]
         self._epoch = 0
         self._times = StageTimes()
         self._seed = program.shared_seed
-        # Whether an answer was awaited before.
+        # True after the first call of `next`.
         self._has_awaited = False
         self.closed = False
         self.started: StartedProcesses | None = None
@@ -141,7 +142,7 @@ class WorkerPool:
         return [_WorkerProcess(self, w) for w in range(self.workers)]
 
     def successor(self, workers: int, window: int) -> WorkerPool:
-        """Return a pool over the same map-style dataset, which is not started."""
+        """Return a pool, not yet started, for the same map-style dataset."""
         states = [None] * workers if self._program.states else ()
         program = dataclasses.replace(self._program, workers=workers, states=states)
         return WorkerPool(program, self._options, window)
@@ -161,7 +162,7 @@ class WorkerPool:
             except Exception:
                 if self._context is not None:
                     raise
-                # The program may still be inherited by a fork.
+                # The program cannot be pickled. A fork inherits it without pickling.
                 context = torch.multiprocessing.get_context("fork")
         self.started = StartedProcesses(
             self.scheduler, self._program, context, self._restarts
@@ -254,7 +255,7 @@ class WorkerPool:
         self._drop_files()
 
     def send(self, worker: int, request: Any, epoch: int = 0) -> None:
-        """Send a worker any request that `requests.pack` takes, in an epoch."""
+        """Send a worker a request in a form that `requests.pack` accepts."""
         words, file = requests.pack(request), None
         if len(words) + requests.EPOCH_WORDS > self._program.position_capacity:
             words, file = requests.move_to_file(words)
@@ -278,7 +279,7 @@ class WorkerPool:
         return answer
 
     def _receive(self, due: _core.NextResult) -> Answer:
-        """Decode an answer, and measure some of these calls."""
+        """Decode an answer, and time a sample of these calls."""
         times = self._times
         times.left -= 1
         if times.left:
