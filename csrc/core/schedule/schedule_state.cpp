@@ -80,9 +80,8 @@ bool ScheduleState::publish(std::uint32_t s) {
   return true;
 }
 
-// Returns the position at which the stream's next unit begins.  If the previous
-// unit is not computed yet, the worker that owns the stream ignores this
-// position and continues from its own state.
+// Returns the start of the stream's next unit.  If the previous unit is not
+// computed yet, the stream's owner ignores this and uses its own state.
 Position ScheduleState::begin_of_next(const Stream& stream) const {
   if (is_range() || stream.pending.empty()) return stream.opened_position;
   const Lease& before = leases_.all().at(stream.pending.back());
