@@ -171,7 +171,7 @@ class TestDamage:
     def test_wrong_position_is_reported(self, file):
         beyond = sources.TFRecordPosition(500, len(DATA) + 1)
         with pytest.raises(
-            errors.CorruptRecord, match=f"{file}: position must .* at most"
+            errors.CorruptRecord, match=f"{file}: (position must|expected) "
         ):
             sources.read_tf_records(file, position=beyond)
         between = sources.TFRecordPosition(3, 20)
