@@ -1,9 +1,10 @@
 // The state of a Scheduler: published, delivered and poisoned units.
 //
 // A unit is a piece of work.  Its Lease is the parent's record of it, and its
-// holder is the worker that claimed it.  A holder that needs memory may offer a
-// part: its first outputs.  A unit whose holders exited too often is poisoned
-// and never computed again.  A withdrawn unit is canceled.
+// holder is the worker that claimed it.  A holder may offer a part: the first
+// outputs, so that they are delivered while it computes the others.  A unit
+// whose holders exited too often is poisoned and never computed again.  A
+// withdrawn unit is canceled.
 //
 // No function here waits or calls back.  The progress of workers is read from
 // the shared memory; on_exited() and similar functions report other events.
@@ -34,7 +35,8 @@ namespace gristmill {
 // The configuration of a Scheduler.
 struct SchedulerConfig {
   std::uint32_t workers = 1;
-  std::uint32_t buffer = 1;  // at most workers * (buffer + 2) units are pending
+  std::uint32_t buffer =
+      1;  // fill() stops at workers * (buffer + 2) pending units
   UnitKind kind = UnitKind::kRange;
   std::int64_t unit_records = 1;      // ranges: records in a unit
   std::uint32_t max_restarts = 1;     // of one unit
