@@ -6,7 +6,6 @@ outputs are taken from the streams in turn.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import functools
 import operator
@@ -39,6 +38,7 @@ from gristmill._engine.stream import (
     Position,
     first_unpicklable,
     pack_int64,
+    record_word,
     unpack_int64,
 )
 from gristmill.bad_records import ErrorPolicy
@@ -338,7 +338,7 @@ class ArithmeticStream(ChainStream):
         self, program: ArithmeticChainProgram, stream: int, record_address: int
     ) -> None:
         super().__init__(program, stream)
-        self._at = ctypes.c_int64.from_address(record_address)
+        self._current_record = record_word(record_address)
         (self._feed,) = feeds_of(self._iterator)
         # If a node follows, the feed's elements are not yet outputs.
         self.computes_runs = self._iterator is self._feed
@@ -357,7 +357,7 @@ class ArithmeticStream(ChainStream):
         self._feed.restrict_to(self.position[0], count)
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        self._at.value = self._feed.given
+        self._current_record.value = self._feed.given
         return super().next(alloc)
 
     def next_run(self, want: int) -> list[Output]:
@@ -365,7 +365,7 @@ class ArithmeticStream(ChainStream):
         feed = self._feed
         if feed.ahead():
             return []
-        first = self._at.value = feed.given
+        first = self._current_record.value = feed.given
         elements_so_far: list[Any] = []
         self._current_run = first, elements_so_far
         block = feed.take_block(elements_so_far)
