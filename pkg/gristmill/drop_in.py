@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> None:
         arguments: The arguments of the command line, without the program's name.
 
     Raises:
-        SystemExit: There is no program to run, or help was requested.
+        SystemExit: No program was given, or help was requested.
 
     Example:
         >>> import pathlib, tempfile
