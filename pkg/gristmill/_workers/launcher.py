@@ -135,7 +135,9 @@ def _start_zygote(
 ) -> None:
     def child() -> None:
         supervisor.close()
-        Zygote(message.group, late=bool(message.value), main=main, fds=fds).run()
+        Zygote(
+            message.group, loads_in_workers=bool(message.value), main=main, fds=fds
+        ).run()
 
     try:
         zygotes.fork(Message(ZYGOTE, message.group), child)

@@ -33,7 +33,7 @@ from gristmill import _core
     START_WORKER,
     STARTED,
     EXITED,
-    THREADS,
+    LOAD_IN_WORKERS,
     FAILED,
     READY,
     INHERIT,

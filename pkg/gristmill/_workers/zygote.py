@@ -21,8 +21,8 @@ from gristmill._workers import inheriting, nesting, settings
 from gristmill._workers.main_module import Outcome
 from gristmill._workers.processes import (
     EXITED,
+    LOAD_IN_WORKERS,
     STARTED,
-    THREADS,
     Children,
     Message,
     lasting_threads,
@@ -33,11 +33,11 @@ from gristmill._workers.processes import (
     send_failure,
 )
 
-# The interval between checks for idle starting workers, and the age from which a
-# worker may count as idle.
-_PATIENCE_S = 0.05
+# How often to check for idle starting workers, and the age from which a worker may
+# count as idle.
+_IDLE_CHECK_S = 0.05
 # After this time a worker no longer delays the start of others.
-_LONGEST_S = 2.0
+_MAX_START_S = 2.0
 # The time that workers have for leaving after the supervisor has dismissed them.
 _LEAVE_S = 1.0
 
@@ -47,7 +47,7 @@ class Zygote:
 
     Args:
         group: The number of the supervisor's worker group.
-        late: Whether each worker loads the program for itself.
+        loads_in_workers: Whether each worker loads the program for itself.
         main: The result of running the main program in the launcher.
         fds: The descriptors of the supervisor's socket, setup, blob, arena and slot
             requests, followed by those that the program inherits.  The zygote owns
@@ -55,10 +55,10 @@ class Zygote:
     """
 
     def __init__(
-        self, group: int, *, late: bool, main: Outcome, fds: Sequence[int]
+        self, group: int, *, loads_in_workers: bool, main: Outcome, fds: Sequence[int]
     ) -> None:
         self._group = group
-        self._late = late
+        self._loads_in_workers = loads_in_workers
         self._main = main
         self._supervisor = socket.socket(fileno=fds[0])
         setup_fd, self._blob_fd, self._arena_fd, self._slot_requests_fd = fds[1:5]
@@ -84,23 +84,25 @@ class Zygote:
             if self._main.failure and self._setup["main"]:
                 self._fail(self._main.failure)
                 return
-            if not self._late:
+            if not self._loads_in_workers:
                 if self._runs_main:
-                    send(self._supervisor, Message(THREADS))
+                    # The program starts threads, which a fork would lose. This zygote
+                    # exits; the next one lets each worker load the program.
+                    send(self._supervisor, Message(LOAD_IN_WORKERS))
                     return
                 self._load()
         except BaseException:
             self._fail(traceback.format_exc())
             return
-        if not self._late and (threads := lasting_threads()):
+        if not self._loads_in_workers and (threads := lasting_threads()):
             log.warning(
-                "unpickling the pipeline started %d thread(s), which no fork copies: "
-                "each worker unpickles it for itself, which takes more time and "
-                "memory. Start threads on first use instead of on import to avoid "
-                "this.",
+                "Unpickling the pipeline started %d thread(s). Threads do not survive "
+                "a fork, so each worker will unpickle the pipeline itself, which takes "
+                "more time and memory. To avoid this, start threads on first use, not "
+                "on import.",
                 threads,
             )
-            send(self._supervisor, Message(THREADS))
+            send(self._supervisor, Message(LOAD_IN_WORKERS))
             return
         gc.collect()
         gc.freeze()  # The collector skips frozen objects, so forks share their pages.
@@ -125,8 +127,8 @@ class Zygote:
 
     def _serve(self) -> None:
         while True:
-            patience_ms = round(_PATIENCE_S * 1e3) if self._start_requests else None
-            for ready in self._workers.wait(patience_ms):
+            check_ms = round(_IDLE_CHECK_S * 1e3) if self._start_requests else None
+            for ready in self._workers.wait(check_ms):
                 if ready in self._throttle.fds:
                     self._stop_watching(ready)
                 elif received := receive(self._supervisor):
@@ -152,23 +154,24 @@ class Zygote:
             self._workers.wait(round(left_s * 1e3))
 
     def _start(self, request: Message) -> None:
-        begins, has_begun = os.pipe()
+        # The worker closes its end after its first unit.
+        started_read, started_write = os.pipe()
 
         def child() -> None:
-            os.close(begins)
-            self._run_worker(request, has_begun)
+            os.close(started_read)
+            self._run_worker(request, started_write)
 
         pid = self._workers.fork(request._replace(kind=STARTED), child)
-        os.close(has_begun)
-        self._throttle.add(begins, pid)
-        self._workers.poll.register(begins, select.POLLIN)
+        os.close(started_write)
+        self._throttle.add(started_read, pid)
+        self._workers.poll.register(started_read, select.POLLIN)
 
-    def _stop_watching(self, begins: int) -> None:
-        self._workers.poll.unregister(begins)
-        self._throttle.drop(begins)
-        os.close(begins)
+    def _stop_watching(self, started_read: int) -> None:
+        self._workers.poll.unregister(started_read)
+        self._throttle.drop(started_read)
+        os.close(started_read)
 
-    def _run_worker(self, request: Message, has_begun: int) -> None:
+    def _run_worker(self, request: Message, started_write: int) -> None:
         for fd in self._throttle.fds:
             os.close(fd)
         name = self._setup["name"].format(request.worker)
@@ -176,7 +179,7 @@ class Zygote:
         nesting.become_worker()
         restore_signals_in_forks()
         inheriting.become_child()
-        if self._late:
+        if self._loads_in_workers:
             try:
                 self._load()
             except BaseException:
@@ -190,7 +193,7 @@ class Zygote:
             self._program,
             self._arena_fd,
             self._slot_requests_fd,
-            has_begun,
+            started_write,
             request.worker,
             request.generation,
         )
@@ -242,8 +245,8 @@ class StartThrottle:
         idle = []
         for fd, (pid, start) in self.fds.items():
             running_s = now - start
-            waits = _PATIENCE_S < running_s > 4 * _processor_time(pid)
-            if waits or running_s > _LONGEST_S:
+            is_idle = running_s > _IDLE_CHECK_S and _processor_time(pid) < running_s / 4
+            if is_idle or running_s > _MAX_START_S:
                 idle.append(fd)
         return idle
 

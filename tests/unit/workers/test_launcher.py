@@ -168,7 +168,7 @@ def test_threads_in_zygote_make_each_worker_load(output, make_pool):
     start_workers(pool, 2)
     assert all(line["loaded_here"] for line in pool.findings(2))
     assert (
-        output.readouterr().err.count("unpickling the pipeline started 1 thread") == 1
+        output.readouterr().err.count("Unpickling the pipeline started 1 thread") == 1
     )
 
 
