@@ -116,7 +116,7 @@ def _time_nothing() -> None:
 def _leave_alone(iterator, times) -> None:
     """Turns off the timing of an iterator's calls."""
     iterator._watch.calls_until_sample = NEVER
-    times.left = NEVER
+    times.calls_until_measured = NEVER
 
 
 def _loader(source):

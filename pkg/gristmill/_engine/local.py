@@ -65,8 +65,12 @@ class LocalRun:
                 continue
             stream = self._streams.get(number) or self._open(number)
             try:
-                times.left -= 1
-                plain = times.left and ahead is None and self._held_output is None
+                times.calls_until_measured -= 1
+                plain = (
+                    times.calls_until_measured
+                    and ahead is None
+                    and self._held_output is None
+                )
                 output = stream.next() if plain else self._take_output(stream)
             except StopIteration:
                 if not stream.record_errors.records:
@@ -159,14 +163,14 @@ class LocalRun:
     def _take_output(self, stream: Stream) -> Any:
         """Return the next output of a stream; measure its stages if that is due."""
         if self._held_output is not None:
-            self._times.left += 1  # Nothing is computed.
+            self._times.calls_until_measured += 1  # Nothing is computed.
             return self._held_output[0]
-        if self._times.left:
+        if self._times.calls_until_measured:
             return self._compute_or_take(stream)
         if not isinstance(stream, BufferedStream):
             return self._times.measure(REST, self._compute_or_take, stream)
         if stream.ready:
-            self._times.left += 1  # Nothing is computed.
+            self._times.calls_until_measured += 1  # Nothing is computed.
             return stream.next()
         with self._times.measuring() as measured:
             began = hot_run.begin()

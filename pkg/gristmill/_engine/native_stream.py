@@ -69,11 +69,13 @@ class NativeStream:
             and self._stages[0].batch is None
             and not (self._tolerant or program.owned)
         )
-        # True if `run_block` reads on until it has enough outputs, with filters.
+        # True if `run_block` reads until it has enough outputs: filters drop records.
         filters = any(step[0] == step_kinds.FILTER for step in self._steps)
-        self._reads_on = filters and program.in_blocks
-        explicit = self._tolerant or self._block_runner is not None
-        self._reads_together = explicit and hot_run.reads_together(type(program.source))
+        self._reads_until_full = filters and program.in_blocks
+        reads_before_steps = self._tolerant or self._block_runner is not None
+        self._reads_together = reads_before_steps and hot_run.reads_together(
+            type(program.source)
+        )
         # After a bad record: position, keys and read elements of the rest of its block.
         self._failed_tail: tuple[int, RecordKeys, ReadResult | None] | None = None
         # Computed but not needed yet: position and rest of the block.
@@ -135,7 +137,7 @@ class NativeStream:
         self.position = (self._consumed,)
         return outputs
 
-    def finished(self) -> list[Output]:
+    def outputs_so_far(self) -> list[Output]:
         """Return the outputs that a `next_run` in another thread has finished."""
         run = self._current_run
         return [] if run is None else outputs_of(*run)
@@ -282,7 +284,7 @@ class NativeStream:
                 hot_run.end(READ, began)
                 if read is not None and read.failure is None:
                     records = first_records(records, len(read.elements))
-            if read is None and self._reads_on:
+            if read is None and self._reads_until_full:
                 records = self._keys.cached_records(first)
                 ran = self._run(records, None, out, want)
                 _, _, consumed, _ = ran

@@ -194,10 +194,10 @@ class RemoteRun:
                 return
             self._close_successor()
             here = self.position
-            # All streams are ended, so that the successor computes nothing before the
-            # switch.
-            nothing = dataclasses.replace(here, ended=[True] * here.streams)
-            self._successor = self._start_workers(nothing, self._running.workers)
+            # The successor starts with all streams ended, so that it computes nothing
+            # before the switch.
+            idle_position = dataclasses.replace(here, ended=[True] * here.streams)
+            self._successor = self._start_workers(idle_position, self._running.workers)
 
     def usage(self) -> RemoteStats | LocalStats | None:
         """Return measurements of the workers, or None if they are not measured."""
@@ -262,9 +262,9 @@ class RemoteRun:
         backend = options.backend
         count = options.workers if backend is None else backend.count()
         # One worker computes an owned stream: more workers than streams would idle.
-        most = program.streams if program.owned else count
+        max_workers = program.streams if program.owned else count
         scheduler = _core.Scheduler(
-            workers=min(count, most),
+            workers=min(count, max_workers),
             buffer=options.buffer if backend is None else backend.buffer,
             kind=_core.UnitKind.SEQUENTIAL if program.owned else _core.UnitKind.RANGE,
             unit_records=program.unit_records
@@ -289,13 +289,13 @@ class RemoteRun:
 
     def _deliver(self, running: _ScheduledWorkers, due: _core.NextResult) -> Any:
         times = self._times
-        times.left -= 1
-        received = running.workers.receive
+        times.calls_until_measured -= 1
+        receive = running.workers.receive
         try:
-            if times.left:
-                element, keys = received(due)
+            if times.calls_until_measured:
+                element, keys = receive(due)
             else:
-                element, keys = times.measure(RECEIVE, received, due)
+                element, keys = times.measure(RECEIVE, receive, due)
         except Exception as error:
             running.scheduler.advance()  # Receiving it again would fail again.
             error.add_note(failures.RECEIVING)
@@ -329,12 +329,12 @@ class RemoteRun:
 
     def _warn_of_slow_unit(self, workers: Workers, due: _core.NextResult) -> None:
         log.warning(
-            "Worker %d %s of stream %d for %.3g s already; the units before took "
-            "%.3g s on average.\n%s",
+            "Worker %d %s. It has spent %.3g s on this unit of stream %d; earlier units"
+            " took %.3g s on average.\n%s",
             due.worker,
             activity_of(due),
-            due.stream,
             due.busy_s,
+            due.stream,
             due.usual_s,
             workers.activity(due.worker),
         )
@@ -343,8 +343,9 @@ class RemoteRun:
         seconds = self._options.stall_timeout
         if due.need:
             log.warning(
-                "No output for %g s: the next one of stream %d waits for memory that"
-                " workers use for later ones. %d bytes of memory_limit=%d are in use.",
+                "No output for %g s: the next output of stream %d needs memory that"
+                " later outputs occupy. %d of memory_limit=%d bytes are in use. Raise"
+                " memory_limit or use fewer workers.",
                 seconds,
                 due.stream,
                 due.used,
@@ -353,8 +354,8 @@ class RemoteRun:
             return
         if due.worker < 0:
             log.warning(
-                "No output for %g s: no worker has begun the next one of stream %d; "
-                "one that may take it is still starting.",
+                "No output for %g s: no worker has begun the next output of stream %d. "
+                "A worker that can compute it is still starting.",
                 seconds,
                 due.stream,
             )
@@ -362,7 +363,7 @@ class RemoteRun:
         restarts = self._options.stall_action == "restart"
         action = 'Pass stall_action="restart" to kill it and start another one.'
         if restarts:
-            action = "It is killed and started again."
+            action = "The worker will be killed and replaced."
         log.warning(
             "No output for %g s: worker %d %s of stream %d.\n%s\n%s",
             seconds,

@@ -60,14 +60,16 @@ class StageTotals:
 class StageTimes:
     """Measures some of the calls that compute outputs.
 
-    The caller decrements `left` before each call, and measures the call if it is 0.
+    The caller decrements `calls_until_measured` before each call, and measures the
+    call if it is 0.
 
     Attributes:
-        left: Number of calls up to and including the next one to measure.
+        calls_until_measured: The number of calls up to and including the next one to
+            measure.
     """
 
     def __init__(self) -> None:
-        self.left = FIRST
+        self.calls_until_measured = FIRST
         self.by_clock = StageTotals(), StageTotals()
         self._turn = 0
         self._least_ns = 0
@@ -93,11 +95,11 @@ class StageTimes:
                 measured.spent[name] = measured.spent.get(name, 0) + int(ns * part)
             self._turn = 1 - self._turn
             if self._turn:
-                self._least_ns, self.left = took, 1
+                self._least_ns, self.calls_until_measured = took, 1
             else:
                 # Use the shorter call: measuring adds time, mostly with the CPU clock.
                 least = min(self._least_ns, took)
-                self.left = min(max(REST_NS // least, 1), MOST_REST)
+                self.calls_until_measured = min(max(REST_NS // least, 1), MOST_REST)
 
     def measure(self, stage: str, compute: Callable[..., T], *arguments: Any) -> T:
         """Return the output that `compute` makes; measure the call as `stage`."""

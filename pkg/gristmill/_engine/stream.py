@@ -31,8 +31,9 @@ class Stream(Protocol):
 
     - ``disable_lookahead()``: compute only the next output, if the stream may compute
       more than that.
-    - ``next_run(want)`` and ``finished()``, if ``computes_runs`` is true: compute up to
-      `want` outputs together; return the outputs of that call so far to another thread.
+    - ``next_run(want)`` and ``outputs_so_far()``, if ``computes_runs`` is true: compute
+      up to `want` outputs together; return the outputs of that call so far to another
+      thread.
     - ``restrict_to(count)``, if the stream computes records in advance: do not compute
       records after the next `count`.  It is called after each `seek` to a range.
     - ``answer(request, alloc)`` and ``leave_slot()``, if the outputs answer requests,

@@ -70,8 +70,8 @@ class UnitParts:
         Args:
             unit: The unit.
             result: Outputs are removed from here when they are handed over.
-            running: Has ``finished()``, which returns the finished outputs of a call
-                that computes several; None if there is no such call.
+            running: Has ``outputs_so_far()``, which returns the finished outputs of a
+                call that computes several; None if there is no such call.
         """
         with self._lock:
             self._unit, self._result, self._running = unit, result, running
@@ -85,8 +85,8 @@ class UnitParts:
             self._result.outputs += outputs[self._of_run :]
             self._of_run = 0
 
-    def end(self, unit: _core.Work) -> _core.Work | None:
-        """End a unit, if it was begun; return the rest of it.
+    def finish(self, unit: _core.Work) -> _core.Work | None:
+        """Finish a unit, if it was begun; return the rest of it.
 
         The rest begins after the outputs that were handed over.  Returns None if the
         rest is not wanted.
@@ -126,7 +126,7 @@ class UnitParts:
         whole = len(result.outputs)
         finished = result.outputs[:]
         if self._running is not None:
-            finished += self._running.finished()[self._of_run :]
+            finished += self._running.outputs_so_far()[self._of_run :]
         # A call may compute outputs of the next unit, too.
         end = unit.first + unit.count
         while finished and finished[-1][2][0] > end:

@@ -49,13 +49,13 @@ def serve(
     program: Runnable,
     arena_fd: int,
     slot_request_fd: int,
-    begun_fd: int,
+    started_fd: int,
     worker: int,
     generation: int,
 ) -> None:
     """Compute units until there are no more.
 
-    After the first unit, close `begun_fd`, unless it is -1.
+    After the first unit, close `started_fd`, unless it is -1.
     """
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
@@ -69,16 +69,16 @@ def serve(
         raise
     times = StageTimes()
     while unit := end.claim():
-        times.left -= 1
-        if times.left:
+        times.calls_until_measured -= 1
+        if times.calls_until_measured:
             server.compute(unit)
         else:
             with times.measuring() as measured:
                 measured.outputs += server.compute(unit, is_measured=True)
             end.publish_status(times.text())
-        if begun_fd >= 0:
-            os.close(begun_fd)
-            begun_fd = -1
+        if started_fd >= 0:
+            os.close(started_fd)
+            started_fd = -1
     server.close()
 
 
@@ -93,7 +93,7 @@ class Server:
     ) -> None:
         self._program = program
         self._tolerant = program.tolerant
-        self._end = end
+        self._worker_end = end
         self._position_capacity = end.position_capacity
         self._max_unit_bytes = end.max_unit_bytes
         self._worker = worker
@@ -135,7 +135,7 @@ class Server:
             unit: The unit.
             is_measured: Whether to measure the times of stages.
         """
-        began = hot_run.begin() if is_measured else -1
+        stage_start = hot_run.begin() if is_measured else -1
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
         stream = unit.stream
         try:
@@ -149,24 +149,26 @@ class Server:
             if self._tolerant:  # No record of the unit was bad.
                 result.failure = pickle.dumps((result.failure, None), 5)
         if is_measured:
-            hot_run.end(REST, began)
-        rest: _core.Work | None = unit
+            hot_run.end(REST, stage_start)
+        remaining_unit: _core.Work | None = unit
         if self._parts is not None:
-            rest = self._parts.end(unit)
+            remaining_unit = self._parts.finish(unit)
         if is_measured:
-            began = hot_run.begin()
+            stage_start = hot_run.begin()
         written = None
-        if rest is not None:
-            if rest is not unit:
-                writer = slot_writer.SlotWriter(rest.address, rest.capacity)
+        if remaining_unit is not None:
+            if remaining_unit is not unit:
+                writer = slot_writer.SlotWriter(
+                    remaining_unit.address, remaining_unit.capacity
+                )
             written = self._write(writer, result)
         if is_measured:
-            hot_run.end(SEND, began)
+            hot_run.end(SEND, stage_start)
         self._end_positions[stream] = result.position
         outputs = result.delivered_count
         if written is not None:
             outputs += written[0] - (result.failure is not None)
-            self._end.commit(result.status, *written, result.position)
+            self._worker_end.commit(result.status, *written, result.position)
         return outputs
 
     def _method_for(
@@ -200,12 +202,12 @@ class Server:
             alloc = None
             self._parts.begin(unit, result, stream if runs else None)
         last = first + unit.count
-        going_on = True
-        while going_on and stream.position[0] < last:
+        has_more = True
+        while has_more and stream.position[0] < last:
             run = stream.next_run(last - stream.position[0]) if runs else []
             result.position = stream.position
             if not run:
-                going_on = self._add_output(result, number, alloc)
+                has_more = self._add_output(result, number, alloc)
             elif self._parts is None:
                 result.outputs += run
             else:
@@ -219,8 +221,8 @@ class Server:
         if not proceed:
             self._end_positions[number] = tuple(unit.position_before.tolist())
         position_before = self._end_positions[number]
-        goes_on = proceed and number in self._streams_in_place
-        stream = self._stream_at(number, None if goes_on else position_before)
+        is_in_place = proceed and number in self._streams_in_place
+        stream = self._stream_at(number, None if is_in_place else position_before)
         if unit.attempt:
             _disable_lookahead(stream)
         result = UnitResult([], position_before)
@@ -238,7 +240,7 @@ class Server:
     def _add_output(self, result: UnitResult, number: int, alloc: Alloc | None) -> bool:
         """Add the next output of a stream; return whether there is one."""
         stream = self._streams[number]
-        instead: Exception | TurnSkipped | None = None
+        failure_or_skip: Exception | TurnSkipped | None = None
         try:
             element = stream.next(alloc)
             length, most = len(stream.position), self._position_capacity
@@ -256,16 +258,16 @@ class Server:
             if not stream.record_errors.records:
                 result.ended = True
                 return False
-            instead = TurnSkipped.ONLY_BAD_RECORDS
+            failure_or_skip = TurnSkipped.ONLY_BAD_RECORDS
         except OutputAbandoned:
-            instead = TurnSkipped.TOO_MANY
+            failure_or_skip = TurnSkipped.TOO_MANY
         except Exception as error:
-            instead = error
-        if instead is not None:
-            result.failure = self._pack(instead, stream)
+            failure_or_skip = error
+        if failure_or_skip is not None:
+            result.failure = self._pack(failure_or_skip, stream)
         if len(stream.position) <= self._position_capacity:
             result.position = stream.position
-        return instead is None
+        return failure_or_skip is None
 
     def _stream_at(self, number: int, position: Position | None) -> Stream:
         """Return a stream, after moving it to a position if one is given."""
@@ -274,28 +276,30 @@ class Server:
         self._streams_in_place.discard(number)
         stream = self._streams.get(number)
         if stream is None:
-            stream = self._program.open_stream(number, self._end.current_record_address)
+            stream = self._program.open_stream(
+                number, self._worker_end.current_record_address
+            )
             self._streams[number] = stream
         if position is not None:
             stream.seek(position)
         self._streams_in_place.add(number)
         return stream
 
-    def _pack(self, instead: Exception | TurnSkipped, stream: Stream) -> bytes:
+    def _pack(self, failure_or_skip: Exception | TurnSkipped, stream: Stream) -> bytes:
         """Pack an exception, or the reason why there is no output, for the parent."""
-        if isinstance(instead, TurnSkipped):
-            return pickle.dumps((instead, self._pack_errors(stream)), 5)
-        failure = failures.pack_failure(instead, self._worker)
+        if isinstance(failure_or_skip, TurnSkipped):
+            return pickle.dumps((failure_or_skip, self._pack_errors(stream)), 5)
+        failure = failures.pack_failure(failure_or_skip, self._worker)
         if not self._tolerant:
             return failure
         return pickle.dumps((failure, self._pack_errors(stream)), 5)
 
     def _pack_errors(self, stream: Stream) -> bytes | None:
         """Pack the bad records before an output for the parent; None without any."""
-        passed = stream.record_errors.summary
-        if passed is None:
+        summary = stream.record_errors.summary
+        if summary is None:
             return None
-        records, error = passed
+        records, error = summary
         return pickle.dumps((records, failures.pack_failure(error, self._worker)), 5)
 
     def _write_part(
@@ -344,7 +348,7 @@ class Server:
         if result.leave is not None:
             result.leave()
         if memory is not None:
-            address = self._end.need(used)
+            address = self._worker_end.need(used)
             if address is None:
                 return None
             ctypes.memmove(address, writer.address, used)

@@ -127,7 +127,7 @@ class Worker(Server):
     def compute_all(self):
         first = 0
         while first < RECORDS:
-            self.compute(self._end.begin(first))
+            self.compute(self._worker_end.begin(first))
             first = self._end_positions[0][0]
 
 

@@ -83,8 +83,9 @@ def test_output_waiting_for_memory_kills_no_worker(caplog):
         run.next()  # Quiet cannot kill.
     (record,) = caplog.records
     assert record.getMessage() == (
-        "No output for 60 s: the next one of stream 2 waits for memory that workers use"
-        " for later ones. 80 bytes of memory_limit=100 are in use."
+        "No output for 60 s: the next output of stream 2 needs memory that later"
+        " outputs occupy. 80 of memory_limit=100 bytes are in use. Raise memory_limit"
+        " or use fewer workers."
     )
 
 
@@ -104,7 +105,7 @@ def test_slow_unit_does_not_extend_the_timeout(caplog):
     assert scheduler.timeouts == [60.0, 54.0, 60.0]
     said = [record.getMessage() for record in caplog.records]
     assert said[0] == (
-        "Worker 0 works on record 7 of stream 2 for 6.5 s already; the units before"
-        " took 0.01 s on average.\na stack"
+        "Worker 0 works on record 7. It has spent 6.5 s on this unit of stream 2;"
+        " earlier units took 0.01 s on average.\na stack"
     )
     assert said[1].startswith("No output for 60 s: worker 0 works on record 7")

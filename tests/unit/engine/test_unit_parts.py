@@ -310,7 +310,7 @@ def test_parts_are_offered_while_they_are_awaited(parts):
     unit_parts._hand_over(0.04)
     assert end.offers == [(2, (2,)), (3, (5,))]
     result.outputs += outputs(5, 8)
-    assert unit_parts.end(Unit(0, 8)).first == 5
+    assert unit_parts.finish(Unit(0, 8)).first == 5
     assert (result.outputs, result.delivered_count) == (outputs(5, 8), 5)
     assert unit_parts._hand_over(0.05) is None
 
@@ -325,7 +325,7 @@ def test_rejected_part_stays_with_its_unit(parts, when):
     result.outputs += outputs(2, 4)
     if when == "later":
         assert unit_parts._hand_over(0.02) is None
-    assert unit_parts.end(Unit(0, 8)) is end.unit
+    assert unit_parts.finish(Unit(0, 8)) is end.unit
     assert (result.outputs, result.delivered_count) == (outputs(0, 4), 0)
 
 
@@ -336,7 +336,7 @@ def test_lost_unit_leaves_nothing(parts):
     result.outputs += outputs(0, 2)
     unit_parts._hand_over(0.01)
     assert unit_parts._hand_over(0.02) is None
-    assert unit_parts.end(Unit(0, 8)) is None
+    assert unit_parts.finish(Unit(0, 8)) is None
 
 
 class Running:
@@ -345,7 +345,7 @@ class Running:
     def __init__(self):
         self.done = []
 
-    def finished(self):
+    def outputs_so_far(self):
         return self.done
 
 
@@ -362,7 +362,7 @@ def test_outputs_of_a_running_call_are_offered_once(parts, takes):
     running.done = outputs(4, 6)
     unit_parts._hand_over(0.02)
     unit_parts.add(outputs(4, 8))
-    assert unit_parts.end(Unit(0, 8)).first == (6 if takes else 0)
+    assert unit_parts.finish(Unit(0, 8)).first == (6 if takes else 0)
     assert result.outputs == (outputs(6, 8) if takes else outputs(0, 8))
     assert end.offers == [(3, (3,)), (3, (6,))][: 2 if takes else 1]
 
@@ -377,5 +377,5 @@ def test_unwritable_output_is_kept_for_the_end(parts):
     unit_parts.begin(end.unit, result, None)
     result.outputs += outputs(0, 2)
     assert unit_parts._hand_over(0.01) is None
-    assert unit_parts.end(end.unit) is end.unit
+    assert unit_parts.finish(end.unit) is end.unit
     assert result.outputs == outputs(0, 2)

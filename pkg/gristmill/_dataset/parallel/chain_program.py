@@ -376,7 +376,7 @@ class ArithmeticStream(ChainStream):
         self.position = self._current_position()
         return outputs
 
-    def finished(self) -> list[Output]:
+    def outputs_so_far(self) -> list[Output]:
         """Return the outputs so far of another thread's `next_run`."""
         run = self._current_run
         return [] if run is None else self._outputs_of(run[1][:], run[0])

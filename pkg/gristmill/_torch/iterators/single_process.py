@@ -70,8 +70,8 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
 
     def _next_data(self) -> Any:
         times = self._times
-        times.left -= 1
-        if not times.left:
+        times.calls_until_measured -= 1
+        if not times.calls_until_measured:
             # Calls this method again, with `left` below 0.
             return times.measure(REST, self._next_data)
         same = self._sampler_iter is self._list_items

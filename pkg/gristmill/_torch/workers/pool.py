@@ -108,7 +108,7 @@ class WorkerPool:
         # The user's context, or None for the default.
         self._context = loader.multiprocessing_context
         self._owner = os.getpid()
-        self._asked = [0] * workers
+        self._request_counts = [0] * workers
         # Per worker, in order: the file of each unanswered request, or None if the
         # request fit into shared memory.
         self._files: list[collections.deque[io.FileIO | None]]
@@ -117,7 +117,7 @@ class WorkerPool:
         self._times = StageTimes()
         self._seed = program.shared_seed
         # True after the first call of `next`.
-        self._has_awaited = False
+        self._has_waited = False
         self.closed = False
         self.started: StartedProcesses | None = None
         self.scheduler = _core.Scheduler(
@@ -185,16 +185,16 @@ class WorkerPool:
 
         Args:
             worker: The worker's number.
-            keys: The keys of the batch.  For an iterable dataset the argument of
-                torch's fetchers: a list of the batch's length, or None.
-            epoch: The epoch that random steps draw in.
+            keys: For a map-style dataset, the batch's keys.  For an iterable one, only
+                the length is used; None for a single sample.
+            epoch: The epoch for random steps; 0 sends none.
             with_state: Whether the answer contains the worker's state.
         """
         request = keys
         if self._program.iterable:
-            size, number = keys and len(keys), self._asked[worker]
+            size, number = keys and len(keys), self._request_counts[worker]
             request = requests.Next(self._epoch, number, size, self._seed)
-            self._asked[worker] += 1
+            self._request_counts[worker] += 1
         self.send(worker, requests.WithState(request) if with_state else request, epoch)
 
     def initial_state_request(self) -> requests.WithState:
@@ -213,11 +213,11 @@ class WorkerPool:
             ArenaFull: The batches that the caller keeps leave no room.
         """
         timeout_s = -1.0 if timeout_s is None else timeout_s
-        if self._has_awaited:
+        if self._has_waited:
             due = self.scheduler.next(timeout_s)
         else:
             due = startup_progress.wait_for_first(self.scheduler, timeout_s)
-            self._has_awaited = True
+            self._has_waited = True
         match due.kind:
             case "output":
                 return self._take_answer(due)
@@ -242,7 +242,7 @@ class WorkerPool:
         workers = self._program.workers
         self._epoch += 1
         self._seed = shared_seed
-        self._asked = [0] * workers
+        self._request_counts = [0] * workers
         self._drop_files()
         self.scheduler.reset([(0,)] * workers, 0, [False] * workers)
 
@@ -281,8 +281,8 @@ class WorkerPool:
     def _receive(self, due: _core.NextResult) -> Answer:
         """Decode an answer, and time a sample of these calls."""
         times = self._times
-        times.left -= 1
-        if times.left:
+        times.calls_until_measured -= 1
+        if times.calls_until_measured:
             return self._decode(due)
         return times.measure(RECEIVE, self._decode, due)
 
@@ -325,7 +325,7 @@ class _WorkerProcess:
     @property
     def pid(self) -> int | None:
         deadline = time.monotonic() + _START_S
-        while not (pid := self._look()[0]) and time.monotonic() < deadline:
+        while not (pid := self._process_info()[0]) and time.monotonic() < deadline:
             time.sleep(_STEP_S)
         return pid or None
 
@@ -335,17 +335,17 @@ class _WorkerProcess:
     def exitcode(self) -> int | None:
         if self.is_alive():
             return None
-        status = self._look()[2]  # None after `close`.
+        status = self._process_info()[2]  # None after `close`.
         return 0 if status is None else os.waitstatus_to_exitcode(status)
 
     def is_alive(self) -> bool:
         # A process that is about to start counts as alive.
         pool = self._pool()
-        pid, alive, _ = self._look()
+        pid, alive, _ = self._process_info()
         return pool is not None and not pool.closed and (alive or not pid)
 
     def join(self, timeout: float | None = None) -> None:
-        pid = self._look()[0]
+        pid = self._process_info()[0]
         if not pid:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -370,6 +370,6 @@ class _WorkerProcess:
     def _process(self) -> BaseProcess | None:
         return self._started.process_of(self._worker) if self._started else None
 
-    def _look(self) -> tuple[int, bool, int | None]:
+    def _process_info(self) -> tuple[int, bool, int | None]:
         """Return the process's pid, whether it is alive, and its wait status."""
         return self._scheduler.processes()[self._worker]

@@ -14,7 +14,7 @@ from faults.toolbox import (
 from programs.faults.stall.stalls import Warnings
 
 kind = sys.argv[1]
-warned = Warnings("It is killed")
+warned = Warnings("will be killed")
 clean = of_kind(kind, At(-1, None))
 reference = undisturbed(clean)
 iterator = iter(loader(clean, stall_timeout=0.5, stall_action="restart"))

@@ -18,4 +18,4 @@ assert re.match(
     r"No output for 1 s: worker [01] works on record 42 of stream 0[.]\n",
     warned.texts[0],
 ), warned.texts
-assert "It is killed and started again." in warned.texts[0]
+assert "will be killed and replaced" in warned.texts[0]

@@ -33,7 +33,7 @@ def wait_at_the_gate():
 
 
 os.mkfifo(gate)
-warned = Opening("for")
+warned = Opening("It has spent")
 remote.SLOW_S = 0.2
 if face == "loader":
     elements = gristmill.DataLoader(
@@ -47,5 +47,7 @@ else:
     elements = elements.mp_prefetch(gristmill.MultiprocessingOptions(num_workers=1))
 assert list(elements) == list(range(RECORDS))
 (text,) = warned.texts
-assert re.match("Worker 0 works on .* of stream 0 for .* s already; the units", text)
+assert re.match(
+    "Worker 0 works on .* s on this unit of stream 0; earlier units took .* s", text
+)
 assert "in wait_at_the_gate" in text, text

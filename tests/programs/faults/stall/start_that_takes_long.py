@@ -19,6 +19,6 @@ slow = Slow()
 slow.state = 1
 iterator = iter(loader([slow], stall_timeout=0.5, stall_action="restart"))
 assert digest(iterator) == undisturbed([])
-words = "No output for 0.5 s: no worker has begun the next one of stream 0"
+words = "No output for 0.5 s: no worker has begun the next output of stream 0"
 assert words in warned.texts[0], warned.texts
 assert "killed" not in warned.texts[0] and "-1" not in warned.texts[0], warned.texts
