@@ -19,7 +19,7 @@ __all__ = ["OPTIONS", "Config", "Option", "UnknownOption", "config"]
 
 
 class UnknownOption(AttributeError, ValueError):
-    """Raised if a setting does not exist, for which Grain raises ValueError.
+    """Raised if a setting does not exist.  Grain raises ValueError.
 
     Example:
         >>> try:
@@ -57,22 +57,22 @@ class Option:
         """Return `value`, converted to this setting's kind.
 
         Args:
-            value: The value: of this setting's kind, or its text.
-            origin: Where the value comes from, for error texts.
+            value: A value of this setting's kind, or its text.
+            origin: The variable or call that set the value, for error texts.
 
         Returns:
             A bool, int or str; None only if the default is None.
 
         Raises:
-            ValueError: It cannot be converted, or is not among the choices.
+            ValueError: The value cannot be converted, or is not among the choices.
         """
         if value is None and self.default is None:
             return None
         parsed: Any
         if self.kind is bool:
-            parsed = _TRUTH.get(str(value).lower())
+            parsed = _BOOL_TEXTS.get(str(value).lower())
         elif self.kind is int:
-            parsed = _as_int(value)
+            parsed = _int_or_none(value)
         else:
             parsed = value if isinstance(value, str) else None
         if parsed is None or (self.choices and parsed not in self.choices):
@@ -83,13 +83,13 @@ class Option:
         return parsed
 
 
-_TRUTH = {
+_BOOL_TEXTS = {
     **dict.fromkeys(("true", "t", "1", "yes", "y", "on"), True),
     **dict.fromkeys(("false", "f", "0", "no", "n", "off"), False),
 }
 
 
-def _as_int(value: Any) -> int | None:
+def _int_or_none(value: Any) -> int | None:
     try:
         return int(value) if not isinstance(value, float) else None
     except (TypeError, ValueError):
@@ -138,10 +138,10 @@ class Config:
         object.__setattr__(self, "_updates", {})
 
     def __getattr__(self, name: str) -> Any:
-        option = _option(name)
+        option = _option_named(name)
         if name in self._updates:
             return self._updates[name]
-        flag = _flag(name)
+        flag = _absl_flag(name)
         if flag is not None:
             return flag.value
         variable = f"GRISTMILL_{name.upper()}"
@@ -168,13 +168,13 @@ class Config:
 
         Args:
             name: The name of the setting, such as ``py_debug_mode``.
-            value: The value: of the setting's kind, or its text.
+            value: A value of the setting's kind, or its text.
 
         Raises:
             UnknownOption: The setting does not exist.
-            ValueError: The value is of the wrong kind.
+            ValueError: The value cannot be converted, or is not among the choices.
         """
-        self._updates[name] = _option(name).parse(value, "config.update")
+        self._updates[name] = _option_named(name).parse(value, "config.update")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise ValueError("Please use update().")
@@ -187,8 +187,8 @@ class Config:
         return f"Config({values})"
 
 
-def _flag(name: str) -> Any:
-    """Return the absl flag if it was set, else None."""
+def _absl_flag(name: str) -> Any:
+    """Return the absl flag of a setting if the program set it, else None."""
     flags = sys.modules.get("absl.flags")
     if flags is None or f"grain_{name}" not in flags.FLAGS:
         return None
@@ -197,11 +197,12 @@ def _flag(name: str) -> Any:
     return flag if is_set else None
 
 
-def _option(name: str) -> Option:
+def _option_named(name: str) -> Option:
+    """Return a setting's description; raise UnknownOption if it does not exist."""
     if name in OPTIONS:
         return OPTIONS[name]
     error = UnknownOption(
-        f"Unrecognized config option: {name}. There are: {', '.join(OPTIONS)}."
+        f"Unrecognized config option: {name}. Known options: {', '.join(OPTIONS)}."
     )
     error.name = name
     raise error

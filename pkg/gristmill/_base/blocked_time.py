@@ -36,18 +36,18 @@ class Clocks(NamedTuple):
 
 
 def clocks() -> Clocks:
-    """Read the clocks of this thread, which takes some microseconds."""
-    here = threading.get_ident()
+    """Read the clocks of the calling thread, which takes some microseconds."""
+    this_thread = threading.get_ident()
     # Other Python threads do not compute for this one.
-    others_s = sum(
+    other_python_threads_s = sum(
         _thread_s(thread.native_id)
         for thread in threading.enumerate()
-        if thread.ident != here
+        if thread.ident != this_thread
     )
     own_s = time.thread_time()
     pauses = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     process_s = time.process_time()
-    helpers_s = process_s - own_s - others_s
+    helpers_s = process_s - own_s - other_python_threads_s
     return Clocks(time.perf_counter(), own_s, helpers_s, pauses, process_s)
 
 

@@ -48,9 +48,9 @@ def check_epoch(epoch: Any) -> int:
 @contextlib.contextmanager
 def use_epoch(epoch: int) -> Iterator[None]:
     """Set the epoch of this thread inside the context."""
-    before = epoch_context.epoch
+    outer_epoch = epoch_context.epoch
     epoch_context.epoch = epoch
     try:
         yield
     finally:
-        epoch_context.epoch = before
+        epoch_context.epoch = outer_epoch

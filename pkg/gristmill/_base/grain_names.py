@@ -23,7 +23,8 @@ _STEPS = f"{_DATASET}.transformations"
 _NODES = "_dataset.nodes"
 
 # For each of Grain's modules, the modules of Gristmill that define its names.
-# "theirs=ours" if the names differ.  Names of older versions of Grain are included.
+# "Grain's=Gristmill's" if the names differ.  Names of older versions of Grain are
+# included.
 _HOMES: dict[str, dict[str, str]] = {
     "_src.core.config": {"config": "Config config"},
     "_src.core.constants": {
@@ -233,7 +234,7 @@ class _Finder:
         if package != "grain" or not name:
             return None
         if not _has_module(name):
-            raise _missing(fullname)
+            raise _missing_module_error(fullname)
         loader: Any = self
         return importlib.machinery.ModuleSpec(
             fullname, loader, origin=__name__, is_package=True
@@ -241,13 +242,13 @@ class _Finder:
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """Create the module, without looking up its names."""
-        return _Names(spec.name)
+        return _GrainModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """Do nothing: names are looked up when they are used."""
 
 
-class _Names(ModuleType):
+class _GrainModule(ModuleType):
     """One of Grain's modules, or a package of them.
 
     Every module is a package, so that ``from module import name`` calls the finder for
@@ -280,10 +281,10 @@ class _Names(ModuleType):
 
 def _has_module(name: str) -> bool:
     """Return whether a module of Grain, or a module in that package, has names here."""
-    return name in _HOMES or any(known.startswith(f"{name}.") for known in _HOMES)
+    return name in _HOMES or any(module.startswith(f"{name}.") for module in _HOMES)
 
 
-def _missing(name: str) -> ModuleNotFoundError:
+def _missing_module_error(name: str) -> ModuleNotFoundError:
     """Return the error for a missing module.
 
     The attribute `name` of the error is the parent's name: the import system swallows

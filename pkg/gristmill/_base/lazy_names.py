@@ -32,20 +32,20 @@ def lazy_getattr(
     Args:
         module: The name of the module.
         homes: A mapping from the path of a module in gristmill to the names that it
-            defines, as ``"Name Other"``.  ``"Name=Theirs"`` if that module uses a
+            defines, as ``"Name Other"``.  ``"Name=NameThere"`` if that module uses a
             different name.
         submodules: Names of submodules that are imported on first use.
     """
-    places = locate_names(homes)
+    definitions = locate_names(homes)
     modules = submodules.split()
 
     def find(name: str) -> Any:
         if name in modules:
             return importlib.import_module(f"{module}.{name}")
-        if name not in places:
+        if name not in definitions:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        home, theirs = places[name]
-        found = getattr(importlib.import_module(home), theirs)
+        path, name_there = definitions[name]
+        found = getattr(importlib.import_module(path), name_there)
         setattr(sys.modules[module], name, found)
         return found
 
@@ -59,9 +59,9 @@ def locate_names(homes: Mapping[str, str]) -> dict[str, tuple[str, str]]:
         homes: See `lazy_getattr`.  An empty path stands for gristmill itself.
     """
     return {
-        name: (f"gristmill.{home}".rstrip("."), theirs or name)
-        for home, names in homes.items()
-        for name, _, theirs in (pair.partition("=") for pair in names.split())
+        name: (f"gristmill.{path}".rstrip("."), name_there or name)
+        for path, names in homes.items()
+        for name, _, name_there in (pair.partition("=") for pair in names.split())
     }
 
 

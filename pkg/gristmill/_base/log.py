@@ -30,12 +30,12 @@ def show(text: str) -> None:
     import sys
 
     logger = logging.getLogger("gristmill")
-    heard = logger.isEnabledFor(logging.INFO) and logger.hasHandlers()
-    if heard:
+    is_logged = logger.isEnabledFor(logging.INFO) and logger.hasHandlers()
+    if is_logged:
         logger.info("%s", text, stacklevel=2)
     if "google.colab" in sys.modules:
         print(text)
-    elif not heard:
+    elif not is_logged:
         print(text, file=sys.stderr)
 
 

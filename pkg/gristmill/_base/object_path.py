@@ -10,29 +10,29 @@ from collections.abc import Iterator
 from typing import Any
 
 # The search gives up after this many objects.
-_MOST = 100_000
+_MAX_OBJECTS = 100_000
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
-_Step = tuple[str, Any]
+_Part = tuple[str, Any]
 
 
-def path_to(thing: Any, root: Any) -> str:
+def path_to(target: Any, root: Any) -> str:
     """Return the path of an object in `root`, such as ``source.files[0]``.
 
     The path begins at the last of Gristmill's own objects on the way.  Returns "" if
     the object is not found.
     """
     seen = {id(root)}
-    # `kept` holds references: an attribute may return a temporary object, whose id
+    # `visited` holds references: an attribute may return a temporary object, whose id
     # could otherwise be reused.
     queue: collections.deque[tuple[str, Any]] = collections.deque([("", root)])
-    kept = []
-    while queue and len(seen) < _MOST:
+    visited = []
+    while queue and len(seen) < _MAX_OBJECTS:
         path, owner = queue.popleft()
-        kept.append(owner)
+        visited.append(owner)
         if type(owner).__module__.partition(".")[0] == "gristmill":
             path = ""
-        for step, child in _steps_from(owner):
-            if child is thing:
+        for step, child in _parts_of(owner):
+            if child is target:
                 return _join(path, step)
             if id(child) not in seen:
                 seen.add(id(child))
@@ -44,14 +44,14 @@ def _join(path: str, step: str) -> str:
     return path + step if path else step.lstrip("._")
 
 
-def _steps_from(owner: Any) -> Iterator[_Step]:
+def _parts_of(owner: Any) -> Iterator[_Part]:
     """Yield the parts of an object that are pickled, each with its path step."""
     if isinstance(owner, dict):
         yield from ((f"[{key!r}]", value) for key, value in owner.items())
     elif isinstance(owner, _SEQUENCES):
         yield from ((f"[{i}]", value) for i, value in enumerate(owner))
     elif isinstance(owner, types.FunctionType):
-        yield from _variables(owner)
+        yield from _variable_parts(owner)
     elif isinstance(owner, types.MethodType):
         yield ".__self__", owner.__self__
     elif isinstance(owner, functools.partial):
@@ -59,10 +59,10 @@ def _steps_from(owner: Any) -> Iterator[_Step]:
         yield from ((f".keywords[{k!r}]", v) for k, v in owner.keywords.items())
         yield ".func", owner.func
     if not isinstance(owner, type | types.ModuleType):
-        yield from _attributes(owner)
+        yield from _attribute_parts(owner)
 
 
-def _attributes(owner: Any) -> Iterator[_Step]:
+def _attribute_parts(owner: Any) -> Iterator[_Part]:
     for name, value in getattr(owner, "__dict__", {}).items():
         yield f".{name}", value
     for kind in type(owner).__mro__:
@@ -74,14 +74,14 @@ def _attributes(owner: Any) -> Iterator[_Step]:
             yield from ((f".{name}", value) for name, value in vars(kind).items())
 
 
-def _variables(function: types.FunctionType) -> Iterator[_Step]:
+def _variable_parts(function: types.FunctionType) -> Iterator[_Part]:
     """Yield a function's closure variables, default arguments and globals."""
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield f"'s variable {name}", cell.cell_contents
         except ValueError:
-            continue  # It has no value yet.
+            continue  # The variable has no value yet.
     defaults = function.__defaults__ or ()
     first = code.co_argcount - len(defaults)
     named = zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 # Maximum length of a value's text, in characters.
-MOST = 160
+MAX_VALUE_LENGTH = 160
 
 
-class _Short(reprlib.Repr):
+class _ValueRepr(reprlib.Repr):
     """Omits the middle of long texts, the contents of arrays, and addresses."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.maxother = self.maxstring = MOST
+        self.maxother = self.maxstring = MAX_VALUE_LENGTH
 
     def repr_instance(self, x: Any, level: int) -> str:
         shape = getattr(x, "shape", None)
@@ -32,19 +32,19 @@ class _Short(reprlib.Repr):
         return " ".join(super().repr_instance(x, level).split())
 
 
-_short = _Short()
+_value_repr = _ValueRepr()
 
 
 def value_text(value: Any) -> str:
-    """Return a description of a value in one line, however large it is."""
-    return _short.repr(value)
+    """Return a short description of a value of any size, in one line."""
+    return _value_repr.repr(value)
 
 
-def call_text(what: object, *first: Any, **arguments: Any) -> str:
+def call_text(obj: object, *first: Any, **arguments: Any) -> str:
     """Return the call that creates an object: its class name and arguments."""
     texts = [value_text(value) for value in first]
     texts += [f"{name}={value_text(value)}" for name, value in arguments.items()]
-    return f"{type(what).__name__}({', '.join(texts)})"
+    return f"{type(obj).__name__}({', '.join(texts)})"
 
 
 class FileSource:
@@ -66,19 +66,19 @@ class FileSource:
         return format(repr(self), spec)
 
 
-def printable(text: str, besides: str = "") -> str:
+def printable(text: str, keep: str = "") -> str:
     """Replace each unprintable character of a text by a space.
 
-    Characters in `besides` are kept.
+    Characters in `keep` are not replaced.
     """
-    return "".join(c if c.isprintable() or c in besides else " " for c in text)
+    return "".join(c if c.isprintable() or c in keep else " " for c in text)
 
 
-def call_html(what: object, arguments: Mapping[str, str | Sequence[str]]) -> str:
+def call_html(obj: object, arguments: Mapping[str, str | Sequence[str]]) -> str:
     """Return the call that creates an object as an HTML table, for a notebook.
 
     Args:
-        what: The object.  The table shows the name of its class.
+        obj: The object.  The table shows the name of its class.
         arguments: The text of each argument.  An argument with several values has a
             sequence of texts, in the order of the values.
     """
@@ -87,14 +87,14 @@ def call_html(what: object, arguments: Mapping[str, str | Sequence[str]]) -> str
     rows = []
     for name, value in arguments.items():
         texts = [value] if isinstance(value, str) else value
-        shown = "<br>".join(html.escape(printable(text)) for text in texts)
-        rows.append(f"<tr><th>{html.escape(name)}</th><td>{shown}</td></tr>\n")
-    name = html.escape(type(what).__name__)
+        cell = "<br>".join(html.escape(printable(text)) for text in texts)
+        rows.append(f"<tr><th>{html.escape(name)}</th><td>{cell}</td></tr>\n")
+    name = html.escape(type(obj).__name__)
     return f"<table>\n<caption>{name}</caption>\n{''.join(rows)}</table>\n"
 
 
-def stored_arguments(what: object) -> dict[str, Any]:
+def stored_arguments(obj: object) -> dict[str, Any]:
     """Return the constructor arguments that an object stores as ``_name``."""
-    names = inspect.signature(type(what).__init__).parameters
-    kept = vars(what)
-    return {name: kept[f"_{name}"] for name in names if f"_{name}" in kept}
+    names = inspect.signature(type(obj).__init__).parameters
+    attributes = vars(obj)
+    return {name: attributes[f"_{name}"] for name in names if f"_{name}" in attributes}

@@ -31,7 +31,8 @@ from gristmill._base.pickled_code import reduce_code
 from gristmill._base.pytree_classes import with_registration
 from gristmill._base.writable_arrays import reduce_array
 
-_STEP = 1 << 20
+# The most bytes or characters that one read returns.
+_CHUNK_LENGTH = 1 << 20
 
 
 class _CannotReopenError(Exception):
@@ -47,7 +48,7 @@ class _CannotReopenError(Exception):
         try:
             name = getattr(self.file, "name", None)
         except ValueError:
-            name = None  # It was detached from its buffer.
+            name = None  # The file was detached from its buffer.
         return (
             f"cannot pickle '{kind.__module__}.{kind.__qualname__}' object:"
             f" {path_to(self.file, root) or 'in it'} is the open file {name!r}, which"
@@ -58,43 +59,43 @@ class _CannotReopenError(Exception):
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles like cloudpickle, except for open files."""
 
-    def reducer_override(self, thing: Any) -> Any:
-        reduce = _REDUCERS.get(type(thing))
-        if reduce is None or thing is sys.stdout or thing is sys.stderr:
-            reduced = super().reducer_override(thing)
-            if reduced is not NotImplemented and isinstance(thing, type):
-                return with_registration(thing, reduced)
+    def reducer_override(self, obj: Any) -> Any:
+        reduce = _REDUCERS.get(type(obj))
+        if reduce is None or obj is sys.stdout or obj is sys.stderr:
+            reduced = super().reducer_override(obj)
+            if reduced is not NotImplemented and isinstance(obj, type):
+                return with_registration(obj, reduced)
             return reduced
-        return reduce(thing)
+        return reduce(obj)
 
-    def dump(self, thing: Any) -> None:
-        """Write the pickle of a thing.
+    def dump(self, obj: Any) -> None:
+        """Write the pickle of an object.
 
         Raises:
-            TypeError: It contains an open file that cannot be opened again.
+            TypeError: The object contains an open file that cannot be opened again.
         """
         # tempfile is slow to import.  A program that has not imported it has no
         # temporary files.
         if (tempfile := sys.modules.get("tempfile")) is not None:
             _REDUCERS[tempfile._TemporaryFileWrapper] = _refuse_temporary
         try:
-            super().dump(thing)
+            super().dump(obj)
         except _CannotReopenError as error:
-            raise TypeError(error.text(thing)) from None
+            raise TypeError(error.text(obj)) from None
 
 
-def dumps(thing: Any, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
-    """Return the pickle of a thing by `Pickler`, with arrays that will be writable."""
+def dumps(obj: Any, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
+    """Return an object's pickle by `Pickler`, with arrays that load as writable."""
     file = io.BytesIO()
-    _MessagePickler(file, 5, buffer_callback).dump(thing)
+    _MessagePickler(file, 5, buffer_callback).dump(obj)
     return file.getvalue()
 
 
 class _MessagePickler(Pickler):
-    def reducer_override(self, thing: Any) -> Any:
-        if type(thing) is np.ndarray:
-            return reduce_array(thing)
-        return super().reducer_override(thing)
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is np.ndarray:
+            return reduce_array(obj)
+        return super().reducer_override(obj)
 
 
 def _reduce_raw(raw: io.FileIO) -> tuple[Any, ...]:
@@ -156,7 +157,11 @@ def _open_text(
 
 
 def _check_reopenable(file: Any) -> tuple[str, tuple[int, int]]:
-    """Return the path and the identity (device, inode) of a file open for reading."""
+    """Return the path and the identity (device, inode) of a file open for reading.
+
+    Raises:
+        _CannotReopenError: The file cannot be opened again at the same position.
+    """
     layer = file.buffer if isinstance(file, io.TextIOWrapper) else file
     if isinstance(layer, io.BufferedReader | io.BufferedWriter | io.BufferedRandom):
         layer = layer.raw
@@ -168,8 +173,8 @@ def _check_reopenable(file: Any) -> tuple[str, tuple[int, int]]:
         raise _CannotReopenError(file, f"it reads from a {type(layer).__qualname__}.")
     if layer.writable():
         raise _CannotReopenError(file, "it is open for writing.")
-    now = os.fstat(layer.fileno())
-    if not stat.S_ISREG(now.st_mode):
+    status = os.fstat(layer.fileno())
+    if not stat.S_ISREG(status.st_mode):
         raise _CannotReopenError(file, "it is a pipe, a socket or a device.")
     if not isinstance(layer.name, str | bytes):
         raise _CannotReopenError(
@@ -177,13 +182,13 @@ def _check_reopenable(file: Any) -> tuple[str, tuple[int, int]]:
         )
     path = os.path.abspath(os.fsdecode(layer.name))
     try:
-        there = _identity(os.stat(path))
+        identity = _identity(os.stat(path))
     except OSError as error:
         reason = f"it was moved or removed: {path}: {error.strerror}."
         raise _CannotReopenError(file, reason) from None
-    if there != _identity(now):
+    if identity != _identity(status):
         raise _CannotReopenError(file, f"{path} was replaced after it was opened.")
-    return path, there
+    return path, identity
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -210,35 +215,36 @@ def _newline_and_position_in_loop(text: io.TextIOWrapper) -> tuple[str | None, i
     that the loop has not received yet.
     """
     try:
-        ahead, end = _read_ahead(text)
+        undelivered, decoded_end = _read_undelivered(text)
         text.seek(0)
         newline = _newline(text)
-        at_end = end < 0
-        left = len(ahead) if at_end else len(ahead) - 1
-        given = _characters(text, newline, end) - left
+        at_end = decoded_end < 0
+        undelivered_count = len(undelivered) if at_end else len(undelivered) - 1
+        decoded_count = _count_characters(text, newline, decoded_end)
         text.seek(0)
-        while given:
-            given -= len(text.read(min(given, _STEP)))
+        to_skip = decoded_count - undelivered_count
+        while to_skip:
+            to_skip -= len(text.read(min(to_skip, _CHUNK_LENGTH)))
         position = text.tell()
-        right = text.read(len(ahead) + at_end) == ahead
+        is_correct = text.read(len(undelivered) + at_end) == undelivered
         text.seek(position)
     except (OSError, UnicodeError) as error:
         raise _CannotReopenError(
             text, f"its position cannot be determined: {error}."
         ) from error
-    if not right:
+    if not is_correct:
         raise _CannotReopenError(
             text, "its position cannot be determined in a loop over its lines."
         )
     return newline, position
 
 
-def _read_ahead(text: io.TextIOWrapper) -> tuple[str, int]:
-    """Return the decoded characters that were not read yet, and where they end.
+def _read_undelivered(text: io.TextIOWrapper) -> tuple[str, int]:
+    """Return the decoded characters that the loop has not received, and their end.
 
     The end is an offset in bytes.  The text includes one more character, the first that
-    is decoded after that offset.  At the end of the file there is no such character,
-    and the offset is -1.
+    is decoded after that offset.  If the file ends before such a character, the offset
+    is -1.
     """
     buffer: Any = text.buffer
     end = buffer.tell()
@@ -251,15 +257,17 @@ def _read_ahead(text: io.TextIOWrapper) -> tuple[str, int]:
     return "".join(characters), end
 
 
-def _characters(text: io.TextIOWrapper, newline: str | None, end: int) -> int:
+def _count_characters(text: io.TextIOWrapper, newline: str | None, end: int) -> int:
     """Count the characters in the bytes before `end`, or in all bytes if it is -1."""
     decoder: Any = codecs.getincrementaldecoder(text.encoding)(text.errors or "strict")
     if not newline:
         decoder = io.IncrementalNewlineDecoder(decoder, newline is None)
     buffer: Any = text.buffer
-    count, at = 0, buffer.seek(0)
-    while data := buffer.read(_STEP if end < 0 else min(_STEP, end - at)):
-        at += len(data)
+    count, offset = 0, buffer.seek(0)
+    while data := buffer.read(
+        _CHUNK_LENGTH if end < 0 else min(_CHUNK_LENGTH, end - offset)
+    ):
+        offset += len(data)
         count += len(decoder.decode(data))
     return count + len(decoder.decode(b"", end < 0))
 
@@ -269,32 +277,32 @@ def _newline(text: io.TextIOWrapper) -> str | None:
 
     REQUIRES: the file's position is 0.
     """
-    if not _newlines_are_known():
+    if not _can_find_newlines():
         raise _CannotReopenError(
             text, "this version of Python does not reveal its argument newline."
         )
-    return _newline_among_referents(text)
+    return _find_newline(text)
 
 
 @functools.cache
-def _newlines_are_known() -> bool:
+def _can_find_newlines() -> bool:
     for newline in (None, "", "\n", "\r", "\r\n"):
         with open(os.devnull, newline=newline) as text:
             text.seek(0)
-            if _newline_among_referents(text) != newline:
+            if _find_newline(text) != newline:
                 return False
     return True
 
 
-def _newline_among_referents(text: io.TextIOWrapper) -> str | None:
+def _find_newline(text: io.TextIOWrapper) -> str | None:
     """Return the str that a text file's referents contain after its decoder, or None.
 
     CPython stores `newline` there.
     """
     referents = gc.get_referents(text)
-    for decoder, behind in itertools.pairwise(referents):
+    for decoder, next_referent in itertools.pairwise(referents):
         if isinstance(
             decoder, codecs.IncrementalDecoder | io.IncrementalNewlineDecoder
         ):
-            return behind if isinstance(behind, str) else None
+            return next_referent if isinstance(next_referent, str) else None
     return None

@@ -36,7 +36,7 @@ def on_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def _columns() -> int:
+def _terminal_width() -> int:
     import shutil  # Slow to import.
 
     return shutil.get_terminal_size().columns
@@ -76,7 +76,7 @@ class Line:
 
     def show(self, text: str) -> None:
         """Show a text, cut to the width of the terminal."""
-        text = text[: _columns() - 1]
+        text = text[: _terminal_width() - 1]
         # Notebooks do not support the escape sequence that erases a line.
         self._out.write(f"\r{text:<{self._length}}")
         self._out.flush()
@@ -100,36 +100,36 @@ class Bar(Progress):
     def __init__(self, out: TextIO | None = None) -> None:
         self._line = Line(out)
         self._what = ""
-        self._total = self._done = self._before = 0
-        self._start = self._drawn = 0.0
+        self._total = self._done = self._done_before = 0
+        self._started_at = self._drawn_at = 0.0
 
     def begin(self, what: str, total: int, done: int = 0) -> None:
         self._what, self._total = what, total
-        self._done = self._before = done
-        self._start, self._drawn = time.monotonic(), 0.0
+        self._done = self._done_before = done
+        self._started_at, self._drawn_at = time.monotonic(), 0.0
         self._draw()
 
     def advance(self, count: int) -> None:
         self._done += count
-        if time.monotonic() - self._drawn >= REDRAW_S or self._done >= self._total:
+        if time.monotonic() - self._drawn_at >= REDRAW_S or self._done >= self._total:
             self._draw()
 
     def end(self) -> None:
         self._line.clear()
 
     def _draw(self) -> None:
-        self._drawn = time.monotonic()
+        self._drawn_at = time.monotonic()
         share = self._done / self._total if self._total else 1.0
-        elapsed = self._drawn - self._start
-        speed = (self._done - self._before) / elapsed if elapsed > 0.5 else 0.0
+        elapsed = self._drawn_at - self._started_at
+        speed = (self._done - self._done_before) / elapsed if elapsed > 0.5 else 0.0
         text = f"{share:4.0%} {self._done:,}/{self._total:,} {self._what}"
         if speed > 0:
-            left = (self._total - self._done) / speed
-            text += f", {_rate(speed)}/s, {_clock(left)} left"
-        columns = _columns() - 1
-        width = max(0, min(30, columns - len(text) - 3))
-        bar = "#" * round(min(1.0, share) * width)
-        self._line.show(f"[{bar:<{width}}] {text}" if width > 5 else text)
+            left_s = (self._total - self._done) / speed
+            text += f", {_rate_text(speed)}/s, {_duration_text(left_s)} left"
+        line_width = _terminal_width() - 1
+        bar_width = max(0, min(30, line_width - len(text) - 3))
+        bar = "#" * round(min(1.0, share) * bar_width)
+        self._line.show(f"[{bar:<{bar_width}}] {text}" if bar_width > 5 else text)
 
 
 class Count(Progress):
@@ -175,7 +175,7 @@ class RichBar(Progress):
             auto_refresh=False,  # Otherwise rich draws in a thread of its own.
         )
         self._task: Any = None
-        self._drawn = 0.0
+        self._drawn_at = 0.0
 
     def begin(self, what: str, total: int, done: int = 0) -> None:
         if self._task is not None:
@@ -187,20 +187,22 @@ class RichBar(Progress):
     def advance(self, count: int) -> None:
         self._bars.advance(self._task, count)
         now = time.monotonic()
-        if now - self._drawn >= REDRAW_S:
+        if now - self._drawn_at >= REDRAW_S:
             self._bars.refresh()
-            self._drawn = now
+            self._drawn_at = now
 
     def end(self) -> None:
         if self._task is not None:
             self._bars.stop()
 
 
-def _rate(number: float) -> str:
+def _rate_text(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
+def _duration_text(duration_s: float) -> str:
+    minutes, seconds = divmod(round(duration_s), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    if hours:
+        return f"{hours}:{minutes:02d}:{seconds:02d}"
+    return f"{minutes}:{seconds:02d}"

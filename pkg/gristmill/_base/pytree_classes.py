@@ -10,20 +10,21 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+# The result of a pickler's `reducer_override`.
 Reduced = tuple[Any, ...]
-BY_VALUE = 6
+BY_VALUE_LENGTH = 6
 
 
-def with_registration(kind: type, reduced: Reduced) -> Reduced:
+def with_registration(cls: type, reduced: Reduced) -> Reduced:
     """Add the registration of a class, if it has one, to its reduced form.
 
     Args:
-        kind: The class.
-        reduced: The reduced form from cloudpickle; a tuple of 6 if the class is pickled
-            by value.  Otherwise it is returned unchanged.
+        cls: The class.
+        reduced: The reduced form from cloudpickle.  It has `BY_VALUE_LENGTH` items if
+            the class is pickled by value.  Otherwise it is returned unchanged.
     """
-    registered = _registry().get(kind)
-    if registered is None or len(reduced) != BY_VALUE:
+    registered = _registry().get(cls)
+    if registered is None or len(reduced) != BY_VALUE_LENGTH:
         return reduced
     make, arguments, state, *iterators, set_state = reduced
     functions = registered.to_iter, registered.from_iter
@@ -31,17 +32,17 @@ def with_registration(kind: type, reduced: Reduced) -> Reduced:
 
 
 def _set_state(
-    kind: type,
+    cls: type,
     pickled: tuple[
         Callable[[type, Any], Any], Any, tuple[Callable[..., Any], Callable[..., Any]]
     ],
 ) -> None:
     set_state, state, functions = pickled
-    set_state(kind, state)
-    if kind not in _registry():
+    set_state(cls, state)
+    if cls not in _registry():
         import jax
 
-        jax.tree_util.register_pytree_node(kind, *functions)
+        jax.tree_util.register_pytree_node(cls, *functions)
 
 
 def _registry() -> dict[type, Any]:

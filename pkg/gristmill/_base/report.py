@@ -21,15 +21,15 @@ Limit = Literal[
     "balanced",
     "unknown",
 ]
-# The stage in which a worker writes outputs to shared memory.
+# The name of the stage in which workers write outputs to shared memory.
 SENDING = "writing outputs in workers"
 NAME_WIDTH = 60
-# Gains from this number on are shown without decimals.
-MANY_TIMES = 10
-# Shorter stages are too short to measure.
-LEAST_S = 1e-7
-# Lines of the text before the table of stages.
-HEADLINES = 3
+# Gains of at least this are shown without decimals.
+MIN_GAIN_WITHOUT_DECIMALS = 10
+# Shorter times per output, in seconds, cannot be measured.
+MIN_STAGE_S = 1e-7
+# The number of lines of the text before the table of stages.
+SUMMARY_LINE_COUNT = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Change:
 
     @property
     def can_be_tried(self) -> bool:
-        """Whether ``report(verify=True)`` tries this change."""
+        """True if ``report(verify=True)`` tries this change."""
         return self.workers is not None or self.threads is not None
 
 
@@ -146,8 +146,8 @@ class Check:
     def __str__(self) -> str:
         found = "too few outputs to tell"
         if self.found is not None:
-            found = f"found {_times(self.found)}"
-        return f"{self.text}: predicted {_times(self.predicted)}, {found}"
+            found = f"found {_gain_text(self.found)}"
+        return f"{self.text}: predicted {_gain_text(self.predicted)}, {found}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -211,11 +211,11 @@ class Report:
         if self.stages:
             lines.append("  waited for   per output  computing  stage")
         lines += [
-            f"  {share:>10} {each:>12} {cpu:>10}  {kind}: {_short(name)}"
-            for share, each, cpu, kind, name in self._rows()
+            f"  {share:>10} {time:>12} {cpu:>10}  {kind}: {_shortened(name)}"
+            for share, time, cpu, kind, name in self._rows()
         ]
         lines += [
-            f"Buffer of {_short(b.name)}: {b.mean:.1f} of {b.capacity} ready"
+            f"Buffer of {_shortened(b.name)}: {b.mean:.1f} of {b.capacity} ready"
             for b in self.buffers
         ]
         lines += [
@@ -234,7 +234,7 @@ class Report:
     def _repr_html_(self) -> str:
         lines = str(dataclasses.replace(self, stages=())).split("\n")
         texts = [f"<p>{html.escape(line)}</p>\n" for line in lines]
-        texts.insert(HEADLINES, self._table())
+        texts.insert(SUMMARY_LINE_COUNT, self._html_table())
         return f"<div>\n{''.join(texts)}</div>\n"
 
     def _rows(self) -> list[tuple[str, ...]]:
@@ -250,13 +250,13 @@ class Report:
             for stage in self.stages
         ]
 
-    def _table(self) -> str:
+    def _html_table(self) -> str:
         if not self.stages:
             return ""
         heads = ("waited for", "per output", "computing", "does", "stage")
-        body = "".join(_row("td", row) for row in self._rows())
+        body = "".join(_html_row("td", row) for row in self._rows())
         return (
-            f"<table>\n<thead>\n{_row('th', heads)}</thead>\n"
+            f"<table>\n<thead>\n{_html_row('th', heads)}</thead>\n"
             f"<tbody>\n{body}</tbody>\n</table>\n"
         )
 
@@ -264,25 +264,25 @@ class Report:
 def _untried_lines(changes: Sequence[Change]) -> list[str]:
     tried = "; ".join(change.text for change in changes if change.can_be_tried)
     lines = [f"Untried: {tried}. report(verify=True) measures it."] if tried else []
-    rest = [change.text for change in changes if not change.can_be_tried]
-    return lines + [f"Untried: {text}." for text in rest]
+    manual = [change.text for change in changes if not change.can_be_tried]
+    return lines + [f"Untried: {text}." for text in manual]
 
 
 def _stage_time(seconds: float) -> str:
     """Return a duration as text, "<0.1us" if it is too short to be measured."""
-    return time_text(seconds * 1e9) if seconds >= LEAST_S else "<0.1us"
+    return time_text(seconds * 1e9) if seconds >= MIN_STAGE_S else "<0.1us"
 
 
-def _times(gain: float) -> str:
-    return f"{gain:.2f}x" if gain < MANY_TIMES else f"{gain:.0f}x"
+def _gain_text(gain: float) -> str:
+    return f"{gain:.2f}x" if gain < MIN_GAIN_WITHOUT_DECIMALS else f"{gain:.0f}x"
 
 
-def _row(tag: str, cells: Sequence[str]) -> str:
+def _html_row(tag: str, cells: Sequence[str]) -> str:
     row = "".join(f"<{tag}>{html.escape(printable(cell))}</{tag}>" for cell in cells)
     return f"<tr>{row}</tr>\n"
 
 
-def _short(name: str) -> str:
+def _shortened(name: str) -> str:
     if len(name) <= NAME_WIDTH:
         return name
     half = NAME_WIDTH // 2

@@ -53,29 +53,29 @@ _random = random.SystemRandom()
 
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status of an error or of one of its causes, or None."""
-    return _first(map(_own_status, _chain(error)))
+    return _first_not_none(map(_own_status, _chain(error)))
 
 
 def is_transient(error: BaseException) -> bool:
     """Return whether a retry may help: the network or the server is at fault."""
-    return bool(_first(map(_verdict, _chain(error))))
+    return bool(_first_not_none(map(_own_transience, _chain(error))))
 
 
-def delay_s(error: BaseException, attempt: int, first_s: float, most_s: float) -> float:
+def delay_s(error: BaseException, attempt: int, first_s: float, max_s: float) -> float:
     """Return the delay before the next attempt, in seconds.
 
     The delay is random, so that many readers do not retry at the same time. Its upper
     bound doubles with every attempt. If the server requested a longer delay, that is
-    returned. The delay never exceeds `most_s`.
+    returned. The delay never exceeds `max_s`.
 
     Args:
         error: The exception of the failed attempt.
         attempt: The number of the failed attempt, from 1.
         first_s: The upper bound after the first attempt, in seconds.
-        most_s: The upper bound after any attempt, in seconds.
+        max_s: The upper bound after any attempt, in seconds.
     """
-    longest = min(first_s * 2.0 ** min(attempt - 1, 100), most_s)
-    return min(max(_random.uniform(0.0, longest), _asked_for_s(error)), most_s)
+    upper_s = min(first_s * 2.0 ** min(attempt - 1, 100), max_s)
+    return min(max(_random.uniform(0.0, upper_s), _retry_after_s(error)), max_s)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -93,15 +93,17 @@ def _own_status(error: BaseException) -> int | None:
     # In botocore the response is a dict.  Google's client has the number as text.
     if isinstance(response, dict):
         return _as_status(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
-    return _first(  # Lazy, because some of these attributes warn of deprecation.
-        _as_status(getattr(holder, name, None))
-        for holder in (error, response)
-        for name in ("status", "status_code", "code")
+    return (
+        _first_not_none(  # Lazy, because some of these attributes warn of deprecation.
+            _as_status(getattr(holder, name, None))
+            for holder in (error, response)
+            for name in ("status", "status_code", "code")
+        )
     )
 
 
-def _first(found: Iterable[T | None]) -> T | None:
-    return next((each for each in found if each is not None), None)
+def _first_not_none(values: Iterable[T | None]) -> T | None:
+    return next((value for value in values if value is not None), None)
 
 
 def _as_status(value: object) -> int | None:
@@ -110,8 +112,8 @@ def _as_status(value: object) -> int | None:
     return value if isinstance(value, int) and 100 <= value < 600 else None
 
 
-def _verdict(error: BaseException) -> bool | None:
-    """Return whether an error is transient; None if that depends on its cause."""
+def _own_transience(error: BaseException) -> bool | None:
+    """Return whether an error is transient, or None if that depends on its cause."""
     if isinstance(error, (ConnectionError, TimeoutError)):
         return True
     for kind in type(error).__mro__:
@@ -130,7 +132,7 @@ def _verdict(error: BaseException) -> bool | None:
     return None
 
 
-def _asked_for_s(error: BaseException) -> float:
+def _retry_after_s(error: BaseException) -> float:
     """Return the delay that the server requested, in seconds; 0.0 if it did not."""
     for link in _chain(error):
         for holder in (link, getattr(link, "response", None)):

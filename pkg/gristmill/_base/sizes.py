@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-MOST_SIZED = 64
+MAX_SIZED_ITEMS = 64
 
 
 def size_of(element: Any) -> int:
@@ -21,7 +21,7 @@ def size_of(element: Any) -> int:
     if isinstance(element, dict):
         element = list(element.values())
     if isinstance(element, (list, tuple)):
-        some = element[:MOST_SIZED]
-        whole = sum(map(size_of, some))
-        return whole * len(element) // max(len(some), 1)
+        sample = element[:MAX_SIZED_ITEMS]
+        sample_bytes = sum(map(size_of, sample))
+        return sample_bytes * len(element) // max(len(sample), 1)
     return 8 if isinstance(element, (bool, int, float)) else 0

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-# Functions that return the current thread, and attributes that contain its name.
-_THREAD = frozenset({"current_thread", "currentThread"})
-_NAME = frozenset({"name", "getName"})
+# The names of functions that return the current thread, and of the attributes that
+# return a thread's name.
+_CURRENT_THREAD_NAMES = frozenset({"current_thread", "currentThread"})
+_THREAD_NAME_ATTRIBUTES = frozenset({"name", "getName"})
 # Methods of sources and transforms that Grain calls in the threads of a pool.
-_CALLED = (
+_CALLED_BY_GRAIN = (
     *("__getitem__", "__getitems__", "__call__"),
     *("filter", "flat_map", "map", "map_with_index", "random_map"),
 )
@@ -50,20 +51,25 @@ def reads_thread_name(user_code: Any) -> bool:
 @functools.cache
 def _class_reads_name(kind: type) -> bool:
     return _any_reads_name(
-        kind, [each for name in _CALLED for each in _members(kind, name)]
+        kind, [each for name in _CALLED_BY_GRAIN for each in _members(kind, name)]
     )
 
 
 def _any_reads_name(kind: type, functions: list[FunctionType]) -> bool:
-    """Check functions of a class and the functions they call, appended to the list."""
+    """Return whether functions, or functions that they call, read the thread's name.
+
+    Args:
+        kind: The class whose methods they may call.
+        functions: The functions.  Called functions are appended to this list.
+    """
     for function in functions:
         for code in _codes(function.__code__):
             names = frozenset(code.co_names)
-            if names & _THREAD and names & _NAME:
+            if names & _CURRENT_THREAD_NAMES and names & _THREAD_NAME_ATTRIBUTES:
                 return True
             for name in code.co_names:
-                found = [*_members(kind, name), *_neighbours(function, name)]
-                functions += [each for each in found if each not in functions]
+                callees = [*_members(kind, name), *_functions_beside(function, name)]
+                functions += [callee for callee in callees if callee not in functions]
     return False
 
 
@@ -76,22 +82,22 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _members(kind: type, name: str) -> Iterator[FunctionType]:
-    """Yield the methods with a name in a class and its bases, without calling any."""
-    for holder in kind.__mro__:
-        function = _function_of(vars(holder).get(name))
+    """Yield the methods called `name` of a class and its bases, without calling any."""
+    for owner in kind.__mro__:
+        function = _function_of(vars(owner).get(name))
         if function is not None:
             yield function
 
 
-def _neighbours(function: FunctionType, name: str) -> Iterator[FunctionType]:
-    """Yield the function with a name in the module of another one, if there is one."""
-    found = _function_of(function.__globals__.get(name))
-    if found is not None and found.__module__ == function.__module__:
-        yield found
+def _functions_beside(function: FunctionType, name: str) -> Iterator[FunctionType]:
+    """Yield the function called `name` in the module of `function`, if there is one."""
+    neighbour = _function_of(function.__globals__.get(name))
+    if neighbour is not None and neighbour.__module__ == function.__module__:
+        yield neighbour
 
 
 def _function_of(value: Any) -> FunctionType | None:
-    """Return the function behind a method, a classmethod or a property, or None."""
+    """Return the function of a method, a classmethod or a property, or None."""
     if isinstance(value, property):
         value = value.fget
     if isinstance(value, (classmethod, staticmethod, MethodType)):

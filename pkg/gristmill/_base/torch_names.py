@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_ALIKE = {
+_COMMON_ADVICE = {
     "num_workers": "is called worker_count here",
     "generator": "is not needed here: pass seed, an int",
     "persistent_workers": (
@@ -29,7 +29,7 @@ _ALIKE = {
     "pin_memory_device": "is not needed here: see gristmill.torch.as_tensors",
 }
 # Advice for `DataLoader`.
-OF_LOADER = _ALIKE | {
+OF_LOADER = _COMMON_ADVICE | {
     "dataset": "is called data_source here",
     "batch_size": "is an operation here: operations=[Batch(batch_size)]",
     "drop_last": (
@@ -46,7 +46,7 @@ OF_LOADER = _ALIKE | {
     "timeout": "is called stall_timeout here",
 }
 # Advice for `load`.
-OF_LOAD = _ALIKE | {
+OF_LOAD = _COMMON_ADVICE | {
     "dataset": "is the first argument here, source",
     "drop_last": "is called drop_remainder here",
     "collate_fn": (

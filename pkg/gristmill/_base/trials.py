@@ -2,4 +2,4 @@
 
 
 class NotTriedError(Exception):
-    """Raised if a pipeline cannot be tried.  Its text is the end of a sentence."""
+    """Raised if a pipeline cannot be tried.  Its text ends a sentence of the report."""

@@ -10,14 +10,14 @@ import warnings
 PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + "/"
 
 
-def warn_user(text: str, *, passing: str = PACKAGE) -> None:
+def warn_user(text: str, *, also_skipped: str = PACKAGE) -> None:
     """Warn at the innermost line that is outside of Gristmill.
 
     Args:
         text: The warning.
-        passing: The path of another folder whose lines are skipped.
+        also_skipped: The path of another folder whose lines are skipped.
     """
     frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_code.co_filename.startswith((PACKAGE, passing)):
+    while frame.f_back and frame.f_code.co_filename.startswith((PACKAGE, also_skipped)):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, stacklevel=level)

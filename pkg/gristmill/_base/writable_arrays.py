@@ -32,16 +32,16 @@ def reduce_array(array: Array) -> tuple[Any, ...]:
     return make, (pickle.PickleBuffer(unlocked), *arguments[1:])
 
 
-def dumps(thing: Any, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
-    """Return the pickle of a thing, with arrays that will be writable."""
+def dumps(obj: Any, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
+    """Return an object's pickle, with arrays that load as writable."""
     file = io.BytesIO()
-    _Pickler(file, 5, buffer_callback=buffer_callback).dump(thing)
+    _Pickler(file, 5, buffer_callback=buffer_callback).dump(obj)
     return file.getvalue()
 
 
 class _Pickler(pickle.Pickler):
-    def reducer_override(self, thing: Any) -> Any:
-        return reduce_array(thing) if type(thing) is np.ndarray else NotImplemented
+    def reducer_override(self, obj: Any) -> Any:
+        return reduce_array(obj) if type(obj) is np.ndarray else NotImplemented
 
 
 class _Unlocked:

@@ -23,15 +23,15 @@ class TableSource(ColumnSource):
     A loader wraps such an array or dict in this class.
 
     Args:
-        columns: An array of shape ``(N, *S)``, or a dict of such with one ``N``.
+        columns: An array of shape ``(N, *S)``, or a dict of arrays with the same ``N``.
 
     Record ``i`` is ``array[i]``, or the dict of ``{name: array[i]}``.  If an array in
     memory is read-only, records have copies of its rows, so that all can be written to.
 
     Raises:
         TypeError: A column is not an array.
-        ValueError: There is no column, a column has no first axis, or the columns
-            differ in length.
+        ValueError: The dict is empty, a column has no first axis, or the columns differ
+            in length.
 
     Example:
         >>> table = TableSource({"x": np.zeros((3, 2)), "y": np.arange(3)})
@@ -43,12 +43,12 @@ class TableSource(ColumnSource):
         self._single = not isinstance(columns, Mapping)
         arrays: Columns = columns if isinstance(columns, Mapping) else {"": columns}
         self._length = _common_length(arrays, self._single)
-        # Rows are ordinary arrays with and without workers, even if a file is mapped.
+        # Rows of a mapped file are ordinary arrays, with and without workers.
         self._columns = {
             name: np.asarray(column) if isinstance(column, np.memmap) else column
             for name, column in arrays.items()
         }
-        self._by_row = {name: writable_rows(column) for name, column in arrays.items()}
+        self._rows = {name: writable_rows(column) for name, column in arrays.items()}
 
     @property
     def gathers(self) -> bool:
@@ -58,7 +58,7 @@ class TableSource(ColumnSource):
         when it stacks rows.  NumPy also makes single strings as wide as the longest
         string of a batch.
         """
-        return all(map(_gathers, self._columns.values()))
+        return all(map(_gather_matches_stack, self._columns.values()))
 
     @property
     def contiguous(self) -> bool:
@@ -75,8 +75,8 @@ class TableSource(ColumnSource):
 
     def __getitem__(self, index: int) -> Any:
         if self._single:
-            return self._by_row[""][index]
-        return {name: column[index] for name, column in self._by_row.items()}
+            return self._rows[""][index]
+        return {name: column[index] for name, column in self._rows.items()}
 
     def gather(
         self, rows: Int64Array, alloc: Alloc | None = None, rules: Rules = "plain"
@@ -85,7 +85,7 @@ class TableSource(ColumnSource):
 
         Args:
             rows: Row numbers in [0, len), int64 of shape (B,).
-            alloc: Allocates the arrays of the batch; NumPy does if it is None.
+            alloc: Allocates the arrays of the batch.  None: NumPy allocates them.
             rules: "jax" sorts the names of a dict, as stacking rows by jax's rules
                 does; "plain" keeps the table's order.
 
@@ -97,7 +97,7 @@ class TableSource(ColumnSource):
         """
         if self._single:
             return _gather(self._columns[""], rows, alloc)
-        return self._each(lambda column: _gather(column, rows, alloc), rules)
+        return self._map_columns(lambda column: _gather(column, rows, alloc), rules)
 
     @property
     def columns_are_rows(self) -> bool:
@@ -109,7 +109,7 @@ class TableSource(ColumnSource):
 
         Args:
             keys: Row numbers in [0, len), int64 of shape (B,).
-            alloc: Allocates arrays of the batch; NumPy does if it is None.
+            alloc: Allocates the arrays of the batch.  None: NumPy allocates them.
 
         Returns:
             An array of shape ``(B, *S)``, or a dict of them.  A column that NumPy
@@ -120,7 +120,7 @@ class TableSource(ColumnSource):
         """
 
         def column_of(column: npt.NDArray[Any]) -> Gathered:
-            if _gathers(column):
+            if _gather_matches_stack(column):
                 return _gather(column, keys, alloc)
             return [column[key] for key in keys.tolist()]
 
@@ -135,17 +135,19 @@ class TableSource(ColumnSource):
         alloc: Alloc | None = None,
         rules: Rules = "plain",
     ) -> tuple[Any, list[_core.PendingGather]]:
-        """Begin to `gather` with the threads of a pool; the table is `contiguous`.
+        """Begin to `gather` with the threads of a pool.
+
+        REQUIRES: the table is `contiguous`.
 
         Args:
             rows: Row numbers in [0, len), int64 of shape (B,).
             pool: The threads that copy the rows.
-            alloc: Allocates the arrays of the batch; NumPy does if it is None.
+            alloc: Allocates the arrays of the batch.  None: NumPy allocates them.
             rules: The order of a dict's names, as in `gather`.
 
         Returns:
-            The batch, and the pending parts.  The batch is filled after the caller has
-            waited for each part.
+            The batch, and one pending copy per column.  The batch is filled after the
+            caller has waited for each of them.
 
         Raises:
             IndexError: A row is out of range.
@@ -157,11 +159,12 @@ class TableSource(ColumnSource):
             pending.append(_core.PendingGather(pool, column, rows, out))
             return out
 
-        return self._each(begin, rules), pending
+        return self._map_columns(begin, rules), pending
 
-    def _each(
+    def _map_columns(
         self, function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], rules: Rules
     ) -> Any:
+        """Return the results of a function of each column, in the form of a batch."""
         if self._single:
             return function(self._columns[""])
         names = sorted(self._columns) if rules == "jax" else self._columns
@@ -169,9 +172,11 @@ class TableSource(ColumnSource):
 
     def __repr__(self) -> str:
         if self._single:
-            return f"TableSource({_kind_of(self._columns[''])})"
-        kinds = ", ".join(f"{n!r}: {_kind_of(c)}" for n, c in self._columns.items())
-        return f"TableSource({{{kinds}}})"
+            return f"TableSource({_dtype_and_shape(self._columns[''])})"
+        columns = ", ".join(
+            f"{n!r}: {_dtype_and_shape(c)}" for n, c in self._columns.items()
+        )
+        return f"TableSource({{{columns}}})"
 
 
 def is_table(source: Any) -> bool:
@@ -185,31 +190,33 @@ def is_table(source: Any) -> bool:
 
 
 def _common_length(columns: Columns, single: bool) -> int:
+    """Check the columns and return their length; `single` is for error texts."""
     if not columns:
         raise ValueError("data_source must have at least one array, got an empty dict.")
     lengths: dict[str, int] = {}
     for name, column in columns.items():
-        what = "data_source" if single else f"data_source[{name!r}]"
+        subject = "data_source" if single else f"data_source[{name!r}]"
         if not isinstance(column, np.ndarray):
             raise TypeError(
-                f"{what} must be a NumPy array, like every value of a dict of arrays,"
-                f" got a {type(column).__name__}. Convert it with np.asarray."
+                f"{subject} must be a NumPy array, like every value of a dict of"
+                f" arrays, got a {type(column).__name__}. Convert it with np.asarray."
             )
         if column.ndim == 0:
             raise ValueError(
-                f"{what} must have a first axis, of records, got shape ()."
+                f"{subject} must have a first axis, of records, got shape ()."
             )
-        lengths[what] = len(column)
+        lengths[subject] = len(column)
         first, length = next(iter(lengths.items()))
         if len(column) != length:
             raise ValueError(
-                f"{what} must have {length} rows, like {first}, got {len(column)}. All"
-                " arrays of a data source must have the same length."
+                f"{subject} must have {length} rows, like {first}, got {len(column)}."
+                " All arrays of a data source must have the same length."
             )
     return length
 
 
-def _gathers(column: npt.NDArray[Any]) -> bool:
+def _gather_matches_stack(column: npt.NDArray[Any]) -> bool:
+    """Return whether `_gather` returns the same as stacking the rows of a column."""
     return (
         column.dtype.isnative
         and not column.dtype.hasobject
@@ -240,5 +247,5 @@ def _empty_batch(
     return alloc(shape, column.dtype)
 
 
-def _kind_of(column: npt.NDArray[Any]) -> str:
+def _dtype_and_shape(column: npt.NDArray[Any]) -> str:
     return f"{column.dtype}[{','.join(map(str, column.shape))}]"

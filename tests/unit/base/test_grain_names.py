@@ -119,7 +119,7 @@ def test_callables_accept_arguments_of_grain():
             theirs = getattr(importlib.import_module(f"grain.{module}"), name)
         except (ImportError, AttributeError):
             continue  # A name from another version of Grain.
-        home, ours = grain_names._Names(f"grain.{module}")._homes[name]
+        home, ours = grain_names._GrainModule(f"grain.{module}")._homes[name]
         ours = getattr(importlib.import_module(home), ours)
         if name in NOT_CALLED or not callable(theirs):
             continue

@@ -121,7 +121,7 @@ class TestTextFiles:
                 assert found.read(3) == "\0\0\0"
 
     def test_are_rejected_if_python_hides_newlines(self, path, monkeypatch):
-        monkeypatch.setattr(open_files, "_newlines_are_known", lambda: False)
+        monkeypatch.setattr(open_files, "_can_find_newlines", lambda: False)
         with (
             open(path) as file,
             pytest.raises(TypeError, match=r"Python .* newline"),

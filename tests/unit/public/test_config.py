@@ -27,7 +27,7 @@ GRAIN_DEFAULTS = {
 def config(monkeypatch):
     # Tests of Grain in this process may have set the flags.
     module = sys.modules[Config.__module__]
-    monkeypatch.setattr(module, "_flag", lambda name: None)
+    monkeypatch.setattr(module, "_absl_flag", lambda name: None)
     return Config()
 
 

@@ -16,7 +16,7 @@ import gristmill as grain
 import gristmill.jax
 import gristmill.torch
 from gristmill import experimental, transforms
-from gristmill._base.object_repr import MOST, value_text
+from gristmill._base.object_repr import MAX_VALUE_LENGTH, value_text
 from gristmill._base.report import Advice, Report, Stage
 from house.test_exports import PUBLIC
 
@@ -160,7 +160,7 @@ def test_every_public_class_has_its_own_repr(module):
 
 
 def test_long_values_are_cut():
-    assert len(value_text("x" * 10_000)) <= MOST
+    assert len(value_text("x" * 10_000)) <= MAX_VALUE_LENGTH
     assert value_text([0] * 10_000) == "[0, 0, 0, 0, 0, 0, ...]"
     assert value_text(np.zeros((2, 3), np.int8)) == "int8[2,3]"
     assert value_text(np.int64(3)) == "np.int64(3)"

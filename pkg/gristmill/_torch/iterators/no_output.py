@@ -34,5 +34,5 @@ def warn_of_no_output(batches: Any) -> None:
             f"This loader gives no batch. It has {samples} samples,"
             f" batch_size={batches.batch_size} and drop_last=True. Pass a smaller"
             " batch_size, or drop_last=False.",
-            passing=_TORCH,
+            also_skipped=_TORCH,
         )
