@@ -23,7 +23,7 @@ class _ValueRepr(reprlib.Repr):
         if isinstance(shape, tuple) and shape and hasattr(x, "dtype"):
             return f"{x.dtype}[{','.join(map(str, shape))}]"
         if isinstance(x, FileSource):
-            return x._shown()
+            return x._text_with_paths()
         if isinstance(x, type) or inspect.isroutine(x):
             return x.__qualname__
         kind: Any = type(x)
@@ -53,12 +53,12 @@ class FileSource:
     Saved states contain the `repr`.
     """
 
-    def _shown(self) -> str:
+    def _text_with_paths(self) -> str:
         """Return the text with paths, for `print`, loaders and reports."""
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return self._shown()
+        return self._text_with_paths()
 
     def __format__(self, spec: str) -> str:
         # Saved states contain the `__repr__` of a user's source, which may use

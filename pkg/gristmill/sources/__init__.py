@@ -103,8 +103,8 @@ class RangeDataSource:
         return self._start + key * self._step
 
     def __repr__(self) -> str:
-        given = f"start={self._start}, stop={self._stop}, step={self._step}"
-        return f"RangeDataSource({given})"
+        arguments = f"start={self._start}, stop={self._stop}, step={self._step}"
+        return f"RangeDataSource({arguments})"
 
 
 def as_source(data_source: Any) -> Any:
@@ -118,8 +118,9 @@ def as_source(data_source: Any) -> Any:
     check_readable(source)
     if known_length(source) == 0:
         raise ValueError(
-            f"data_source, a {kind(source)}, has 0 records, but number of records must"
-            " be greater than 0. Check the path or the filter it was made from."
+            "data_source must have a number of records greater than 0, got a"
+            f" {kind(source)} with 0 records. Check the path or the filter that it was"
+            " made from."
         )
     return source
 

@@ -26,7 +26,7 @@ from gristmill.sources._remote_options import RemoteOptions
 
 __all__ = ["ArrayRecordDataSource"]
 
-INSTRUCTION = re.compile(r"(.*)\[(\d+):(\d+)\]", re.DOTALL)
+PATH_WITH_RANGE = re.compile(r"(.*)\[(\d+):(\d+)\]", re.DOTALL)
 
 # Options of the array_record package's reader.  They tune that reader and do not change
 # the records.
@@ -152,17 +152,19 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         for name in reader_options or {}:
             if name not in READER_OPTIONS:
                 known = ", ".join(READER_OPTIONS)
-                raise ValueError(f"reader_options must be in {known}; got {name!r}.")
+                raise ValueError(
+                    f"reader_options must have only the names {known}, got {name!r}."
+                )
         if verify not in ("all", "headers", "none"):
             raise ValueError(
                 f"verify must be 'all', 'headers' or 'none', got {verify!r}."
             )
-        parts = [
-            (name, part)
-            for path, part in map(_instruction, _as_list(paths))
-            for name in (expand(path, storage_options) if part is None else [path])
+        named_spans = [
+            (name, span)
+            for path, span in map(_path_and_range, _as_list(paths))
+            for name in (expand(path, storage_options) if span is None else [path])
         ]
-        names = FilePaths(path for path, _ in parts)
+        names = FilePaths(path for path, _ in named_spans)
         for path in names:
             check_name(path, access, storage_options)
         settings = {
@@ -172,17 +174,17 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             "storage_options": storage_options,
             "remote_options": remote_options,
         }
-        whole = [i for i, (_, part) in enumerate(parts) if part is None]
+        counted = [i for i, (_, span) in enumerate(named_spans) if span is None]
         counts = count_records(
-            [names[i] for i in whole], verify, storage_options, remote_options
+            [names[i] for i in counted], verify, storage_options, remote_options
         )
-        count_of_part = dict(zip(whole, counts, strict=True))
+        count_of_part = dict(zip(counted, counts, strict=True))
         stamps = np.zeros((len(names), 2), np.uint64)
         for i, (_, _, stamp) in count_of_part.items():
             stamps[i] = stamp
         ranges = [
-            (0, count_of_part[i][0]) if part is None else part
-            for i, (_, part) in enumerate(parts)
+            (0, count_of_part[i][0]) if span is None else span
+            for i, (_, span) in enumerate(named_spans)
         ]
         opener = Opener(names, cache_bytes, settings, stamps)
         super().__init__(names, ranges, opener, {})
@@ -245,19 +247,19 @@ def _as_list(paths: Any) -> Sequence[Path]:
     return paths
 
 
-def _instruction(path: Path) -> tuple[str, tuple[int, int] | None]:
-    """Return a path, and the first record and number of records of its part, if any."""
+def _path_and_range(path: Path) -> tuple[str, tuple[int, int] | None]:
+    """Return a path, and its part as (first record, number of records), or None."""
     if isinstance(path, FileInstruction):
         return os.fspath(path.filename), (int(path.skip), int(path.take))
     name = os.fspath(path)
-    if found := INSTRUCTION.fullmatch(name):
-        start, end = int(found[2]), int(found[3])
+    if match := PATH_WITH_RANGE.fullmatch(name):
+        start, end = int(match[2]), int(match[3])
         if end < start:
             raise ValueError(
                 f"{name}: the end of a part must be at least its start {start}, got"
                 f" {end}."
             )
-        return found[1], (start, end - start)
+        return match[1], (start, end - start)
     return name, None
 
 

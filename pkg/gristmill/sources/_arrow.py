@@ -25,14 +25,14 @@ def as_arrays(table: pa.Table | pa.RecordBatch) -> dict[str, npt.NDArray[Any]] |
     """
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        view = _view(column)
+        view = _view_of_column(column)
         if view is None or name in arrays:
             return None
         arrays[name] = view
     return arrays or None
 
 
-def _view(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any] | None:
+def _view_of_column(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any] | None:
     if isinstance(column, pa.ChunkedArray):
         chunks = [chunk for chunk in column.chunks if len(chunk)]
         return _view_of_chunk(chunks[0]) if len(chunks) == 1 else None
@@ -67,23 +67,23 @@ class ChunkViews:
     def __init__(self, table: pa.Table) -> None:
         self._table = table
         self._chunks: list[list[pa.Array]] = []
-        self._rows: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
-        self._bounds = np.zeros(1, np.int64)
+        self._row_layouts: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
+        self._chunk_bounds = np.zeros(1, np.int64)
         self.names: list[str] = []
         for name, column in zip(table.column_names, table.columns, strict=True):
             chunks = [chunk for chunk in column.chunks if len(chunk)]
             view = _view_of_chunk(chunks[0]) if chunks else None
             if view is None or view.ndim > 2 or not is_plain(view):
                 continue
-            if _lacks_values(column):
+            if _has_missing_values(column):
                 continue
             bounds = np.cumsum([0, *map(len, chunks)])
             if not self.names:
-                self._bounds = bounds
-            if np.array_equal(bounds, self._bounds):
+                self._chunk_bounds = bounds
+            if np.array_equal(bounds, self._chunk_bounds):
                 self.names.append(name)
                 self._chunks.append(chunks)
-                self._rows.append((view.shape[1:], view.dtype))
+                self._row_layouts.append((view.shape[1:], view.dtype))
         # Created on first use, because there may be very many.
         self._views: dict[int, tuple[npt.NDArray[Any], ...]] = {}
 
@@ -94,26 +94,29 @@ class ChunkViews:
         """Return the columns of some rows.  See `ColumnSource.columns_at`."""
         if not self.names:
             return {}
-        chunks, numbers, offsets = _core.find_chunks(self._bounds, keys)
-        make = alloc or np.empty
-        outs = [make((len(keys), *shape), dtype) for shape, dtype in self._rows]
-        views = [self._views.get(c) or self._view(c) for c in chunks.tolist()]
-        _core.gather_chunks(views, numbers, offsets, outs)
-        return dict(zip(self.names, outs, strict=True))
+        chunks, chunk_numbers, offsets = _core.find_chunks(self._chunk_bounds, keys)
+        allocate = alloc or np.empty
+        arrays = [
+            allocate((len(keys), *shape), dtype) for shape, dtype in self._row_layouts
+        ]
+        views = [self._views.get(c) or self._views_of_chunk(c) for c in chunks.tolist()]
+        _core.gather_chunks(views, chunk_numbers, offsets, arrays)
+        return dict(zip(self.names, arrays, strict=True))
 
-    def _view(self, number: int) -> tuple[npt.NDArray[Any], ...]:
+    def _views_of_chunk(self, number: int) -> tuple[npt.NDArray[Any], ...]:
         views = [_view_of_chunk(chunks[number]) for chunks in self._chunks]
-        found = self._views[number] = tuple(v for v in views if v is not None)
-        return found
+        all_views = self._views[number] = tuple(v for v in views if v is not None)
+        return all_views
 
 
-def _lacks_values(column: pa.ChunkedArray) -> bool:
+def _has_missing_values(column: pa.ChunkedArray) -> bool:
     """Return whether a column, or one of its fixed-size lists, lacks a value."""
     if column.null_count:
         return True
     kind = column.type
     return pa.types.is_fixed_size_list(kind) and any(
-        _lacks_values(pa.chunked_array([chunk.flatten()])) for chunk in column.chunks
+        _has_missing_values(pa.chunked_array([chunk.flatten()]))
+        for chunk in column.chunks
     )
 
 
@@ -128,7 +131,7 @@ class ArrowSource(ColumnSource):
     ``large_string`` and ``large_binary``.
 
     Raises:
-        ValueError: Two columns have one name.
+        ValueError: Two columns have the same name.
 
     Example:
         >>> source = ArrowSource(pa.table({"name": ["a", "b"], "x": [1, None]}))
@@ -148,10 +151,10 @@ class ArrowSource(ColumnSource):
         self._table = _without_views(table)
         self._views = ChunkViews(self._table)
         self._others = [name for name in self._names if name not in self._views.names]
-        self._begin()
+        self._inspect_columns()
 
-    def _begin(self) -> None:
-        """Inspect the columns."""
+    def _inspect_columns(self) -> None:
+        """Create the columns and copiers, which are not pickled, from the table."""
         columns = zip(self._names, self._table.columns, strict=True)
         self._columns = {name: _Column(column) for name, column in columns}
         self._copiers = {
@@ -168,7 +171,7 @@ class ArrowSource(ColumnSource):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._begin()
+        self._inspect_columns()
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -200,7 +203,7 @@ class ArrowSource(ColumnSource):
 
         Args:
             keys: Row numbers, int64 of shape (B,).
-            alloc: Allocates the arrays that are gathered. None for NumPy's.
+            alloc: Allocates the arrays that are gathered. None: NumPy allocates them.
 
         Returns:
             For each column an array of shape (B, *S), or a list of its B values if
@@ -209,15 +212,15 @@ class ArrowSource(ColumnSource):
         Raises:
             IndexError: A row is out of range.
         """
-        found = self._views.gather(keys, alloc)
+        columns = self._views.gather(keys, alloc)
         for name in self._others:
             array = self._columns[name].take(keys)
             if array.dtype.hasobject:
-                found[name] = self._columns[name].form.in_batch(array)
+                columns[name] = self._columns[name].form.in_batch(array)
             else:
-                found[name] = out = (alloc or np.empty)(array.shape, array.dtype)
+                columns[name] = out = (alloc or np.empty)(array.shape, array.dtype)
                 np.copyto(out, array)
-        return {name: found[name] for name in self._names}
+        return {name: columns[name] for name in self._names}
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{f.name!r}: {f.type}" for f in self._table.schema)
@@ -237,24 +240,24 @@ class _Column:
     def __init__(self, column: pa.ChunkedArray) -> None:
         self._chunks = [chunk for chunk in column.chunks if len(chunk)]
         self._bounds = np.cumsum([0, *map(len, self._chunks)])
-        probed = self._chunks if _has_matrices(column.type) else self._chunks[:1]
-        self._is_takeable = all(map(_is_takeable, probed))
+        checked = self._chunks if _has_matrices(column.type) else self._chunks[:1]
+        self._is_takeable = all(map(_is_takeable, checked))
         self.facts = facts_of(column)
         self.form = form_of(column.type, self.facts)
 
     def take(self, rows: Int64Array) -> npt.NDArray[Any]:
         """Return the values of some rows; IndexError if one is out of range."""
-        chunks, numbers, offsets = _core.find_chunks(self._bounds, rows)
-        places = [np.flatnonzero(numbers == number) for number in range(len(chunks))]
+        chunks, chunk_numbers, offsets = _core.find_chunks(self._bounds, rows)
+        rows_by_chunk = [np.flatnonzero(chunk_numbers == i) for i in range(len(chunks))]
         parts = [
-            self._take(self._chunks[chunk], offsets[here])
-            for chunk, here in zip(chunks.tolist(), places, strict=True)
+            self._take(self._chunks[chunk], offsets[chunk_rows])
+            for chunk, chunk_rows in zip(chunks.tolist(), rows_by_chunk, strict=True)
         ]
         if len(parts) == 1:
             return parts[0]
         values = np.empty(len(rows), parts[0].dtype if parts else np.object_)
-        for part, here in zip(parts, places, strict=True):
-            values[here] = part
+        for part, chunk_rows in zip(parts, rows_by_chunk, strict=True):
+            values[chunk_rows] = part
         return values
 
     def _take(self, chunk: pa.Array, offsets: Int64Array) -> npt.NDArray[Any]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from gristmill.sources._columns import ColumnFacts, ColumnForm, copy_array, copy_nested
 
 __all__ = [
-    "MOST_EXACT",
+    "MAX_EXACT_INT",
     "check_facts",
     "facts_of",
     "form_of",
@@ -32,7 +32,7 @@ __all__ = [
 Objects: TypeAlias = npt.NDArray[np.object_]
 
 # Integers up to this one, and their negatives, are exact as float64.
-MOST_EXACT = 1 << 53
+MAX_EXACT_INT = 1 << 53
 
 # pyarrow decodes a dictionary with more items per row, because most items are not
 # needed.
@@ -54,16 +54,16 @@ def to_array(
         An array that may be read-only, and whose items may share memory with `column`.
 
     Raises:
-        ValueError: A struct has two fields of one name.
+        ValueError: A struct has two fields with the same name.
     """
     if isinstance(column, pa.Array):
-        return _array(column, facts)
-    complete = _is_native(column.type) and not facts.has_nulls
-    if complete or column.type.id not in _CONVERTERS:
+        return _chunk_values(column, facts)
+    is_complete = _is_native(column.type) and not facts.has_nulls
+    if is_complete or column.type.id not in _CONVERTERS:
         values: npt.NDArray[Any] = column.to_numpy()
         return values
-    parts = [_array(chunk, facts) for chunk in column.chunks]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts or [_objects(())])
+    parts = [_chunk_values(chunk, facts) for chunk in column.chunks]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts or [_object_array(())])
 
 
 def facts_of(column: pa.ChunkedArray) -> ColumnFacts:
@@ -71,7 +71,7 @@ def facts_of(column: pa.ChunkedArray) -> ColumnFacts:
     if is_nested(column.type) or not any(map(_has_nulls, column.chunks)):
         return ColumnFacts()
     large = is_wide(column.type) and any(map(_has_large, column.chunks))
-    return ColumnFacts(has_nulls=True, has_large=large)
+    return ColumnFacts(has_nulls=True, has_large_ints=large)
 
 
 def check_facts(column: pa.ChunkedArray, facts: ColumnFacts) -> None:
@@ -80,9 +80,9 @@ def check_facts(column: pa.ChunkedArray, facts: ColumnFacts) -> None:
         return
     if not facts.has_nulls and column.null_count:
         raise ValueError(f"expected no missing values, found {column.null_count}")
-    small = facts.has_nulls and not facts.has_large and is_wide(column.type)
-    if small and any(map(_has_large, column.chunks)):
-        raise ValueError(f"expected integers up to {MOST_EXACT}, found a larger one")
+    claims_small = facts.has_nulls and not facts.has_large_ints and is_wide(column.type)
+    if claims_small and any(map(_has_large, column.chunks)):
+        raise ValueError(f"expected integers up to {MAX_EXACT_INT}, found a larger one")
 
 
 def is_nested(kind: pa.DataType) -> bool:
@@ -100,7 +100,9 @@ def form_of(kind: pa.DataType, facts: ColumnFacts) -> ColumnForm:
             keeps_objects=_keeps_nested(kind),
             is_objects=pa.types.is_union(kind),
         )
-    exact = has_null_value(kind) or (pa.types.is_integer(kind) and not facts.has_large)
+    exact = has_null_value(kind) or (
+        pa.types.is_integer(kind) and not facts.has_large_ints
+    )
     return ColumnForm(is_objects=facts.has_nulls and not exact)
 
 
@@ -177,10 +179,10 @@ def _has_large(array: pa.Array) -> bool:
     if isinstance(kind, pa.BaseExtensionType):
         return _has_large(array.storage)
     ends = pc.min_max(array).as_py().values()
-    return any(end is not None and abs(end) > MOST_EXACT for end in ends)
+    return any(end is not None and abs(end) > MAX_EXACT_INT for end in ends)
 
 
-def _array(array: pa.Array, facts: ColumnFacts) -> npt.NDArray[Any]:
+def _chunk_values(array: pa.Array, facts: ColumnFacts) -> npt.NDArray[Any]:
     """Return the values of one chunk.  See `to_array`."""
     convert = _CONVERTERS.get(array.type.id)
     if convert is not None:
@@ -189,22 +191,24 @@ def _array(array: pa.Array, facts: ColumnFacts) -> npt.NDArray[Any]:
     return values
 
 
-def _inner(array: pa.Array) -> npt.NDArray[Any]:
-    """Return the values inside of others; integers next to missing ones stay int."""
-    return _array(array, ColumnFacts(has_nulls=_has_nulls(array), has_large=True))
+def _inner_values(array: pa.Array) -> npt.NDArray[Any]:
+    """Return the values inside other values; integers next to missing ones stay int."""
+    return _chunk_values(
+        array, ColumnFacts(has_nulls=_has_nulls(array), has_large_ints=True)
+    )
 
 
-def _objects(values: Iterable[Any], count: int = -1) -> Objects:
+def _object_array(values: Iterable[Any], count: int = -1) -> Objects:
     # np.array would convert nested lists and arrays.
     return np.fromiter(values, np.object_, count)
 
 
 def _python_values(array: pa.Array, _: ColumnFacts) -> Objects:
-    return _objects(array.to_pylist(), len(array))
+    return _object_array(array.to_pylist(), len(array))
 
 
 def _integers(array: pa.Array, facts: ColumnFacts) -> npt.NDArray[Any]:
-    if facts.has_nulls and facts.has_large:
+    if facts.has_nulls and facts.has_large_ints:
         return _python_values(array, facts)
     values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return values.astype(np.float64, copy=False) if facts.has_nulls else values
@@ -224,21 +228,21 @@ def _times(array: pa.Array, _: ColumnFacts) -> npt.NDArray[Any]:
 
 
 def _dictionary(array: pa.DictionaryArray, facts: ColumnFacts) -> npt.NDArray[Any]:
-    few = len(array) * DICTIONARY_PER_ROW < len(array.dictionary)
+    is_sparse = len(array) * DICTIONARY_PER_ROW < len(array.dictionary)
     # Rows must not share nested values.
-    if few or is_nested(array.type):
-        return _array(array.dictionary_decode(), facts)
-    values = _array(array.dictionary, facts)
-    places = array.indices.to_numpy(zero_copy_only=False)
+    if is_sparse or is_nested(array.type):
+        return _chunk_values(array.dictionary_decode(), facts)
+    values = _chunk_values(array.dictionary, facts)
+    indices = array.indices.to_numpy(zero_copy_only=False)
     if array.indices.null_count:
         # These indices are floats; NaN stands for a missing one.
-        places = np.nan_to_num(places, nan=len(values)).astype(np.int64)
-        values = np.append(values, _missing(values.dtype))
-    found: npt.NDArray[Any] = values[places]
-    return found
+        indices = np.nan_to_num(indices, nan=len(values)).astype(np.int64)
+        values = np.append(values, _missing_item(values.dtype))
+    rows: npt.NDArray[Any] = values[indices]
+    return rows
 
 
-def _missing(dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _missing_item(dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return an array that contains only the missing value of a dtype."""
     value = {"f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}
     return np.full(1, value.get(dtype.kind), dtype)
@@ -246,10 +250,10 @@ def _missing(dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 def _runs(array: pa.RunEndEncodedArray, facts: ColumnFacts) -> npt.NDArray[Any]:
     rows = np.arange(array.offset, array.offset + len(array))
-    places = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
+    run_numbers = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
     if is_nested(array.type):
-        return _array(array.values.take(pa.array(places)), facts)
-    return _array(array.values, facts)[places]
+        return _chunk_values(array.values.take(pa.array(run_numbers)), facts)
+    return _chunk_values(array.values, facts)[run_numbers]
 
 
 def _extension(array: pa.ExtensionArray, facts: ColumnFacts) -> npt.NDArray[Any]:
@@ -257,7 +261,7 @@ def _extension(array: pa.ExtensionArray, facts: ColumnFacts) -> npt.NDArray[Any]
         return _booleans(array.storage.cast(pa.bool_()), facts)
     if _has_own_values(array.type):
         return _python_values(array, facts)
-    return _array(array.storage, facts)
+    return _chunk_values(array.storage, facts)
 
 
 def _lists(array: pa.Array, _: ColumnFacts) -> Objects:
@@ -265,43 +269,49 @@ def _lists(array: pa.Array, _: ColumnFacts) -> Objects:
 
     A list of integers or booleans is an array of objects if it lacks one of its values.
     """
-    if _is_converted_whole(array):
+    if _is_preserved_by_pyarrow(array):
         values: Objects = array.to_numpy(zero_copy_only=False)
         return values
     starts, ends, content = _bounds(array)
-    inner = _inner(content)
+    values_inside = _inner_values(content)
     kind = _logical(array.type.value_type)
-    overlap = array.type.id in _VIEWS
-    lacking = dtype = None
-    if inner.dtype.hasobject and _is_native(kind):
+    may_overlap = array.type.id in _LIST_VIEWS
+    missing_before = dtype = None
+    if values_inside.dtype.hasobject and _is_native(kind):
         dtype = pa.array([], kind).to_numpy(zero_copy_only=False).dtype
-        lacking = [0, *itertools.accumulate(item is None for item in inner)]
+        missing_before = [
+            0,
+            *itertools.accumulate(item is None for item in values_inside),
+        ]
 
     def list_at(start: int, end: int) -> npt.NDArray[Any]:
-        found = inner[start:end]
-        if lacking is not None and lacking[start] == lacking[end]:
-            return found.astype(dtype)
-        return found.copy() if overlap else found
+        items = values_inside[start:end]
+        if missing_before is not None and missing_before[start] == missing_before[end]:
+            return items.astype(dtype)
+        return items.copy() if may_overlap else items
 
-    return _valid(array, map(list_at, starts, ends))
+    return _with_missing_rows(array, map(list_at, starts, ends))
 
 
-def _is_converted_whole(array: pa.Array) -> bool:
+def _is_preserved_by_pyarrow(array: pa.Array) -> bool:
     """Return whether pyarrow preserves the values when it converts these lists."""
-    if array.type.id in _VIEWS:
+    if array.type.id in _LIST_VIEWS:
         return False
     kind = array.type.value_type
-    complete = _is_native(kind) and array.values.null_count == 0
-    return complete or kind.id in _KEPT_IN_LISTS
+    has_all_values = _is_native(kind) and array.values.null_count == 0
+    return has_all_values or kind.id in _SAFE_IN_LISTS
 
 
 def _bounds(array: pa.Array) -> tuple[list[int], list[int], pa.Array]:
-    """Return the start and end of each list in the array that is returned third."""
+    """Return the starts and ends of lists, and the array of their items.
+
+    The starts and ends are offsets in that array, one of each for every row.
+    """
     if pa.types.is_fixed_size_list(array.type):
         size = array.type.list_size
         starts = (array.offset + np.arange(len(array))) * size
         ends = starts + size
-    elif array.type.id in _VIEWS:
+    elif array.type.id in _LIST_VIEWS:
         starts = array.offsets.to_numpy()
         ends = starts + array.sizes.to_numpy()
     else:
@@ -315,13 +325,13 @@ def _bounds(array: pa.Array) -> tuple[list[int], list[int], pa.Array]:
     return starts.tolist(), ends.tolist(), content
 
 
-def _valid(array: pa.Array, values: Iterable[Any]) -> Objects:
+def _with_missing_rows(array: pa.Array, values: Iterable[Any]) -> Objects:
     """Return the values of an array's rows, and None for rows that are missing."""
     if array.null_count:
-        valid = array.is_valid().to_pylist()
-        pairs = zip(values, valid, strict=True)
-        values = (value if has else None for value, has in pairs)
-    return _objects(values, len(array))
+        validity = array.is_valid().to_pylist()
+        pairs = zip(values, validity, strict=True)
+        values = (value if is_valid else None for value, is_valid in pairs)
+    return _object_array(values, len(array))
 
 
 def _structs(array: pa.StructArray, _: ColumnFacts) -> Objects:
@@ -332,17 +342,17 @@ def _structs(array: pa.StructArray, _: ColumnFacts) -> Objects:
             " duplicates, because rows are dicts."
         )
     if not names:
-        return _valid(array, ({} for _ in range(len(array))))
+        return _with_missing_rows(array, ({} for _ in range(len(array))))
     fields = [_items(array.field(i)) for i in range(len(names))]
     rows = (dict(zip(names, row, strict=True)) for row in zip(*fields, strict=True))
-    return _valid(array, rows)
+    return _with_missing_rows(array, rows)
 
 
 def _maps(array: pa.MapArray, _: ColumnFacts) -> Objects:
     starts, ends, content = _bounds(array)
     keys, values = _items(content.field(0)), _items(content.field(1))
     pairs = list(zip(keys, values, strict=True))
-    return _valid(array, map(pairs.__getitem__, map(slice, starts, ends)))
+    return _with_missing_rows(array, map(pairs.__getitem__, map(slice, starts, ends)))
 
 
 def _items(array: pa.Array) -> list[Any]:
@@ -351,7 +361,7 @@ def _items(array: pa.Array) -> list[Any]:
     if isinstance(kind, pa.BaseExtensionType) and not _has_own_values(kind):
         return _items(array.storage)
     if kind.id in _NESTED or pa.types.is_time64(kind):
-        return list(_inner(array))
+        return list(_inner_values(array))
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         values = array.to_numpy(zero_copy_only=False)
         if kind.unit == "ns":
@@ -362,20 +372,27 @@ def _items(array: pa.Array) -> list[Any]:
     return list(array.to_pylist())
 
 
-_ANY, _FIELD = pa.int8(), pa.field("", pa.int8())
+_ANY_TYPE, _ANY_FIELD = pa.int8(), pa.field("", pa.int8())
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 # The oldest supported pyarrow has no list views.
-_VIEWS = [
-    getattr(pa, name)(_ANY).id
+_LIST_VIEWS = [
+    getattr(pa, name)(_ANY_TYPE).id
     for name in ("list_view", "large_list_view")
     if hasattr(pa, name)
 ]
-_LISTS = [pa.list_(_ANY).id, pa.large_list(_ANY).id, pa.list_(_ANY, 1).id, *_VIEWS]
-_UNIONS = [pa.sparse_union([_FIELD]).id, pa.dense_union([_FIELD]).id]
+_LISTS = [
+    pa.list_(_ANY_TYPE).id,
+    pa.large_list(_ANY_TYPE).id,
+    pa.list_(_ANY_TYPE, 1).id,
+    *_LIST_VIEWS,
+]
+_UNIONS = [pa.sparse_union([_ANY_FIELD]).id, pa.dense_union([_ANY_FIELD]).id]
 # `pyarrow.types.is_nested` differs between versions.
-_NESTED = [*_LISTS, *_UNIONS, pa.struct([]).id, pa.map_(_ANY, _ANY).id]
-_TEXTS = "string", "large_string", "binary", "large_binary"
-_KEPT_IN_LISTS = [getattr(pa, name)().id for name in ("float32", "float64", *_TEXTS)]
+_NESTED = [*_LISTS, *_UNIONS, pa.struct([]).id, pa.map_(_ANY_TYPE, _ANY_TYPE).id]
+_TEXT_TYPES = "string", "large_string", "binary", "large_binary"
+_SAFE_IN_LISTS = [
+    getattr(pa, name)().id for name in ("float32", "float64", *_TEXT_TYPES)
+]
 
 _Converter: TypeAlias = Callable[[Any, ColumnFacts], npt.NDArray[Any]]
 
@@ -386,10 +403,10 @@ _CONVERTERS: dict[int, _Converter] = {
     pa.bool_().id: _booleans,
     pa.time64("ns").id: _times,
     pa.month_day_nano_interval().id: _python_values,
-    pa.dictionary(_ANY, _ANY).id: _dictionary,
-    pa.run_end_encoded(pa.int16(), _ANY).id: _runs,
+    pa.dictionary(_ANY_TYPE, _ANY_TYPE).id: _dictionary,
+    pa.run_end_encoded(pa.int16(), _ANY_TYPE).id: _runs,
     pa.struct([]).id: _structs,
-    pa.map_(_ANY, _ANY).id: _maps,
+    pa.map_(_ANY_TYPE, _ANY_TYPE).id: _maps,
     **dict.fromkeys(_UNIONS, _python_values),
-    pa.fixed_shape_tensor(_ANY, (1,)).id: _extension,
+    pa.fixed_shape_tensor(_ANY_TYPE, (1,)).id: _extension,
 }

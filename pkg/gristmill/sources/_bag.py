@@ -89,12 +89,13 @@ class BagDataSource(RecordSource[bytes]):
 class Files:
     """Opens the files of a source by number.
 
-    `stamps` are the versions of the files whose records were counted.
+    `has_limits_files` is True if lists of records are in files of their own. `stamps`
+    are the versions of the files whose records were counted.
     """
 
     paths: FilePaths
     compression: str
-    separate: bool
+    has_limits_files: bool
     access: str
     storage_options: Mapping[str, Any] | None
     remote_options: RemoteOptions | None
@@ -105,19 +106,20 @@ class Files:
             self.compression == "auto" and self.paths[part].endswith(".bagz")
         )
         stamp = self.stamps[part] if self.stamps else None
-        return _core.BagFile(*self._files_of_part(part), self.access, zstd, stamp)
+        return _core.BagFile(*self._data_and_limits(part), self.access, zstd, stamp)
 
     def count(self, part: int) -> tuple[int, tuple[int, int]]:
         """Return the number of records of a file, and its version."""
-        return _core.count_bag(*self._files_of_part(part), self.access)
+        return _core.count_bag(*self._data_and_limits(part), self.access)
 
-    def _files_of_part(
+    def _data_and_limits(
         self, part: int
     ) -> tuple[str | RemoteFile, str | RemoteFile | None]:
+        """Return a file by its number, and its file of limits, or None."""
         path = self.paths[part]
         folder, name = os.path.split(path)
         limits = os.path.join(folder, f"limits.{name}")
-        return self._find(path), self._find(limits) if self.separate else None
+        return self._find(path), self._find(limits) if self.has_limits_files else None
 
     def _find(self, path: str) -> str | RemoteFile:
         return find_file(path, self.access, self.storage_options, self.remote_options)

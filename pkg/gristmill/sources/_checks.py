@@ -40,12 +40,12 @@ READERS = {
     "txt": "open({path!r}).readlines()",
 }
 SUFFIX = re.compile(rf"\.({'|'.join(READERS)})(\.(gz|gzip|zlib|zst))?([-@*].*)?$")
-LONGEST_PATH = 4096
+MAX_PATH_LENGTH = 4096
 
 
 def check_readable(source: Any) -> None:
     """Raise TypeError if a source has no records by number, and suggest a reader."""
-    _refuse_path(source)
+    _reject_path(source)
     if isinstance(source, type):
         raise TypeError(
             "data_source must be an instance of a class, got the class"
@@ -53,15 +53,15 @@ def check_readable(source: Any) -> None:
         )
     if _is_iterable_dataset(source):
         raise TypeError(
-            "data_source must have records by number, but a"
-            f" {kind(source)} has none.{IN_ORDER}"
+            "data_source must have records by number, got a"
+            f" {kind(source)}, which has none.{IN_ORDER}"
         )
     if not hasattr(type(source), "__getitem__"):
         names = ("__len__", "__getitem__")
         missing = [name for name in names if not hasattr(type(source), name)]
         raise TypeError(
-            f"data_source is a {kind(source)}, which has no"
-            f" {' and no '.join(missing)}. {NEEDS}{_in_order(source)}"
+            f"data_source must have records by number, got a {kind(source)}, which has"
+            f" no {' and no '.join(missing)}. {NEEDS}{_in_order(source)}"
         )
 
 
@@ -69,8 +69,8 @@ def check_numbered(source: Any) -> None:
     """Raise TypeError if a source has records by name, such as a dict of lists."""
     if hasattr(source, "iloc") and hasattr(source, "columns"):
         raise TypeError(
-            f"data_source is a {kind(source)}, which is indexed by column, not by row."
-            " Pass {name: frame[name].to_numpy() for name in frame}."
+            f"data_source must be indexed by row, got a {kind(source)}, which is"
+            " indexed by column. Pass {name: frame[name].to_numpy() for name in frame}."
         )
     # A dict may have a record 0.
     if not isinstance(source, dict) or hasattr(type(source), "__missing__"):
@@ -87,8 +87,8 @@ def check_numbered(source: Any) -> None:
             " are data sets, pass one of them, such as source[name]."
         )
     raise TypeError(
-        f"data_source is a {kind(source)} of {kind(value)}, with the keys {names}, so"
-        f" there is no record 0. {advice}"
+        f"data_source must have records by number, got a {kind(source)} of"
+        f" {kind(value)} with the keys {names} and no record 0. {advice}"
     )
 
 
@@ -98,21 +98,22 @@ def length_of(source: Any) -> int:
         return len(source)
     except TypeError as error:
         raise TypeError(
-            f"data_source must have a length, but a {kind(source)} has none: {error}."
-            " Define __len__(), or pass a sampler with num_records to the DataLoader."
+            f"data_source must have a length, got a {kind(source)} without one:"
+            f" {error}. Define __len__(), or pass a sampler with num_records to the"
+            " DataLoader."
         ) from error
 
 
-def _refuse_path(source: Any) -> None:
+def _reject_path(source: Any) -> None:
     if not isinstance(source, (str, os.PathLike)):
         return
     path = os.fspath(source)
     if not isinstance(path, str):
         return
     suffix = SUFFIX.search(path)
-    short = len(path) < LONGEST_PATH and "\n" not in path and "\0" not in path
-    exists = short and bool(path) and os.path.exists(path)
-    if isinstance(source, str) and not (short and (suffix or exists)):
+    is_path_like = len(path) < MAX_PATH_LENGTH and "\n" not in path and "\0" not in path
+    exists = is_path_like and bool(path) and os.path.exists(path)
+    if isinstance(source, str) and not (is_path_like and (suffix or exists)):
         return  # A text is a source of its characters.
     advice = f"Open it first. {NEEDS}"
     if suffix:

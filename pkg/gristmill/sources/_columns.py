@@ -47,20 +47,20 @@ class ColumnFacts(NamedTuple):
 
     Attributes:
         has_nulls: Whether a value may be missing in any row.
-        has_large: Whether an integer may be too large to be exact as float64.
+        has_large_ints: Whether an integer may be too large to be exact as float64.
     """
 
     has_nulls: bool = False
-    has_large: bool = False
+    has_large_ints: bool = False
 
 
 class ColumnForm(NamedTuple):
     """The conversion of a column's values for rows and batches.
 
     Attributes:
-        copy: Copies a value that a caller could change, or None if there are none.
+        copy: Copies a value; None if a caller cannot change the values.
         keeps_objects: Whether stacked values contain objects that a caller could
-            change.
+            change, so that batches need copies.
         is_objects: Whether the column is an array of objects in every batch. NumPy
             would make one only for batches that lack a value.
     """
@@ -72,8 +72,8 @@ class ColumnForm(NamedTuple):
     def in_batch(self, values: npt.NDArray[np.object_]) -> Gathered:
         """Return a batch's column of objects; may change the array `values`."""
         if self.copy is not None and self.keeps_objects:
-            for place, value in enumerate(values):
-                values[place] = self.copy(value)
+            for i, value in enumerate(values):
+                values[i] = self.copy(value)
         return values if self.is_objects else list(values)
 
 
@@ -89,7 +89,7 @@ class ColumnSource(abc.ABC):
 
         Args:
             keys: Record keys in [0, len), of shape (B,); keys may repeat.
-            alloc: Allocates arrays of numbers; NumPy does if it is None.
+            alloc: Allocates arrays of numbers.  None: NumPy allocates them.
 
         Returns:
             The result of stacking the records: an array if a record is one, or a new
@@ -152,7 +152,7 @@ class Columns:
             for array in arrays.values()
         )
         plain = tuple((n, a.dtype) for n, a in arrays.items() if is_plain(a))
-        self.plain, self._row = _kind(plain)
+        self.plain, self._row = _row_layout(plain)
         self._table: npt.NDArray[np.uint8] | None = None
 
     def table(self) -> npt.NDArray[np.uint8]:
@@ -195,10 +195,10 @@ class Columns:
 
 
 @functools.lru_cache(64)
-def _kind(
+def _row_layout(
     columns: tuple[tuple[str, np.dtype[Any]], ...],
 ) -> tuple[dict[str, np.dtype[Any]], np.dtype[Any]]:
-    """Return a dict of columns' dtypes, and the dtype of their rows.
+    """Return a dict of columns' dtypes by name, and the dtype of a row of them.
 
     Equal columns share one cached dict, so that comparing the dicts is fast.
     """
@@ -208,7 +208,7 @@ def _kind(
 
 def gather(
     chunks: Sequence[Columns],
-    numbers: Int64Array,
+    chunk_numbers: Int64Array,
     offsets: Int64Array,
     alloc: Alloc | None,
 ) -> dict[str, Gathered]:
@@ -216,7 +216,7 @@ def gather(
 
     Args:
         chunks: C chunks that have the same names.
-        numbers: The chunk of each row, of shape (B,), in [0, C).
+        chunk_numbers: The chunk of each row, of shape (B,), in [0, C).
         offsets: The place of each row in its chunk, of shape (B,).
         alloc: See `ColumnSource.columns_at`.
     """
@@ -226,21 +226,26 @@ def gather(
         raise ValueError(
             f"All chunks must have columns of the same dtypes, got {dtypes}."
         )
-    outs = [(alloc or np.empty)((len(numbers),), dtype) for dtype in plain.values()]
+    outs = [
+        (alloc or np.empty)((len(chunk_numbers),), dtype) for dtype in plain.values()
+    ]
     if outs:
         tables = [chunk.table() for chunk in chunks]
-        _core.gather_interleaved(tables, numbers, offsets, outs)
-    found: dict[str, Gathered] = dict(zip(plain, outs, strict=True))
-    others = [name for name in chunks[0].names if name not in found]
+        _core.gather_interleaved(tables, chunk_numbers, offsets, outs)
+    gathered: dict[str, Gathered] = dict(zip(plain, outs, strict=True))
+    others = [name for name in chunks[0].names if name not in gathered]
     if not others:
-        return found
-    places = [np.flatnonzero(numbers == number) for number in range(len(chunks))]
+        return gathered
+    rows_by_chunk = [
+        np.flatnonzero(chunk_numbers == chunk_number)
+        for chunk_number in range(len(chunks))
+    ]
     for name in others:
-        values = np.empty(len(numbers), np.object_)
-        for chunk, here in zip(chunks, places, strict=True):
-            values[here] = chunk.column(name)[offsets[here]]
-        found[name] = chunks[0].forms[name].in_batch(values)
-    return {name: found[name] for name in chunks[0].names}
+        values = np.empty(len(chunk_numbers), np.object_)
+        for chunk, rows in zip(chunks, rows_by_chunk, strict=True):
+            values[rows] = chunk.column(name)[offsets[rows]]
+        gathered[name] = chunks[0].forms[name].in_batch(values)
+    return {name: gathered[name] for name in chunks[0].names}
 
 
 def as_rows(
@@ -298,9 +303,9 @@ def copy_nested(value: Any) -> Any:
     if kind is np.ndarray:
         value = value.copy()
         if value.dtype.hasobject:
-            for place, item in enumerate(value):
+            for i, item in enumerate(value):
                 if type(item) in CONTAINERS:
-                    value[place] = copy_nested(item)
+                    value[i] = copy_nested(item)
         return value
     if kind is dict:
         return {name: copy_nested(item) for name, item in value.items()}

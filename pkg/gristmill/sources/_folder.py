@@ -65,8 +65,8 @@ class FolderDataSource:
     Raises:
         ValueError: `path` is a URL, both `extensions` and `is_valid_file` are given, or
             a link leads to a folder above it.
-        FileNotFoundError: There is no such folder, it has no classes, or a class has no
-            file and `allow_empty` is False.
+        FileNotFoundError: The folder does not exist or has no classes, or a class has
+            no file and `allow_empty` is False.
         OSError: A folder cannot be listed.
 
     Example:
@@ -84,21 +84,22 @@ class FolderDataSource:
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> None:
-        is_record, what = _predicate_of(extensions, is_valid_file)
+        is_record, description = _predicate_of(extensions, is_valid_file)
         self._path = _check_path(path)
         self.classes = _classes(self._path)
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
         names: list[bytes] = []
         counts = []
         for name in self.classes:
-            before = len(names)
+            first = len(names)
             names.extend(_files(os.path.join(self._path, name), is_record))
-            counts.append(len(names) - before)
+            counts.append(len(names) - first)
         empty = [n for n, count in zip(self.classes, counts, strict=True) if not count]
         if empty and not allow_empty:
             raise FileNotFoundError(
-                f"{self._path}: each class must have a file {what}, found none for the"
-                f" classes {', '.join(empty)}. Pass allow_empty=True to accept that."
+                f"{self._path}: each class must have a file {description}, found none"
+                f" for the classes {', '.join(empty)}. Pass allow_empty=True to accept"
+                " that."
             )
         # One string instead of a million: it is sent to workers and shared.
         self._names = b"".join(names)
@@ -142,9 +143,9 @@ class FolderDataSource:
         return os.path.join(self._path, self.classes[label], name), label
 
     def __repr__(self) -> str:
-        return f"FolderDataSource({self._path!r}, {self._describe()})"
+        return f"FolderDataSource({self._path!r}, {self._text_without_path()})"
 
-    def _describe(self) -> str:
+    def _text_without_path(self) -> str:
         """Return the `repr` without the path, so that states work in any folder."""
         import hashlib  # Slow to import.
 
@@ -222,12 +223,12 @@ def _classes(path: str) -> list[str]:
 
 def _files(folder: str, is_record: Callable[[str], bool]) -> Iterator[bytes]:
     """Yield the names of a class's files relative to its folder, in order."""
-    above = len(folder) + 1
+    prefix_length = len(folder) + 1
     for root, _, names in sorted(_walk(folder)):
         for name in sorted(names):
             path = os.path.join(root, name)
             if is_record(path):
-                yield os.fsencode(path[above:])
+                yield os.fsencode(path[prefix_length:])
 
 
 def _walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -43,10 +43,10 @@ class HuggingFaceColumns(ColumnSource):
         if not self._is_inspected:
             self._is_inspected = True
             self._inspect()
-        found: dict[str, Gathered] = {}
+        gathered: dict[str, Gathered] = {}
         if self._views is not None:
             for name, view in self._views.gather(keys, None).items():
-                found[name] = _convert(view, self._dtypes[name], alloc)
+                gathered[name] = _convert(view, self._dtypes[name], alloc)
         if self._other_columns is not None:
             columns = self._other_columns[keys.tolist()]
             for name, column in columns.items():
@@ -55,24 +55,24 @@ class HuggingFaceColumns(ColumnSource):
                         f"Column {name!r} must have {len(keys)} values, got"
                         f" {len(column)}."
                     )
-                found[name] = [column[i] for i in range(len(keys))]
-        return {name: found[name] for name in self._names or found}
+                gathered[name] = [column[i] for i in range(len(keys))]
+        return {name: gathered[name] for name in self._names or gathered}
 
     def _inspect(self) -> None:
         """Find the columns that can be gathered directly from Arrow's memory."""
-        dataset, form = self._dataset, self._dataset.format
+        dataset, dataset_format = self._dataset, self._dataset.format
         table = _table_of(dataset)
         if (
             table is None
-            or form["type"] not in CONVERTS_BY_DTYPE
-            or form["output_all_columns"]
+            or dataset_format["type"] not in CONVERTS_BY_DTYPE
+            or dataset_format["output_all_columns"]
         ):
             return
         ends = [0, len(dataset) - 1]
         sample = dataset[ends]
-        found = ChunkViews(table).gather(np.array(ends), None)
-        for name in found.keys() & sample.keys():
-            dtype = _dtype_of(sample[name], found[name])
+        views = ChunkViews(table).gather(np.array(ends), None)
+        for name in views.keys() & sample.keys():
+            dtype = _dtype_of(sample[name], views[name])
             if dtype is not None:
                 self._dtypes[name] = dtype
         if self._dtypes:
@@ -83,11 +83,11 @@ class HuggingFaceColumns(ColumnSource):
 
 
 def _table_of(dataset: Any) -> pa.Table | None:
-    """Return the table of a dataset's rows in their order, or None if there is none."""
+    """Return the table of a dataset's rows, or None if they were reordered."""
     arrow = dataset.with_format("arrow")
     # If rows were selected or shuffled, each slice is a copy.
-    one, other = arrow[:1], arrow[:1]
-    return arrow[:] if _addresses(one) == _addresses(other) else None
+    first, second = arrow[:1], arrow[:1]
+    return arrow[:] if _addresses(first) == _addresses(second) else None
 
 
 def _addresses(table: pa.Table) -> list[int]:
@@ -105,15 +105,17 @@ def _dtype_of(
     """
     assert isinstance(view, np.ndarray)
     # The dtype of Python's integers depends on their values beyond 64 bits.
-    unsafe = view.dtype.kind == "u" and isinstance(formatted, list)
-    numbers = view.dtype.kind in "iuf" and (
+    depends_on_values = view.dtype.kind == "u" and isinstance(formatted, list)
+    is_numeric = view.dtype.kind in "iuf" and (
         view.ndim == 1 or type(formatted) is not list
     )
-    if unsafe or not numbers:
+    if depends_on_values or not is_numeric:
         return None
     array = np.asarray(formatted)
-    same = array.shape == view.shape and array.dtype.kind in "iuf"
-    if not same or not np.array_equal(array, view.astype(array.dtype), equal_nan=True):
+    is_numeric_too = array.shape == view.shape and array.dtype.kind in "iuf"
+    if not is_numeric_too or not np.array_equal(
+        array, view.astype(array.dtype), equal_nan=True
+    ):
         return None
     return array.dtype
 

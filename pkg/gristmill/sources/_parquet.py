@@ -75,8 +75,8 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
         FileNotFoundError: A file is missing, or a folder or pattern has none.
         CorruptRecord: A file is not a Parquet file, is damaged, or changed while in
             use.  Raised by the constructor, or when the file is read.
-        ValueError: There are no paths, a column is missing or differs between files,
-            or there are storage_options for a path that is not a URL.
+        ValueError: `paths` is empty, a column is missing or differs between files, or
+            there are storage_options for a path that is not a URL.
         RemoteError: A remote file cannot be read.
         ImportError: pyarrow, or fsspec for a URL, is not installed.
 
@@ -125,14 +125,18 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
             remote_options=remote_options,
             read_kwargs=read_kwargs,
         )
-        self._text = ""
+        self._repr = ""
         self._begin()
 
     def _begin(self) -> None:
-        """Create the state that each process has for itself."""
+        """Create the state that each process has for itself.
+
+        The lock guards the caches, the counts of repeats and `_files`.  `_rows_read` is
+        not guarded, because it only decides when to warn.
+        """
         self._bounds = np.concatenate([[0], np.cumsum(self._files.rows)])
         self._length = int(self._bounds[-1])
-        # Only one thread at a time decodes: others may need the same row group.
+        # Held while a row group is decoded: other threads may need the same one.
         self._lock = threading.Lock()
         _in_use.add(self)
         # Decoded row groups, the most recently used one last.
@@ -178,18 +182,18 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
             bad = keys[(keys < 0) | (keys >= self._length)]
             raise self._out_of_range(int(bad[0]))
         groups = self._bounds.searchsorted(keys, "right") - 1
-        by_group = np.argsort(groups, kind="stable")
-        cuts = np.flatnonzero(np.diff(groups[by_group])) + 1
-        parts = np.split(by_group, cuts) if keys.size else []
+        order_by_group = np.argsort(groups, kind="stable")
+        group_starts = np.flatnonzero(np.diff(groups[order_by_group])) + 1
+        parts = np.split(order_by_group, group_starts) if keys.size else []
         # In the order of the keys, so that the last groups stay in the cache.
         parts.sort(key=operator.itemgetter(0))
         self._rows_read += len(keys)
         records: list[Any] = [None] * len(keys)
-        for places in parts:
-            group = int(groups[places[0]])
-            rows = self._cached_group(group).rows(keys[places] - self._bounds[group])
-            for place, row in zip(places.tolist(), rows, strict=True):
-                records[place] = row
+        for numbers in parts:
+            group = int(groups[numbers[0]])
+            rows = self._cached_group(group).rows(keys[numbers] - self._bounds[group])
+            for number, row in zip(numbers.tolist(), rows, strict=True):
+                records[number] = row
         return records
 
     def columns_at(
@@ -199,7 +203,7 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
 
         Args:
             keys: Record keys, int64 of shape (B,).
-            alloc: Allocates the arrays, called with shape and dtype. None for NumPy's.
+            alloc: Allocates the arrays. None: NumPy allocates them.
 
         Returns:
             For each column an array of shape (B,), or a list of its B values if they
@@ -209,20 +213,20 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
             IndexError: A key is out of range.
             CorruptRecord: A row group is damaged.
         """
-        groups, numbers, offsets = _core.find_chunks(self._bounds, keys)
+        groups, chunk_numbers, offsets = _core.find_chunks(self._bounds, keys)
         chunks: list[Columns] = []
         used_bytes = 0
-        for number, group in enumerate(groups.tolist()):
+        for chunk_number, group in enumerate(groups.tolist()):
             columns = self._cached_group(group, by_rows=True)
             used_bytes += columns.nbytes
             if used_bytes > self._cache_bytes and len(groups) > 1:
                 # Keep only the needed rows, because the cache may evict the group.
-                places = np.flatnonzero(numbers == number)
-                columns = columns.take(offsets[places])
-                offsets[places] = np.arange(len(places))
+                rows = np.flatnonzero(chunk_numbers == chunk_number)
+                columns = columns.take(offsets[rows])
+                offsets[rows] = np.arange(len(rows))
             chunks.append(columns)
         self._rows_read += len(keys)
-        return gather(chunks, numbers, offsets, alloc)
+        return gather(chunks, chunk_numbers, offsets, alloc)
 
     def close(self) -> None:
         """Drop the decoded row groups and close the files; reading opens them again."""
@@ -232,16 +236,16 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
             self._damaged.clear()
             self._files.close()
 
-    def _shown(self) -> str:
-        shown = {"rows": self._length, "columns": list(self.columns)}
-        return call_text(self, paths=[*self.paths[:7]], **shown)
+    def _text_with_paths(self) -> str:
+        facts = {"rows": self._length, "columns": list(self.columns)}
+        return call_text(self, paths=[*self.paths[:7]], **facts)
 
     def __repr__(self) -> str:
         # Every state contains it, so ten thousand paths are hashed only once.
-        self._text = self._text or self._describe()
-        return self._text
+        self._repr = self._repr or self._text_without_paths()
+        return self._repr
 
-    def _describe(self) -> str:
+    def _text_without_paths(self) -> str:
         names = "\n".join(self.paths).encode()
         options = "".join(f", {n}={v!r}" for n, v in sorted(self._read_kwargs.items()))
         return (
@@ -250,7 +254,7 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("_cache_bytes", "_read_kwargs", "_files", "_text")
+        names = ("_cache_bytes", "_read_kwargs", "_files", "_repr")
         return {name: vars(self)[name] for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -258,6 +262,7 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
         self._begin()
 
     def _cached_group(self, group: int, by_rows: bool = False) -> Columns:
+        """Return a decoded row group; `by_rows` also makes the table of its rows."""
         with self._lock:
             columns = self._cache.get(group)
             if columns is None:
@@ -279,7 +284,7 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
         try:
             columns = self._files.read(group)
         except CorruptRecord as error:
-            # Each of its rows may be requested; the next request fails immediately.
+            # Later requests for rows of this group fail immediately.
             self._damaged[group] = str(error)
             raise
         if self._decoded_before[group]:
@@ -290,8 +295,8 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
         return columns
 
     def _warn_of_repeats(self, group_bytes: int) -> None:
-        often = self._repeated_rows > REPEATED_ROWS * self._rows_read
-        if self._warned or self._repeated_groups < REPEATED_GROUPS or not often:
+        is_often = self._repeated_rows > REPEATED_ROWS * self._rows_read
+        if self._warned or self._repeated_groups < REPEATED_GROUPS or not is_often:
             return
         self._warned = True
         log.warning(

@@ -74,29 +74,29 @@ def _expand(path: str, storage_options: Mapping[str, Any]) -> list[str]:
     if FILES_ONLY.match(path):
         return [path]
     if is_url(path):
-        system, inside = file_system_of(path, storage_options)
+        system, location = file_system_of(path, storage_options)
         is_folder, find = system.isdir, system.glob
         prefix = path.partition("://")[0] + "://"
     else:
-        inside, is_folder, prefix = path, os.path.isdir, ""
+        location, is_folder, prefix = path, os.path.isdir, ""
         find = functools.partial(glob.glob, recursive=True)
-    if is_folder(inside):
-        found = find(f"{glob.escape(inside.rstrip('/'))}/*.parquet")
-    elif glob.has_magic(inside) and not (prefix == "" and os.path.exists(inside)):
-        found = find(inside)
+    if is_folder(location):
+        names = find(f"{glob.escape(location.rstrip('/'))}/*.parquet")
+    elif glob.has_magic(location) and not (prefix == "" and os.path.exists(location)):
+        names = find(location)
     else:
         return [path]
-    if not found:
+    if not names:
         raise FileNotFoundError(
             f"Expected Parquet files at {path}, found none. A folder is searched for"
             " *.parquet, but not the folders in it: pass a pattern such as"
             " 'folder/**/*.parquet' for those."
         )
-    return [name if "://" in name else prefix + name for name in sorted(found)]
+    return [name if "://" in name else prefix + name for name in sorted(names)]
 
 
 @contextlib.contextmanager
-def _name_file_in_errors(path: str, doing: str) -> Iterator[None]:
+def _name_file_in_errors(path: str, action: str) -> Iterator[None]:
     """Convert the errors of pyarrow to errors that name the file."""
     import pyarrow
 
@@ -112,16 +112,16 @@ def _name_file_in_errors(path: str, doing: str) -> Iterator[None]:
     except (pyarrow.ArrowException, OSError) as error:
         # Errors of the operating system have an errno; errors of the format do not.
         if getattr(error, "errno", None) is not None:
-            error.add_note(f"while {doing} {path}")
+            error.add_note(f"while {action} {path}")
             raise
         raise CorruptRecord(
-            f"Expected a Parquet file at {path}, but {doing} failed: {error}. Write the"
-            " file again if it is damaged, or leave it out of paths."
+            f"Expected a Parquet file at {path}, but {action} failed: {error}. Write"
+            " the file again if it is damaged, or leave it out of paths."
         ) from error
 
 
 class _LocalFile(NamedTuple):
-    """The size and time of a local file when it was opened."""
+    """A local file, with its size and modification time when it was opened."""
 
     path: str
     bytes: int
@@ -135,19 +135,20 @@ class _LocalFile(NamedTuple):
 
     def change(self) -> str:
         """Return how the file changed since it was opened, or "" if it did not."""
-        now = _LocalFile.open(self.path)
-        if now == self:
+        current = _LocalFile.open(self.path)
+        if current == self:
             return ""
         return (
             f"the file has changed since it was opened: it had {self.bytes} bytes, and"
-            f" has {now.bytes} now"
+            f" has {current.bytes} now"
         )
 
 
 class ParquetFiles:
     """The row groups of one or many files, numbered consecutively.
 
-    Can be pickled, without its open files. Only one thread at a time may read.
+    Can be pickled, without its open files. Only one thread at a time may call `read`;
+    the caller holds a lock for that.
 
     Attributes:
         paths: The files, in order.
@@ -168,8 +169,8 @@ class ParquetFiles:
         self._storage_options = dict(storage_options)
         self._remote_options = remote_options
         self._read_kwargs = dict(read_kwargs)
-        # The most recently used files, the latest one last: open local files, and the
-        # footers of remote files.
+        # The most recently used files by number, the latest one last: open local files,
+        # and the footers of remote files.
         self._open_files: dict[int, Any] = {}
         with ThreadPoolExecutor(min(FOOTER_THREADS, len(self.paths))) as pool:
             self._files = list(pool.map(self._open, self.paths))
@@ -199,20 +200,21 @@ class ParquetFiles:
                     columns=list(self.columns),
                     use_threads=threads_to_compute() > 1,
                 )
-            groups = self._first_group[number + 1] - self._first_group[number]
-            rows = int(self.rows[group])
-            if (groups, rows) != (file.num_row_groups, table.num_rows) or not set(
-                self.columns
-            ).issubset(table.column_names):
+            group_count = self._first_group[number + 1] - self._first_group[number]
+            row_count = int(self.rows[group])
+            if (group_count, row_count) != (
+                file.num_row_groups,
+                table.num_rows,
+            ) or not set(self.columns).issubset(table.column_names):
                 raise CorruptRecord(
-                    f"{path}: expected {rows} rows of {list(self.columns)} in row group"
-                    f" {inside} of {groups}, found {table.num_rows} rows in row group"
-                    f" {inside} of {file.num_row_groups}. The cached footer is wrong:"
-                    f" delete {footer_cache_path(self.paths)}."
+                    f"{path}: expected {row_count} rows of {list(self.columns)} in row"
+                    f" group {inside} of {group_count}, found {table.num_rows} rows in"
+                    f" row group {inside} of {file.num_row_groups}. The cached footer"
+                    f" is wrong: delete {footer_cache_path(self.paths)}."
                 )
-            return self._arrays(table, f"{path}: row group {inside}")
+            return self._columns_of(table, f"{path}: row group {inside}")
 
-    def _arrays(self, table: Any, where: str) -> Columns:
+    def _columns_of(self, table: Any, row_group: str) -> Columns:
         """Return the columns of a row group; all groups have the same dtypes."""
         from gristmill.sources import _arrow_values as values
 
@@ -225,8 +227,8 @@ class ParquetFiles:
                     values.check_facts(column, facts)
             except ValueError as error:
                 raise CorruptRecord(
-                    f"{where}, column {name!r}: {error}, contrary to the statistics of"
-                    " the file. Write the file again. If its statistics are right,"
+                    f"{row_group}, column {name!r}: {error}, contrary to the statistics"
+                    " of the file. Write the file again. If its statistics are right,"
                     f" delete {footer_cache_path(self.paths)}."
                 ) from error
             arrays[name] = values.to_array(column, facts)
@@ -247,22 +249,27 @@ class ParquetFiles:
         # The stamps of local files form one array: there may be thousands.
         local = [file[1:] for file in self._files if isinstance(file, _LocalFile)]
         stamps = np.array(local, np.int64).reshape(-1, 2)
-        far = [None if isinstance(file, _LocalFile) else file for file in self._files]
-        return {**vars(self), "_open_files": {}, "_forms": {}, "_files": (stamps, far)}
+        remote = [
+            None if isinstance(file, _LocalFile) else file for file in self._files
+        ]
+        files = stamps, remote
+        return {**vars(self), "_open_files": {}, "_forms": {}, "_files": files}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        stamps, far = state["_files"]
-        paths = (path for path, file in zip(self.paths, far, strict=True) if not file)
+        stamps, remote = state["_files"]
+        paths = (
+            path for path, file in zip(self.paths, remote, strict=True) if not file
+        )
         local = map(_LocalFile, paths, *stamps.T.tolist())
-        self._files = [file or next(local) for file in far]
+        self._files = [file or next(local) for file in remote]
         # A parent that unpickles this for several workers imports pyarrow once.
         importlib.import_module("pyarrow.parquet")
         importlib.import_module("gristmill.sources._arrow_values")
 
     @contextlib.contextmanager
     def _open_to_read(self, number: int) -> Iterator[Any]:
-        """Yield an open file, and keep it for the next read."""
+        """Yield a file by its number, opened, and keep it for the next read."""
         # Popped, so that a child forked meanwhile does not share a file in use.
         file, cached = self._files[number], self._open_files.pop(number, None)
         if isinstance(file, RemoteFile):
@@ -282,13 +289,13 @@ class ParquetFiles:
         if len(local) < max(CACHE_MIN_FILES, len(self._files)) or self._read_kwargs:
             return list(pool.map(self._read_footer, self.paths, self._files))
         stamps = [(file.bytes, file.mtime_ns) for file in local]
-        place = footer_cache_path(self.paths)
-        cached = load_footers(place, stamps)
+        cache_path = footer_cache_path(self.paths)
+        cached = load_footers(cache_path, stamps)
         missing = [i for i, footer in enumerate(cached) if footer is None]
         new = pool.map(lambda i: self._read_footer(self.paths[i], local[i]), missing)
         footers = [footer or next(new) for footer in cached]
         if missing:
-            save_footers(place, stamps, footers)
+            save_footers(cache_path, stamps, footers)
         return footers
 
     def _open(self, path: str) -> _LocalFile | RemoteFile:
@@ -329,13 +336,13 @@ class ParquetFiles:
         return parquet.ParquetFile(readable, metadata=footer, **kwargs)
 
     def _check_schemas(self, schemas: Sequence[Mapping[str, Any]]) -> None:
-        first = schemas[0]
+        expected = schemas[0]
         for path, types in zip(self.paths, schemas, strict=True):
             for name in self.columns:
-                if types.get(name) != first[name]:
+                if types.get(name) != expected[name]:
                     found = types.get(name, "missing")
                     raise ValueError(
-                        f"{path}: column {name!r} must be {first[name]}, like in"
+                        f"{path}: column {name!r} must be {expected[name]}, like in"
                         f" {self.paths[0]}, got {found}. All files of a data source"
                         " must have the same columns: choose others with columns=, or"
                         " make one data source for each kind of file."
@@ -346,7 +353,8 @@ def _join_facts(name: str, footers: Sequence[Footer]) -> ColumnFacts:
     """Return the facts of a column over all files."""
     found = [footer.facts[name] for footer in footers if name in footer.facts]
     return ColumnFacts(
-        any(facts.has_nulls for facts in found), any(facts.has_large for facts in found)
+        any(facts.has_nulls for facts in found),
+        any(facts.has_large_ints for facts in found),
     )
 
 

@@ -51,34 +51,35 @@ class Footer(NamedTuple):
 
 def footer_cache_path(paths: Sequence[str]) -> str:
     """Return the path of the cache of local files' footers; it need not exist."""
-    whole = "\0".join(map(os.path.abspath, paths)).encode(errors="surrogateescape")
-    name = hashlib.sha256(whole).hexdigest()[:32]
+    all_paths = "\0".join(map(os.path.abspath, paths)).encode(errors="surrogateescape")
+    name = hashlib.sha256(all_paths).hexdigest()[:32]
     return os.path.join(cache_dir(), "parquet", f"{name}.json")
 
 
-def load_footers(place: str, stamps: Sequence[Stamp]) -> list[Footer | None]:
+def load_footers(path: str, stamps: Sequence[Stamp]) -> list[Footer | None]:
     """Return the cached footers, with None for each file whose stamp differs.
 
-    If the cache is missing, torn or of another format, all are None.
+    Returns only None if the cache is missing, torn or of another format.
     """
     try:
-        with open(place, "rb") as file:
+        with open(path, "rb") as file:
             digest, body = file.readline().strip(), file.read()
         if hashlib.sha256(body).hexdigest().encode() != digest:
             raise ValueError("its checksum is wrong")
-        found = _parse(json.loads(body), len(stamps))
+        entries = _parse(json.loads(body), len(stamps))
     except FileNotFoundError:
         return [None] * len(stamps)
-    except READ_ERRORS as why:
-        log.info("Cannot use the cached footers in %s: %s", place, why)
+    except READ_ERRORS as error:
+        log.info("Cannot use the cached footers in %s: %s", path, error)
         return [None] * len(stamps)
     return [
         footer if entry_stamp == stamp else None
-        for stamp, (entry_stamp, footer) in zip(stamps, found, strict=True)
+        for stamp, (entry_stamp, footer) in zip(stamps, entries, strict=True)
     ]
 
 
-def _parse(content: Any, files: int) -> list[tuple[Stamp, Footer]]:
+def _parse(content: Any, file_count: int) -> list[tuple[Stamp, Footer]]:
+    """Return the stamp and the footer of each data file; raise if one is invalid."""
     if content["format"] != FORMAT or content["writer"] != _writer():
         version = content["format"], content["writer"]
         raise ValueError(
@@ -88,46 +89,44 @@ def _parse(content: Any, files: int) -> list[tuple[Stamp, Footer]]:
     for types in schemas:
         if not all(type(text) is str for text in types.values()):
             raise ValueError(f"expected the types of columns as str, found {types}")
-    found = []
-    for size, changed, number, counts, nulls, large in content["files"]:
+    entries = []
+    for size, mtime_ns, schema_number, counts, nulls, large in content["files"]:
         rows = np.array(counts, np.int64).reshape(len(counts))
         if rows.size and rows.min() < 0:
             raise ValueError(f"expected at least 0 rows per row group, found {counts}")
-        names = [*schemas[number]]
+        names = [*schemas[schema_number]]
         facts = {
-            names[place]: ColumnFacts(place in nulls, place in large)
-            for place in {*nulls, *large}
+            names[column]: ColumnFacts(column in nulls, column in large)
+            for column in {*nulls, *large}
         }
-        found.append(((size, changed), Footer(rows, schemas[number], facts)))
-    if len(found) != files:
-        raise ValueError(f"expected {files} files, found {len(found)}")
-    return found
+        entries.append(((size, mtime_ns), Footer(rows, schemas[schema_number], facts)))
+    if len(entries) != file_count:
+        raise ValueError(f"expected {file_count} files, found {len(entries)}")
+    return entries
 
 
-def save_footers(
-    place: str, stamps: Iterable[Stamp], footers: Sequence[Footer]
-) -> None:
+def save_footers(path: str, stamps: Iterable[Stamp], footers: Sequence[Footer]) -> None:
     """Write footers to the cache, atomically."""
-    numbers: dict[tuple[tuple[str, str], ...], int] = {}
+    schema_numbers: dict[tuple[tuple[str, str], ...], int] = {}
     files: list[tuple[Any, ...]] = []
     for stamp, (rows, types, facts) in zip(stamps, footers, strict=True):
-        number = numbers.setdefault((*types.items(),), len(numbers))
-        with_facts = [(i, facts[name]) for i, name in enumerate(types) if name in facts]
-        nulls = [place for place, fact in with_facts if fact.has_nulls]
-        large = [place for place, fact in with_facts if fact.has_large]
+        number = schema_numbers.setdefault((*types.items(),), len(schema_numbers))
+        by_column = [(i, facts[name]) for i, name in enumerate(types) if name in facts]
+        nulls = [column for column, fact in by_column if fact.has_nulls]
+        large = [column for column, fact in by_column if fact.has_large_ints]
         files.append((*stamp, number, rows.tolist(), nulls, large))
     content = {
         "format": FORMAT,
         "writer": _writer(),
-        "schemas": [dict(items) for items in numbers],
+        "schemas": [dict(items) for items in schema_numbers],
         "files": files,
     }
     body = json.dumps(content, separators=(",", ":")).encode()
     digest = hashlib.sha256(body).hexdigest().encode()
     try:
-        _core.replace_file(place, digest + b"\n" + body)
-    except OSError as why:
-        log.info("Cannot cache the footers of Parquet files in %s: %s", place, why)
+        _core.replace_file(path, digest + b"\n" + body)
+    except OSError as error:
+        log.info("Cannot cache the footers of Parquet files in %s: %s", path, error)
 
 
 def _writer() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from gristmill.sources._arrow_values import (
-    MOST_EXACT,
+    MAX_EXACT_INT,
     has_null_value,
     is_nested,
     is_wide,
@@ -29,34 +29,36 @@ def facts_of_columns(footer: Any, schema: pa.Schema) -> dict[str, ColumnFacts]:
     """
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     facts = {}
-    place = 0
+    leaf_number = 0
     for field in schema:
         if not is_nested(field.type) and not has_null_value(field.type):
             # The level is 0 for a column that the file declares as required.
-            optional = footer.schema.column(place).max_definition_level > 0
-            chunks = (group.column(place).statistics for group in groups)
-            facts[field.name] = _facts(chunks, optional, is_wide(field.type))
-        place += _leaves(field.type)
+            is_optional = footer.schema.column(leaf_number).max_definition_level > 0
+            chunks = (group.column(leaf_number).statistics for group in groups)
+            facts[field.name] = _facts(chunks, is_optional, is_wide(field.type))
+        leaf_number += _leaf_count(field.type)
     return facts
 
 
-def _facts(chunks: Iterable[Any], optional: bool, wide: bool) -> ColumnFacts:
+def _facts(
+    chunks: Iterable[Any], is_optional: bool, has_wide_ints: bool
+) -> ColumnFacts:
     """Return the facts of one column from the statistics of its chunks.
 
     Args:
         chunks: The ``Statistics`` of pyarrow, or None for a chunk that has none.
-        optional: Whether a value may be missing.
-        wide: Whether the column has integers of 64 bits.
+        is_optional: Whether a value may be missing.
+        has_wide_ints: Whether the column has integers of 64 bits.
     """
-    has_nulls = has_large = False
+    has_nulls = has_large_ints = False
     for chunk in chunks:
         has_count = chunk is not None and chunk.has_null_count
-        has_nulls |= optional and not (has_count and chunk.null_count == 0)
-        if wide and not has_large:
-            has_large = not _is_exact(chunk)
-        if has_nulls >= optional and has_large >= wide:
+        has_nulls |= is_optional and not (has_count and chunk.null_count == 0)
+        if has_wide_ints and not has_large_ints:
+            has_large_ints = not _is_exact(chunk)
+        if has_nulls >= is_optional and has_large_ints >= has_wide_ints:
             break
-    return ColumnFacts(has_nulls, has_large)
+    return ColumnFacts(has_nulls, has_large_ints)
 
 
 def _is_exact(chunk: Any) -> bool:
@@ -64,13 +66,13 @@ def _is_exact(chunk: Any) -> bool:
     if chunk is None:
         return False
     if chunk.has_min_max:
-        return bool(chunk.min >= -MOST_EXACT and chunk.max <= MOST_EXACT)
+        return bool(chunk.min >= -MAX_EXACT_INT and chunk.max <= MAX_EXACT_INT)
     return bool(chunk.has_null_count and chunk.num_values == 0)
 
 
-def _leaves(kind: pa.DataType) -> int:
+def _leaf_count(kind: pa.DataType) -> int:
     """Return the number of Parquet columns that store a column of this type."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _leaves(kind.storage_type)
+        return _leaf_count(kind.storage_type)
     inner = (kind.field(i).type for i in range(kind.num_fields))
-    return sum(map(_leaves, inner)) or 1
+    return sum(map(_leaf_count, inner)) or 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["count_records", "expand", "find_file", "in_threads", "open_file"]
 
 # In names of Bagz shards, the shard number comes before the file extension.
-SHARDED = re.compile(r"(.+)@(\d+|\*)(\.bagz?)?", re.DOTALL)
+SHARDED_PATH = re.compile(r"(.+)@(\d+|\*)(\.bagz?)?", re.DOTALL)
 # The number of local files opened at once. Building an index takes about 17 MB. Remote
 # files use more threads, because these mostly wait.
 LOCAL_THREADS = max(16, os.cpu_count() or 1)
@@ -139,32 +139,35 @@ def expand(paths: Any, storage_options: Mapping[str, Any] | None = None) -> list
         raise TypeError(
             f"paths must be a path or a list of paths, got a {type(paths).__name__}."
         )
-    found: list[str] = []
+    files: list[str] = []
     for path in paths:
         if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(f"paths must have only paths, got a {type(path).__name__}.")
-        found.extend(_files_of(os.fspath(path), storage_options))
-    if not found:
+            raise TypeError(
+                f"paths must contain only paths, got a {type(path).__name__}."
+            )
+        files.extend(_files_of(os.fspath(path), storage_options))
+    if not files:
         raise ValueError("paths must have at least one path, got an empty list.")
-    return found
+    return files
 
 
 def _files_of(path: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    """Return the files that one path, pattern or name of shards stands for."""
     if is_local(path) and os.path.exists(local_path(path)):
         return [path]
-    if sharded := SHARDED.fullmatch(path):
-        base, count, end = sharded.groups("")
+    if match := SHARDED_PATH.fullmatch(path):
+        base, count, end = match.groups("")
         if count != "*":
             return _shards(base, int(count), end)
         return _all_shards(base, end, storage_options)
     if not GLOB_CHARACTERS.search(path):
         return [path]  # Opening it raises the error, if any.
-    found = _glob(path, storage_options)
-    if not found:
+    files = _glob(path, storage_options)
+    if not files:
         raise FileNotFoundError(
             f"Expected files that match the pattern {path}, found none."
         )
-    return found
+    return files
 
 
 def _glob(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]:
@@ -180,17 +183,17 @@ def _shards(base: str, count: int, end: str) -> list[str]:
 def _all_shards(
     base: str, end: str, storage_options: Mapping[str, Any] | None
 ) -> list[str]:
-    found = _glob(f"{glob.escape(base)}-?????-of-?????{end}", storage_options)
-    if not found:
+    files = _glob(f"{glob.escape(base)}-?????-of-?????{end}", storage_options)
+    if not files:
         raise FileNotFoundError(
             f"Expected shards of {base}{end} named {base}-00000-of-*{end}, found none."
         )
-    count = found[0].removesuffix(end)[-5:]
+    count = files[0].removesuffix(end)[-5:]
     expected = _shards(local_path(base), int(count), end) if count.isdecimal() else []
-    if expected != found:
-        missing = sorted(set(expected) - set(found))
+    if expected != files:
+        missing = sorted(set(expected) - set(files))
         raise FileNotFoundError(
             f"Expected one complete set of {len(expected)} shards of {base}, found"
-            f" {len(found)} files, missing {missing[0] if missing else 'none'}."
+            f" {len(files)} files, missing {missing[0] if missing else 'none'}."
         )
-    return found
+    return files

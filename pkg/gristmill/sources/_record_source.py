@@ -37,7 +37,7 @@ class RecordSource(FileSource, Closeable, Generic[T]):
     # Parts of the `repr`: the class name, and the separator of the hashed paths.
     _class_name: str
     _separator = "\n"
-    _text = ""
+    _repr = ""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class RecordSource(FileSource, Closeable, Generic[T]):
         open_readers: Mapping[int, _core.RecordReader],
     ) -> None:
         self._paths = paths
-        more = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
-        self._name = f"{paths[0]}{more}"
+        others = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
+        self._name = f"{paths[0]}{others}"
         self._open_part = open_part
         self._reader = self._new_reader(ranges)
         self._ranges: Int64Array = np.array(ranges, np.int64)
@@ -146,15 +146,15 @@ class RecordSource(FileSource, Closeable, Generic[T]):
 
     def __repr__(self) -> str:
         # Only of paths, like Grain's. Every state contains it, so it is cached.
-        if not self._text:
+        if not self._repr:
             import hashlib  # Slow to import.
 
             text = self._separator.join(self._paths).encode()
             sha1 = hashlib.sha1(text, usedforsecurity=False)
-            self._text = f"{self._class_name}(hash_of_paths={sha1.hexdigest()})"
-        return self._text
+            self._repr = f"{self._class_name}(hash_of_paths={sha1.hexdigest()})"
+        return self._repr
 
-    def _shown(self) -> str:
+    def _text_with_paths(self) -> str:
         return call_text(self, paths=[*self._paths[:7]], records=self._length)
 
     def __getstate__(self) -> dict[str, Any]:

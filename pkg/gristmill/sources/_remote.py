@@ -32,7 +32,7 @@ __all__ = ["RemoteFile", "RemoteStream"]
 T = TypeVar("T")
 
 # Keys of fsspec's file info whose values change when the file's content does.
-_STAMPS = (
+_STAMP_KEYS = (
     "ETag",
     "etag",
     "generation",
@@ -74,6 +74,8 @@ class RemoteFile:
         self._storage_options = dict(storage_options or {})
         self._options = options or RemoteOptions()
         self._sleep = sleep
+        # The id of the process that connected, its file system, the path in it, and a
+        # WebFile or None.
         self._connection: tuple[int, Any, str, WebFile | None] | None = None
         self._host = host_of(url)
         self._size, self._stamp = self._retry(
@@ -141,9 +143,9 @@ class RemoteFile:
         if cache is None:
             return self._read(offset, size)
         origin = self.origin
-        found = cache.read(origin, offset, size)
-        if found is not None:
-            return found
+        cached = cache.read(origin, offset, size)
+        if cached is not None:
+            return cached
         begin, count = cache.pages_of(origin, offset, size)
         pages = self._read(begin, count)
         if problem := cache.write(origin, begin, pages):
@@ -173,10 +175,10 @@ class RemoteFile:
 
     def delay_s(self, error: Exception, attempt: int) -> float:
         """Return the time to wait after a failed attempt of a fetch, in seconds."""
-        wait = self._delay_s(error, attempt)
+        wait_s = self._delay_s(error, attempt)
         if self._sleep is time.sleep:
-            return wait
-        self._sleep(wait)
+            return wait_s
+        self._sleep(wait_s)
         return 0.0
 
     def cache_failed(self, problem: str) -> None:
@@ -200,12 +202,12 @@ class RemoteFile:
                 f"the file changed while it was open: it has {size} bytes now,"
                 f" {self._size} when it was opened"
             )
-        for name, before in self._stamp.items():
-            now = stamp.get(name, before)
-            if now != before:
+        for name, value_at_open in self._stamp.items():
+            value_now = stamp.get(name, value_at_open)
+            if value_now != value_at_open:
                 return (
                     "the file was replaced while it was open: its"
-                    f" {name} is {now!r}, {before!r} when it was opened"
+                    f" {name} is {value_now!r}, {value_at_open!r} when it was opened"
                 )
         return ""
 
@@ -216,7 +218,7 @@ class RemoteFile:
         return f"RemoteFile({self._url!r})"
 
     def _filesystem(self) -> tuple[Any, str, WebFile | None]:
-        """Return this process's file system, the path in it, and a WebFile or None."""
+        """Return the connection of this process, without the process id."""
         if self._connection is None or self._connection[0] != os.getpid():
             # Threads that race here create equivalent file systems.
             options = with_connections(self._url, self._storage_options)
@@ -242,7 +244,7 @@ class RemoteFile:
             raise RemoteError(
                 "expected the size of the file, found none in the answer of the storage"
             )
-        return int(info["size"]), {k: info[k] for k in _STAMPS if k in info}
+        return int(info["size"]), {k: info[k] for k in _STAMP_KEYS if k in info}
 
     def _read(
         self, offset: int, size: int, failed: tuple[Exception, int] | None = None
@@ -250,8 +252,10 @@ class RemoteFile:
         """Read a range with retries; `failed` is an earlier error and its attempts."""
         if size == 0:
             return b""
-        what = f"bytes {offset} to {offset + size - 1}"
-        return self._retry(what, lambda: self._fetch(offset, size), self.change, failed)
+        subject = f"bytes {offset} to {offset + size - 1}"
+        return self._retry(
+            subject, lambda: self._fetch(offset, size), self.change, failed
+        )
 
     def _fetch(self, offset: int, size: int) -> bytes:
         """Wait for a turn, and read a range in one attempt."""
@@ -271,15 +275,15 @@ class RemoteFile:
 
     def _cat(self, offset: int, size: int) -> bytes:
         filesystem, path, _ = self._filesystem()
-        limit = self._limit(filesystem)
+        time_limit = self._limit(filesystem)
         if self.fetches:
             asyn = importlib.import_module("fsspec.asyn")
-            data: bytes = asyn.sync(self.loop, self.get, offset, size, **limit)
+            data: bytes = asyn.sync(self.loop, self.get, offset, size, **time_limit)
             return data
         # File systems that open the file for this call would read ahead needlessly.
-        extra = limit or {"cache_type": "none"}
+        arguments = time_limit or {"cache_type": "none"}
         return bytes(
-            filesystem.cat_file(path, start=offset, end=offset + size, **extra)
+            filesystem.cat_file(path, start=offset, end=offset + size, **arguments)
         )
 
     @property
@@ -299,7 +303,7 @@ class RemoteFile:
 
     def _retry(
         self,
-        what: str,
+        subject: str,
         call: Callable[[], T],
         change: Callable[[], str],
         failed: tuple[Exception, int] | None = None,
@@ -308,7 +312,7 @@ class RemoteFile:
         error, attempt = failed or (None, 0)
         while True:
             if error is not None:
-                self._raise_if_final(error, attempt, what, change)
+                self._raise_if_final(error, attempt, subject, change)
                 self._sleep(self._delay_s(error, attempt))
             attempt += 1
             try:
@@ -321,14 +325,16 @@ class RemoteFile:
         return delay_s(error, attempt, options.first_delay_s, options.most_delay_s)
 
     def _raise_if_final(
-        self, error: Exception, attempt: int, what: str, change: Callable[[], str]
+        self, error: Exception, attempt: int, subject: str, change: Callable[[], str]
     ) -> None:
         """Raise the final error, unless another attempt may succeed."""
         transient = is_transient(error)
         if transient and attempt < self._options.attempts:
             return
         attempts = "the first attempt" if attempt == 1 else f"{attempt} attempts"
-        text = f"{self._url}: reading {what} failed at {attempts}: {_describe(error)}"
+        text = (
+            f"{self._url}: reading {subject} failed at {attempts}: {_describe(error)}"
+        )
         # Do not send another request to a server that failed this often.
         changed = "" if transient else change()
         _raise(error, f"{text}; {changed}" if changed else text)
@@ -339,7 +345,7 @@ class RemoteStream(io.RawIOBase):
 
     def __init__(self, file: RemoteFile) -> None:
         self._remote = file
-        self._at: int = 0
+        self._position: int = 0
 
     def readable(self) -> bool:
         return True
@@ -348,13 +354,13 @@ class RemoteStream(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._remote.size)[whence]
-        return self._at
+        self._position = offset + (0, self._position, self._remote.size)[whence]
+        return self._position
 
-    def readinto(self, room: Any) -> int:
-        size: int = max(0, min(len(room), self._remote.size - self._at))
-        room[:size] = self._remote.read_range(self._at, size)
-        self._at += size
+    def readinto(self, buffer: Any) -> int:
+        size: int = max(0, min(len(buffer), self._remote.size - self._position))
+        buffer[:size] = self._remote.read_range(self._position, size)
+        self._position += size
         return size
 
 

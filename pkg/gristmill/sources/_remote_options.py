@@ -69,23 +69,23 @@ class RemoteOptions:
             object.__setattr__(self, "cache_dir", os.fsdecode(self.cache_dir))
             if not self.cache_dir:
                 raise ValueError("cache_dir must be a folder or None, got ''.")
-        for name, least in _LEAST.items():
+        for name, minimum in _MINIMUMS.items():
             value = getattr(self, name)
             if not name.endswith("_s"):
                 check_integer(name, value)
-            if not value >= least:
-                raise ValueError(f"{name} must be at least {least}, got {value}.")
-        if self.cache_bytes > MOST_CACHE_BYTES:
+            if not value >= minimum:
+                raise ValueError(f"{name} must be at least {minimum}, got {value}.")
+        if self.cache_bytes > MAX_CACHE_BYTES:
             raise ValueError(
-                f"cache_bytes must be at most {MOST_CACHE_BYTES}, got"
+                f"cache_bytes must be at most {MAX_CACHE_BYTES}, got"
                 f" {self.cache_bytes}."
             )
         if not self.timeout_s > 0:
             raise ValueError(f"timeout_s must be above 0, got {self.timeout_s}.")
 
 
-MOST_CACHE_BYTES = 1 << 62
-_LEAST = {
+MAX_CACHE_BYTES = 1 << 62
+_MINIMUMS = {
     "attempts": 1,
     "first_delay_s": 0,
     "most_delay_s": 0,

@@ -20,19 +20,19 @@ from collections.abc import Callable
 
 __all__ = ["RequestLimit"]
 
-START = 16
+START_LIMIT = 16
 GROWTH = 1.5
-GAIN = 1.05
-REST_ROUNDS = 4
-ROUNDS_AFTER_FAILURE = 16
-BELOW_FAILURE, RISE = 7 / 8, 9 / 8
+MIN_GAIN = 1.05
+PAUSE_ROUNDS = 4
+PAUSE_ROUNDS_AFTER_FAILURE = 16
+BOUND_AFTER_FAILURE, BOUND_GROWTH = 7 / 8, 9 / 8
 
 
 class RequestLimit:
-    """Limits the requests in flight. Calls must not overlap.
+    """Limits the requests in flight. The owner's lock must be held for each call.
 
     Args:
-        most: The upper bound of the limit, at least 1.
+        max_limit: The upper bound of the limit, at least 1.
         clock: Returns the time in seconds.
 
     Attributes:
@@ -41,17 +41,17 @@ class RequestLimit:
     """
 
     def __init__(
-        self, most: int, clock: Callable[[], float] = time.perf_counter
+        self, max_limit: int, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        self.limit = min(START, most)
+        self.limit = min(START_LIMIT, max_limit)
         self.in_flight = 0
-        self._most = most
+        self._max_limit = max_limit
         self._clock = clock
-        # The upper bound of the limit; below `most` for a while after a failure.
-        self._bound = most
+        # The current upper bound; below `max_limit` for a while after a failure.
+        self._bound = max_limit
         # The limit to return to, and its bytes per second, or 0 if not measured.
         self._best_limit, self._best_rate = self.limit, 0.0
-        self._rounds_to_wait = 0
+        self._pause_rounds_left = 0
         self._failures = 0
         self._begin_round()
 
@@ -60,20 +60,20 @@ class RequestLimit:
         self.in_flight += 1
         return self._failures
 
-    def end(self, ticket: int, nbytes: int, *, failed: bool, waiting: bool) -> None:
+    def end(self, ticket: int, nbytes: int, *, failed: bool, has_waiting: bool) -> None:
         """Count an answer.
 
         Args:
             ticket: The value that `begin` returned.
             nbytes: The size of the answer.
             failed: Whether the network or the server failed.
-            waiting: Whether a request is waiting for its turn.
+            has_waiting: Whether a request is waiting for its turn.
         """
         self.in_flight -= 1
         if failed:
             if ticket == self._failures:
                 self._lower_limit()
-        elif not waiting:
+        elif not has_waiting:
             self._begin_round()
         else:
             self._count(nbytes)
@@ -89,34 +89,38 @@ class RequestLimit:
         self._bytes += nbytes
         if self._answers < 3 * self.limit:
             return
-        elapsed = max(self._clock() - self._round_start, 1e-9)
-        self._adjust(self._bytes / elapsed)
+        elapsed_s = max(self._clock() - self._round_start, 1e-9)
+        self._adjust(self._bytes / elapsed_s)
         self._begin_round()
 
     def _adjust(self, rate: float) -> None:
         """Choose the next limit from the bytes per second of this one."""
-        if self._rounds_to_wait:
-            self._rounds_to_wait -= 1
+        if self._pause_rounds_left:
+            self._pause_rounds_left -= 1
             self._best_rate = rate
-            if self._rounds_to_wait:
+            if self._pause_rounds_left:
                 return
-            self._bound = min(self._most, int(self._bound * RISE) + 1)
-        elif rate <= self._best_rate * GAIN:
+            self._bound = min(self._max_limit, int(self._bound * BOUND_GROWTH) + 1)
+        elif rate <= self._best_rate * MIN_GAIN:
             self.limit = self._best_limit
-            self._rounds_to_wait = self._pause_rounds()
+            self._pause_rounds_left = self._pause_rounds()
             return
         self._best_limit, self._best_rate = self.limit, rate
         self.limit = min(int(self.limit * GROWTH) + 1, self._bound)
         if self.limit == self._best_limit:
-            self._rounds_to_wait = self._pause_rounds()
+            self._pause_rounds_left = self._pause_rounds()
 
     def _pause_rounds(self) -> int:
         """Return the number of rounds before the limit may grow again."""
-        return REST_ROUNDS if self._bound == self._most else ROUNDS_AFTER_FAILURE
+        return (
+            PAUSE_ROUNDS
+            if self._bound == self._max_limit
+            else PAUSE_ROUNDS_AFTER_FAILURE
+        )
 
     def _lower_limit(self) -> None:
         self._failures += 1
-        self._bound = max(1, int(self.limit * BELOW_FAILURE))
+        self._bound = max(1, int(self.limit * BOUND_AFTER_FAILURE))
         self.limit = self._best_limit = max(1, self.limit // 2)
-        self._best_rate, self._rounds_to_wait = 0.0, 0
+        self._best_rate, self._pause_rounds_left = 0.0, 0
         self._begin_round()

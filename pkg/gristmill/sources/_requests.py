@@ -31,32 +31,33 @@ __all__ = [
     "requests_of",
 ]
 
-# Wake the waiting thread only after this many bytes: switching threads takes time.
+# Wake the reader only after this many bytes: switching threads takes time.
 WAKE_BYTES = 4 << 20
 
 
 class HostRequests:
-    """The requests of this process to one host. Any thread may call."""
+    """The requests of this process to one host. Any thread may call.
 
-    def __init__(self, most: int) -> None:
-        self._request_limit = RequestLimit(most)
+    The lock guards the limit and the queue. Requests are started without the lock.
+    """
+
+    def __init__(self, max_requests: int) -> None:
+        self._request_limit = RequestLimit(max_requests)
         self._waiting: collections.deque[_Thread | _Request] = collections.deque()
         self._lock = threading.Lock()
 
-    def submit(self, turn: _Thread | _Request) -> None:
+    def submit(self, waiter: _Thread | _Request) -> None:
         """Start a request when its turn comes: now, or when another one ends."""
         with self._lock:
-            self._waiting.append(turn)
-        while found := self._next():
-            found[0].start(found[1])
+            self._waiting.append(waiter)
+        self._start_waiting()
 
     def end(self, ticket: int, nbytes: int, *, failed: bool = False) -> None:
         """Count an answered request, see `RequestLimit.end`, and start waiting ones."""
         self._count(ticket, nbytes, failed)
-        while found := self._next():
-            found[0].start(found[1])
+        self._start_waiting()
 
-    def end_and_go_on(
+    def end_and_take_next(
         self, loop: asyncio.AbstractEventLoop, ticket: int, nbytes: int, failed: bool
     ) -> tuple[_Request, int] | None:
         """Like `end`, but return the first request of `loop` for the caller to start.
@@ -64,14 +65,18 @@ class HostRequests:
         Returns None if no request of that loop has its turn.
         """
         self._count(ticket, nbytes, failed)
-        own = None
-        while found := self._next():
-            turn, ticket = found
-            if own is None and isinstance(turn, _Request) and turn.loop is loop:
-                own = turn, ticket
+        next_of_loop = None
+        while turn := self._begin_next():
+            waiter, ticket = turn
+            if (
+                next_of_loop is None
+                and isinstance(waiter, _Request)
+                and waiter.loop is loop
+            ):
+                next_of_loop = waiter, ticket
             else:
-                turn.start(ticket)
-        return own
+                waiter.start(ticket)
+        return next_of_loop
 
     def wait_for_turn(self) -> int:
         """Wait in this thread for a turn, and return the value to pass to `end`."""
@@ -89,18 +94,25 @@ class HostRequests:
 
     def _count(self, ticket: int, nbytes: int, failed: bool) -> None:
         with self._lock:
-            waiting = bool(self._waiting)
-            self._request_limit.end(ticket, nbytes, failed=failed, waiting=waiting)
+            self._request_limit.end(
+                ticket, nbytes, failed=failed, has_waiting=bool(self._waiting)
+            )
 
-    def _next(self) -> tuple[_Thread | _Request, int] | None:
+    def _start_waiting(self) -> None:
+        while turn := self._begin_next():
+            waiter, ticket = turn
+            waiter.start(ticket)
+
+    def _begin_next(self) -> tuple[_Thread | _Request, int] | None:
+        """Return the first waiter and its ticket; None if nothing may start now."""
         with self._lock:
             while (
                 self._waiting
                 and self._request_limit.in_flight < self._request_limit.limit
             ):
-                turn = self._waiting.popleft()
-                if turn.is_wanted:
-                    return turn, self._request_limit.begin()
+                waiter = self._waiting.popleft()
+                if waiter.is_wanted:
+                    return waiter, self._request_limit.begin()
         return None
 
 
@@ -162,28 +174,30 @@ class WrongSizeError(Exception):
 class Fetch:
     """Ranges that are being read: [(file, offset, size), ...].
 
-    Only one thread may call `take` and `close`.
+    Only one thread, the reader, may call `take` and `close`. The thread of the event
+    loop calls `arrive` and owns the answers that the reader has not received.
     """
 
     def __init__(self, ranges: Sequence[tuple[FetchedFile, int, int]]) -> None:
         self._ranges = ranges
         self._answers: queue.SimpleQueue[list[tuple[int, Any]]] = queue.SimpleQueue()
-        # Answers that were not yet passed to the waiting thread.
+        # Answers that were not yet passed to the reader.
         self._batch: list[tuple[int, Any]] = []
         self._batch_bytes = 0
-        self._missing = len(ranges)
+        self._unanswered_count = len(ranges)
         self.closed = False
         # Looked up once per file, on this thread, to keep the event loop free.
-        runs_in = {f: (f.loop, f.requests) for f in {file for file, _, _ in ranges}}
+        files = {file for file, _, _ in ranges}
+        connections = {file: (file.loop, file.requests) for file in files}
         requests = [
-            _Request(self, number, file, offset, size, *runs_in[file])
+            _Request(self, number, file, offset, size, *connections[file])
             for number, (file, offset, size) in enumerate(ranges)
         ]
-        for loop in {loop for loop, _ in runs_in.values()}:
+        for loop in {loop for loop, _ in connections.values()}:
             loop.call_soon_threadsafe(_submit, [r for r in requests if r.loop is loop])
 
     def take(self) -> list[tuple[int, Any]]:
-        """Wait for answers, and return (number of the range, bytes or exception)s."""
+        """Wait for answers, and return pairs (number of the range, bytes or error)."""
         answers = []
         for number, answer in self._answers.get():
             if isinstance(answer, FailedRequest):
@@ -200,12 +214,12 @@ class Fetch:
         self.closed = True
 
     def arrive(self, number: int, answer: Any) -> None:
-        """Accept bytes or an `FailedRequest`; called on the loop's thread."""
+        """Accept bytes or a `FailedRequest`; called on the loop's thread."""
         self._batch.append((number, answer))
-        self._missing -= 1
+        self._unanswered_count -= 1
         if isinstance(answer, bytes):
             self._batch_bytes += len(answer)
-        if self._batch_bytes >= WAKE_BYTES or not self._missing:
+        if self._batch_bytes >= WAKE_BYTES or not self._unanswered_count:
             self._answers.put(self._batch)
             self._batch, self._batch_bytes = [], 0
 
@@ -288,25 +302,25 @@ async def _make_requests(request: _Request, ticket: int) -> None:
     the time.
     """
     loop, task = request.loop, request.task
-    following: tuple[_Request, int] | None = request, ticket
-    while following is not None:
-        request, ticket = following
+    current: tuple[_Request, int] | None = request, ticket
+    while current is not None:
+        request, ticket = current
         data, error = await request.make(task)
         failed = error is not None and is_transient(error)
         request.finish(data, error)
-        following = request.host.end_and_go_on(loop, ticket, len(data), failed)
+        current = request.host.end_and_take_next(loop, ticket, len(data), failed)
 
 
 _hosts: dict[tuple[int, str, int], HostRequests] = {}
 
 
-def requests_of(host: str, most: int) -> HostRequests:
+def requests_of(host: str, max_requests: int) -> HostRequests:
     """Return the requests of this process to a host.
 
-    `most` limits the requests of all worker processes together; each one gets an
-    equal part.
+    `max_requests` limits the requests of all worker processes together; each one gets
+    an equal part.
     """
-    key = os.getpid(), host, max(1, most // share.processes())
+    key = os.getpid(), host, max(1, max_requests // share.processes())
     found = _hosts.get(key)
     # Threads that race here get the same object.
     return found or _hosts.setdefault(key, HostRequests(key[2]))

@@ -22,7 +22,7 @@ class SharedMemoryDataSource(shared_memory.ShareableList[Any]):
         name: Name of the block, or None for a new one.
 
     Raises:
-        ValueError: Neither is given.
+        ValueError: Neither `elements` nor `name` is given.
 
     Call `unlink` in one process when no process needs the block any more.
 

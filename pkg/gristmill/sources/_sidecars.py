@@ -24,18 +24,20 @@ def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[st
     """
     import hashlib  # Slow to import.
 
-    here = is_local(path)
-    whole = os.path.abspath(local_path(path)) if here else path
-    folder, name = os.path.split(whole)
+    is_on_this_machine = is_local(path)
+    full_path = os.path.abspath(local_path(path)) if is_on_this_machine else path
+    folder, name = os.path.split(full_path)
     # The hash separates files with the same name from different folders.
     digest = hashlib.sha1(folder.encode(), usedforsecurity=False).hexdigest()[:16]
-    elsewhere = f"{name}-{digest}{SUFFIX}"
+    cached_name = f"{name}-{digest}{SUFFIX}"
     if index_dir is not None:
-        return [os.path.join(index_dir, elsewhere)]
+        return [os.path.join(index_dir, cached_name)]
     # Hidden, so that patterns for the data files do not match it.
-    beside = [os.path.join(folder, f".{name}{SUFFIX}")] if here else []
+    next_to_file = (
+        [os.path.join(folder, f".{name}{SUFFIX}")] if is_on_this_machine else []
+    )
     caches = [cache_dir(), *_shared_memory()]
-    return beside + [os.path.join(cache, kind, elsewhere) for cache in caches]
+    return next_to_file + [os.path.join(cache, kind, cached_name) for cache in caches]
 
 
 def cache_dir() -> str:
@@ -47,13 +49,13 @@ def cache_dir() -> str:
 
 
 def _shared_memory() -> list[str]:
-    """Return this user's folder in memory, or [] if other users can write to it."""
+    """Return a list of this user's folder in memory; [] if others can write to it."""
     if not os.path.isdir(SHARED_MEMORY):
         return []
     folder = os.path.join(SHARED_MEMORY, f"gristmill-{os.getuid()}")
     try:
-        found = os.lstat(folder)
+        status = os.lstat(folder)
     except FileNotFoundError:
         return [folder]
-    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    return [folder] if own and not found.st_mode & 0o022 else []
+    is_own_folder = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return [folder] if is_own_folder and not status.st_mode & 0o022 else []

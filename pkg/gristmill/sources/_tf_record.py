@@ -109,9 +109,11 @@ class Opener:
         path = self.paths[part]
         index_paths = sidecar_paths(path, "tf_record", self.index_dir)
         progress = progress or _core.ScanProgress()
-        found = find_file(path, self.access, self.storage_options, self.remote_options)
+        file_on_disk = find_file(
+            path, self.access, self.storage_options, self.remote_options
+        )
         file = _core.TfRecordFile(
-            found, self.verify, self.access, index_paths, progress
+            file_on_disk, self.verify, self.access, index_paths, progress
         )
         if not file.index_path:
             log.warning(
@@ -167,37 +169,37 @@ class _Report:
         self.progress = [_core.ScanProgress() for _ in sizes]
         local_sizes = [size for size in sizes if size is not None]
         self._total = sum(local_sizes) if len(local_sizes) == len(sizes) else None
-        self._start = time.monotonic()
-        self._next = self._start
+        self._started_at = time.monotonic()
+        self._next_log_at = self._started_at
         self._watched = is_watched()
         self._bar = Progress()
         self._is_shown = False
         self._done_mb = 0
 
     def update(self) -> None:
-        done = sum(each.done_bytes for each in self.progress)
-        if done == 0:
+        done_bytes = sum(progress.done_bytes for progress in self.progress)
+        if done_bytes == 0:
             return  # Files are being opened, but none is read through.
         if self._watched:
-            self._draw(done // 10**6)
-        elif time.monotonic() >= self._next:
-            of = "" if self._total is None else f" of {self._total / 1e9:.1f}"
+            self._draw(done_bytes // 10**6)
+        elif time.monotonic() >= self._next_log_at:
+            of_total = "" if self._total is None else f" of {self._total / 1e9:.1f}"
             files = f"{len(self.progress)} {self._kind}"
-            log.info("Indexing %s: %.1f%s GB", files, done / 1e9, of)
-            self._next = time.monotonic() + REPORT_S
+            log.info("Indexing %s: %.1f%s GB", files, done_bytes / 1e9, of_total)
+            self._next_log_at = time.monotonic() + REPORT_S
         self._is_shown = True
 
     def finish(self) -> None:
         if not self._is_shown:
             return
         self._bar.end()
-        log.info("Indexed in %.1f s.", time.monotonic() - self._start)
+        log.info("Indexed in %.1f s.", time.monotonic() - self._started_at)
 
     def _draw(self, done_mb: int) -> None:
         if not self._is_shown:
             # Deferred, because rich is slow to import.
             self._bar = Count() if self._total is None else new_display()
-            what = f"MB indexed of {len(self.progress)} {self._kind}"
-            self._bar.begin(what, (self._total or 0) // 10**6)
+            task = f"MB indexed of {len(self.progress)} {self._kind}"
+            self._bar.begin(task, (self._total or 0) // 10**6)
         self._bar.advance(done_mb - self._done_mb)
         self._done_mb = done_mb

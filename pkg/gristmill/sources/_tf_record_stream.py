@@ -19,7 +19,7 @@ __all__ = ["TFRecordPosition", "TFRecordStream", "read_tf_records"]
 
 Compression = Literal["auto", "GZIP", "ZLIB", ""] | None
 
-HEAD_BYTES = 12  # The length of a record and its checksum.
+HEADER_BYTES = 12  # The length of a record and its checksum.
 INPUT_BYTES = 64 << 10
 REMOTE_BYTES = 8 << 20
 # zlib's window bits for each format.
@@ -69,7 +69,7 @@ def read_tf_records(
         compression: "GZIP", "ZLIB", or None or "" for none.  "auto" detects it.
         verify: Which checksums are compared: "all", or only those of lengths for
             "headers" and "none", because reading cannot continue after a wrong length.
-        position: Where to start: the `position` of an earlier stream over the file.
+        position: The start: the `position` of an earlier stream over the file.
             A compressed file is decompressed up to this position.
         storage_options: Arguments of the file system of a URL, such as credentials.
         remote_options: How a remote file is read.  None for the defaults.
@@ -107,10 +107,14 @@ def open_tf_records(
     remote_options: RemoteOptions | None = None,
 ) -> IO[bytes]:
     """Open a TFRecord file as bytes, like `read_tf_records`."""
-    found = find_file(os.fspath(path), "pread", storage_options, remote_options)
-    if isinstance(found, str):
-        return io.FileIO(found)  # Not buffered: the parser reads large pieces.
-    return io.BufferedReader(RemoteStream(found), REMOTE_BYTES)
+    path_or_remote_file = find_file(
+        os.fspath(path), "pread", storage_options, remote_options
+    )
+    if isinstance(path_or_remote_file, str):
+        return io.FileIO(
+            path_or_remote_file
+        )  # Not buffered: the parser reads large pieces.
+    return io.BufferedReader(RemoteStream(path_or_remote_file), REMOTE_BYTES)
 
 
 def records_of(
@@ -126,7 +130,7 @@ def records_of(
     """
     record, offset = position
     if compression == "auto":
-        compressed = _core.tf_record_compression(file.read(HEAD_BYTES))
+        compressed = _core.tf_record_compression(file.read(HEADER_BYTES))
         file.seek(0)
     else:
         compressed = compression or ""
@@ -230,26 +234,26 @@ class InflatingReader:
         self._input = b""
         self._offset = 0
 
-    def readinto(self, room: memoryview) -> int:
-        """Fill the front of `room`, and return the number of bytes; 0 at the end."""
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill the front of `buffer`, and return the number of bytes; 0 at the end."""
         try:
-            data = self._read(len(room))
+            data = self._read(len(buffer))
         except zlib.error as error:
             raise self._corrupt(f"invalid data ({error})") from error
-        room[: len(data)] = data
+        buffer[: len(data)] = data
         self._offset += len(data)
         return len(data)
 
     def skip(self, count: int) -> None:
         """Read and discard `count` bytes."""
-        spare = memoryview(bytearray(min(count, io.DEFAULT_BUFFER_SIZE)))
+        discarded = memoryview(bytearray(min(count, io.DEFAULT_BUFFER_SIZE)))
         while count:
-            done = self.readinto(spare[: min(count, len(spare))])
+            done = self.readinto(discarded[: min(count, len(discarded))])
             if not done:
                 raise self._corrupt("the end of the data")
             count -= done
 
-    def _read(self, most: int) -> bytes:
+    def _read(self, max_size: int) -> bytes:
         while True:
             if self._inflater.eof:
                 # A file may consist of several compressed streams.
@@ -257,7 +261,7 @@ class InflatingReader:
                 if not self._input:
                     return b""
                 self._inflater = zlib.decompressobj(self._bits)
-            data = self._inflater.decompress(self._input, most)
+            data = self._inflater.decompress(self._input, max_size)
             self._input = self._inflater.unconsumed_tail
             if data:
                 return data

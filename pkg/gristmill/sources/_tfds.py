@@ -129,7 +129,7 @@ class TFDSDataSource(FileSource, Closeable):
         """Close the files.  Reading opens them again."""
         self._records.close()
 
-    def _shown(self) -> str:
+    def _text_with_paths(self) -> str:
         paths = self._records.paths
         return call_text(self, name=self._name, split=self._split, paths=paths)
 
@@ -161,7 +161,7 @@ def _read(
 
 
 def _choose_features(
-    outermost: Mapping[str, Any], wanted: Sequence[str] | None, directory: str
+    outermost: Mapping[str, Any], chosen: Sequence[str] | None, directory: str
 ) -> dict[str, Any]:
     """Return the dict of the features to read."""
     if "featuresDict" not in outermost:
@@ -171,15 +171,15 @@ def _choose_features(
             " tfds.data_source(...) as data_source instead."
         )
     features = outermost["featuresDict"]["features"]
-    if isinstance(wanted, str):
-        raise TypeError(f"features must be a list of names, got the str {wanted!r}.")
-    for name in wanted or ():
+    if isinstance(chosen, str):
+        raise TypeError(f"features must be a list of names, got the str {chosen!r}.")
+    for name in chosen or ():
         if name not in features:
             raise ValueError(
                 f"features must be features of {directory}, got {name!r}. It has"
                 f" {', '.join(map(repr, features))}."
             )
-    names = features if wanted is None else wanted
+    names = features if chosen is None else chosen
     if not names:
         raise ValueError(
             f"{directory}: expected at least one feature to read, found none."
@@ -189,32 +189,35 @@ def _choose_features(
 
 def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[str]:
     """Return the part of each file that is in a split, as ``"path[start:end]"``."""
-    found = SPLIT.fullmatch(split)
-    splits = {one["name"]: one for one in info["splits"]}
-    if found is None or found["name"] not in splits:
+    match = SPLIT.fullmatch(split)
+    splits = {entry["name"]: entry for entry in info["splits"]}
+    if match is None or match["name"] not in splits:
         raise ValueError(
             f"split must be one of {', '.join(splits)}, or a part of one such as"
             f" 'train[10:20]' or 'train[:50%]', got {split!r}, for {directory}."
         )
-    name = found["name"]
+    name = match["name"]
     # A split without records is stored without lengths.
     lengths = [int(length) for length in splits[name].get("shardLengths", ())]
     total = sum(lengths)
-    first = _bound(split, found["first"], total, default=0)
-    last = _bound(split, found["last"], total, default=total)
-    bounds = [bound for bound in (found["first"], found["last"]) if bound]
+    split_start = _bound(split, match["first"], total, default=0)
+    split_end = _bound(split, match["last"], total, default=total)
+    bounds = [bound for bound in (match["first"], match["last"]) if bound]
     if len({bound.strip().endswith("%") for bound in bounds}) > 1:
         raise ValueError(
             f"split must have two bounds in records or two in percents, got {split!r}."
         )
-    if last <= first:
+    if split_end <= split_start:
         raise ValueError(
             f"split must have records, got {split!r}: {name!r} has {total}."
         )
     template = splits[name].get("filepathTemplate") or TEMPLATE
-    parts, begin = [], 0
+    parts, shard_start = [], 0
     for shard, length in enumerate(lengths):
-        skip, end = max(first - begin, 0), min(last - begin, length)
+        skip, end = (
+            max(split_start - shard_start, 0),
+            min(split_end - shard_start, length),
+        )
         if skip < end:
             file = template.format(
                 DATASET=info["name"],
@@ -225,7 +228,7 @@ def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[str]:
                 NUM_SHARDS=f"{len(lengths):05d}",
             )
             parts.append(f"{directory}/{file}[{skip}:{end}]")
-        begin += length
+        shard_start += length
     return parts
 
 
@@ -236,14 +239,14 @@ def _bound(split: str, text: str | None, total: int, default: int) -> int:
     """
     if not text:
         return default
-    found = BOUND.fullmatch(text.strip())
-    number = int(found[1]) if found else 0
-    most = 100 if found and found[2] else total
-    if found is None or abs(number) > most:
+    match = BOUND.fullmatch(text.strip())
+    number = int(match[1]) if match else 0
+    limit = 100 if match and match[2] else total
+    if match is None or abs(number) > limit:
         raise ValueError(
             f"split must have bounds of up to {total} records, or of up to 100%, got"
             f" {text!r} in {split!r}."
         )
-    if found[2]:
+    if match[2]:
         number = round(number * total / 100)
     return number + total if number < 0 else number

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill.sources._tfds_images import why_not_decoded
+from gristmill.sources._tfds_images import undecodable_reason
 from gristmill.sources._tfds_leaf import Leaf, Shape
 from gristmill.sources._tfds_nested import NestedLeaf, nest
 from gristmill.transforms import Map
@@ -31,7 +31,7 @@ class DecodeTFDS(Map):
         parts = [leaf.parts() for leaf in leaves]
         self._parse = ParseExample({k: f for part in parts for k, f in part.items()})
         self._leaves: list[tuple[Any, Any]] = [
-            (each, each.decoder()) for each in leaves
+            (leaf, leaf.decoder()) for leaf in leaves
         ]
 
     def map(self, element: bytes) -> dict[str, Any]:
@@ -77,11 +77,11 @@ def _nested_leaf(
 ) -> NestedLeaf:
     leaves = list(leaves_of(feature["sequence"]["feature"], names))
     if lengths or any(isinstance(leaf, NestedLeaf) for leaf in leaves):
-        raise _refusal(names, feature, "inside a sequence or another dataset")
+        raise _unsupported(names, feature, "inside a sequence or another dataset")
     plain = tuple(leaf for leaf in leaves if isinstance(leaf, Leaf))
     for leaf in plain:
         if leaf.stores_shape or (leaf.encoding == "none" and None in leaf.shape):
-            raise _refusal(leaf.names, feature, "with a feature of unknown shape")
+            raise _unsupported(leaf.names, feature, "with a feature of unknown shape")
     return NestedLeaf(names, plain, _length(feature))
 
 
@@ -109,10 +109,10 @@ def _leaf(feature: Mapping[str, Any], names: tuple[str, ...], lengths: Shape) ->
         return Leaf(names, np.dtype(object), lengths=lengths)
     tensor = feature.get("tensor", feature.get("audio"))
     if tensor is None:
-        raise _refusal(names, feature, "of an unsupported kind")
+        raise _unsupported(names, feature, "of an unsupported kind")
     encoding = tensor.get("encoding", "none").lower()
     if encoding not in ("none", "bytes", "zlib") or tensor.get("optional"):
-        raise _refusal(names, feature, f"optional or encoded as {encoding!r}")
+        raise _unsupported(names, feature, f"optional or encoded as {encoding!r}")
     return Leaf(
         names, _dtype(names, feature, tensor), _shape(tensor), encoding, lengths
     )
@@ -125,9 +125,9 @@ def _image(
     names: tuple[str, ...],
     lengths: Shape,
 ) -> Leaf:
-    why = why_not_decoded(dtype, shape[-1])
-    if why is not None:
-        raise _refusal(names, feature, why)
+    reason = undecodable_reason(dtype, shape[-1])
+    if reason is not None:
+        raise _unsupported(names, feature, reason)
     return Leaf(names, np.dtype(dtype), shape, "image", lengths)
 
 
@@ -138,7 +138,7 @@ def _dtype(
     try:
         return np.dtype(object if name == "string" else name)
     except TypeError:
-        raise _refusal(
+        raise _unsupported(
             names, feature, f"of dtype {name}, which NumPy does not have"
         ) from None
 
@@ -150,21 +150,21 @@ def _shape(kind: Mapping[str, Any]) -> Shape:
 
 def _check_nesting(leaf: Leaf, feature: Mapping[str, Any]) -> None:
     if leaf.encoding == "none" and leaf.shape.count(None) > 1:
-        raise _refusal(leaf.names, feature, "of a shape that records do not store")
+        raise _unsupported(leaf.names, feature, "of a shape that records do not store")
     if leaf.lengths and leaf.encoding != "image" and None in leaf.shape:
-        raise _refusal(leaf.names, feature, "in a sequence, but of unknown shape")
+        raise _unsupported(leaf.names, feature, "in a sequence, but of unknown shape")
     plain = leaf.encoding == "none" and leaf.shape == ()
     if len(leaf.lengths) > 1 and not (plain and set(leaf.lengths) == {None}):
-        why = "in sequences of sequences, but not a scalar, or of a fixed length"
-        raise _refusal(leaf.names, feature, why)
+        reason = "in sequences of sequences, but not a scalar, or of a fixed length"
+        raise _unsupported(leaf.names, feature, reason)
 
 
-def _refusal(
-    names: tuple[str, ...], feature: Mapping[str, Any], why: str
+def _unsupported(
+    names: tuple[str, ...], feature: Mapping[str, Any], reason: str
 ) -> ValueError:
     kind = feature.get("pythonClassName", "an unknown feature").rpartition(".")[2]
     return ValueError(
         f"Cannot decode feature {'/'.join(names)!r} without TFDS: it is a {kind}"
-        f" {why}. Pass features= without it, or use tfds.data_source(...) as"
+        f" {reason}. Pass features= without it, or use tfds.data_source(...) as"
         " data_source instead."
     )

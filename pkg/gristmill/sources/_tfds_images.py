@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gristmill.transforms._image import DecodeImage
 
-__all__ = ["CHANNELS", "Decode", "image_decoder", "why_not_decoded"]
+__all__ = ["CHANNELS", "Decode", "image_decoder", "undecodable_reason"]
 
 Decode: TypeAlias = Callable[[bytes], npt.NDArray[Any]]
 CHANNELS = (1, 3, 4)
@@ -21,8 +21,11 @@ CHANNELS = (1, 3, 4)
 PACKAGES = ("tensorflow_datasets", "cv2")
 
 
-def why_not_decoded(dtype: str, channels: int | None) -> str | None:
-    """Return why images cannot be decoded, or None if they can."""
+def undecodable_reason(dtype: str, channels: int | None) -> str | None:
+    """Return the reason why images cannot be decoded, or None if they can.
+
+    The reason continues the sentence "It is an Image ...".
+    """
     if dtype == "uint8" and channels in CHANNELS:
         return None
     if dtype == "float32" and channels == 1:

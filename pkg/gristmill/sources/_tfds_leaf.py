@@ -88,31 +88,31 @@ class Leaf:
         if self.stores_shape:
             shape = parsed[f"{self.key}/shape"]
             return self._array(parsed[f"{self.key}/value"], tuple(shape.tolist()))
-        found = parsed[self.key]
+        stored = parsed[self.key]
         if len(self.lengths) > 1:
-            return _rows(found)
+            return _rows(stored)
         if decode is None:
-            return self._plain(found)
+            return self._plain(stored)
         if not self.lengths:
-            return decode(found)
+            return decode(stored)
         (length,) = self.lengths
-        if length is not None and len(found) != length:
-            raise ValueError(f"expected {length} values, found {len(found)}")
-        return [decode(one) for one in found]
+        if length is not None and len(stored) != length:
+            raise ValueError(f"expected {length} values, found {len(stored)}")
+        return [decode(data) for data in stored]
 
-    def _plain(self, found: Any) -> Any:
+    def _plain(self, stored: Any) -> Any:
         shape = self.extents()
         if self.lengths:
-            return list(found.reshape(*_extents(self.lengths), *shape))
+            return list(stored.reshape(*_extents(self.lengths), *shape))
         if not shape:
-            return found.item() if isinstance(found, np.generic) else found
-        return found.reshape(shape)
+            return stored.item() if isinstance(stored, np.generic) else stored
+        return stored.reshape(shape)
 
     def _array(self, data: bytes, shape: Shape | None = None) -> npt.NDArray[Any]:
-        plain = zlib.decompress(data) if self.encoding == "zlib" else data
+        raw = zlib.decompress(data) if self.encoding == "zlib" else data
         extents = self.extents() if shape is None else _extents(shape)
         # A bytearray, so that the caller may change the array.
-        return np.frombuffer(bytearray(plain), self.dtype).reshape(extents)
+        return np.frombuffer(bytearray(raw), self.dtype).reshape(extents)
 
 
 def _extents(shape: Shape) -> tuple[int, ...]:

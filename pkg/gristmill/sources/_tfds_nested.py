@@ -51,9 +51,9 @@ class NestedLeaf:
     ) -> NestedSource:
         """Return the dataset in a parsed record; see `Leaf.value`."""
         columns = []
-        for leaf, one in zip(self.leaves, decode, strict=True):
+        for leaf, decode_one in zip(self.leaves, decode, strict=True):
             with check_bytes(leaf.key):
-                columns.append(Column(leaf, one, parsed))
+                columns.append(Column(leaf, decode_one, parsed))
         with check_bytes("/".join(self.names)):
             return NestedSource(columns, len(self.names), self.length)
 
@@ -106,12 +106,16 @@ class Column:
         self.names = leaf.names
         self._key = leaf.key
         self._decode = decode
-        found, *lengths = (parsed[key] for key in _columns_of(leaf))
-        self._values = found.reshape(-1, *(leaf.extents() if decode is None else ()))
+        flat_values, *lengths = (parsed[key] for key in _columns_of(leaf))
+        self._values = flat_values.reshape(
+            -1, *(leaf.extents() if decode is None else ())
+        )
         for row_lengths, length in zip(lengths, leaf.lengths, strict=True):
             if length is not None and (row_lengths != length).any():
                 raise ValueError(f"expected sequences of {length}, found {row_lengths}")
-        self._splits = [np.concatenate([[0], np.cumsum(each)]) for each in lengths]
+        self._splits = [
+            np.concatenate([[0], np.cumsum(row_lengths)]) for row_lengths in lengths
+        ]
         ends = [len(splits) - 1 for splits in self._splits[1:]] + [len(self._values)]
         if [int(splits[-1]) for splits in self._splits] != ends[: len(self._splits)]:
             found_ends = [int(splits[-1]) for splits in self._splits]
@@ -154,8 +158,8 @@ def nest(values: Iterable[tuple[Names, Any]]) -> dict[str, Any]:
     """Return nested dicts with each value at the path of its names."""
     root: dict[str, Any] = {}
     for names, value in values:
-        place = root
+        parent = root
         for name in names[:-1]:
-            place = place.setdefault(name, {})
-        place[names[-1]] = value
+            parent = parent.setdefault(name, {})
+        parent[names[-1]] = value
     return root

@@ -45,8 +45,8 @@ def host_of(url: str) -> str:
         'https://host:80'
     """
     target = re.split("[?#]", url.rpartition("::")[2], maxsplit=1)[0]
-    scheme, mark, rest = target.rpartition("://")
-    return scheme + mark + rest.partition("/")[0]
+    scheme, separator, host_and_path = target.rpartition("://")
+    return scheme + separator + host_and_path.partition("/")[0]
 
 
 def file_system_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
@@ -78,10 +78,10 @@ def glob_url(
             " URLs."
         )
     filesystem, path = file_system_of(pattern, storage_options or {})
-    # The text before the path in the pattern also precedes the paths that are found.
-    bare = path.lstrip("/") if not pattern.endswith(path) else path
-    start = pattern.removesuffix(bare)
+    # The text before the path in the pattern also precedes the paths that glob returns.
+    path_in_pattern = path.lstrip("/") if not pattern.endswith(path) else path
+    prefix = pattern.removesuffix(path_in_pattern)
     return sorted(
-        start + (found if bare == path else found.lstrip("/"))
+        prefix + (found if path_in_pattern == path else found.lstrip("/"))
         for found in filesystem.glob(path)
     )

@@ -62,32 +62,32 @@ class WebFile:
         """Return the bytes [begin, end), without a time limit.
 
         Raises:
-            RemoteError: The answer's ETag differs from `tag`.
+            RemoteError: The response's ETag differs from `tag`.
         """
         headers = {**self._headers, "Range": f"bytes={begin}-{end - 1}"}
-        # The buffer has room for the whole answer.
+        # The buffer has room for the whole response.
         options = {"read_bufsize": end - begin, **self._options, "headers": headers}
         session = await self._filesystem.set_session()
-        answer = await session.get(self._encoded, **options)
+        response = await session.get(self._encoded, **options)
         try:
-            data = await _body(answer, end - begin)
-            self._filesystem._raise_not_found_for_status(answer, self._url)
+            data = await _body(response, end - begin)
+            self._filesystem._raise_not_found_for_status(response, self._url)
         except BaseException:
-            answer.close()
+            response.close()
             raise
-        found = answer.headers.get("ETag", tag)
-        if tag is not None and found.removeprefix("W/") != tag.removeprefix("W/"):
-            raise RemoteError(f"expected version {tag}, found {found}")
+        etag = response.headers.get("ETag", tag)
+        if tag is not None and etag.removeprefix("W/") != tag.removeprefix("W/"):
+            raise RemoteError(f"expected a file with ETag {tag}, found {etag}")
         return data
 
 
-async def _body(answer: Any, size: int) -> bytes:
+async def _body(response: Any, size: int) -> bytes:
     """Return the body; wait only once if its announced length is `size`."""
-    content = answer.content
-    plain = "Content-Encoding" not in answer.headers
-    if plain and answer.content_length == size and content.exception() is None:
+    content = response.content
+    is_uncoded = "Content-Encoding" not in response.headers
+    if is_uncoded and response.content_length == size and content.exception() is None:
         await content.wait_eof()
-        whole: bytes = content.read_nowait()
-        return whole
-    parts: bytes = await answer.read()
-    return parts
+        body: bytes = content.read_nowait()
+        return body
+    body: bytes = await response.read()
+    return body

@@ -54,18 +54,18 @@ SOURCES = [
     ("x@4.bagz", r"sources.BagDataSource\('x@4.bagz'\)"),
     ("x.npy", r"numpy.load\('x.npy', mmap_mode='r'\)"),
     ("x.csv", r"pyarrow.csv.read_csv\('x.csv'\)"),
-    (7, "is a int, which has no __len__ and no __getitem__.*needs __len__"),
-    (None, "is a NoneType, which has no __len__"),
+    (7, "got a int, which has no __len__ and no __getitem__.*needs __len__"),
+    (None, "got a NoneType, which has no __len__"),
     (
         (i for i in range(3)),
-        r"is a generator.*only be read in order.*IterDataset.from_it",
+        r"got a generator.*only be read in order.*IterDataset.from_it",
     ),
-    ({1, 2}, "is a set.*only be read in order.*IterDataset.from_iterable"),
-    (map(str, [1]), "is a map.*IterDataset.from_iterable"),
+    ({1, 2}, "got a set.*only be read in order.*IterDataset.from_iterable"),
+    (map(str, [1]), "got a map.*IterDataset.from_iterable"),
     (g.MapDataset.range(3).to_iter_dataset(), "PrefetchIter.* already: use its"),
-    ({"x": [1, 2], "y": [3, 4]}, "is a dict of list.*keys 'x', 'y'.*np.asarray"),
-    (Splits(train=[1], test=[2]), r"is a Splits of list.*such as source\[name\]"),
-    (Frame(), "is a Frame, which is indexed by column.*to_numpy"),
+    ({"x": [1, 2], "y": [3, 4]}, "got a dict of list.*keys 'x', 'y'.*np.asarray"),
+    (Splits(train=[1], test=[2]), r"got a Splits of list.*such as source\[name\]"),
+    (Frame(), "must be indexed by row, got a Frame.*to_numpy"),
     (g.RangeDataSource, r"the class RangeDataSource itself. Pass RangeDataSource\("),
 ]
 
@@ -87,7 +87,7 @@ def test_existing_path_is_not_a_source(tmp_path):
 
 
 def test_source_without_len_fails_when_length_is_needed():
-    with pytest.raises(TypeError, match="must have a length, but a Unsized"):
+    with pytest.raises(TypeError, match="must have a length, got a Unsized"):
         g.load(Unsized())
     dataset = g.MapDataset.source(Unsized())
     # Like Grain's, it still returns single elements.

@@ -117,8 +117,8 @@ BAD_ARGUMENTS = [
         TypeError,
         r"operations\[0\] must be an instance, got the class Add",
     ),
-    ({"source": []}, ValueError, "data_source, a list, has 0 records"),
-    ({"source": 7}, TypeError, "data_source is a int, which has no __len__"),
+    ({"source": []}, ValueError, "data_source .* got a list with 0 records"),
+    ({"source": 7}, TypeError, "data_source .* got a int, which has no __len__"),
 ]
 
 

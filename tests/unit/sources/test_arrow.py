@@ -152,7 +152,7 @@ def test_duplicate_column_names_are_refused():
 
 def test_table_without_rows_is_refused():
     for table in (pa.table({"x": pa.array([], pa.int64())}), pa.table({})):
-        with pytest.raises(ValueError, match="has 0 records"):
+        with pytest.raises(ValueError, match="with 0 records"):
             as_source(table)
 
 

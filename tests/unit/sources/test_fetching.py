@@ -171,11 +171,11 @@ def test_processes_of_a_loader_share_request_limit():
     assert _share.processes() == 1
     try:
         _share.share_among(3)
-        assert requests_of("http://three", 100)._request_limit._most == 33
-        assert requests_of("http://three", 2)._request_limit._most == 1
+        assert requests_of("http://three", 100)._request_limit._max_limit == 33
+        assert requests_of("http://three", 2)._request_limit._max_limit == 1
     finally:
         _share.share_among(1)
-    assert requests_of("http://three", 100)._request_limit._most == 100
+    assert requests_of("http://three", 100)._request_limit._max_limit == 100
     assert requests_of("http://three", 100) is requests_of("http://three", 100)
 
 

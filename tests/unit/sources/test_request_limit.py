@@ -4,7 +4,7 @@ import heapq
 
 import pytest
 
-from gristmill.sources._request_limit import REST_ROUNDS, RequestLimit
+from gristmill.sources._request_limit import PAUSE_ROUNDS, RequestLimit
 
 
 class Store:
@@ -37,7 +37,9 @@ class Store:
             self.now = max(self.now, at)
             failed = nbytes == 0
             self.failures += failed
-            self.flow.end(begun, nbytes, failed=failed, waiting=waiting and left > 0)
+            self.flow.end(
+                begun, nbytes, failed=failed, has_waiting=waiting and left > 0
+            )
             self.limits.append(self.flow.limit)
             left += failed
             done += nbytes
@@ -81,15 +83,15 @@ def test_limit_never_exceeds_maximum():
 def test_failure_halves_limit_once_per_round():
     store = Store()
     begun = [store.flow.begin() for _ in range(16)]
-    store.flow.end(begun[0], 0, failed=True, waiting=True)
+    store.flow.end(begun[0], 0, failed=True, has_waiting=True)
     assert store.flow.limit == 8
     for ticket in begun[1:]:
-        store.flow.end(ticket, 0, failed=True, waiting=True)
+        store.flow.end(ticket, 0, failed=True, has_waiting=True)
     assert store.flow.limit == 8
-    store.flow.end(store.flow.begin(), 0, failed=True, waiting=True)
+    store.flow.end(store.flow.begin(), 0, failed=True, has_waiting=True)
     assert store.flow.limit == 4
     for _ in range(10):
-        store.flow.end(store.flow.begin(), 0, failed=True, waiting=True)
+        store.flow.end(store.flow.begin(), 0, failed=True, has_waiting=True)
     assert store.flow.limit == 1
 
 
@@ -106,7 +108,7 @@ def test_limit_grows_after_store_becomes_faster():
     store = Store(bytes_per_s=50e6)
     store.run(10_000)
     store.bytes_per_s = 1e9
-    store.run(60 * REST_ROUNDS * 12)
+    store.run(60 * PAUSE_ROUNDS * 12)
     assert store.run(20_000) >= 0.9 * 1e9
 
 

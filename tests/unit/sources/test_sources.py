@@ -221,12 +221,12 @@ class TestAsSource:
     @pytest.mark.parametrize(
         ("given", "words"),
         [
-            (5, "is a int, which has no __len__ and no __getitem__"),
-            (None, "is a NoneType"),
+            (5, "got a int, which has no __len__ and no __getitem__"),
+            (None, "got a NoneType"),
             ({1, 2}, r"no __getitem__.*IterDataset.from_iterable\(...\)"),
             (
                 (i for i in range(3)),
-                r"is a generator.*IterDataset.from_iterable\(...\)",
+                r"got a generator.*IterDataset.from_iterable\(...\)",
             ),
             (sources.RangeDataSource, "got the class RangeDataSource itself"),
             (
@@ -243,5 +243,5 @@ class TestAsSource:
         "given", [[], np.zeros((0, 3)), {"x": np.zeros(0)}, range(0)]
     )
     def test_no_records_is_a_value_error(self, given):
-        with pytest.raises(ValueError, match=r"has 0 records, .* greater than 0"):
+        with pytest.raises(ValueError, match=r"greater than 0, .* with 0 records"):
             sources.as_source(given)
