@@ -52,15 +52,15 @@ class Normalize(ImageMap):
         dtype: npt.DTypeLike = np.float32,
         key: str | None = None,
     ) -> None:
-        means, stds = _numbers("mean", mean), _numbers("std", std)
+        means, stds = _as_floats("mean", mean), _as_floats("std", std)
         if len(means) != len(stds) or not means:
             raise ValueError(
                 "mean and std must have one value for each channel, got"
                 f" {len(means)} and {len(stds)}."
             )
         if 0 in stds:
-            raise ValueError(f"std must not have 0, got {stds}.")
-        self.scaling = Scaling(means, stds, _name_of(dtype))
+            raise ValueError(f"std must not contain 0, got {stds}.")
+        self.scaling = Scaling(means, stds, _dtype_name(dtype))
         super().__init__(key)
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class ToLayout(ImageMap):
         return task
 
 
-def _numbers(name: str, values: Any) -> tuple[float, ...]:
+def _as_floats(name: str, values: Any) -> tuple[float, ...]:
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
         raise TypeError(
             f"{name} must be a number for each channel, got {type(values).__name__}."
@@ -146,7 +146,7 @@ def _numbers(name: str, values: Any) -> tuple[float, ...]:
     return tuple(map(float, numbers))
 
 
-def _name_of(dtype: npt.DTypeLike) -> str:
+def _dtype_name(dtype: npt.DTypeLike) -> str:
     name = "bfloat16" if dtype == "bfloat16" else np.dtype(dtype).name
     if name not in _DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(_DTYPES)}, got {dtype}.")

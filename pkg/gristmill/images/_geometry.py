@@ -20,8 +20,8 @@ from gristmill.transforms._image_task import FILTERS, Box, ImageTask
 
 __all__ = ["CenterCrop", "RandomHorizontalFlip", "RandomResizedCrop", "Resize"]
 
-# The number of attempts to draw a crop that fits into the image.
-_TRIES = 10
+# The most attempts to draw a crop that fits into the image.
+_MAX_DRAWS = 10
 
 
 class RandomResizedCrop(RandomImageMap):
@@ -74,16 +74,17 @@ class RandomResizedCrop(RandomImageMap):
 
     def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:
         """Add a crop and a resize."""
-        task = task.add_crop(*self._box(task.height, task.width, rng))
+        task = task.add_crop(*self._draw_box(task.height, task.width, rng))
         return task.add_resize(*self.size, FILTERS.index(self.interpolation))
 
-    def _box(self, height: int, width: int, rng: np.random.Generator) -> Box:
-        smallest, largest = self.scale
-        least, most = map(math.log, self.ratio)
+    def _draw_box(self, height: int, width: int, rng: np.random.Generator) -> Box:
+        """Draw the box of a crop; see the class for the order of the draws."""
+        min_scale, max_scale = self.scale
+        min_log_ratio, max_log_ratio = map(math.log, self.ratio)
         draw = rng.random
-        for _ in range(_TRIES):
-            area = height * width * (smallest + (largest - smallest) * draw())
-            ratio = math.exp(least + (most - least) * draw())
+        for _ in range(_MAX_DRAWS):
+            area = height * width * (min_scale + (max_scale - min_scale) * draw())
+            ratio = math.exp(min_log_ratio + (max_log_ratio - min_log_ratio) * draw())
             columns = round(math.sqrt(area * ratio))
             rows = round(math.sqrt(area / ratio))
             if 0 < columns <= width and 0 < rows <= height:
@@ -124,7 +125,7 @@ class CenterCrop(ImageMap):
     def add(self, task: ImageTask) -> ImageTask:
         """Add a crop."""
         rows, columns = self.size
-        top, left = _begin(task.height, rows), _begin(task.width, columns)
+        top, left = _crop_start(task.height, rows), _crop_start(task.width, columns)
         return task.add_crop(top, left, rows, columns)
 
 
@@ -164,33 +165,35 @@ class Resize(ImageMap):
     ) -> None:
         if max_size is not None:
             check_integer("max_size", max_size)
-        self.size = None if size is None else _one_or_two(size)
+        self.size = None if size is None else _shorter_or_both(size)
         self.interpolation = as_filter(interpolation, antialias)
         self.max_size = None if max_size is None else int(max_size)
         super().__init__(key)
         self._check_max_size()
 
     def _check_max_size(self) -> None:
-        size, most = self.size, self.max_size
-        if size is None and (most is None or most < 1):
+        size, max_size = self.size, self.max_size
+        if size is None and (max_size is None or max_size < 1):
             raise ValueError(
-                f"max_size must be at least 1 if size is None, got {most}."
+                f"max_size must be at least 1 if size is None, got {max_size}."
             )
-        if most is None or size is None:
+        if max_size is None or size is None:
             return
         if isinstance(size, tuple):
             raise ValueError(
-                f"max_size must be None if size has both sides, got {most}."
+                f"max_size must be None if size has both sides, got {max_size}."
             )
-        if most <= size:
-            raise ValueError(f"max_size must be more than size, {size}, got {most}.")
+        if max_size <= size:
+            raise ValueError(
+                f"max_size must be more than size, {size}, got {max_size}."
+            )
 
     def add(self, task: ImageTask) -> ImageTask:
         """Add a resize."""
-        rows, columns = self._sides(task.height, task.width)
+        rows, columns = self._new_sides(task.height, task.width)
         return task.add_resize(rows, columns, FILTERS.index(self.interpolation))
 
-    def _sides(self, height: int, width: int) -> tuple[int, int]:
+    def _new_sides(self, height: int, width: int) -> tuple[int, int]:
         if isinstance(self.size, tuple):
             return self.size
         short, long = sorted((height, width))
@@ -204,9 +207,9 @@ class Resize(ImageMap):
                 new_long = self.max_size
         if new_short < 1:
             raise ValueError(
-                f"{self!r}: a resized image must have rows and columns, but an image of"
-                f" {height} x {width} would have no"
-                f" {'columns' if width < height else 'rows'}."
+                f"{self!r}: a resized image must have rows and columns, got no"
+                f" {'columns' if width < height else 'rows'} for an image of"
+                f" {height} x {width}."
             )
         return (new_long, new_short) if width <= height else (new_short, new_long)
 
@@ -241,14 +244,15 @@ class RandomHorizontalFlip(RandomImageMap):
         return task.add_flip(bool(rng.random() < self.p))
 
 
-def _begin(have: int, want: int) -> int:
+def _crop_start(extent: int, cropped: int) -> int:
     """Return the start of a centered crop; it is negative if the crop is larger."""
-    if want > have:
-        return -((want - have) // 2)
-    return round((have - want) / 2)
+    if cropped > extent:
+        return -((cropped - extent) // 2)
+    return round((extent - cropped) / 2)
 
 
-def _one_or_two(size: int | Sequence[int]) -> int | tuple[int, int]:
+def _shorter_or_both(size: int | Sequence[int]) -> int | tuple[int, int]:
+    """Return the length of the shorter side, or the height and the width."""
     sides = as_size(size)
-    both = isinstance(size, Iterable) and len(size) == 2
-    return sides if both else sides[0]
+    has_both = isinstance(size, Iterable) and len(size) == 2
+    return sides if has_both else sides[0]

@@ -16,18 +16,18 @@ from gristmill.transforms._image_task import FILTERS, ImageTask
 __all__ = ["ImageMap", "RandomImageMap", "as_filter", "as_range", "as_size"]
 
 # Names of filters by their number in Pillow.
-_PILLOW = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+_PILLOW_FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 
 
 class _ImageTransform(Keyed):
     """An image transform that compares and prints by its arguments."""
 
     def __repr__(self) -> str:
-        given = {name.lstrip("_"): value for name, value in vars(self).items()}
-        if given["key"] is None:
-            del given["key"]
-        shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        return f"{type(self).__name__}({shown})"
+        arguments = {name.lstrip("_"): value for name, value in vars(self).items()}
+        if arguments["key"] is None:
+            del arguments["key"]
+        texts = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        return f"{type(self).__name__}({texts})"
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -74,7 +74,7 @@ class ImageMap(_ImageTransform, Map):
 
         Raises:
             KeyError: The field does not exist.
-            TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
+            TypeError: The image is not a uint8 array of shape (H, W, 1) or (H, W, 3).
         """
         task = self.add(self._task_of(self._value(element)))
         return self._replace_value(element, task.compute())
@@ -120,7 +120,7 @@ class RandomImageMap(_ImageTransform, RandomMap):
 
         Raises:
             KeyError: The field does not exist.
-            TypeError: It is not an array of shape (H, W, 1) or (H, W, 3) and uint8.
+            TypeError: The image is not a uint8 array of shape (H, W, 1) or (H, W, 3).
             ValueError: `rng` is None, because the sampler has no seed.
         """
         return self._replace_value(element, self._add_random(element, rng).compute())
@@ -142,8 +142,8 @@ class RandomImageMap(_ImageTransform, RandomMap):
     def _add_random(self, element: Any, rng: np.random.Generator | None) -> ImageTask:
         if rng is None:
             raise ValueError(
-                f"{self!r} needs random numbers, but there are none for this record."
-                " Give the sampler or the dataset a seed."
+                f"{self!r} needs the random numbers of a record, got rng=None. Give the"
+                " sampler or the dataset a seed."
             )
         return self.add(self._task_of(self._value(element)), rng)
 
@@ -166,10 +166,10 @@ def as_range(name: str, value: Any) -> tuple[float, float]:
         raise TypeError(f"{name} must be a minimum and a maximum, got {value!r}.")
     for bound in value:
         check_finite(name, bound)
-    least, most = map(float, value)
-    if not 0 <= least <= most or most == 0:
+    minimum, maximum = map(float, value)
+    if not 0 <= minimum <= maximum or maximum == 0:
         raise ValueError(f"{name} must be a minimum and a maximum, got {value}.")
-    return least, most
+    return minimum, maximum
 
 
 def as_filter(interpolation: Any, antialias: Any) -> str:
@@ -180,12 +180,12 @@ def as_filter(interpolation: Any, antialias: Any) -> str:
             " with Pillow's filters, which are antialiased. Leave it out, or use"
             " interpolation='nearest'."
         )
-    found = getattr(interpolation, "value", interpolation)
-    if isinstance(found, int) and 0 <= found < len(_PILLOW):
-        found = _PILLOW[found]
-    found = {"nearest-exact": "nearest"}.get(found, found)
-    if found not in FILTERS:
+    name = getattr(interpolation, "value", interpolation)
+    if isinstance(name, int) and 0 <= name < len(_PILLOW_FILTERS):
+        name = _PILLOW_FILTERS[name]
+    name = {"nearest-exact": "nearest"}.get(name, name)
+    if name not in FILTERS:
         raise ValueError(
             f"interpolation must be one of {', '.join(FILTERS)}, got {interpolation!r}."
         )
-    return str(found)
+    return str(name)

@@ -83,7 +83,7 @@ class BucketBatch(AnyTransform):
         )
         if not self.pad_to_bucket_boundary:
             return buckets
-        # There is no boundary to pad to after the last one.
+        # The last bucket must have an upper boundary to pad to.
         return dataclasses.replace(
             buckets, sizes=buckets.sizes[: len(buckets.boundaries)]
         )

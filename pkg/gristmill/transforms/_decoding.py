@@ -15,7 +15,7 @@ __all__ = ["Decoder", "Keyed"]
 class Keyed:
     """Transforms records themselves, or the field `key` of records that are dicts."""
 
-    # What the transform does to a value, for error messages.
+    # The verb of the transform in error messages.
     _verb = "take"
 
     def __init__(self, key: str | None = None) -> None:

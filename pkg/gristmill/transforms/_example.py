@@ -24,7 +24,8 @@ from gristmill.transforms._kinds import Map
 
 __all__ = ["ParseExample"]
 
-# An output of `_core.ExampleParser`.
+# An output of `_core.ExampleParser`: its key in the result, the name of the feature,
+# dtype, shape, whether the shape is fixed, and the default or None.
 Output: TypeAlias = tuple[
     Any, str, np.dtype[Any], tuple[int, ...], bool, npt.NDArray[Any] | None
 ]
@@ -94,6 +95,7 @@ class ParseExample(Map):
         self._compile()
 
     def _compile(self) -> None:
+        """Create the native parsers, which are not pickled."""
         features = self._features or {}
         self._has_ragged = any(isinstance(f, Ragged) for f in features.values())
         self._parse = _core.parse_all_features
@@ -173,9 +175,9 @@ class ParseExample(Map):
 
         Args:
             data: The bytes of all records, of shape ``(n,)``.
-            offsets: Record ``i`` is ``data[offsets[i]:offsets[i + 1]]``; of shape
-                ``(k + 1,)``.
-            alloc: Allocates the arrays of the block; NumPy does if it is None.
+            offsets: The bounds of the records, of shape ``(k + 1,)``: record ``i`` is
+                ``data[offsets[i]:offsets[i + 1]]``.
+            alloc: Allocates the arrays of the block.  None: NumPy allocates them.
             rules: "jax" sorts the names, "plain" keeps the order of `features`.
 
         Returns:
@@ -238,26 +240,32 @@ def _make_ragged(name: str, feature: Ragged, parsed: dict[Any, Any]) -> Any:
 
 
 def _row_splits(
-    partition: Any, values_of_partition: Int64Array, length: int
+    partition: Any, partition_values: Int64Array, length: int
 ) -> Int64Array:
-    """Return the row splits of `length` values; raise ValueError if invalid."""
+    """Return the row splits of `length` values.
+
+    Args:
+        partition: The partition that defines the rows.
+        partition_values: The values of the feature that the partition names.
+        length: The number of values to divide.
+
+    Raises:
+        ValueError: The rows are invalid.
+    """
     if isinstance(partition, Ragged.ValueRowIds):
-        return _splits_of_ids(values_of_partition, length)
+        return _splits_of_ids(partition_values, length)
     zero = np.zeros(1, np.int64)
     if isinstance(partition, Ragged.RowLengths):
         if (
-            values_of_partition.size
-            and not 0
-            <= values_of_partition.min()
-            <= values_of_partition.max()
-            <= length
+            partition_values.size
+            and not 0 <= partition_values.min() <= partition_values.max() <= length
         ):
             raise ValueError(f"row lengths are not between 0 and its {length} values")
-        splits = np.concatenate((zero, values_of_partition.cumsum()))
+        splits = np.concatenate((zero, partition_values.cumsum()))
     elif isinstance(partition, Ragged.RowStarts):
-        splits = np.append(values_of_partition, length)
+        splits = np.append(partition_values, length)
     else:
-        splits = values_of_partition if values_of_partition.size else zero
+        splits = partition_values if partition_values.size else zero
     if splits[0] != 0 or splits[-1] != length or (np.diff(splits) < 0).any():
         raise ValueError(f"rows do not ascend from 0 to its {length} values")
     return splits

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 __all__ = ["Feature", "FixedLen", "Ragged", "RaggedArray", "VarLen", "as_feature"]
 
-_STRINGS = (bytes, np.bytes_, object, np.object_, "bytes", "object", "string")
+_BYTES_TYPES = (bytes, np.bytes_, object, np.object_, "bytes", "object", "string")
 _OBJECT = np.dtype(object)
 
 
@@ -25,18 +25,18 @@ def _dtype_of(dtype: Any) -> np.dtype[Any]:
     dtype = getattr(dtype, "as_numpy_dtype", dtype)  # For TensorFlow's dtypes.
     if dtype is None:
         raise TypeError("dtype must be a type of NumPy or bytes, got None.")
-    if any(dtype is string or dtype == string for string in _STRINGS):
+    if any(dtype is string or dtype == string for string in _BYTES_TYPES):
         return _OBJECT
-    found: np.dtype[Any] = np.dtype(dtype)
-    if found == _OBJECT:
+    result: np.dtype[Any] = np.dtype(dtype)
+    if result == _OBJECT:
         return _OBJECT
-    wanted = found.kind in "iub" or (found.kind == "f" and found.itemsize <= 8)
-    if not wanted or not found.isnative:
+    is_supported = result.kind in "iub" or (result.kind == "f" and result.itemsize <= 8)
+    if not is_supported or not result.isnative:
         raise TypeError(
             "dtype must be bytes, bool, or an integer or float type of NumPy of at most"
             f" 64 bits, got {dtype!r}."
         )
-    return found
+    return result
 
 
 def _name_of(dtype: np.dtype[Any]) -> str:
@@ -45,13 +45,13 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 
 def _shape_of(shape: Any) -> tuple[int, ...]:
     extents = shape if isinstance(shape, Iterable) else (shape,)
-    found = tuple(-1 if extent is None else int(extent) for extent in extents)
-    if any(extent < 0 for extent in found):
+    known_shape = tuple(-1 if extent is None else int(extent) for extent in extents)
+    if any(extent < 0 for extent in known_shape):
         raise ValueError(
             f"shape must have only known extents, got {tuple(extents)}. For any number"
             " of rows, use VarLen(dtype, shape_of_a_row)."
         )
-    return found
+    return known_shape
 
 
 def _as_tuples(items: Any) -> Any:
@@ -253,7 +253,7 @@ class Ragged:
             raise TypeError(f"row_splits_dtype must be int64 or int32, got {splits}.")
         object.__setattr__(self, "dtype", _dtype_of(dtype))
         object.__setattr__(self, "value_key", value_key)
-        object.__setattr__(self, "partitions", tuple(map(_partition, partitions)))
+        object.__setattr__(self, "partitions", tuple(map(_as_partition, partitions)))
         object.__setattr__(self, "row_splits_dtype", splits)
 
     @property
@@ -271,7 +271,7 @@ class Ragged:
 Feature: TypeAlias = FixedLen | VarLen | Ragged
 
 
-def _partition(value: Any) -> Any:
+def _as_partition(value: Any) -> Any:
     """Convert a partition, which may be TensorFlow's, to one of these classes."""
     kind = getattr(Ragged, type(value).__name__, None)
     if kind is None or not isinstance(value, tuple):

@@ -18,9 +18,10 @@ __all__ = ["DecodeImage"]
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _DTYPES = (np.dtype(np.uint8), np.dtype(np.float32))
-# Results of Pillow's modes if no number of channels is given; other modes become RGB.
-_OWN = {"1": "L", "L": "L", "LA": "LA", "La": "LA"}
-_OWN |= dict.fromkeys(("PA", "RGBA", "RGBa"), "RGBA")
+# The mode of the result for each of Pillow's modes, if no number of channels is given.
+# Images of other modes become RGB.
+_DEFAULT_RESULT_MODES = {"1": "L", "L": "L", "LA": "LA", "La": "LA"}
+_DEFAULT_RESULT_MODES |= dict.fromkeys(("PA", "RGBA", "RGBa"), "RGBA")
 # Pillow warns about larger images.
 MAX_PIXELS = 89_478_485
 
@@ -139,10 +140,10 @@ class DecodeImage(Decoder):
         Pillow adds alpha, and warns about large files.
         """
         try:
-            format, height, width, own, orientation = _core.image_header(data)
+            format, height, width, file_channels, orientation = _core.image_header(data)
         except CorruptRecord:
             return None  # Pillow may be able to read it, or raises a clear error.
-        channels = self._channels or own
+        channels = self._channels or file_channels
         if format != "jpeg" or channels == 4:
             return None
         self._check_pixels(height, width)
@@ -165,7 +166,7 @@ class DecodeImage(Decoder):
         except Exception as error:  # Decoders raise many types on arbitrary bytes.
             reason = str(error)
             if isinstance(error, pillow.UnidentifiedImageError):
-                reason = "Pillow does not know the format"
+                reason = "Pillow does not support the format"
             raise _decode_error(data, reason) from error
 
     def _check_pixels(self, height: int, width: int) -> None:
@@ -219,7 +220,7 @@ class DecodeImage(Decoder):
         if image.mode in ("P", "PA") and "transparency" in image.info:
             image = image.convert("RGBA")
         if self._channels is None:
-            mode = _OWN.get(image.mode, "RGB")
+            mode = _DEFAULT_RESULT_MODES.get(image.mode, "RGB")
         else:
             mode = _MODES[self._channels]
         return image if image.mode == mode else image.convert(mode)
@@ -240,8 +241,8 @@ class DecodeImage(Decoder):
             "orient": self._orient or None,
             "max_pixels": None if self._max_pixels == MAX_PIXELS else self._max_pixels,
         }
-        given = [f"{name}={v!r}" for name, v in arguments.items() if v is not None]
-        return f"DecodeImage({', '.join(given)})"
+        texts = [f"{name}={v!r}" for name, v in arguments.items() if v is not None]
+        return f"DecodeImage({', '.join(texts)})"
 
 
 def _decode_error(data: memoryview, reason: str) -> CorruptRecord:

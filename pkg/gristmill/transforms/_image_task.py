@@ -92,7 +92,7 @@ class ImageTask(Deferred):
         """Return a task that starts with pixels.
 
         Raises:
-            TypeError: They are not of shape (H, W, 1) or (H, W, 3) and uint8.
+            TypeError: The pixels are not of shape (H, W, 1) or (H, W, 3) and uint8.
         """
         shape = pixels.shape
         if (
@@ -127,18 +127,18 @@ class ImageTask(Deferred):
         return height, width, self.channels
 
     def add_crop(self, top: int, left: int, height: int, width: int) -> ImageTask:
-        """Add a crop to a box, which is 0 where it extends beyond the image."""
-        begin_y, begin_x, rows, columns = self.window
-        inside = min(top, left) >= 0
-        inside = inside and top + height <= rows and left + width <= columns
-        if self._is_closed or not (inside or self._is_whole):
+        """Add a crop to a box; pixels of the box outside of the image are 0."""
+        window_top, window_left, rows, columns = self.window
+        is_inside = min(top, left) >= 0
+        is_inside = is_inside and top + height <= rows and left + width <= columns
+        if self._is_closed or not (is_inside or self._is_whole):
             return self._compute_as_task().add_crop(top, left, height, width)
-        if inside and self._is_plain:
+        if is_inside and self._is_plain:
             self.crop = (self.crop[0] + top, self.crop[1] + left, height, width)
             self.resized = (height, width)
             self.window = (0, 0, height, width)
         else:
-            self.window = (begin_y + top, begin_x + left, height, width)
+            self.window = (window_top + top, window_left + left, height, width)
         return self
 
     def add_resize(self, height: int, width: int, filter: int) -> ImageTask:
@@ -190,19 +190,19 @@ class ImageTask(Deferred):
             CorruptRecord: An image cannot be decoded.
             ShapeMismatch: The images differ in shape, or in settings of the batch.
         """
-        style, shape = self._style, self.shape
+        settings, shape = self._batch_settings, self.shape
         for task in column:
             if not isinstance(task, ImageTask):
                 raise ShapeMismatch(
                     f"A batch must have only images, got {type(task).__name__}."
                 )
-            if task.shape != shape or task._style != style:
+            if task.shape != shape or task._batch_settings != settings:
                 raise ShapeMismatch(
                     "Images of a batch must have the same shape and settings, got"
                     f" shapes {shape} and {task.shape}."
                 )
-        make = np.empty if alloc is None else alloc
-        out = make((len(column), *shape), self._dtype)
+        allocate = np.empty if alloc is None else alloc
+        out = allocate((len(column), *shape), self._dtype)
         self._render(column, out, threads)
         return out
 
@@ -210,7 +210,7 @@ class ImageTask(Deferred):
         """Return the single image, of shape `shape`.
 
         Raises:
-            CorruptRecord: It cannot be decoded.
+            CorruptRecord: The image cannot be decoded.
         """
         if self._is_done:
             return np.array(self.data)
@@ -227,28 +227,32 @@ class ImageTask(Deferred):
             np.array([task._plan for task in column], np.int32),
             out,
             filter=self.filter,
-            table=self._table,
+            table=self._byte_values,
             chw=self.chw,
             draft=self.draft,
             threads=threads,
         )
 
     @property
-    def _table(self) -> npt.NDArray[Any] | None:
-        return None if self.scaling is None else _table(self.scaling, self.channels)
+    def _byte_values(self) -> npt.NDArray[Any] | None:
+        """The float of each byte by channel; None if the result is uint8."""
+        if self.scaling is None:
+            return None
+        return _byte_values_of(self.scaling, self.channels)
 
     @property
     def _dtype(self) -> np.dtype[Any]:
-        table = self._table
-        return np.dtype(np.uint8) if table is None else table.dtype
+        byte_values = self._byte_values
+        return np.dtype(np.uint8) if byte_values is None else byte_values.dtype
 
     @property
     def _plan(self) -> tuple[int, ...]:
+        """The numbers that describe this image to `_core.render_images`."""
         top, left, _, _ = self.window
         return (*self.crop, *self.resized, top, left, self.flip, self.orientation)
 
     @property
-    def _style(self) -> tuple[Any, ...]:
+    def _batch_settings(self) -> tuple[Any, ...]:
         """The settings that must be equal for all images of a batch."""
         return self.channels, self.filter, self.scaling, self.chw, self.draft
 
@@ -285,7 +289,7 @@ class ImageTask(Deferred):
 
 
 @functools.lru_cache(maxsize=64)
-def _table(scaling: Scaling, channels: int) -> npt.NDArray[Any]:
+def _byte_values_of(scaling: Scaling, channels: int) -> npt.NDArray[Any]:
     """Return the value of each byte, shape (C, 256), computed in float32 like torch."""
     mean, std = np.array([scaling.mean, scaling.std], np.float32)[:, :, np.newaxis]
     values = (np.arange(256, dtype=np.float32) * np.float32(1 / 255) - mean) / std

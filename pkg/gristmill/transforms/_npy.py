@@ -18,6 +18,8 @@ from gristmill.transforms._decoding import Decoder
 __all__ = ["DecodeNpy"]
 
 _MAGIC = b"\x93NUMPY"
+# The magic, the version, and up to four bytes for the header's length.
+_MIN_HEADER_BYTES = len(_MAGIC) + 6
 # The size in bytes of the header's length, and the header's encoding, by version.
 _VERSIONS = {(1, 0): (2, "latin1"), (2, 0): (4, "latin1"), (3, 0): (4, "utf8")}
 # NumPy's own limit, because parsing a longer text may exhaust the stack.
@@ -37,7 +39,7 @@ class _Layout(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
-    def stacks(self) -> bool:
+    def is_concatenable(self) -> bool:
         """True if stacking such arrays only concatenates their bytes."""
         plain = self.dtype.isnative and self.dtype.kind in "biufcmM"
         return plain and not self.fortran
@@ -67,13 +69,13 @@ class DecodeNpy(Decoder):
 
     def decode(self, data: memoryview) -> npt.NDArray[Any]:
         """Return the array of a file."""
-        begin = _end_of_header(data)
-        layout = _parse(bytes(data[:begin]))
-        if len(data) - begin != layout.size:
+        data_start = _data_start(data)
+        layout = _parse_header(bytes(data[:data_start]))
+        if len(data) - data_start != layout.size:
             raise CorruptRecord(
-                f"the .npy file has {len(data) - begin} bytes of data, but shape"
-                f" {layout.shape} of {layout.dtype} needs {layout.size}. It was cut off"
-                " or written over."
+                f"the .npy file must have {layout.size} bytes of data for shape"
+                f" {layout.shape} of {layout.dtype}, got {len(data) - data_start}. It"
+                " was cut off or written over."
             )
         try:
             out: npt.NDArray[Any] = np.ndarray(
@@ -85,7 +87,7 @@ class DecodeNpy(Decoder):
             ) from None
         if layout.size:
             flat = out.reshape(-1, order="A").view(np.uint8)
-            flat[:] = np.frombuffer(data, np.uint8, offset=begin)
+            flat[:] = np.frombuffer(data, np.uint8, offset=data_start)
         return out
 
     @property
@@ -94,8 +96,8 @@ class DecodeNpy(Decoder):
 
         False for a subclass that overrides the decoding.
         """
-        own = type(self).map, type(self).decode
-        return self._key is None and own == (DecodeNpy.map, DecodeNpy.decode)
+        methods = type(self).map, type(self).decode
+        return self._key is None and methods == (DecodeNpy.map, DecodeNpy.decode)
 
     def decode_block(
         self,
@@ -108,9 +110,9 @@ class DecodeNpy(Decoder):
 
         Args:
             data: The bytes of all records, of shape ``(n,)``.
-            offsets: Record ``i`` is ``data[offsets[i]:offsets[i + 1]]``; of shape
-                ``(k + 1,)``.
-            alloc: Allocates the array of the block; NumPy does if it is None.
+            offsets: The bounds of the records, of shape ``(k + 1,)``: record ``i`` is
+                ``data[offsets[i]:offsets[i + 1]]``.
+            alloc: Allocates the array of the block.  None: NumPy allocates it.
             rules: Has no effect on an array.
 
         Returns:
@@ -131,56 +133,61 @@ class DecodeNpy(Decoder):
             return None
         rows = data[offsets[0] : offsets[-1]].reshape(count, sizes[0])
         try:
-            begin = _end_of_header(rows[0].data)
-            layout = _parse(rows[0, :begin].tobytes())
+            data_start = _data_start(rows[0].data)
+            layout = _parse_header(rows[0, :data_start].tobytes())
         except CorruptRecord:
             return None
-        if not layout.stacks or begin + layout.size != sizes[0]:
+        if not layout.is_concatenable or data_start + layout.size != sizes[0]:
             return None
-        if (rows[:, :begin] != rows[0, :begin]).any():
+        if (rows[:, :data_start] != rows[0, :data_start]).any():
             return None
         shape = (count, *layout.shape)
-        make = np.empty if alloc is None else alloc
-        out: npt.NDArray[Any] = make(shape, layout.dtype)
+        allocate = np.empty if alloc is None else alloc
+        out: npt.NDArray[Any] = allocate(shape, layout.dtype)
         if layout.size:
-            out.reshape(-1).view(np.uint8).reshape(count, -1)[:] = rows[:, begin:]
+            out.reshape(-1).view(np.uint8).reshape(count, -1)[:] = rows[:, data_start:]
         return out
 
     def __repr__(self) -> str:
         return f"DecodeNpy({'' if self._key is None else f'key={self._key!r}'})"
 
 
-def _end_of_header(data: memoryview) -> int:
+def _data_start(data: memoryview) -> int:
     """Return the position of a file's data."""
     if bytes(data[: len(_MAGIC)]) != _MAGIC:
         raise CorruptRecord(
-            f"a .npy file begins with {_MAGIC!r}, but these {len(data)} bytes do not."
+            f"a .npy file must begin with {_MAGIC!r}, got {len(data)} bytes that begin"
+            f" with {bytes(data[: len(_MAGIC)])!r}."
         )
-    if len(data) < len(_MAGIC) + 6:
-        raise CorruptRecord(f"the .npy file has {len(data)} bytes, less than a header.")
+    if len(data) < _MIN_HEADER_BYTES:
+        raise CorruptRecord(
+            f"the .npy file must have at least {_MIN_HEADER_BYTES} bytes, got"
+            f" {len(data)}."
+        )
     version = (data[6], data[7])
     if version not in _VERSIONS:
         raise CorruptRecord(
-            f"the .npy file is of version {version}, expected one of"
-            f" {', '.join(map(str, _VERSIONS))}."
+            "the .npy file must be of version"
+            f" {' or '.join(map(str, _VERSIONS))}, got {version}."
         )
-    begin = 8 + _VERSIONS[version][0]
-    end = begin + int.from_bytes(data[8:begin], "little")
-    if end - begin > _MAX_HEADER_BYTES:
+    header_start = 8 + _VERSIONS[version][0]
+    header_end = header_start + int.from_bytes(data[8:header_start], "little")
+    if header_end - header_start > _MAX_HEADER_BYTES:
         raise CorruptRecord(
-            f"the .npy file has a header of {end - begin} bytes, expected at most"
-            f" {_MAX_HEADER_BYTES}."
+            f"the .npy file must have a header of at most {_MAX_HEADER_BYTES} bytes,"
+            f" got {header_end - header_start}."
         )
-    if len(data) < end:
+    if len(data) < header_end:
         raise CorruptRecord(
-            f"the .npy file has {len(data)} bytes, but its header alone needs {end}."
+            f"the .npy file must have at least {header_end} bytes, the size of its"
+            f" header, got {len(data)}."
         )
-    return end
+    return header_end
 
 
 # Bounded, because records may have many different shapes.
 @functools.lru_cache(1024)
-def _parse(header: bytes) -> _Layout:
+def _parse_header(header: bytes) -> _Layout:
     version = (header[6], header[7])
     length_bytes, encoding = _VERSIONS[version]
     try:

@@ -60,7 +60,7 @@ class TestNormalize:
             ((0.5, 0.5), TypeError, "mean must be a number for each channel"),
             (((0.5,), (1, 1)), ValueError, "mean and std must .*got 1 and 2"),
             (((), ()), ValueError, "one value for each channel, got 0 and 0"),
-            (((0.5,), (0,)), ValueError, "must not have 0"),
+            (((0.5,), (0,)), ValueError, "must not contain 0"),
             (((float("nan"),), (1,)), ValueError, "mean must be a finite number"),
         ],
     )

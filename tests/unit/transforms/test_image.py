@@ -173,7 +173,7 @@ class TestErrors:
         with pytest.raises(CorruptRecord) as caught:
             DecodeImage().map(b"no image")
         assert str(caught.value) == (
-            "8 bytes cannot be decoded as an image: Pillow does not know the format"
+            "8 bytes cannot be decoded as an image: Pillow does not support the format"
         )
 
     @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])

@@ -96,16 +96,16 @@ HEADER = "{{'descr': {}, 'fortran_order': {}, 'shape': {}}}"
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        (b"", r"begins with b'\\x93NUMPY', but these 0 bytes do not"),
-        (b"PK" + FILE[2:], "begins with"),
-        (FILE[:9], "has 9 bytes, less than a header"),
-        (FILE[:50], "has 50 bytes, but its header alone needs 128"),
-        (FILE[:-1], r"has 23 bytes of data, but shape \(2, 3\) of float32 needs 24"),
-        (FILE + b"\0", r"has 25 bytes of data, but shape \(2, 3\) of float32 needs 24"),
-        (FILE[:6] + b"\4" + FILE[7:], r"of version \(4, 0\), expected one of \(1, 0\)"),
+        (b"", r"begin with b'\\x93NUMPY', got 0 bytes"),
+        (b"PK" + FILE[2:], r"begin with b'\\x93NUMPY', got .* b'PKUMPY'"),
+        (FILE[:9], "at least 12 bytes, got 9"),
+        (FILE[:50], "at least 128 bytes, .* header, got 50"),
+        (FILE[:-1], r"24 bytes of data for shape \(2, 3\) of float32, got 23"),
+        (FILE + b"\0", r"24 bytes of data for shape \(2, 3\) of float32, got 25"),
+        (FILE[:6] + b"\4" + FILE[7:], r"version \(1, 0\) or .*, got \(4, 0\)"),
         (
             FILE[:8] + b"\xff\xff" + FILE[10:],
-            "a header of 65535 bytes, expected at most",
+            "a header of at most 10000 bytes, got 65535",
         ),
         (with_header("noise"), "damaged header"),
         (with_header("[]"), "damaged header"),
@@ -124,7 +124,10 @@ HEADER = "{{'descr': {}, 'fortran_order': {}, 'shape': {}}}"
         (with_header(HEADER.format("'i1'", "True", "(0,) * 9")), "damaged header"),
         (with_header(HEADER.format("'i1'", "True", "(0, 2**70)")), "damaged header"),
         (with_header(HEADER.format("'i1'", "True", f"(0, {2**70})")), "has shape"),
-        (with_header(HEADER.format("'i1'", "True", f"({2**62},)")), "0 bytes of data"),
+        (
+            with_header(HEADER.format("'i1'", "True", f"({2**62},)")),
+            "bytes of data .* got 0",
+        ),
     ],
 )
 def test_invalid_files_are_refused(file, text):
