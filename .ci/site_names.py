@@ -23,7 +23,7 @@ def names_of(module):
     names = given.get("__all__")
     if names is None:
         modules = given.get("_MODULES", "").split()
-        names = [*given["_HERE"].split(), *homes_of(module), *modules]
+        names = [*given["_EAGER_NAMES"].split(), *homes_of(module), *modules]
     return sorted({*names, *given.get("_OPTIONAL", ())})
 
 

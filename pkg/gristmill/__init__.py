@@ -49,7 +49,7 @@ __version_info__ = tuple(map(int, __version__.split(".")))  # noqa: RUF048
 """The version's three numbers."""
 
 # Names that are imported at once.
-_HERE = "__version__ __version_info__ config monitoring"
+_EAGER_NAMES = "__version__ __version_info__ config monitoring"
 # The modules of names that are imported at their first use, since workers need few.
 _HOMES = {
     "_dataset.model.iter_dataset": "IterDataset",
@@ -94,7 +94,7 @@ _OPTIONAL = {
 if not TYPE_CHECKING:
     __getattr__ = lazy_names.lazy_getattr(__name__, _HOMES, _MODULES)
     __all__ = sorted(
-        {*_HERE.split(), *lazy_names.locate_names(_HOMES), *_MODULES.split()}
+        {*_EAGER_NAMES.split(), *lazy_names.locate_names(_HOMES), *_MODULES.split()}
         - _OPTIONAL.keys()
     )
 
@@ -103,11 +103,11 @@ if not TYPE_CHECKING:
 
 
 imports.when_imported("absl.flags", "gristmill._peers.absl_flags:define")
-for _module, _act in {
+for _module, _function in {
     "keras.src.trainers.data_adapters": "adapt",
     "keras.src.utils.backend_utils": "recognise_pipelines",
     "keras.src.utils.dataset_utils": "recognise_datasets",
 }.items():
-    imports.when_imported(_module, f"gristmill._peers.keras:{_act}")
+    imports.when_imported(_module, f"gristmill._peers.keras:{_function}")
 imports.when_imported("gristmill._dataset", "gristmill._observe:observe_datasets")
 monitoring.setup_telemetry()

@@ -19,7 +19,7 @@ __all__ = ["BadRecord", "BadRecords", "ErrorPolicy"]
 
 OnError: TypeAlias = Literal["raise", "skip", "substitute"]
 # The most characters of an exception's text that are kept.
-MOST_TEXT = 2000
+MAX_TEXT_LENGTH = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,25 +155,27 @@ def describe_key(key: Any) -> int | str | None:
 
 def describe_error(error: BaseException) -> tuple[str, str]:
     """Return the name of an exception's type, and its text with that of its cause."""
-    text = _text(error)
+    text = _cut_text(error)
     if error.__cause__ is not None:
-        text = f"{text} (from {_name(error.__cause__)}: {_text(error.__cause__)})"
-    return _name(error), text
+        text = (
+            f"{text} (from {_type_name(error.__cause__)}: {_cut_text(error.__cause__)})"
+        )
+    return _type_name(error), text
 
 
-def _name(error: BaseException) -> str:
+def _type_name(error: BaseException) -> str:
     kind = type(error)
     if kind.__module__ == "builtins":
         return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _text(error: BaseException) -> str:
+def _cut_text(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:
         return "(it cannot be printed)"
-    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "..."
+    return text if len(text) <= MAX_TEXT_LENGTH else text[:MAX_TEXT_LENGTH] + "..."
 
 
 def __dir__() -> list[str]:

@@ -39,13 +39,13 @@ _SCALARS = {
     float: np.dtype(np.float64),
 }
 
-# Batches larger than this are no longer in the caches when they are read.  Several
+# Batches larger than this have left the processor's caches when they are read.  Several
 # batches made by `alloc` wait for another process, so their limit is smaller.
 _OWN_CACHED_BYTES = 16 << 20
 _ALLOC_CACHED_BYTES = 4 << 20
 
-# Kinds of dtype whose items are fully described by the dtype.
-_NUMBERS = "biufc"
+# Kinds of dtype of NumPy's numbers and bools.
+_NUMBER_KINDS = "biufc"
 
 
 @functools.cache
@@ -81,7 +81,7 @@ def make_batch(
 
     Raises:
         ShapeMismatch: Two elements differ in structure or shape.
-        ValueError: There are no elements.
+        ValueError: `elements` is empty.
 
     Example:
         >>> make_batch([{"x": np.float32(1)}, {"x": np.float32(2)}])
@@ -101,7 +101,7 @@ def make_batch(
     except StructureMismatchError as error:
         raise _mismatch(values, rules, str(error)) from None
     except ValueError as error:
-        raise _mismatch(values, rules, _odd_shape(values) or str(error)) from error
+        raise _mismatch(values, rules, _shape_mismatch(values) or str(error)) from error
 
 
 def padded_batch(
@@ -123,7 +123,7 @@ def padded_batch(
     Raises:
         ShapeMismatch: Two elements differ in structure, or two leaves in their number
             of axes.
-        ValueError: There are no elements, a leaf is longer than `length`, or its dtype
+        ValueError: `elements` is empty, a leaf is longer than `length`, or its dtype
             has no such padding value.
 
     Example:
@@ -139,20 +139,20 @@ def padded_batch(
         columns, treedef = tree.batch_leaves(values, rules)
     except StructureMismatchError as error:
         raise _mismatch(values, rules, str(error)) from None
-    fillings = _fillings(padding_values, treedef, rules)
+    leaf_padding = _padding_values(padding_values, treedef, rules)
     batches = []
-    for column, filling in zip(columns, fillings, strict=True):
+    for column, padding_value in zip(columns, leaf_padding, strict=True):
         rows = [np.asarray(leaf) for leaf in column]
         if len({row.ndim for row in rows}) > 1:
             reason = "Leaves to pad have different numbers of axes"
-            raise _mismatch(values, rules, _odd_shape(values) or reason)
-        batches.append(_pad_and_stack(rows, length, filling))
+            raise _mismatch(values, rules, _shape_mismatch(values) or reason)
+        batches.append(_pad_and_stack(rows, length, padding_value))
     return tree.unflatten(treedef, batches)
 
 
-def _fillings(values: Any, treedef: tree.TreeDef, rules: Rules) -> list[Any]:
+def _padding_values(values: Any, treedef: tree.TreeDef, rules: Rules) -> list[Any]:
     """Return the padding value of each leaf of a structure."""
-    found, structure = tree.flatten(values, rules)
+    leaves, structure = tree.flatten(values, rules)
     if values is None or structure == tree.LEAF_DEF:
         return [values] * treedef.num_leaves
     if structure != treedef:
@@ -161,11 +161,11 @@ def _fillings(values: Any, treedef: tree.TreeDef, rules: Rules) -> list[Any]:
             "padding_values must be one value, or have the structure of an element,"
             f" {expected}, got {values}."
         )
-    return found
+    return leaves
 
 
 def _pad_and_stack(
-    rows: list[npt.NDArray[Any]], length: int | None, filling: Any
+    rows: list[npt.NDArray[Any]], length: int | None, padding: Any
 ) -> npt.NDArray[Any]:
     shape = [max(extents) for extents in zip(*(row.shape for row in rows), strict=True)]
     if length is not None and shape:
@@ -180,19 +180,19 @@ def _pad_and_stack(
         return _stack(rows) if len(rows) > 1 else _stack_one(rows)
     dtype = np.result_type(*(row.dtype for row in rows))
     batch = np.zeros((len(rows), *shape), dtype)
-    if filling is not None:
-        batch[...] = _as_dtype(filling, dtype)
-    for place, row in enumerate(rows):
-        batch[place][tuple(slice(extent) for extent in row.shape)] = row
+    if padding is not None:
+        batch[...] = _as_dtype(padding, dtype)
+    for i, row in enumerate(rows):
+        batch[i][tuple(slice(extent) for extent in row.shape)] = row
     return batch
 
 
-def _as_dtype(filling: Any, dtype: np.dtype[Any]) -> Any:
+def _as_dtype(padding: Any, dtype: np.dtype[Any]) -> Any:
     """Return a padding value as a dtype; raise ValueError if the value would change."""
-    converted = np.asarray(filling).astype(dtype)
-    if dtype.kind in "biu" and converted != filling:
+    converted = np.asarray(padding).astype(dtype)
+    if dtype.kind in "biu" and converted != padding:
         raise ValueError(
-            f"padding_values must fit the dtype of the leaf, {dtype}, got {filling!r}."
+            f"padding_values must fit the dtype of the leaf, {dtype}, got {padding!r}."
         )
     return converted
 
@@ -202,11 +202,11 @@ def _stack(
 ) -> npt.NDArray[Any]:
     """Return ``np.stack(column)``, of B leaves, made by `alloc` if given."""
     first = column[0]
-    make = alloc or np.empty
+    allocate = alloc or np.empty
     if type(first) is np.ndarray and _is_plain(first.dtype):
-        out = make((len(column), *first.shape), first.dtype)
-        cached = _OWN_CACHED_BYTES if alloc is None else _ALLOC_CACHED_BYTES
-        if _core.stack(column, out, streaming=out.nbytes > cached) < 0:
+        out = allocate((len(column), *first.shape), first.dtype)
+        cached_bytes = _OWN_CACHED_BYTES if alloc is None else _ALLOC_CACHED_BYTES
+        if _core.stack(column, out, streaming=out.nbytes > cached_bytes) < 0:
             return out
     dtype = _SCALARS.get(type(first))
     if dtype is None:
@@ -214,7 +214,7 @@ def _stack(
             return first.stack(column, alloc, threads)
         dtype = _number_dtype(first)
     if dtype is not None:
-        out = make((len(column),), dtype)
+        out = allocate((len(column),), dtype)
         # NumPy stacks ints beyond int64, since it has more types.
         if _core.stack_scalars(column, out) < 0:
             return out
@@ -244,14 +244,14 @@ def _is_plain(dtype: np.dtype[Any]) -> bool:
 def structures_differ(first: Any, second: Any) -> bool:
     """Return whether two elements differ in their containers, ignoring leaves."""
     rules = tree_rules()
-    _, one = tree.flatten(first, rules)
-    _, other = tree.flatten(second, rules)
-    return bool(one != other)
+    _, first_structure = tree.flatten(first, rules)
+    _, second_structure = tree.flatten(second, rules)
+    return bool(first_structure != second_structure)
 
 
 def _number_dtype(leaf: Any) -> np.dtype[Any] | None:
     """Return the dtype of a NumPy number, or None for any other leaf."""
-    if isinstance(leaf, np.generic) and leaf.dtype.kind in _NUMBERS:
+    if isinstance(leaf, np.generic) and leaf.dtype.kind in _NUMBER_KINDS:
         return leaf.dtype
     return None
 
@@ -272,34 +272,34 @@ def _mismatch(values: list[Any], rules: Rules, reason: str) -> ShapeMismatch:
     )
 
 
-def _odd_shape(values: list[Any]) -> str | None:
+def _shape_mismatch(values: list[Any]) -> str | None:
     """Describe the first leaf whose shape differs from that in the first element."""
-    for position in range(1, len(values)):
-        found = _shape_difference(values[0], values[position], "element")
-        if found is not None:
-            path, has, expected = found
+    for number in range(1, len(values)):
+        difference = _shape_difference(values[0], values[number], "element")
+        if difference is not None:
+            path, shape, expected = difference
             return (
-                f"{path}: element {position} of the batch has shape {has}, but element"
+                f"{path}: element {number} of the batch has shape {shape}, but element"
                 f" 0 has {expected}"
             )
     return None
 
 
 def _shape_difference(
-    one: Any, other: Any, path: str
+    expected: Any, value: Any, path: str
 ) -> tuple[str, tuple[int, ...], tuple[int, ...]] | None:
     """Return the path and both shapes of the first leaf that differs in shape."""
-    if isinstance(one, collections.abc.Mapping):
-        steps: Any = one
-    elif isinstance(one, (list, tuple)):
-        steps = range(len(one))
+    if isinstance(expected, collections.abc.Mapping):
+        steps: Any = expected
+    elif isinstance(expected, (list, tuple)):
+        steps = range(len(expected))
     else:
-        shapes = np.shape(other), np.shape(one)
+        shapes = np.shape(value), np.shape(expected)
         return (path, *shapes) if shapes[0] != shapes[1] else None
     for step in steps:
-        found = _shape_difference(one[step], other[step], f"{path}[{step!r}]")
-        if found is not None:
-            return found
+        difference = _shape_difference(expected[step], value[step], f"{path}[{step!r}]")
+        if difference is not None:
+            return difference
     return None
 
 

@@ -182,44 +182,47 @@ def _paths(pipeline: Any, file_pattern: str) -> Any:
     return (
         pipeline
         | "Match" >> fileio.MatchFiles(file_pattern, disallow)
-        | "Path" >> beam.Map(lambda each: each.path).with_output_types(str)
+        | "Path" >> beam.Map(lambda match: match.path).with_output_types(str)
     )
 
 
 def _conversion_pipeline(
-    file_pattern: str, name: Any, options: str, of_pipeline: Any
+    file_pattern: str, output_path_of: Any, options: str, pipeline_options: Any
 ) -> Any:
     """Return a pipeline that converts each TFRecord file to one file, in order.
 
     Args:
         file_pattern: The TFRecord files.
-        name: Returns the path of a file, given the path of the TFRecord file, its
-            number in the sorted list, and the number of files.
+        output_path_of: Returns the path of a file, given the path of the TFRecord file,
+            its number in the sorted list, and the number of files.
         options: Options of the writer.
-        of_pipeline: Options of the pipeline.
+        pipeline_options: Options of the pipeline.
     """
-    pipeline = beam.Pipeline(options=of_pipeline)
+    pipeline = beam.Pipeline(options=pipeline_options)
     (
         _paths(pipeline, file_pattern)
         | "List" >> beam.combiners.ToList()
-        | "Name" >> beam.FlatMap(_pairs, name)
+        | "Name" >> beam.FlatMap(_pairs, output_path_of)
         | "Spread" >> beam.Reshuffle()
         | "Convert" >> beam.MapTuple(lambda a, b: convert_file(a, b, options))
     )
     return pipeline
 
 
-def _pairs(paths: Iterable[str], name: Any) -> list[tuple[str, str]]:
+def _pairs(paths: Iterable[str], output_path_of: Any) -> list[tuple[str, str]]:
     """Return pairs of the path of a file and the path of its converted file."""
-    found = sorted(paths)
-    pairs = [(path, name(path, i, len(found))) for i, path in enumerate(found)]
+    sorted_paths = sorted(paths)
+    pairs = [
+        (path, output_path_of(path, i, len(sorted_paths)))
+        for i, path in enumerate(sorted_paths)
+    ]
     sources = {final: path for path, final in reversed(pairs)}
     for path, final in pairs:
         if sources[final] != path:
             raise ValueError(
-                "Each TFRecord file must have an output file of its own, but"
-                f" {sources[final]} and {path} would both become {final}. Convert their"
-                " folders one by one."
+                f"Each TFRecord file must have an output file of its own, got {final}"
+                f" for both {sources[final]} and {path}. Convert their folders one by"
+                " one."
             )
     return pairs
 
@@ -367,9 +370,9 @@ def _arguments(
         parser = argparse.ArgumentParser(allow_abbrev=False)
         parser.add_argument("--input", help="pattern of the TFRecord files")
         parser.add_argument("--output", help="how the ArrayRecord files' names begin")
-        namespace, rest = parser.parse_known_args()
+        namespace, other_arguments = parser.parse_known_args()
         args = vars(namespace) if args is None else args
-        options = PipelineOptions(rest) if options is None else options
+        options = PipelineOptions(other_arguments) if options is None else options
     if isinstance(options, Mapping):
         options = PipelineOptions.from_dictionary(dict(options))
     for name in ("input", "output"):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointHandler", "Checkpointable"]
 
 # Examples of the two classes.
-_SAVES = """
+_SAVE_EXAMPLE = """
         >>> import tempfile
         >>> import orbax.checkpoint as ocp
         >>> iterator = iter(gristmill.load(range(10)))
@@ -55,7 +55,7 @@ _SAVES = """
         ...     manager.save(1, args=CheckpointSave(iterator))
         True
 """
-_RESTORES = """
+_RESTORE_EXAMPLE = """
         >>> import tempfile
         >>> import orbax.checkpoint as ocp
         >>> iterator = iter(gristmill.load(range(10)))
@@ -129,9 +129,9 @@ class CheckpointHandler:
         """
         iterator = _item_of(item, args)
         file = _file_in(directory)
-        saved_by = shard_files.saved_process_count(file.parent)
-        others_saved = saved_by not in (0, jax_process()[1])
-        if others_saved and shard_files.has_shards(iterator):
+        saved_count = shard_files.saved_process_count(file.parent)
+        count_differs = saved_count not in (0, jax_process()[1])
+        if count_differs and shard_files.has_shards(iterator):
             shard_files.restore_shards(file.parent, iterator)
         else:
             _set_text(iterator, _read(directory))
@@ -293,8 +293,8 @@ def _argument_classes() -> dict[str, Any]:
     CheckpointHandler._type_name = _OWN_TYPE
     try:
         for name, verb, example in (
-            ("CheckpointSave", "save", _SAVES),
-            ("CheckpointRestore", "restore", _RESTORES),
+            ("CheckpointSave", "save", _SAVE_EXAMPLE),
+            ("CheckpointRestore", "restore", _RESTORE_EXAMPLE),
         ):
             text = f"Ask Orbax to {verb} the position of the iterator `item`."
             text += "\n\n    Args:\n        item: The iterator."

@@ -23,9 +23,9 @@ from gristmill._base.lazy_names import public_names
 
 __all__ = ["install", "main"]
 
-# Set for the worker processes, which call `install_if_asked` before they unpickle any
+# Set for the worker processes, which call `install_if_enabled` before they unpickle any
 # object, because that may import grain.
-_VARIABLE = "GRISTMILL_DROP_IN"
+_ENABLED_VARIABLE = "GRISTMILL_DROP_IN"
 
 _SUBMODULES = (
     "checkpoint",
@@ -54,12 +54,12 @@ def install() -> None:
         'gristmill.experimental'
     """
     gristmill = importlib.import_module("gristmill")
-    present = sys.modules.get("grain")
-    if present is not None and present is not gristmill:
+    imported = sys.modules.get("grain")
+    if imported is not None and imported is not gristmill:
         raise RuntimeError(
-            "gristmill.drop_in.install() must be called before grain is imported, but"
-            " the real grain is imported already, so some objects would be Grain's and"
-            " some Gristmill's. Call install() earlier."
+            "gristmill.drop_in.install() must be called before grain is imported, found"
+            " that the real grain is imported already. Call install() earlier, or else"
+            " some objects would be Grain's and some Gristmill's."
         )
     sys.modules["grain"] = gristmill
     for name in _SUBMODULES:
@@ -68,12 +68,12 @@ def install() -> None:
     # Grain imports absl, which defines the flags.
     if importlib.util.find_spec("absl") is not None:
         importlib.import_module("absl.flags")
-    os.environ[_VARIABLE] = "1"
+    os.environ[_ENABLED_VARIABLE] = "1"
 
 
-def install_if_asked() -> None:
+def install_if_enabled() -> None:
     """Call `install` in a worker of a process that called it."""
-    if os.environ.get(_VARIABLE) == "1":
+    if os.environ.get(_ENABLED_VARIABLE) == "1":
         install()
 
 

@@ -8,7 +8,7 @@ code written for Grain catches it without changes:
     ├── WorkerDied (RuntimeError)      a worker process ended and was not replaced
     ├── ArenaFull (MemoryError)        shared memory would pass its limit
     ├── CorruptRecord (ValueError)     a record or its file is damaged
-    ├── RemoteError (OSError)          a file behind a URL could not be read
+    ├── RemoteError (OSError)          the file at a URL could not be read
     ├── TooManyErrors (RuntimeError)   more records failed than max_errors allows
     └── StateMismatch (ValueError)     a saved state belongs to another pipeline
 """

@@ -133,8 +133,8 @@ def _resolve(place: Any) -> Any:
     mesh = jax.sharding.get_mesh()
     if mesh.empty:
         raise ValueError(
-            f"sharding has {place}, which needs a mesh, but no mesh is set. Call"
-            " jax.set_mesh first, or pass a jax.sharding.NamedSharding."
+            f"sharding must be used with a mesh if it has {place}, but no mesh is set."
+            " Call jax.set_mesh first, or pass a jax.sharding.NamedSharding."
         )
     return jax.sharding.NamedSharding(mesh, place)
 
@@ -144,12 +144,12 @@ def _put(leaf: Any, place: Any) -> Any:
         leaf = jax.dlpack.from_dlpack(leaf)
     if isinstance(place, jax.sharding.Sharding):
         return jax.make_array_from_process_local_data(place, leaf)
-    if place is not None or not _shareable(leaf):
+    if place is not None or not _is_shareable(leaf):
         return jax.device_put(leaf, place)
     return jax.dlpack.from_dlpack(leaf)
 
 
-def _shareable(leaf: Any) -> bool:
+def _is_shareable(leaf: Any) -> bool:
     """Return whether JAX can view an array without a copy, on its default device."""
     has_default_device = jax.config.jax_default_device is not None
     if (

@@ -40,14 +40,15 @@ DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9431
 """The default port of the metrics server."""
 
-_ENABLE = "ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY"
-_HOST = "GRISTMILL_PROMETHEUS_HOST"
-_PORT = "PYGRAIN_PROMETHEUS_PORT"
-_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-# Set for child processes: the id of the process that serves their metrics.
-_SERVED_BY = "GRISTMILL_PROMETHEUS_SERVED_BY"
+_ENABLE_VARIABLE = "ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY"
+_HOST_VARIABLE = "GRISTMILL_PROMETHEUS_HOST"
+_PORT_VARIABLE = "PYGRAIN_PROMETHEUS_PORT"
+_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+# Set for child processes; its value is the id of the process that serves their metrics.
+_SERVER_PID_VARIABLE = "GRISTMILL_PROMETHEUS_SERVED_BY"
 _HOUR_NS = 3_600_000_000_000
 
+# The metrics of this process, by argument name in `start`; empty until `start`.
 _metrics: dict[str, Any] = {}
 
 
@@ -61,7 +62,7 @@ class _Collector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        _leave_out_grains()
+        _unregister_grain_metrics()
         for metric in _metrics.values():
             yield from metric.collect()
 
@@ -69,7 +70,7 @@ class _Collector:
 _collector = _Collector()
 
 
-def _leave_out_grains() -> None:
+def _unregister_grain_metrics() -> None:
     """Remove Grain's metrics, which have the same names, from the registry."""
     grain = sys.modules.get("grain._src.core.prometheus_monitoring")
     registry = _client().REGISTRY
@@ -102,12 +103,12 @@ def start() -> None:
     if _metrics:
         return
     client = _client()
-    times = _powers(2, _HOUR_NS)
+    time_buckets = _powers(2, _HOUR_NS)
     _metrics.update(
         next_ns=client.Histogram(
             "grain_python_dataset_next_duration_ns",
             "Time of next() on the last iterator of a dataset, in nanoseconds.",
-            buckets=times,
+            buckets=time_buckets,
             registry=None,
         ),
         ready=client.Histogram(
@@ -132,11 +133,11 @@ def start() -> None:
         get_next=client.Histogram(
             "grain_python_data_loader_iterator_get_next",
             "Time of next() on the iterator of a DataLoader, in nanoseconds.",
-            buckets=times,
+            buckets=time_buckets,
             registry=None,
         ),
     )
-    _leave_out_grains()
+    _unregister_grain_metrics()
     client.REGISTRY.register(_collector)
 
 
@@ -164,9 +165,9 @@ def serve(port: int | None = None, host: str | None = None) -> int | None:
     start()
     client = _client()
     port = _port() if port is None else port
-    host = host or os.environ.get(_HOST) or DEFAULT_HOST
+    host = host or os.environ.get(_HOST_VARIABLE) or DEFAULT_HOST
     registry = client.REGISTRY
-    if _FOLDER in os.environ:
+    if _FOLDER_VARIABLE in os.environ:
         from prometheus_client import multiprocess
 
         registry = client.CollectorRegistry()
@@ -182,7 +183,7 @@ def serve(port: int | None = None, host: str | None = None) -> int | None:
             " %s to a free port, or ignore this if another process serves the metrics"
             " of this one.",
             port,
-            _PORT,
+            _PORT_VARIABLE,
         )
         return None
     return port
@@ -199,18 +200,18 @@ def setup_telemetry() -> None:
         >>> is_on()
         False
     """
-    if os.environ.get(_ENABLE, "").lower() != "true":
+    if os.environ.get(_ENABLE_VARIABLE, "").lower() != "true":
         return
-    if _SERVED_BY in os.environ:
+    if _SERVER_PID_VARIABLE in os.environ:
         start()
         return
-    if _FOLDER not in os.environ:
+    if _FOLDER_VARIABLE not in os.environ:
         import tempfile
 
         folder = tempfile.mkdtemp(prefix="prometheus_multiproc_")
-        os.environ[_FOLDER] = folder
+        os.environ[_FOLDER_VARIABLE] = folder
         atexit.register(_remove, folder, os.getpid())
-    os.environ[_SERVED_BY] = str(os.getpid())
+    os.environ[_SERVER_PID_VARIABLE] = str(os.getpid())
     serve()
 
 
@@ -231,18 +232,18 @@ def record_ready(elements: int) -> None:
     _metrics["ready"].observe(elements)
 
 
-def record_read(source: str, elements: Sequence[Any], took_ns: int) -> None:
+def record_read(source: str, elements: Sequence[Any], total_ns: int) -> None:
     """Record elements that a source returned.
 
     Args:
         source: The name of the source's class.
         elements: The elements.
-        took_ns: The time to read all of them, in ns.
+        total_ns: The time to read all of them, in ns.
     """
     _metrics["bytes_read"].labels(source).inc(sum(map(size_of, elements)))
     histogram = _metrics["read_ns"].labels(source)
     for _ in elements:
-        histogram.observe(took_ns / len(elements))
+        histogram.observe(total_ns / len(elements))
 
 
 def _client() -> Any:
@@ -257,11 +258,13 @@ def _client() -> Any:
 
 
 def _port() -> int:
-    text = os.environ.get(_PORT)
+    text = os.environ.get(_PORT_VARIABLE)
     if not text:
         return DEFAULT_PORT
     if not text.isdecimal() or not 0 < int(text) < 65536:
-        raise ValueError(f"{_PORT} must be a port, from 1 to 65535, got {text!r}.")
+        raise ValueError(
+            f"{_PORT_VARIABLE} must be a port, from 1 to 65535, got {text!r}."
+        )
     return int(text)
 
 

@@ -98,22 +98,22 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         extents = tuple(shape)
         if any(extent < 0 for extent in extents):
             raise ValueError(f"shape must have extents of at least 0, got {extents}.")
-        item = np.dtype(dtype)
-        if item.hasobject:
+        item_dtype = np.dtype(dtype)
+        if item_dtype.hasobject:
             raise ValueError(
-                f"dtype must not have Python objects, got {item}: other processes"
+                f"dtype must not have Python objects, got {item_dtype}: other processes"
                 " cannot use references to them. Use a dtype of numbers or bytes."
             )
         # A block cannot be empty.
-        size = max(1, math.prod(extents) * item.itemsize)
+        size = max(1, math.prod(extents) * item_dtype.itemsize)
         block = shared_memory.SharedMemory(create=True, size=size)
-        return cls.from_shared_memory(block, extents, item)
+        return cls.from_shared_memory(block, extents, item_dtype)
 
     def __array_finalize__(self, obj: Any) -> None:
-        shared = getattr(obj, "shm", None)
-        if shared is not None and not np.may_share_memory(self, obj):
-            shared = None
-        self.shm = shared
+        block = getattr(obj, "shm", None)
+        if block is not None and not np.may_share_memory(self, obj):
+            block = None
+        self.shm = block
         self._unlink_on_del = getattr(obj, "_unlink_on_del", False)
 
     def __array_wrap__(
@@ -150,8 +150,8 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         """
         if self.shm is None or not self._owns_block():
             raise ValueError(
-                "Only a whole SharedMemoryArray has metadata, but this is a view or a"
-                " copy. Use the metadata of the array that it was made from."
+                "metadata needs a whole SharedMemoryArray, got a view or a copy. Use"
+                " the metadata of the array that it was made from."
             )
         return SharedMemoryArrayMetadata(
             name=self.shm.name, shape=self.shape, dtype=self.dtype
@@ -238,8 +238,12 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         if block is None or not self._owns_block():
             return
         pool = SharedMemoryArray._del_thread_pool
-        waiting = SharedMemoryArray._outstanding_del_requests
-        if pool is None or waiting is None or not waiting.acquire(blocking=False):
+        free_requests = SharedMemoryArray._outstanding_del_requests
+        if (
+            pool is None
+            or free_requests is None
+            or not free_requests.acquire(blocking=False)
+        ):
             _close(block, self._unlink_on_del)
             return
         pool.apply_async(

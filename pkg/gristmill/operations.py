@@ -63,7 +63,7 @@ class OneByOne(abc.ABC):
         """Yield the output records, given the input records."""
         self.warn()
         for record in input_iterator:
-            output = self.made_of(record)
+            output = self.output_of(record)
             if output is not None:
                 yield output
 
@@ -72,7 +72,7 @@ class OneByOne(abc.ABC):
         _warn_deprecated(type(self).__name__, self.replacement)
 
     @abc.abstractmethod
-    def made_of(self, record: Record[Any]) -> Record[Any] | None:
+    def output_of(self, record: Record[Any]) -> Record[Any] | None:
         """Return the output for one record, or None to drop it.
 
         Args:
@@ -102,7 +102,7 @@ class MapOperation(OneByOne, Generic[_IN, _OUT]):
     map_function: Callable[[_IN], _OUT]
     replacement: ClassVar[str] = "MapTransform"
 
-    def made_of(self, record: Record[_IN]) -> Record[_OUT]:
+    def output_of(self, record: Record[_IN]) -> Record[_OUT]:
         """Return the output for one record."""
         data = _call("map function", self.map_function, record.data)
         return Record(record.metadata.remove_record_key(), data)
@@ -130,7 +130,7 @@ class RandomMapOperation(OneByOne, Generic[_IN, _OUT]):
     random_map_function: Callable[[_IN, np.random.Generator], _OUT]
     replacement: ClassVar[str] = "RandomMapTransform"
 
-    def made_of(self, record: Record[_IN]) -> Record[_OUT]:
+    def output_of(self, record: Record[_IN]) -> Record[_OUT]:
         """Return the output for one record."""
         # Like in Grain, the function gets None if there is no seed.
         arguments = record.data, record.metadata.rng
@@ -157,7 +157,7 @@ class FilterOperation(OneByOne, Generic[_IN]):
     condition_function: Callable[[_IN], bool]
     replacement: ClassVar[str] = "FilterTransform"
 
-    def made_of(self, record: Record[_IN]) -> Record[_IN] | None:
+    def output_of(self, record: Record[_IN]) -> Record[_IN] | None:
         """Return the record, or None to drop it."""
         if not _call("condition function", self.condition_function, record.data):
             return None
@@ -203,32 +203,32 @@ class BatchOperation(Generic[_IN, _OUT]):
         if self._display_deprecation_message:
             _warn_deprecated("BatchOperation", "Batch")
         assert self.batch_fn is not None
-        waiting: list[_IN] = []
-        last = RecordMetadata(index=0)
+        elements: list[_IN] = []
+        last_metadata = RecordMetadata(index=0)
         for record in input_iterator:
-            last = record.metadata
-            waiting.append(record.data)
-            if len(waiting) == self.batch_size:
-                yield Record(last.remove_record_key(), self.batch_fn(waiting))
-                waiting = []
-        if waiting and not self.drop_remainder:
-            yield Record(last.remove_record_key(), self.batch_fn(waiting))
+            last_metadata = record.metadata
+            elements.append(record.data)
+            if len(elements) == self.batch_size:
+                yield Record(last_metadata.remove_record_key(), self.batch_fn(elements))
+                elements = []
+        if elements and not self.drop_remainder:
+            yield Record(last_metadata.remove_record_key(), self.batch_fn(elements))
 
     def disable_deprecation_message(self) -> None:
         """Do not log a deprecation warning when this operation is used."""
         self._display_deprecation_message = False
 
     def _default_batch_fn(self, elements: Sequence[Any]) -> Any:
-        differing = {
+        different = {
             position: element
             for position, element in enumerate(elements)
             if batching.structures_differ(elements[0], element)
         }
-        if differing:
+        if different:
             raise TypeError(
                 "Record structures do not match. Record at position 0 has "
                 f"structure {elements[0]}, while records at positions "
-                f"{[*differing]} have structures {[*differing.values()]}."
+                f"{[*different]} have structures {[*different.values()]}."
             )
         return batching.make_batch(elements, stack_single=True)
 
@@ -242,11 +242,11 @@ def _warn_deprecated(operation: str, replacement: str) -> None:
     )
 
 
-def _call(what: str, function: Callable[..., _OUT], *args: Any) -> _OUT:
+def _call(function_name: str, function: Callable[..., _OUT], *args: Any) -> _OUT:
     try:
         return function(*args)
     except Exception as error:
-        text = f"PyGrain encountered an error when calling {what}."
+        text = f"PyGrain encountered an error when calling {function_name}."
         raise ValueError(text) from error
 
 

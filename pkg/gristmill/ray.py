@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["RayWorkers"]
 
 # Options about replacing lost actors and finding named ones, which Gristmill does.
-_OWN = frozenset(
+_RESERVED_OPTIONS = frozenset(
     "get_if_exists lifetime max_concurrency max_restarts max_task_retries"
     " namespace".split()
 )
@@ -128,10 +128,10 @@ class RayWorkers:
                     f"window={window} needs share, the name of a shared stream, got"
                     " None. Pass share= with it, or leave window out."
                 )
-        if own := sorted(_OWN & set(options)):
+        if reserved := sorted(_RESERVED_OPTIONS & set(options)):
             raise TypeError(
-                f"RayWorkers does not take {own[0]}, because it replaces lost actors"
-                " and finds named ones itself. Leave it out."
+                f"RayWorkers does not take {reserved[0]}, because it replaces lost"
+                " actors and finds named ones itself. Leave it out."
             )
         self._actors = None if actors is None else int(actors)
         self._ahead = int(ahead)
@@ -148,8 +148,10 @@ class RayWorkers:
         ray = _import_ray()
         if not ray.is_initialized():
             ray.init()
-        there = ray.cluster_resources().get("CPU", 0.0)
-        return max(1, int(there // max(1.0, float(self._options["num_cpus"] or 1))))
+        cluster_cpus = ray.cluster_resources().get("CPU", 0.0)
+        return max(
+            1, int(cluster_cpus // max(1.0, float(self._options["num_cpus"] or 1)))
+        )
 
     def count(self) -> int:
         """Return a scheduler's number of lanes, see `gristmill._ray.lanes`."""
@@ -204,12 +206,14 @@ class RayWorkers:
         return RayLanes(scheduler, self._pool(program))
 
     def __repr__(self) -> str:
-        given = "".join(f", {name}={value!r}" for name, value in self._options.items())
-        own = f"ahead={self._ahead}, batches_per_call={self._batches_per_call}"
+        options = "".join(
+            f", {name}={value!r}" for name, value in self._options.items()
+        )
+        arguments = f"ahead={self._ahead}, batches_per_call={self._batches_per_call}"
         for name in ("name", "share", "window"):
             if (value := getattr(self, f"_{name}")) is not None:
-                own += f", {name}={value!r}"
-        return f"RayWorkers({self._actors}, {own}{given})"
+                arguments += f", {name}={value!r}"
+        return f"RayWorkers({self._actors}, {arguments}{options})"
 
     def _pool(self, program: Runnable) -> Pool:
         """Return the pool that calls the actors."""

@@ -113,7 +113,7 @@ class ShardByTorchProcess(ShardOptions):
 
 
 class Remainder(enum.Enum):
-    """How to handle records at the end of an epoch that do not fill a batch per rank.
+    """The handling of an epoch's last records, if they do not fill a batch per rank.
 
     Ranks take records in turn, and all have the same number of full batches in an
     epoch.  It follows from three numbers, so ranks do not have to communicate.
@@ -137,7 +137,7 @@ class Remainder(enum.Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> Remainder:
-        names = ", ".join(repr(each.value) for each in cls)
+        names = ", ".join(repr(member.value) for member in cls)
         raise ValueError(f"remainder must be one of {names}, got {value!r}.")
 
     def elements_per_rank(
@@ -176,15 +176,15 @@ class Remainder(enum.Enum):
             ValueError: A number is out of range.
             TypeError: A number is not an int.
         """
-        least = {"num_examples": 0, "ranks": 1, "batch_size": 1}
+        minimums = {"num_examples": 0, "ranks": 1, "batch_size": 1}
         numbers = (num_examples, ranks, batch_size)
-        for (name, low), number in zip(least.items(), numbers, strict=True):
+        for (name, minimum), number in zip(minimums.items(), numbers, strict=True):
             check_integer(name, number)
-            if number < low:
-                raise ValueError(f"{name} must be at least {low}, got {number}.")
+            if number < minimum:
+                raise ValueError(f"{name} must be at least {minimum}, got {number}.")
         # NumPy's integers would overflow.
-        whole, rest = divmod(int(num_examples), int(ranks) * int(batch_size))
-        return whole + (rest > 0 and self is not Remainder.DROP)
+        full_batches, leftover = divmod(int(num_examples), int(ranks) * int(batch_size))
+        return full_batches + (leftover > 0 and self is not Remainder.DROP)
 
 
 # The types that functions accept as a `Remainder`.
@@ -205,19 +205,19 @@ def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
     """
     # NumPy's integers, which options may hold, would overflow.
     index, count = int(options.shard_index), int(options.shard_count)
-    each, rest = divmod(num_examples, count)
-    first = each * index
+    shard_length, leftover = divmod(num_examples, count)
+    first = shard_length * index
     if options.drop_remainder:
-        if rest:
+        if leftover:
             log.warning(
                 "Dropping %d of %d records so that %d shards are equally long.",
-                rest,
+                leftover,
                 num_examples,
                 count,
             )
-        return first, first + each
-    first += min(index, rest)
-    return first, first + each + (index < rest)
+        return first, first + shard_length
+    first += min(index, leftover)
+    return first, first + shard_length + (index < leftover)
 
 
 def jax_process() -> tuple[int, int]:
@@ -245,15 +245,15 @@ def torch_process() -> tuple[int, int]:
     if rank is None or world is None:
         missing = "RANK" if rank is None else "WORLD_SIZE"
         raise ValueError(
-            "ShardByTorchProcess needs both RANK and WORLD_SIZE, but the environment"
-            f" has no {missing}. Start the program with torchrun, call"
+            "ShardByTorchProcess needs both RANK and WORLD_SIZE in the environment,"
+            f" found no {missing}. Start the program with torchrun, call"
             " torch.distributed.init_process_group first, or pass ShardOptions."
         )
     try:
         return int(rank), int(world)
     except ValueError:
         raise ValueError(
-            "ShardByTorchProcess needs integers in RANK and WORLD_SIZE, but found"
+            "ShardByTorchProcess needs integers in RANK and WORLD_SIZE, got"
             f" RANK={rank!r} and WORLD_SIZE={world!r}."
         ) from None
 

@@ -282,7 +282,7 @@ def _failure_in(results: Sequence[Result]) -> Exception | None:
 def _function_of(step: Any) -> Callable[[Record[Any]], StepOutput]:
     """Return the function that applies a step to a record."""
     if isinstance(step, legacy.OneByOne):
-        return step.made_of
+        return step.output_of
     if isinstance(step, transforms.FlatMap):
         return functools.partial(_splits, step)
     opcode, call, _ = as_step(step)

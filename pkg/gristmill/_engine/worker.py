@@ -34,14 +34,14 @@ ANYWHERE: Position = (0,)
 
 def run_main(text: str) -> None:
     """Run the main program again, see `gristmill._workers.main_module.run`."""
-    drop_in.install_if_asked()
+    drop_in.install_if_enabled()
     with packing.remembering_files():
         main_module.run(text)
 
 
 def load(blob_fd: int) -> Runnable:
     """Return the program that the parent packed; called once, before the forks."""
-    drop_in.install_if_asked()
+    drop_in.install_if_enabled()
     return packing.unpack(blob_fd)
 
 

@@ -166,7 +166,7 @@ def known_length(source: Any) -> int | None:
 
 
 # Names that this module defines or imports eagerly.
-_HERE = "RandomAccessDataSource RangeDataSource TableSource"
+_EAGER_NAMES = "RandomAccessDataSource RangeDataSource TableSource"
 # Names whose modules are imported on first use.
 _HOMES = {
     "sources._array_record": "ArrayRecordDataSource",
@@ -185,7 +185,7 @@ _HOMES = {
 # Hidden from type checkers, which would accept every name.
 if not TYPE_CHECKING:
     __getattr__ = lazy_getattr(__name__, _HOMES)
-    __all__ = sorted({*_HERE.split(), *locate_names(_HOMES)})
+    __all__ = sorted({*_EAGER_NAMES.split(), *locate_names(_HOMES)})
 
     def __dir__() -> list[str]:
         return public_names(__all__)

@@ -53,7 +53,7 @@ def test_views_keep_the_memory(array):
 
 
 def test_views_have_no_metadata(array):
-    with pytest.raises(ValueError, match="Only a whole SharedMemoryArray"):
+    with pytest.raises(ValueError, match="needs a whole SharedMemoryArray"):
         array[1:].metadata  # noqa: B018
 
 
