@@ -211,11 +211,9 @@ def _conversion_pipeline(
 
 def _pairs(paths: Iterable[str], output_path_of: Any) -> list[tuple[str, str]]:
     """Return pairs of the path of a file and the path of its converted file."""
-    sorted_paths = sorted(paths)
-    pairs = [
-        (path, output_path_of(path, i, len(sorted_paths)))
-        for i, path in enumerate(sorted_paths)
-    ]
+    ordered = sorted(paths)
+    count = len(ordered)
+    pairs = [(path, output_path_of(path, i, count)) for i, path in enumerate(ordered)]
     sources = {final: path for path, final in reversed(pairs)}
     for path, final in pairs:
         if sources[final] != path:

@@ -160,8 +160,8 @@ def _is_shareable(leaf: Any) -> bool:
         return False
     if leaf.dtype.kind not in "biufc" or leaf.size == 0 or not leaf.flags.writeable:
         return False
-    same_dtype = jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype
-    return same_dtype and leaf.flags.c_contiguous and leaf.ctypes.data % 64 == 0
+    keeps_dtype = jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype
+    return keeps_dtype and leaf.flags.c_contiguous and leaf.ctypes.data % 64 == 0
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ from gristmill._base.types import Alloc, S
 
 # Methods that compute one element at once.  If a subclass overrides one of them, the
 # inherited `defer` no longer matches it.
-_EAGER = ("map", "random_map", "decode")
+_EAGER_METHODS = ("map", "random_map", "decode")
 
 
 class Deferred:
@@ -94,7 +94,7 @@ def deferring(transform: Any) -> DeferringCall | None:
     for cls in type(transform).__mro__:
         if "defer" in vars(cls):
             return DeferringCall(transform.defer)
-        if any(name in vars(cls) for name in _EAGER):
+        if any(name in vars(cls) for name in _EAGER_METHODS):
             return None
     return None
 

@@ -266,10 +266,10 @@ class _GrainModule(ModuleType):
             if _has_module(path.removeprefix("grain.")):
                 return importlib.import_module(path)
             raise AttributeError(f"gristmill.drop_in has no {path}")
-        module, ours = self._homes[name]
-        found = getattr(importlib.import_module(module), ours)
-        setattr(self, name, found)
-        return found
+        module, our_name = self._homes[name]
+        value = getattr(importlib.import_module(module), our_name)
+        setattr(self, name, value)
+        return value
 
     def __reduce__(self) -> Any:
         # Functions of the main program, sent to workers, may refer to the module.

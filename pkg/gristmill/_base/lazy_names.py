@@ -20,8 +20,8 @@ def public_names(
         names: The module's ``__all__``.
         optional: Names that exist only if a package is installed, with that package.
     """
-    found = [name for name, package in (optional or {}).items() if _has(package)]
-    return sorted({*names, *found})
+    available = [name for name, package in (optional or {}).items() if _has(package)]
+    return sorted({*names, *available})
 
 
 def lazy_getattr(
@@ -45,9 +45,9 @@ def lazy_getattr(
         if name not in definitions:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         path, name_there = definitions[name]
-        found = getattr(importlib.import_module(path), name_there)
-        setattr(sys.modules[module], name, found)
-        return found
+        value = getattr(importlib.import_module(path), name_there)
+        setattr(sys.modules[module], name, value)
+        return value
 
     return find
 

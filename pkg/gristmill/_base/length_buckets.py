@@ -38,7 +38,7 @@ class Buckets:
             raise ValueError(
                 f"The length of an element must be at least 0, got {length}."
             )
-        if length > self.longest:
+        if length > self.max_length:
             raise ValueError(
                 "The length of an element must be less than the last of"
                 f" bucket_boundaries, {self.boundaries[-1]}, got {length}. Shorten the"
@@ -47,8 +47,8 @@ class Buckets:
         return bisect.bisect_right(self.boundaries, operator.index(length))
 
     @property
-    def longest(self) -> float:
-        """The greatest length that has a bucket; infinity if there is no limit."""
+    def max_length(self) -> float:
+        """The greatest length that has a bucket; infinity if all lengths have one."""
         bounded = len(self.sizes) == len(self.boundaries)
         return self.boundaries[-1] - 1 if bounded else float("inf")
 
@@ -94,11 +94,11 @@ def _sizes_of_budget(boundaries: Sequence[int], max_tokens: int) -> tuple[int, .
             "max_tokens needs bucket_boundaries, whose last item limits the lengths,"
             " got none."
         )
-    longest = boundaries[-1] - 1
-    if max_tokens < max(longest, 1):
+    max_length = boundaries[-1] - 1
+    if max_tokens < max(max_length, 1):
         raise ValueError(
-            f"max_tokens must be at least {max(longest, 1)}, the longest length of the"
-            f" last bucket, got {max_tokens}. Pass a larger number, or lower"
+            f"max_tokens must be at least {max(max_length, 1)}, the longest length of"
+            f" the last bucket, got {max_tokens}. Pass a larger number, or lower"
             " boundaries."
         )
     return tuple(operator.index(max_tokens) // max(b - 1, 1) for b in boundaries)

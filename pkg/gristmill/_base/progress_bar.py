@@ -1,6 +1,6 @@
 """Shows the progress of a task on a terminal or in a notebook.
 
-The thread that does the work also draws the progress; there is no other thread.
+The thread that does the work also draws the progress.  No thread is started.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ REDRAW_S = 0.1
 class Progress:
     """Receives the progress of a task; this base class shows nothing."""
 
-    def begin(self, what: str, total: int, done: int = 0) -> None:
+    def begin(self, noun: str, total: int, done: int = 0) -> None:
         """Begin a task.
 
         Args:
-            what: The name of the counted things.
+            noun: The name of the counted things, such as "records".
             total: The number of things in the task.
             done: How many of them were done before.
         """
@@ -99,12 +99,12 @@ class Bar(Progress):
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._line = Line(out)
-        self._what = ""
+        self._noun = ""
         self._total = self._done = self._done_before = 0
         self._started_at = self._drawn_at = 0.0
 
-    def begin(self, what: str, total: int, done: int = 0) -> None:
-        self._what, self._total = what, total
+    def begin(self, noun: str, total: int, done: int = 0) -> None:
+        self._noun, self._total = noun, total
         self._done = self._done_before = done
         self._started_at, self._drawn_at = time.monotonic(), 0.0
         self._draw()
@@ -122,7 +122,7 @@ class Bar(Progress):
         share = self._done / self._total if self._total else 1.0
         elapsed = self._drawn_at - self._started_at
         speed = (self._done - self._done_before) / elapsed if elapsed > 0.5 else 0.0
-        text = f"{share:4.0%} {self._done:,}/{self._total:,} {self._what}"
+        text = f"{share:4.0%} {self._done:,}/{self._total:,} {self._noun}"
         if speed > 0:
             left_s = (self._total - self._done) / speed
             text += f", {_rate_text(speed)}/s, {_duration_text(left_s)} left"
@@ -137,16 +137,16 @@ class Count(Progress):
 
     def __init__(self) -> None:
         self._line = Line()
-        self._what = ""
+        self._noun = ""
         self._done = 0
 
-    def begin(self, what: str, total: int, done: int = 0) -> None:
-        self._what, self._done = what, done
+    def begin(self, noun: str, total: int, done: int = 0) -> None:
+        self._noun, self._done = noun, done
         self.advance(0)
 
     def advance(self, count: int) -> None:
         self._done += count
-        self._line.show(f"{self._done:,} {self._what}")
+        self._line.show(f"{self._done:,} {self._noun}")
 
     def end(self) -> None:
         self._line.clear()
@@ -177,10 +177,10 @@ class RichBar(Progress):
         self._task: Any = None
         self._drawn_at = 0.0
 
-    def begin(self, what: str, total: int, done: int = 0) -> None:
+    def begin(self, noun: str, total: int, done: int = 0) -> None:
         if self._task is not None:
             self._bars.remove_task(self._task)
-        self._task = self._bars.add_task(what, total=total, completed=done)
+        self._task = self._bars.add_task(noun, total=total, completed=done)
         self._bars.start()
         self._bars.refresh()
 

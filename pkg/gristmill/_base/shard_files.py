@@ -25,7 +25,7 @@ def save_shards(directory: Any, item: Any) -> None:
     """Write the positions of a host's datasets.
 
     Args:
-        directory: The folder, a ``pathlib.Path`` or like one.
+        directory: The folder, a ``pathlib.Path`` or an object with its methods.
         item: An `ElasticIterator` whose datasets are split over the hosts.
     """
     for number, state in item.get_shard_states().items():
@@ -43,8 +43,8 @@ def restore_shards(directory: Any, item: Any) -> None:
     shard = item.shard_options
     numbers = itertools.count(shard.shard_index, shard.shard_count)
     files = ((number, _file_of(directory, number)) for number in numbers)
-    found = itertools.takewhile(lambda pair: pair[1].exists(), files)
-    item.set_shard_states({n: json.loads(file.read_text()) for n, file in found})
+    existing = itertools.takewhile(lambda pair: pair[1].exists(), files)
+    item.set_shard_states({n: json.loads(file.read_text()) for n, file in existing})
 
 
 def saved_process_count(directory: Any) -> int:

@@ -50,9 +50,8 @@ def reads_thread_name(user_code: Any) -> bool:
 
 @functools.cache
 def _class_reads_name(kind: type) -> bool:
-    return _any_reads_name(
-        kind, [each for name in _CALLED_BY_GRAIN for each in _members(kind, name)]
-    )
+    methods = [method for name in _CALLED_BY_GRAIN for method in _members(kind, name)]
+    return _any_reads_name(kind, methods)
 
 
 def _any_reads_name(kind: type, functions: list[FunctionType]) -> bool:

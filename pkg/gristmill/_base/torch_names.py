@@ -73,10 +73,10 @@ def reject_torch_names(
     def reject(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            found = [f"{name} {names[name]}" for name in kwargs if name in names]
-            if found:
+            advice = [f"{name} {names[name]}" for name in kwargs if name in names]
+            if advice:
                 raise TypeError(
-                    f"These are arguments of torch's DataLoader: {'; '.join(found)}."
+                    f"These are arguments of torch's DataLoader: {'; '.join(advice)}."
                 )
             return function(*args, **kwargs)
 

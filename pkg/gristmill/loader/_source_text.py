@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill.sources._folder import without_place
+from gristmill.sources._folder import without_folder_path
 
 
 def text_in_states(argument: Any, source: Any) -> str:
@@ -23,4 +23,4 @@ def text_in_states(argument: Any, source: Any) -> str:
     # program has made one.
     nodes = sys.modules.get("gristmill._dataset.nodes.source")
     is_node = nodes is not None and type(source) is nodes.SourceMapDataset
-    return without_place(f"{source}" if is_node else repr(source))
+    return without_folder_path(f"{source}" if is_node else repr(source))

@@ -152,9 +152,7 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         for name in reader_options or {}:
             if name not in READER_OPTIONS:
                 known = ", ".join(READER_OPTIONS)
-                raise ValueError(
-                    f"reader_options must have only the names {known}, got {name!r}."
-                )
+                raise ValueError(f"reader_options must be in {known}, got {name!r}.")
         if verify not in ("all", "headers", "none"):
             raise ValueError(
                 f"verify must be 'all', 'headers' or 'none', got {verify!r}."

@@ -84,7 +84,8 @@ class ChunkViews:
                 self.names.append(name)
                 self._chunks.append(chunks)
                 self._row_layouts.append((view.shape[1:], view.dtype))
-        # Created on first use, because there may be very many.
+        # Created on first use, because there may be very many. Threads that race here
+        # create equal views.
         self._views: dict[int, tuple[npt.NDArray[Any], ...]] = {}
 
     def __reduce__(self) -> tuple[type, tuple[pa.Table]]:

@@ -100,10 +100,9 @@ def form_of(kind: pa.DataType, facts: ColumnFacts) -> ColumnForm:
             keeps_objects=_keeps_nested(kind),
             is_objects=pa.types.is_union(kind),
         )
-    exact = has_null_value(kind) or (
-        pa.types.is_integer(kind) and not facts.has_large_ints
-    )
-    return ColumnForm(is_objects=facts.has_nulls and not exact)
+    fits_float = pa.types.is_integer(kind) and not facts.has_large_ints
+    is_exact = has_null_value(kind) or fits_float
+    return ColumnForm(is_objects=facts.has_nulls and not is_exact)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -193,9 +192,8 @@ def _chunk_values(array: pa.Array, facts: ColumnFacts) -> npt.NDArray[Any]:
 
 def _inner_values(array: pa.Array) -> npt.NDArray[Any]:
     """Return the values inside other values; integers next to missing ones stay int."""
-    return _chunk_values(
-        array, ColumnFacts(has_nulls=_has_nulls(array), has_large_ints=True)
-    )
+    facts = ColumnFacts(has_nulls=_has_nulls(array), has_large_ints=True)
+    return _chunk_values(array, facts)
 
 
 def _object_array(values: Iterable[Any], count: int = -1) -> Objects:
@@ -273,19 +271,16 @@ def _lists(array: pa.Array, _: ColumnFacts) -> Objects:
         values: Objects = array.to_numpy(zero_copy_only=False)
         return values
     starts, ends, content = _bounds(array)
-    values_inside = _inner_values(content)
+    inner = _inner_values(content)
     kind = _logical(array.type.value_type)
     may_overlap = array.type.id in _LIST_VIEWS
     missing_before = dtype = None
-    if values_inside.dtype.hasobject and _is_native(kind):
+    if inner.dtype.hasobject and _is_native(kind):
         dtype = pa.array([], kind).to_numpy(zero_copy_only=False).dtype
-        missing_before = [
-            0,
-            *itertools.accumulate(item is None for item in values_inside),
-        ]
+        missing_before = [0, *itertools.accumulate(item is None for item in inner)]
 
     def list_at(start: int, end: int) -> npt.NDArray[Any]:
-        items = values_inside[start:end]
+        items = inner[start:end]
         if missing_before is not None and missing_before[start] == missing_before[end]:
             return items.astype(dtype)
         return items.copy() if may_overlap else items
@@ -303,10 +298,7 @@ def _is_preserved_by_pyarrow(array: pa.Array) -> bool:
 
 
 def _bounds(array: pa.Array) -> tuple[list[int], list[int], pa.Array]:
-    """Return the starts and ends of lists, and the array of their items.
-
-    The starts and ends are offsets in that array, one of each for every row.
-    """
+    """Return the start and end of each list in an array of items, and that array."""
     if pa.types.is_fixed_size_list(array.type):
         size = array.type.list_size
         starts = (array.offset + np.arange(len(array))) * size
@@ -372,27 +364,21 @@ def _items(array: pa.Array) -> list[Any]:
     return list(array.to_pylist())
 
 
-_ANY_TYPE, _ANY_FIELD = pa.int8(), pa.field("", pa.int8())
+_ANY, _FIELD = pa.int8(), pa.field("", pa.int8())
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 # The oldest supported pyarrow has no list views.
 _LIST_VIEWS = [
-    getattr(pa, name)(_ANY_TYPE).id
+    getattr(pa, name)(_ANY).id
     for name in ("list_view", "large_list_view")
     if hasattr(pa, name)
 ]
-_LISTS = [
-    pa.list_(_ANY_TYPE).id,
-    pa.large_list(_ANY_TYPE).id,
-    pa.list_(_ANY_TYPE, 1).id,
-    *_LIST_VIEWS,
-]
-_UNIONS = [pa.sparse_union([_ANY_FIELD]).id, pa.dense_union([_ANY_FIELD]).id]
+_PLAIN_LISTS = [pa.list_(_ANY).id, pa.large_list(_ANY).id, pa.list_(_ANY, 1).id]
+_LISTS = [*_PLAIN_LISTS, *_LIST_VIEWS]
+_UNIONS = [pa.sparse_union([_FIELD]).id, pa.dense_union([_FIELD]).id]
 # `pyarrow.types.is_nested` differs between versions.
-_NESTED = [*_LISTS, *_UNIONS, pa.struct([]).id, pa.map_(_ANY_TYPE, _ANY_TYPE).id]
-_TEXT_TYPES = "string", "large_string", "binary", "large_binary"
-_SAFE_IN_LISTS = [
-    getattr(pa, name)().id for name in ("float32", "float64", *_TEXT_TYPES)
-]
+_NESTED = [*_LISTS, *_UNIONS, pa.struct([]).id, pa.map_(_ANY, _ANY).id]
+_TEXTS = "string", "large_string", "binary", "large_binary"
+_SAFE_IN_LISTS = [getattr(pa, name)().id for name in ("float32", "float64", *_TEXTS)]
 
 _Converter: TypeAlias = Callable[[Any, ColumnFacts], npt.NDArray[Any]]
 
@@ -403,10 +389,10 @@ _CONVERTERS: dict[int, _Converter] = {
     pa.bool_().id: _booleans,
     pa.time64("ns").id: _times,
     pa.month_day_nano_interval().id: _python_values,
-    pa.dictionary(_ANY_TYPE, _ANY_TYPE).id: _dictionary,
-    pa.run_end_encoded(pa.int16(), _ANY_TYPE).id: _runs,
+    pa.dictionary(_ANY, _ANY).id: _dictionary,
+    pa.run_end_encoded(pa.int16(), _ANY).id: _runs,
     pa.struct([]).id: _structs,
-    pa.map_(_ANY_TYPE, _ANY_TYPE).id: _maps,
+    pa.map_(_ANY, _ANY).id: _maps,
     **dict.fromkeys(_UNIONS, _python_values),
-    pa.fixed_shape_tensor(_ANY_TYPE, (1,)).id: _extension,
+    pa.fixed_shape_tensor(_ANY, (1,)).id: _extension,
 }

@@ -163,7 +163,7 @@ class FolderDataSource:
         return {name: value for name, value in vars(self).items() if name not in cached}
 
 
-def without_place(text: str) -> str:
+def without_folder_path(text: str) -> str:
     """Return a source's ``repr`` for states, which work wherever the folder is."""
     return _FOLDER_PATH.sub("", text)
 

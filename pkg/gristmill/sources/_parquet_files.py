@@ -351,10 +351,10 @@ class ParquetFiles:
 
 def _join_facts(name: str, footers: Sequence[Footer]) -> ColumnFacts:
     """Return the facts of a column over all files."""
-    found = [footer.facts[name] for footer in footers if name in footer.facts]
+    facts_by_file = [footer.facts[name] for footer in footers if name in footer.facts]
     return ColumnFacts(
-        any(facts.has_nulls for facts in found),
-        any(facts.has_large_ints for facts in found),
+        any(facts.has_nulls for facts in facts_by_file),
+        any(facts.has_large_ints for facts in facts_by_file),
     )
 
 

@@ -170,7 +170,7 @@ class RemoteFile:
         """Continue a read whose fetch failed: try again, or raise the final error."""
         error = failed.error
         if isinstance(error, WrongSizeError):
-            error = self._wrong_size_error(error.found, size)
+            error = self._wrong_size_error(error.found_bytes, size)
         return self._read(offset, size, (error, failed.attempts))
 
     def delay_s(self, error: Exception, attempt: int) -> float:
@@ -291,14 +291,14 @@ class RemoteFile:
         """The ETag that answers must have if they are cached, or None."""
         return None if self.cache is None else self._stamp.get("ETag")
 
-    def _wrong_size_error(self, found: int, size: int) -> Exception:
+    def _wrong_size_error(self, found_bytes: int, size: int) -> Exception:
         """Return the error for an answer of the wrong size."""
-        if found > size:
+        if found_bytes > size:
             return RemoteError(
-                f"expected {size} bytes, found {found}: the server does not support"
-                " range requests. Copy the file to one that does"
+                f"expected {size} bytes, found {found_bytes}: the server does not"
+                " support range requests. Copy the file to one that does"
             )
-        problem = f"expected {size} bytes, found {found}"
+        problem = f"expected {size} bytes, found {found_bytes}"
         return RemoteError(problem) if self.change() else ConnectionError(problem)
 
     def _retry(

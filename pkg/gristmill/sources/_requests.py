@@ -166,9 +166,9 @@ class FailedRequest(Exception):
 class WrongSizeError(Exception):
     """Error of an answer with more or fewer bytes than requested."""
 
-    def __init__(self, found: int, size: int) -> None:
-        super().__init__(f"expected {size} bytes, found {found}")
-        self.found = found
+    def __init__(self, found_bytes: int, size: int) -> None:
+        super().__init__(f"expected {size} bytes, found {found_bytes}")
+        self.found_bytes = found_bytes
 
 
 class Fetch:
@@ -321,6 +321,6 @@ def requests_of(host: str, max_requests: int) -> HostRequests:
     an equal part.
     """
     key = os.getpid(), host, max(1, max_requests // share.processes())
-    found = _hosts.get(key)
+    existing = _hosts.get(key)
     # Threads that race here get the same object.
-    return found or _hosts.setdefault(key, HostRequests(key[2]))
+    return existing or _hosts.setdefault(key, HostRequests(key[2]))

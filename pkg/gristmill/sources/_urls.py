@@ -82,6 +82,6 @@ def glob_url(
     path_in_pattern = path.lstrip("/") if not pattern.endswith(path) else path
     prefix = pattern.removesuffix(path_in_pattern)
     return sorted(
-        prefix + (found if path_in_pattern == path else found.lstrip("/"))
-        for found in filesystem.glob(path)
+        prefix + (match if path_in_pattern == path else match.lstrip("/"))
+        for match in filesystem.glob(path)
     )

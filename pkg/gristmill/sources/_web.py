@@ -85,9 +85,10 @@ async def _body(response: Any, size: int) -> bytes:
     """Return the body; wait only once if its announced length is `size`."""
     content = response.content
     is_uncoded = "Content-Encoding" not in response.headers
+    body: bytes
     if is_uncoded and response.content_length == size and content.exception() is None:
         await content.wait_eof()
-        body: bytes = content.read_nowait()
-        return body
-    body: bytes = await response.read()
+        body = content.read_nowait()
+    else:
+        body = await response.read()
     return body
