@@ -133,8 +133,8 @@ def _resolve(place: Any) -> Any:
     mesh = jax.sharding.get_mesh()
     if mesh.empty:
         raise ValueError(
-            f"sharding must be used with a mesh if it has {place}, but no mesh is set."
-            " Call jax.set_mesh first, or pass a jax.sharding.NamedSharding."
+            f"sharding needs a mesh for {place}, got none: no mesh is set. Call"
+            " jax.set_mesh first, or pass a jax.sharding.NamedSharding."
         )
     return jax.sharding.NamedSharding(mesh, place)
 

@@ -90,7 +90,7 @@ class Files:
     """Opens the files of a source by number.
 
     `has_limits_files` is True if lists of records are in files of their own. `stamps`
-    are the versions of the files whose records were counted.
+    are the sizes in bytes and versions of the files whose records were counted.
     """
 
     paths: FilePaths
@@ -109,7 +109,7 @@ class Files:
         return _core.BagFile(*self._data_and_limits(part), self.access, zstd, stamp)
 
     def count(self, part: int) -> tuple[int, tuple[int, int]]:
-        """Return the number of records of a file, and its version."""
+        """Return the number of records of a file, and its stamp."""
         return _core.count_bag(*self._data_and_limits(part), self.access)
 
     def _data_and_limits(

@@ -100,7 +100,8 @@ class TarDataSource(RecordSource[dict[str, Any]]):
 class Opener:
     """Opens the files of a source by number.
 
-    `stamps` are the versions of the files whose samples were counted.
+    `stamps` are the sizes in bytes and versions of the files whose samples were
+    counted.
     """
 
     paths: FilePaths
