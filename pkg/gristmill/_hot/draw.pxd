@@ -16,8 +16,8 @@ cdef struct PhiloxState:
 cdef class ReusableGenerator:
     cdef readonly object seed
     cdef dict _arguments  # Keyword arguments for Philox.
-    cdef object _bit_generator
-    cdef object _generator
+    cdef object _bit_generator  # The Philox of _generator.
+    cdef object _generator  # The generator that the last draw returned.
     # Inside _bit_generator; NULL if the layout is not as expected.
     cdef PhiloxState* _state
     # The reference count of _bit_generator if no caller holds it.

@@ -105,7 +105,7 @@ cdef class Reader:
         return memoryview(self.view_of(data, _UINT8, 1, <const cnp.npy_intp*>&nbytes))
 
     cdef object build(self, tuple spec):
-        """Return the part of the element that a spec describes, from the next leaves."""
+        """Return the part of the element with this spec, made of the next leaves."""
         cdef int kind = <object>PyTuple_GET_ITEM(spec, 0)
         cdef tuple keys, children
         cdef Py_ssize_t i

@@ -42,8 +42,8 @@ STRETCH_INTERVAL_NS = 2_000_000_000
 class Watch:
     """Times calls of one iterator and adds up the times.
 
-    The thread that iterates calls the methods.  A thread that reads blocks may call
-    `start` and `is_due`, while it measures a block.
+    The thread that iterates calls the methods.  Threads that read blocks call only
+    `start` and `is_due`, without a lock.
 
     Args:
         iterator: The iterator.
