@@ -245,8 +245,9 @@ cdef class Splitter:
         self._begin_row()
         try:
             self._write(leaves, self._ranges)
-            row = self._row_block.row(self._row_index, self._column_keys)
-            self._full_rows.append(row)
+            self._full_rows.append(
+                self._row_block.row(self._row_index, self._column_keys)
+            )
         finally:
             self._filler.swap(self._single_row_filler)
             self._row_block = block

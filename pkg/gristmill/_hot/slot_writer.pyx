@@ -238,8 +238,9 @@ cdef int _encode_one(
         rest_words.append(writer._place_array(array))
         for i in range(cnp.PyArray_NDIM(array)):
             rest_words.append(cnp.PyArray_DIM(array, i))
-    pickle_layout = _cached_layout if walk.has_str_keys else _pickle_layout
-    layout = pickle_layout(spec, len(rest_words))
+    layout = (_cached_layout if walk.has_str_keys else _pickle_layout)(
+        spec, len(rest_words)
+    )
     if layout not in layouts:
         layouts[layout] = writer._append(
             PyBytes_AS_STRING(layout), PyBytes_GET_SIZE(layout), 8

@@ -271,7 +271,7 @@ class Measurement:
     def stop(self, meter: Meter, call: CallStart, elements: int) -> None:
         """End a call that `start` began and that made `elements` elements."""
         end_ns = time.perf_counter_ns()
-        (root, nested_ns, nested_cpu_ns), cpu, start_ns = call
+        (outer_root, outer_nested_ns, outer_nested_cpu_ns), cpu, start_ns = call
         duration_ns = end_ns - start_ns
         cpu_ns = duration_ns
         others_ns = 0
@@ -291,16 +291,16 @@ class Measurement:
             # The consumer calls the last node of the chain.
             is_direct = state.root.number == 0
             meter.numbers.add_call(own_ns, own_cpu_ns, elements, is_direct)
-            if root is None:
+            if outer_root is None:
                 meter.numbers.background_starts += not is_direct
                 self.others_ns += is_direct * others_ns
                 self.updated_ns = end_ns
-        state.root = root
+        state.root = outer_root
         cost_ns = self.costs.parent_call
         if cpu is not None:
             cost_ns += self.costs.cpu_read
-        state.nested_ns = nested_ns + duration_ns + cost_ns
-        state.nested_cpu_ns = nested_cpu_ns + cpu_ns + cost_ns
+        state.nested_ns = outer_nested_ns + duration_ns + cost_ns
+        state.nested_cpu_ns = outer_nested_cpu_ns + cpu_ns + cost_ns
 
     def sample_element(self, meter: Meter, element: Any) -> None:
         """Add the spec and the size of an element."""
