@@ -28,7 +28,7 @@ class ProcessSnapshot:
 
 def take_snapshot(pid: int) -> ProcessSnapshot:
     """Return a snapshot of a process; raise CommandError if it cannot be read."""
-    used = processes.usage(pid)
+    used = processes.read_usage(pid)
     # For a zombie process, other files in /proc may not be readable.
     if used is not None and used.state == "Z":
         raise CommandError(f"process {pid} has ended.")
@@ -45,14 +45,14 @@ def take_snapshot(pid: int) -> ProcessSnapshot:
         raise CommandError(other_layout_text(pid, f" ({other})")) from None
     except ProcessLookupError:
         raise CommandError(f"process {pid} has ended.") from None
-    if processes.sees_other_numbers(pid):
+    if processes.has_other_pid_namespace(pid):
         raise CommandError(
             f"process {pid} runs in a container with its own process ids. Run"
             " gristmill top in the container."
         )
     pids = {worker.pid for _, each in loaders.values() for worker in each.workers}
-    asked = {each: processes.usage(each) for each in {pid, *pids} if each is not None}
-    usage = {each: found for each, found in asked.items() if found is not None}
+    usages = {one: processes.read_usage(one) for one in {pid, *pids} if one is not None}
+    usage = {one: used for one, used in usages.items() if used is not None}
     if pid not in usage:
         raise CommandError(f"process {pid} has ended.")
     return ProcessSnapshot(pid, time.monotonic(), loaders, usage)
@@ -61,11 +61,11 @@ def take_snapshot(pid: int) -> ProcessSnapshot:
 def loaders_of(pid: int) -> dict[int, tuple[Arena, Snapshot]]:
     """Return the open loaders of a process, by the inode of their shared memory."""
     found = {}
-    for arena in processes.arenas(pid):
+    for arena in processes.find_arenas(pid):
         snapshot = arena.snapshot()
         if snapshot is None or snapshot.closed:
             continue
-        if snapshot.owner != pid and not processes.sees_other_numbers(pid):
+        if snapshot.owner != pid and not processes.has_other_pid_namespace(pid):
             raise CommandError(
                 f"process {pid} is a worker. Run gristmill top {snapshot.owner} for the"
                 " process that started it."

@@ -17,7 +17,7 @@ def activity_between(
     """Return a process's activity between two snapshots, as JSON-compatible values."""
     return {
         "pid": after.pid,
-        "command": processes.command(after.pid),
+        "command": processes.read_command(after.pid),
         "stopped": _is_stopped(after.usage[after.pid]),
         **_cpu_and_memory(after.pid, before, after),
         "loaders": [

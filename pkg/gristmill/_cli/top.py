@@ -93,7 +93,7 @@ def _list(as_json: bool) -> None:
     """Print the processes that have loaders with workers."""
     rows = [("PID", "loaders", "workers", "command")]
     unreadable = []
-    for pid in processes.all_pids():
+    for pid in processes.list_pids():
         try:
             found = loaders_of(pid)
         except (OSError, CommandError):  # It has ended, or we may not read it.
@@ -101,10 +101,10 @@ def _list(as_json: bool) -> None:
         except LayoutMismatchError:
             unreadable.append(pid)
             continue
-        if not found or processes.sees_other_numbers(pid):
+        if not found or processes.has_other_pid_namespace(pid):
             continue
         workers = sum(len(snapshot.workers) for _, snapshot in found.values())
-        command = processes.command(pid)
+        command = processes.read_command(pid)
         if as_json:
             fields = {"loaders": len(found), "workers": workers, "command": command}
             print(json.dumps({"pid": pid, **fields}))
@@ -163,7 +163,7 @@ def _sample(snapshot: ProcessSnapshot, seconds: float) -> dict[int, tuple[int, i
     for _ in range(looks):
         time.sleep(seconds / looks)
         for inode, (arena, _) in snapshot.loaders.items():
-            asleep[inode] += arena.waits()
+            asleep[inode] += arena.is_consumer_waiting()
     return {inode: (number, looks) for inode, number in asleep.items()}
 
 

@@ -15,7 +15,7 @@ from gristmill._engine.record_nodes import Node, ReadNode, location_in
 from gristmill._engine.stream import Position
 from gristmill._hot import run as hot_run
 from gristmill._hot import steps as step_kinds
-from gristmill._hot.error_location import as_failure, without_seed
+from gristmill._hot.error_location import as_failure, as_missing_seed_error
 from gristmill.records import Record, RecordMetadata
 
 # A position, and the result of the steps just before it: a record or an exception.
@@ -160,7 +160,7 @@ class StepsNode(Node):
                 step = self._steps[number]
                 failure: Exception = as_failure(error, type(step).__name__)
                 if isinstance(step, DRAWING) and record.metadata.rng is None:
-                    failure = without_seed(failure, type(step).__name__)
+                    failure = as_missing_seed_error(failure, type(step).__name__)
                 failure.add_note(location_in(step, record.metadata, self.keys))
                 yield self._failure_result(failure, level, after)
                 return

@@ -10,7 +10,7 @@ from gristmill._hot.error_location import as_failure
 
 
 class BlockLengthError(ValueError):
-    """A function got several elements and did not return as many."""
+    """Raised if a function got several elements and did not return as many."""
 
 
 class BlockCall:
@@ -51,34 +51,38 @@ class BlockCall:
                 For a single element this is a plain ValueError.
             TypeError: The function did not return a sequence or an array.
         """
-        made: list[Any] = []
+        results: list[Any] = []
         for first in range(0, len(elements), self.size):
-            made += self._call(elements[first : first + self.size])
-        return made
+            results += self._call(elements[first : first + self.size])
+        return results
 
     def _call(self, elements: list[Any]) -> list[Any]:
+        """Call the function once, and return its results as a list."""
         # Count first: the function may change the list.
         count = len(elements)
         try:
-            made = self.function(elements)
+            returned = self.function(elements)
         except StopIteration as error:
             raise as_failure(error, _name(self.function)) from error
-        if type(made) is not list:
-            is_sequence = hasattr(made, "__len__") and hasattr(made, "__getitem__")
-            is_scalar = getattr(made, "ndim", 1) == 0
-            if not is_sequence or is_scalar or isinstance(made, (str, bytes, Mapping)):
+        if type(returned) is not list:
+            is_sequence = hasattr(returned, "__len__") and hasattr(
+                returned, "__getitem__"
+            )
+            is_scalar = getattr(returned, "ndim", 1) == 0
+            is_one = is_scalar or isinstance(returned, (str, bytes, Mapping))
+            if is_one or not is_sequence:
                 raise TypeError(
                     f"{_name(self.function)} must return a list with one element for"
-                    f" each of the {count} that it gets, got {kind(made)}."
+                    f" each of the {count} that it gets, got {kind(returned)}."
                 )
-            made = list(made)
-        if len(made) != count:
+            returned = list(returned)
+        if len(returned) != count:
             raise (BlockLengthError if count > 1 else ValueError)(
                 f"{_name(self.function)} must return a list with one element for each"
-                f" of the {count} that it gets, in order, got {len(made)} elements."
+                f" of the {count} that it gets, in order, got {len(returned)} elements."
             )
-        result: list[Any] = made
-        return result
+        results: list[Any] = returned
+        return results
 
 
 def _name(function: Any) -> str:

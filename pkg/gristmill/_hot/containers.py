@@ -16,10 +16,13 @@ import numpy as np
 
 from gristmill._hot.exceptions import StructureMismatchError
 
+# The kinds of containers.  CUSTOM is a type in jax's registry, SEQUENCE and MAPPING are
+# other types under the plain rules.
 LEAF, NONE, LIST, TUPLE, NAMEDTUPLE, DICT, ORDERED, DEFAULT, CUSTOM, SEQUENCE = range(
     10
 )
 MAPPING = 10
+# The kinds of types under both sets of rules.
 NATIVE: dict[type, int] = {dict: DICT, list: LIST, tuple: TUPLE} | dict.fromkeys(
     (np.ndarray, int, float, str, bytes, bool), LEAF
 )
@@ -30,8 +33,8 @@ JAX_MAPPINGS: dict[type, int] = {
 # Their subclasses are leaves, too, even if they are registered with jax as containers.
 NUMBERS_AND_TEXT = (np.generic, int, float, complex, str, bytes)
 
-# The kind of a container, its type if the kind does not imply it, its keys or other
-# data needed to make it, and its children.
+# (kind, cls, aux, children) of a container.  `cls` is its type if the kind does not
+# imply it, else None.  `aux` are its keys, or other data needed to make it.
 TreeLevel = tuple[int, type | None, Any, Any]
 
 
@@ -76,9 +79,9 @@ def assemble(kind: int, cls: Any, aux: Any, items: list[Any]) -> Any:
     if kind == CUSTOM:
         return aux.unflatten(items)
     if kind == DEFAULT:
-        made = cls(aux[0])
-        made.update(zip(aux[1], items, strict=True))
-        return made
+        result = cls(aux[0])
+        result.update(zip(aux[1], items, strict=True))
+        return result
     return (cls or dict)(zip(aux, items, strict=True))
 
 
@@ -136,8 +139,8 @@ def _kind(tree: Any, jax: bool) -> int:
     if isinstance(tree, tuple) and hasattr(type(tree), "_fields"):
         return NAMEDTUPLE
     if jax:
-        other = CUSTOM if "jax" in sys.modules else LEAF
-        return JAX_MAPPINGS.get(type(tree), other)
+        default = CUSTOM if "jax" in sys.modules else LEAF
+        return JAX_MAPPINGS.get(type(tree), default)
     if isinstance(tree, (list, tuple)):
         return SEQUENCE
     if isinstance(tree, collections.defaultdict):
@@ -164,37 +167,41 @@ def _children_like(first: Any, level: TreeLevel, element: Any, jax: bool) -> Any
     """
     kind, _, aux, children = level
     if jax:
-        theirs = take_apart(element, jax)
-        if theirs is None or level[:3] != theirs[:3]:
+        other = take_apart(element, jax)
+        if other is None or level[:3] != other[:3]:
             return None
-        return theirs[3] if len(children) == len(theirs[3]) else None
+        return other[3] if len(children) == len(other[3]) else None
     if isinstance(first, collections.abc.Mapping):
-        is_alike = isinstance(element, collections.abc.Mapping) and (
+        has_same_keys = isinstance(element, collections.abc.Mapping) and (
             set(first) == set(element)
         )
         keys = aux[1] if kind == DEFAULT else aux
-        return tuple(element[key] for key in keys) if is_alike else None
+        return tuple(element[key] for key in keys) if has_same_keys else None
     return tuple(element) if hasattr(element, "__iter__") else None
 
 
 def _check_fits(
     first: Any, element: Any, jax: bool, position: int, path: tuple[Any, ...]
 ) -> None:
+    """Raise StructureMismatchError unless an element fits the first one.
+
+    They are the parts at `path` of element `position` of the batch, and of element 0.
+    """
     level = take_apart(first, jax)
     if level is None:
         return
     kind, _, aux, children = level
-    others = _children_like(first, level, element, jax)
-    if others is None:
+    other_children = _children_like(first, level, element, jax)
+    if other_children is None:
         expected, found = _describe(first), _describe(element)
         if expected == found:
             found = f"{found} of another kind"
         raise StructureMismatchError(position, path, expected, found)
-    steps: Any = range(len(children))
+    keys: Any = range(len(children))
     if kind in (DICT, ORDERED, DEFAULT, MAPPING):
-        steps = aux[1] if kind == DEFAULT else aux
-    for step, child, other in zip(steps, children, others, strict=False):
-        _check_fits(child, other, jax, position, (*path, step))
+        keys = aux[1] if kind == DEFAULT else aux
+    for key, child, other in zip(keys, children, other_children, strict=False):
+        _check_fits(child, other, jax, position, (*path, key))
 
 
 def _describe(tree: Any) -> str:

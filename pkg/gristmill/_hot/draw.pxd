@@ -12,23 +12,26 @@ cdef struct PhiloxState:
     unsigned int uinteger
 
 
+# One thread at a time may use an object.
 cdef class ReusableGenerator:
     cdef readonly object seed
     cdef dict _arguments  # Keyword arguments for Philox.
-    cdef object _bits
-    cdef object _generator
-    cdef PhiloxState* _state  # Inside _bits; NULL if the layout is not as expected.
-    cdef Py_ssize_t _bits_refs  # Reference count of _bits if only this object uses it.
+    cdef object _bit_generator  # The Philox of _generator.
+    cdef object _generator  # The generator that the last draw returned.
+    # Inside _bit_generator; NULL if the layout is not as expected.
+    cdef PhiloxState* _state
+    # The reference count of _bit_generator if no caller holds it.
+    cdef Py_ssize_t _unshared_refcount
 
-    cdef int _renew(self) except -1
-    cdef int _own(self) except -1
+    cdef int _make_generator(self) except -1
+    cdef int _ensure_unshared(self) except -1
 
 
 cdef class Draws(ReusableGenerator):
     cdef uint64_t _seed_low
     cdef uint64_t _seed_high
-    # True if the layout is known, and seed + index is a valid key for every index >= 0.
-    cdef bint _fits
+    # Whether the layout is known, and seed + index is a valid key for every index >= 0.
+    cdef bint _has_valid_keys
 
     # Returns a generator in its first state for the record with this global index.
     cdef object draw(self, int64_t index)

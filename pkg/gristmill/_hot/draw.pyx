@@ -22,27 +22,29 @@ cdef extern from "numpy/random/bitgen.h":
 cdef object _Generator = None  # From numpy.random, which is slow to import.
 cdef object _Philox = None
 
-cdef int _layout = -1  # 1 if PhiloxState matches NumPy's layout, else 0; -1: unchecked.
+# 1 if PhiloxState matches NumPy's layout, else 0; -1: unchecked.
+cdef int _layout_matches = -1
 
 
-cdef PhiloxState* _state_of(object bits) except NULL:
+cdef PhiloxState* _state_of(object bit_generator) except NULL:
     cdef bitgen_t* bitgen = <bitgen_t*>PyCapsule_GetPointer(
-        bits.capsule, "BitGenerator"
+        bit_generator.capsule, "BitGenerator"
     )
     return <PhiloxState*>bitgen.state
 
 
-cdef bint _is_inside(object bits, void* where, Py_ssize_t nbytes):
+cdef bint _contains(object bit_generator, void* address, Py_ssize_t nbytes):
     """Return whether a memory range lies inside a Python object."""
-    cdef Py_ssize_t size = type(bits).__basicsize__
-    cdef uintptr_t begin = <uintptr_t><PyObject*>bits
-    cdef uintptr_t at = <uintptr_t>where
+    cdef Py_ssize_t size = type(bit_generator).__basicsize__
+    cdef uintptr_t begin = <uintptr_t><PyObject*>bit_generator
+    cdef uintptr_t at = <uintptr_t>address
     return begin <= at and at + nbytes <= begin + size
 
 
-cdef inline void _recount(
+cdef inline void _set_counter(
     PhiloxState* state, uint64_t op_seed, uint64_t index
 ) noexcept:
+    """Set the counter to [0, 0, op_seed, index], and discard buffered numbers."""
     cdef int i
     for i in range(4):
         state.buffer[i] = 0
@@ -55,55 +57,61 @@ cdef inline void _recount(
     state.uinteger = 0
 
 
-cdef int _learn_layout() except -1:
-    global _layout, _Generator, _Philox
-    if _layout < 0:
+cdef int _load_numpy() except -1:
+    """Import NumPy's generators and test their layout, at the first call."""
+    global _layout_matches, _Generator, _Philox
+    if _layout_matches < 0:
         _Generator = np.random.Generator
         _Philox = np.random.Philox
-        _layout = _layout_is_known()
+        _layout_matches = _test_layout()
     return 0
 
 
-cdef bint _layout_is_known() except -1:
-    """Change the key of a used Philox by the struct, and compare it with a new one."""
-    bits = _Philox(key=(5 << 64) + 3, counter=(9 << 192) + 7)
-    cdef PhiloxState* state = _state_of(bits)
-    if not _is_inside(bits, state, sizeof(PhiloxState)):
+cdef bint _test_layout() except -1:
+    """Return whether PhiloxState can reset a Philox.
+
+    Changes the key of a used Philox by the struct, and compares it with a new one.
+    """
+    bit_generator = _Philox(key=(5 << 64) + 3, counter=(9 << 192) + 7)
+    cdef PhiloxState* state = _state_of(bit_generator)
+    if not _contains(bit_generator, state, sizeof(PhiloxState)):
         return False
-    if not _is_inside(bits, state.counter, 32) or not _is_inside(bits, state.key, 16):
+    if not _contains(bit_generator, state.counter, 32):
+        return False
+    if not _contains(bit_generator, state.key, 16):
         return False
     if state.counter[0] != 7 or state.counter[3] != 9:
         return False
     if state.key[0] != 3 or state.key[1] != 5:
         return False
-    used = _Generator(bits)
-    used.random(3)
-    used.integers(0, 9, dtype=np.uint32)
-    _recount(state, 0, 0)
+    reused = _Generator(bit_generator)
+    reused.random(3)
+    reused.integers(0, 9, dtype=np.uint32)
+    _set_counter(state, 0, 0)
     state.key[0] = 11
     state.key[1] = 2
     fresh = _Generator(_Philox(key=(2 << 64) + 11))
-    same = repr(bits.state) == repr(fresh.bit_generator.state)
-    return same and used.random() == fresh.random()
+    same = repr(bit_generator.state) == repr(fresh.bit_generator.state)
+    return same and reused.random() == fresh.random()
 
 
 cdef class ReusableGenerator:
     """One generator that is reset for each draw, unless a caller still holds it."""
 
-    cdef int _renew(self) except -1:
-        self._bits = _Philox(**self._arguments)
-        self._generator = _Generator(self._bits)
-        self._state = _state_of(self._bits) if _layout else NULL
-        self._bits_refs = Py_REFCNT(<PyObject*>self._bits)
+    cdef int _make_generator(self) except -1:
+        self._bit_generator = _Philox(**self._arguments)
+        self._generator = _Generator(self._bit_generator)
+        self._state = _state_of(self._bit_generator) if _layout_matches else NULL
+        self._unshared_refcount = Py_REFCNT(<PyObject*>self._bit_generator)
         return 0
 
-    cdef int _own(self) except -1:
+    cdef int _ensure_unshared(self) except -1:
         """Create another generator if a caller still references the last one."""
         if (
             Py_REFCNT(<PyObject*>self._generator) > 1
-            or Py_REFCNT(<PyObject*>self._bits) != self._bits_refs
+            or Py_REFCNT(<PyObject*>self._bit_generator) != self._unshared_refcount
         ):
-            self._renew()
+            self._make_generator()
         return 0
 
 
@@ -122,24 +130,24 @@ cdef class Draws(ReusableGenerator):
     def __init__(self, seed):
         self.seed = int(seed)
         self._arguments = {"key": 0}
-        _learn_layout()
+        _load_numpy()
         # Two's complement, so that the sum below is right for any seed and index.
         self._seed_low = self.seed & 0xFFFFFFFFFFFFFFFF
         self._seed_high = (self.seed >> 64) & 0xFFFFFFFFFFFFFFFF
-        self._fits = _layout == 1 and 0 <= self.seed < 1 << 127
-        self._renew()
+        self._has_valid_keys = _layout_matches == 1 and 0 <= self.seed < 1 << 127
+        self._make_generator()
 
     def __reduce__(self):
         return Draws, (self.seed,)
 
     cdef object draw(self, int64_t index):
         cdef uint64_t low
-        if not self._fits or index < 0:
+        if not self._has_valid_keys or index < 0:
             # NumPy checks the key, and raises its own error if it is out of range.
             return _Generator(_Philox(key=self.seed + index))
-        self._own()
+        self._ensure_unshared()
         low = self._seed_low + <uint64_t>index
-        _recount(self._state, 0, 0)
+        _set_counter(self._state, 0, 0)
         self._state.key[0] = low
         self._state.key[1] = self._seed_high + (low < self._seed_low)
         return self._generator
@@ -149,7 +157,7 @@ cdef class Draws(ReusableGenerator):
         return self.draw(index)
 
 
-cdef uint64_t _word(object value, str name) except? 0:
+cdef uint64_t _counter_word(object value, str name) except? 0:
     """Return a value as a word of the counter, or raise OverflowError."""
     try:
         return PyNumber_Index(value)
@@ -162,21 +170,21 @@ def restart(generator, index, op_seed=0):
 
     The key is kept and the counter becomes [0, 0, op_seed, index].
     """
-    cdef uint64_t third = _word(op_seed, "op_seed")
-    cdef uint64_t fourth = _word(index, "index")
-    _learn_layout()
-    bits = generator.bit_generator
-    if type(bits) is not _Philox:
+    cdef uint64_t op_seed_word = _counter_word(op_seed, "op_seed")
+    cdef uint64_t index_word = _counter_word(index, "index")
+    _load_numpy()
+    bit_generator = generator.bit_generator
+    if type(bit_generator) is not _Philox:
         raise TypeError(
             "generator must be an np.random.Generator of a Philox, got one of a"
-            f" {type(bits).__name__}."
+            f" {type(bit_generator).__name__}."
         )
-    if _layout:
-        _recount(_state_of(bits), third, fourth)
+    if _layout_matches:
+        _set_counter(_state_of(bit_generator), op_seed_word, index_word)
     else:
-        key = bits.state["state"]["key"]
-        counter = np.array([0, 0, third, fourth], np.uint64)
-        bits.state = _Philox(key=key, counter=counter).state
+        key = bit_generator.state["state"]["key"]
+        counter = np.array([0, 0, op_seed_word, index_word], np.uint64)
+        bit_generator.state = _Philox(key=key, counter=counter).state
 
 
 @cython.final
@@ -197,12 +205,12 @@ cdef class OpDraws(ReusableGenerator):
     """
 
     def __init__(self, seed, op_seed=0):
-        self._op_seed = _word(op_seed, "op_seed")
+        self._op_seed = _counter_word(op_seed, "op_seed")
         self.seed = seed
         self._arguments = {"seed": seed}
-        _learn_layout()
-        self._renew()
-        key = self._bits.state["state"]["key"]
+        _load_numpy()
+        self._make_generator()
+        key = self._bit_generator.state["state"]["key"]
         self._key_low = key[0]
         self._key_high = key[1]
 
@@ -217,17 +225,17 @@ cdef class OpDraws(ReusableGenerator):
         if self._state == NULL:
             counter = np.array([0, 0, self._op_seed, index], np.uint64)
             return _Generator(_Philox(self.seed, counter=counter))
-        self._own()
-        _recount(self._state, self._op_seed, index)
+        self._ensure_unshared()
+        _set_counter(self._state, self._op_seed, index)
         self._state.key[0] = self._key_low
         self._state.key[1] = self._key_high
         return self._generator
 
     cdef object draw(self, int64_t index):
         if index < 0:
-            _word(index, "index")
+            _counter_word(index, "index")
         return self._draw(<uint64_t>index)
 
     def at(self, index):
         """Return the generator of the element with this index."""
-        return self._draw(_word(index, "index"))
+        return self._draw(_counter_word(index, "index"))

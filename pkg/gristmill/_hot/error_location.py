@@ -22,8 +22,8 @@ class ErrorLocation(str):
     record_index: int  # The record's number in the sampler's order.
 
     def __new__(cls, operation: str | None, key: Any, index: int) -> Self:
-        doing = "reading" if operation is None else f"{operation} processed"
-        self = super().__new__(cls, f"while {doing} record {key} (index {index})")
+        action = "reading" if operation is None else f"{operation} processed"
+        self = super().__new__(cls, f"while {action} record {key} (index {index})")
         self.operation = operation
         self.key = key
         self.record_index = index
@@ -33,35 +33,36 @@ class ErrorLocation(str):
         return str, (str(self),)
 
 
-def as_failure(error: E, who: object) -> E | RuntimeError:
-    """Return the exception to raise for an exception of the step named `who`.
+def as_failure(error: E, step_name: object) -> E | RuntimeError:
+    """Return the exception to raise for an exception of a step.
 
     StopIteration would end the data silently.  It is replaced by a RuntimeError, like
     in a generator.
     """
     if not isinstance(error, StopIteration):
         return error
-    failure = RuntimeError(f"{who} raised StopIteration")
+    failure = RuntimeError(f"{step_name} raised StopIteration")
     failure.__cause__ = error
     return failure
 
 
-def without_seed(error: Exception, who: object) -> Exception:
-    """Return the exception to raise for a random step that got no generator.
+def as_missing_seed_error(error: Exception, step_name: object) -> Exception:
+    """Return the exception to raise for an exception of a step without a generator.
 
     Like Grain, a loader passes None to random steps if its sampler has no seed.  Steps
-    that draw nothing still work, so only the first draw is an error.
+    that draw nothing still work, so only the first draw is an error.  Returns other
+    exceptions unchanged.
     """
-    tried = error.__cause__ if isinstance(error, ValueError) else error
+    cause = error.__cause__ if isinstance(error, ValueError) else error
     if (
-        not isinstance(tried, AttributeError)
-        or tried.obj is not None
-        or not hasattr(np.random.Generator, tried.name or "")
+        not isinstance(cause, AttributeError)
+        or cause.obj is not None
+        or not hasattr(np.random.Generator, cause.name or "")
     ):
         return error
     failure = ValueError(
-        f"`{who}` requires a seed. Its generator `rng` is None, because the sampler has"
-        " no seed. Please pass seed= to the sampler, or to load()."
+        f"`{step_name}` requires a seed. Its generator `rng` is None, because the"
+        " sampler has no seed. Please pass seed= to the sampler, or to load()."
     )
     failure.__cause__ = error
     return failure
@@ -70,4 +71,5 @@ def without_seed(error: Exception, who: object) -> Exception:
 def location_of(error: BaseException) -> ErrorLocation | None:
     """Return the last location that was noted on an exception, or None."""
     notes = getattr(error, "__notes__", ())
-    return next((n for n in reversed(notes) if isinstance(n, ErrorLocation)), None)
+    locations = (note for note in reversed(notes) if isinstance(note, ErrorLocation))
+    return next(locations, None)

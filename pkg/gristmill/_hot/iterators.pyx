@@ -13,7 +13,7 @@ from gristmill._hot.calls cimport (
     Py_DECREF, Py_INCREF, PyErr_Occurred, call_two, raise_pending, take_ownership,
     try_call_one, try_is_true, try_next,
 )
-from gristmill._hot.cancellation cimport cancelled_threads, check_thread
+from gristmill._hot.cancellation cimport cancelled_count, check_thread
 from gristmill._hot.draw cimport OpDraws
 
 cdef extern from *:
@@ -37,26 +37,27 @@ cpdef enum:
 cdef class TimedIterator:
     """Base class of iterators whose calls can be timed and whose drops are counted.
 
-    A subclass that drops elements defines ``_check_dropped(skipped)``.  It is called
-    after each `WINDOW` elements if some of them were skipped.
+    A subclass that drops elements defines ``_check_dropped(dropped)``.  It is called
+    after each `WINDOW` elements if some of them were dropped, with their number.
     """
 
-    cdef Py_ssize_t _seen, _skipped
+    # The number of elements since the last check, and of those that were dropped.
+    cdef Py_ssize_t _window_seen, _window_dropped
     # 1 if the next call is made through ``_watch.call``, 2 during that call, else 0.
     cdef public int _timing
 
     def __iter__(self):
         return self
 
-    cdef int _count(self, bint passed) except -1:
-        cdef Py_ssize_t skipped
-        self._seen += 1
-        self._skipped += not passed
-        if self._seen == WINDOW:
-            skipped = self._skipped
-            self._seen = self._skipped = 0
-            if skipped:
-                (<object>self)._check_dropped(skipped)
+    cdef int _count(self, bint is_kept) except -1:
+        cdef Py_ssize_t dropped
+        self._window_seen += 1
+        self._window_dropped += not is_kept
+        if self._window_seen == WINDOW:
+            dropped = self._window_dropped
+            self._window_seen = self._window_dropped = 0
+            if dropped:
+                (<object>self)._check_dropped(dropped)
         return 0
 
 
@@ -167,21 +168,21 @@ cdef class FilterStep(StepIterator):
 
     def __next__(self):
         cdef PyObject* result
-        cdef int passed
+        cdef int is_kept
         return_if_timed(self, <PyObject*>FilterStep)
         while True:
             element = next(self._elements)
             result = try_call_one(self._call, element)
-            passed = -1
+            is_kept = -1
             if result is not NULL:
-                passed = try_is_true(<object>result)
+                is_kept = try_is_true(<object>result)
                 Py_DECREF(result)
-            if passed < 0:
+            if is_kept < 0:
                 self._fail()
-            self._count(passed)
-            if passed:
+            self._count(is_kept)
+            if is_kept:
                 return element
-            if cancelled_threads:
+            if cancelled_count:
                 check_thread()
 
 
@@ -189,7 +190,7 @@ cdef class MixStep(TimedIterator):
     """Takes elements from several iterators in turn.
 
     It ends when an iterator has no element at its turn.  A subclass defines
-    ``_look_up_turns(first)``, which returns a list with the number of the iterator for
+    ``_look_up_turns(first)``, which returns a list with the index of the iterator for
     each of the turns `first`, `first` + 1, ...
 
     Attributes:
@@ -197,8 +198,10 @@ cdef class MixStep(TimedIterator):
         stopped: Whether an iterator had no element at its turn.
     """
 
-    cdef list _parts, _turns
-    cdef int64_t _turns_from
+    cdef list _parts
+    # The index of the iterator for each of the turns from `_first_turn` on.
+    cdef list _turns
+    cdef int64_t _first_turn
     cdef public int64_t index
     cdef public bint stopped
 
@@ -207,33 +210,33 @@ cdef class MixStep(TimedIterator):
         self._turns = []
 
     def __next__(self):
-        cdef int64_t place = self.index - self._turns_from
-        cdef Py_ssize_t number
-        cdef PyObject* found
+        cdef int64_t place = self.index - self._first_turn
+        cdef Py_ssize_t part_index
+        cdef PyObject* element
         return_if_timed(self, <PyObject*>MixStep)
         if self.stopped:
             raise StopIteration
         if not 0 <= place < PyList_GET_SIZE(self._turns):
             self._turns = (<object>self)._look_up_turns(self.index)
-            self._turns_from = self.index
+            self._first_turn = self.index
             place = 0
-        number = self._turns[place]
+        part_index = self._turns[place]
         self.index += 1
-        found = try_next(self._parts[number])
-        if found is NULL:
+        element = try_next(self._parts[part_index])
+        if element is NULL:
             if PyErr_Occurred() is not NULL:
-                self._fail(number)
+                self._fail(part_index)
             self.stopped = True
             raise StopIteration
-        return take_ownership(found)
+        return take_ownership(element)
 
-    cdef int _fail(self, Py_ssize_t number) except -1:
+    cdef int _fail(self, Py_ssize_t part_index) except -1:
         """Raise the pending exception of an iterator."""
         try:
             raise_pending()
         except Exception as error:
             error.add_note(
-                f"Exception caught while processing dataset @ input_index={number}"
+                f"Exception caught while processing dataset @ input_index={part_index}"
             )
             raise
 
@@ -260,14 +263,14 @@ cdef class RoundRobin(TimedIterator):
         self.turn = 0
 
     def __next__(self):
-        cdef Py_ssize_t vacant = 0
+        cdef Py_ssize_t vacant_count = 0
         cdef Py_ssize_t count = PyList_GET_SIZE(self.places)
         cdef object iterator, element
         return_if_timed(self, <PyObject*>RoundRobin)
-        while vacant < count:
+        while vacant_count < count:
             iterator = <object>PyList_GET_ITEM(self.places, self.turn)
             if iterator is not None:
-                vacant = 0
+                vacant_count = 0
                 try:
                     element = next(iterator, _END)
                 except:
@@ -278,10 +281,10 @@ cdef class RoundRobin(TimedIterator):
                     return element
                 (<object>self)._vacate(self.turn)
                 self._advance()
-                if cancelled_threads:
+                if cancelled_count:
                     check_thread()
             elif not (<object>self)._occupy(self.turn):
-                vacant += 1
+                vacant_count += 1
                 self._advance()
         raise StopIteration
 
@@ -296,82 +299,82 @@ cdef class BlockFeeder(TimedIterator):
 
     A subclass defines ``_refill(first)``, which returns a list of elements from number
     `first` on; the list is empty at the end.  The caller owns the list and changes it.
-    If an element raises, ``_refill`` counts it as given before the exception
+    If an element raises, ``_refill`` adds 1 to `next_index` before the exception
     propagates.
 
     Args:
         keep_absent: Whether None is returned like other elements, instead of skipped.
 
     Attributes:
-        given: The number of elements returned or skipped so far.
+        next_index: The number of elements returned or skipped so far.
         keeps_absent: The argument `keep_absent`.
     """
 
     cdef list _block
-    cdef Py_ssize_t _at
+    cdef Py_ssize_t _next_place  # In `_block`.
     cdef readonly bint keeps_absent
-    cdef public int64_t given
+    cdef public int64_t next_index
 
     def __init__(self, bint keep_absent):
         self.keeps_absent = keep_absent
         self._block = []
 
     def __next__(self):
-        cdef PyObject* found
+        cdef PyObject* element
         return_if_timed(self, <PyObject*>BlockFeeder)
         while True:
-            if self._at == PyList_GET_SIZE(self._block):
-                self.seek(self.given)
-                if cancelled_threads:
+            if self._next_place == PyList_GET_SIZE(self._block):
+                self.seek(self.next_index)
+                if cancelled_count:
                     check_thread()
-                self._block = (<object>self)._refill(self.given)
+                self._block = (<object>self)._refill(self.next_index)
                 if not self._block:
                     raise StopIteration
             # Move the block's reference to the caller.
-            found = PyList_GET_ITEM(self._block, self._at)
+            element = PyList_GET_ITEM(self._block, self._next_place)
             Py_INCREF(<PyObject*>None)
-            PyList_SET_ITEM(self._block, self._at, None)
-            self._at += 1
-            self.given += 1
+            PyList_SET_ITEM(self._block, self._next_place, None)
+            self._next_place += 1
+            self.next_index += 1
             if not self.keeps_absent:
-                if self._seen + 1 < WINDOW and found is not <PyObject*>None:
-                    self._seen += 1
+                if self._window_seen + 1 < WINDOW and element is not <PyObject*>None:
+                    self._window_seen += 1
                 else:
-                    self._count(found is not <PyObject*>None)
-                if found is <PyObject*>None:
-                    Py_DECREF(found)
+                    self._count(element is not <PyObject*>None)
+                if element is <PyObject*>None:
+                    Py_DECREF(element)
                     continue
-            return take_ownership(found)
+            return take_ownership(element)
 
     def offer(self, list block not None):
         """Set the next elements, so that they need not be fetched."""
-        self.seek(self.given)
+        self.seek(self.next_index)
         self._block = block
 
-    def ahead(self):
+    def count_ahead(self):
         """Return the number of elements that were fetched but not yet returned."""
-        return PyList_GET_SIZE(self._block) - self._at
+        return PyList_GET_SIZE(self._block) - self._next_place
 
-    def seek(self, int64_t given):
-        """Continue after the first `given` elements."""
+    def seek(self, int64_t next_index):
+        """Continue after the first `next_index` elements."""
         self._block = []
-        self._at = 0
-        self.given = given
+        self._next_place = 0
+        self.next_index = next_index
 
 
 def take(elements, Py_ssize_t count):
     """Return up to `count` elements of an iterator, fewer only at its end."""
     cdef list out = []
     cdef Py_ssize_t i
-    cdef PyObject* found
+    cdef PyObject* element
     for i in range(count):
-        if cancelled_threads:
+        if cancelled_count:
             check_thread()
-        found = try_next(elements)
-        if found is NULL:
+        element = try_next(elements)
+        if element is NULL:
             if PyErr_Occurred() is not NULL:
                 raise_pending()
             break
-        out.append(<object>found)
-        Py_DECREF(found)
+        out.append(<object>element)
+        Py_DECREF(element)
     return out

@@ -91,10 +91,10 @@ class SplitLayout:
     def whole_error(self, feature: int, size: int) -> ValueError:
         """Return the error about an uncuttable feature that is longer than a row."""
         return ValueError(
-            f"Meta feature {self.keys[feature]!r} of an element has length {size}, but"
-            f" a row has only {self.lengths[feature]} cells for it, and meta features"
-            " are never cut. Raise its length in length_struct, or cut it in a map"
-            " before packing."
+            f"Meta feature {self.keys[feature]!r} of an element must have a length of"
+            f" at most {self.lengths[feature]}, its length in length_struct, got"
+            f" {size}. Meta features are never cut. Raise the length in length_struct,"
+            " or cut the feature in a map before packing."
         )
 
 

@@ -43,11 +43,11 @@ cdef class _Replacement:
 
     cdef object kind
     cdef object function
-    cdef Py_ssize_t visited
+    cdef Py_ssize_t visited  # The number of parts visited so far.
     # For containers with many parts, by address: whether they have leaves to replace.
-    cdef unordered_map[uintptr_t, bint] heavy
+    cdef unordered_map[uintptr_t, bint] large
 
-    cdef object part(self, object tree, int depth):
+    cdef object replace_in(self, object tree, int depth):
         """Return the tree with its leaves replaced; itself if it has none."""
         cdef object kind = type(tree)
         self.visited += 1
@@ -57,22 +57,22 @@ cdef class _Replacement:
             return tree
         if kind is not dict and kind is not list and kind is not tuple:
             raise NotPlainError
-        return self.container(tree, depth)
+        return self.replace_in_container(tree, depth)
 
-    cdef object container(self, object tree, int depth):
+    cdef object replace_in_container(self, object tree, int depth):
         cdef uintptr_t address = <uintptr_t><void*>tree
-        cdef Py_ssize_t before = self.visited
+        cdef Py_ssize_t visited_before = self.visited
         cdef object key, part, new
         cdef list parts = []
         cdef bint changed = False
-        if not self.heavy.empty() and self.heavy.count(address):
-            if self.heavy[address]:
+        if not self.large.empty() and self.large.count(address):
+            if self.large[address]:
                 raise NotPlainError
             return tree
         if _has_only_atoms(tree):
             self.visited += len(tree)
             if len(tree) > LIGHT_PARTS:
-                self.heavy[address] = False
+                self.large[address] = False
             return tree
         if depth == MAX_DEPTH:
             raise NotPlainError
@@ -81,11 +81,11 @@ cdef class _Replacement:
                 if not _is_atom(key):
                     raise NotPlainError
         for part in (<dict>tree).values() if type(tree) is dict else tree:
-            new = self.part(part, depth + 1)
+            new = self.replace_in(part, depth + 1)
             changed = changed or new is not part
             parts.append(new)
-        if self.visited - before > LIGHT_PARTS:
-            self.heavy[address] = changed
+        if self.visited - visited_before > LIGHT_PARTS:
+            self.large[address] = changed
         if not changed:
             return tree
         if type(tree) is dict:
@@ -108,4 +108,4 @@ def replace_leaves(tree, kind not None, function not None):
     cdef _Replacement replacement = _Replacement.__new__(_Replacement)
     replacement.kind = kind
     replacement.function = function
-    return replacement.part(tree, 0)
+    return replacement.replace_in(tree, 0)

@@ -9,7 +9,7 @@ class PackedRows:
     def __init__(
         self,
         layout: PackLayout,
-        in_use: int,
+        used_rows: int,
         values: list[npt.NDArray[Any]],
         segment_ids: list[npt.NDArray[np.int32] | None],
         positions: list[npt.NDArray[np.int32] | None],

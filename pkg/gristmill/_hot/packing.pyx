@@ -12,9 +12,9 @@ from libcpp.vector cimport vector
 from gristmill._hot.calls cimport (
     PyErr_Occurred, raise_pending, take_ownership, try_next,
 )
-from gristmill._hot.cancellation cimport cancelled_threads, check_thread
+from gristmill._hot.cancellation cimport cancelled_count, check_thread
 from gristmill._hot.row_matrix cimport (
-    RowMatrix, add_note, blank, length_of, make_matrix, matrix_of, write,
+    RowMatrix, add_note, clear_cells, length_of, make_matrix, matrix_of, write_cells,
 )
 
 import numpy as np
@@ -45,11 +45,11 @@ cdef extern from "core/batches/packing.hpp" namespace "gristmill" nogil:
 
 
 cdef object _item_of(object element, object key):
-    cdef PyObject* found
+    cdef PyObject* item
     if PyDict_CheckExact(element):
-        found = PyDict_GetItemWithError(element, key)
-        if found is not NULL:
-            return <object>found
+        item = PyDict_GetItemWithError(element, key)
+        if item is not NULL:
+            return <object>item
     try:
         return element[key]
     except KeyError:
@@ -64,30 +64,30 @@ cdef class PackedRows:
     """The rows of one complete batch."""
 
     cdef object _layout
-    cdef Py_ssize_t _in_use
+    cdef Py_ssize_t _used_rows
     # For each feature an array of shape ``(rows, length, *S)``.
     cdef readonly list values
     # For each feature an int32 array of shape ``(rows, length)``, or None.
     cdef readonly list segment_ids, positions
-    cdef list _columns
-    cdef tuple _keys
+    cdef list _columns  # The arrays and lists in the order of a row's leaves.
+    cdef tuple _keys  # The keys of `_columns` if rows are plain dicts; else None.
 
     def __init__(
-        self, layout, Py_ssize_t in_use, list values, list segment_ids, list positions,
-        list metas,
+        self, layout, Py_ssize_t used_rows, list values, list segment_ids,
+        list positions, list metas,
     ):
-        cdef list everything = [*values, *segment_ids, *positions, *metas]
+        cdef list columns = [*values, *segment_ids, *positions, *metas]
         self._layout = layout
-        self._in_use = in_use
+        self._used_rows = used_rows
         self.values = values
         self.segment_ids = segment_ids
         self.positions = positions
-        self._columns = [everything[column] for column in layout.columns]
+        self._columns = [columns[number] for number in layout.columns]
         self._keys = layout.column_keys
 
     def __len__(self):
         """Return the number of rows that contain an element; these are the first."""
-        return self._in_use
+        return self._used_rows
 
     def row(self, Py_ssize_t index):
         """Return one row, whose arrays are views."""
@@ -99,7 +99,9 @@ cdef class PackedRows:
             )
         row = {}
         for key in self._keys:
-            row[key] = PySequence_GetItem(<object>PyList_GET_ITEM(self._columns, i), index)
+            row[key] = PySequence_GetItem(
+                <object>PyList_GET_ITEM(self._columns, i), index
+            )
             i += 1
         return row
 
@@ -110,9 +112,12 @@ cdef class Packer:
     cdef object _layout
     cdef tuple _keys, _meta_keys, _names
     cdef unique_ptr[RowPlacer] _placer
-    cdef vector[int64_t] _capacities, _lengths
-    cdef vector[RowMatrix] _matrices
-    cdef list _values, _segment_ids, _positions, _metas
+    cdef vector[int64_t] _capacities  # The cells of each feature in a row.
+    cdef vector[int64_t] _lengths  # The cells of each feature in the current element.
+    cdef vector[RowMatrix] _matrices  # Views of the arrays, by feature.
+    # The arrays of the batch; `_values` is None before its first element.
+    cdef list _values, _segment_ids, _positions
+    cdef list _metas  # For each meta key a list of values for each row.
 
     def __init__(self, layout):
         cdef vector[PlacerFeature] features
@@ -130,7 +135,8 @@ cdef class Packer:
         self._lengths.resize(features.size())
         self._placer.reset(
             new RowPlacer(
-                Fit.kBest if layout.best_fit else Fit.kFirst, layout.rows, features, limit
+                Fit.kBest if layout.best_fit else Fit.kFirst, layout.rows, features,
+                limit,
             )
         )
 
@@ -196,18 +202,18 @@ cdef class Packer:
         the iterator or `add` raises, the element is dropped, and the next call
         continues after it.
         """
-        cdef PyObject* found
+        cdef PyObject* reference
         get_state = parent.get_state
         while True:
-            if cancelled_threads:
+            if cancelled_count:
                 check_thread()
             state = get_state()
-            found = try_next(parent)
-            if found is NULL:
+            reference = try_next(parent)
+            if reference is NULL:
                 if PyErr_Occurred() is not NULL:
                     raise_pending()
                 return state, None
-            element = take_ownership(found)
+            element = take_ownership(reference)
             if not self._add(element):
                 return state, (element,)
 
@@ -238,7 +244,7 @@ cdef class Packer:
         cdef int32_t segment = <int32_t>placer.sequences(row) + 1
         try:
             for i in range(n):
-                write(
+                write_cells(
                     &self._matrices[i], <cnp.ndarray>PyList_GET_ITEM(self._values, i),
                     row, placer.next_cell(row, i), <object>PyList_GET_ITEM(leaves, i),
                     0, self._lengths[i],
@@ -247,7 +253,7 @@ cdef class Packer:
             for done in range(i + 1):
                 begin = placer.next_cell(row, done)
                 cells = self._values[done][row, begin:begin + self._lengths[done]]
-                blank(cells, self._layout.paddings[done])
+                clear_cells(cells, self._layout.paddings[done])
             add_note(error, self._names[i], self._values[i])
             raise
         for i in range(n):

@@ -28,18 +28,18 @@ cdef int64_t length_of(object leaf, object name) except -1
 # is its leading shape.
 cdef object make_matrix(tuple shape, object leaf, object padding)
 
-# Sets cells to the padding.
-cdef int blank(object cells, object padding) except -1
+# Sets cells of an array to the padding.
+cdef int clear_cells(object cells, object padding) except -1
 
 # Adds a note to an error: which feature did not fit into which array.
 cdef int add_note(object error, object name, object values) except -1
 
-# Returns whether the cells of an array have the shape and dtype of those of the values.
-cdef bint has_cells_of(cnp.ndarray array, cnp.ndarray values)
+# Returns whether the cells of a leaf have the shape and dtype of those of `values`.
+cdef bint has_cells_of(cnp.ndarray leaf, cnp.ndarray values)
 
 # Writes cells [first, first + count) of a feature to a row, from cell `begin` on.
 # Converts them by NumPy's rules if necessary.
-cdef int write(
+cdef int write_cells(
     const RowMatrix* matrix, cnp.ndarray values, size_t row, int64_t begin,
     object leaf, int64_t first, int64_t count
 ) except -1

@@ -40,9 +40,9 @@ cdef int64_t length_of(object leaf, object name) except -1:
         return cnp.PyArray_DIM(<cnp.ndarray>leaf, 0)
     if leaf is None or isinstance(leaf, (list, tuple, _Mapping)):
         raise ValueError(
-            f"Structures are not the same: {name} of the element is a"
-            f" {type(leaf).__name__}, but length_struct has a length there, which is"
-            " for an array or a scalar. Convert it in a map before packing, such as by"
+            f"Structures are not the same: {name} of the element must be an array or a"
+            f" scalar, because length_struct has a length there, got a"
+            f" {type(leaf).__name__}. Convert it in a map before packing, such as by"
             " np.asarray."
         )
     return 1 if np.ndim(leaf) == 0 else len(leaf)
@@ -57,7 +57,7 @@ cdef object make_matrix(tuple shape, object leaf, object padding):
     return np.full((*shape, *array.shape[1:]), padding, dtype)
 
 
-cdef int blank(object cells, object padding) except -1:
+cdef int clear_cells(object cells, object padding) except -1:
     cells[...] = np.zeros((), cells.dtype) if padding is None else padding
     return 0
 
@@ -70,22 +70,22 @@ cdef int add_note(object error, object name, object values) except -1:
     return 0
 
 
-cdef inline bint _same(cnp.dtype one, cnp.dtype other):
+cdef inline bint _is_same_dtype(cnp.dtype one, cnp.dtype other):
     return one is other or PyArray_EquivTypes(one, other)
 
 
-cdef bint has_cells_of(cnp.ndarray array, cnp.ndarray values):
+cdef bint has_cells_of(cnp.ndarray leaf, cnp.ndarray values):
     cdef int axis, dimensions = cnp.PyArray_NDIM(values)
-    cdef int own = cnp.PyArray_NDIM(array)
-    if own != dimensions - 1 and (own != 0 or dimensions != 2):
+    cdef int leaf_dimensions = cnp.PyArray_NDIM(leaf)
+    if leaf_dimensions != dimensions - 1 and (leaf_dimensions != 0 or dimensions != 2):
         return False
     for axis in range(2, dimensions):
-        if cnp.PyArray_DIM(array, axis - 1) != cnp.PyArray_DIM(values, axis):
+        if cnp.PyArray_DIM(leaf, axis - 1) != cnp.PyArray_DIM(values, axis):
             return False
-    return _same(array.descr, values.descr)
+    return _is_same_dtype(leaf.descr, values.descr)
 
 
-cdef bint _is_copied(object leaf, cnp.ndarray values):
+cdef bint _is_copyable(object leaf, cnp.ndarray values):
     """Return whether the bytes of a leaf can be copied into cells unchanged."""
     return (
         cnp.PyArray_CheckExact(leaf)
@@ -95,12 +95,12 @@ cdef bint _is_copied(object leaf, cnp.ndarray values):
     )
 
 
-cdef int write(
+cdef int write_cells(
     const RowMatrix* matrix, cnp.ndarray values, size_t row, int64_t begin,
     object leaf, int64_t first, int64_t count
 ) except -1:
     cdef const byte* source
-    if _is_copied(leaf, values):
+    if _is_copyable(leaf, values):
         source = <const byte*>cnp.PyArray_BYTES(<cnp.ndarray>leaf)
         matrix.copy(row, begin, count, source + first * <int64_t>matrix.cell_bytes)
     else:

@@ -14,14 +14,16 @@ from libc.string cimport memset
 from libcpp.vector cimport vector
 from posix.time cimport clockid_t
 
-from gristmill._hot.cancellation cimport cancelled_threads, check_thread
+from gristmill._hot.cancellation cimport cancelled_count, check_thread
 from gristmill._hot.draw cimport Draws
 from gristmill._hot.steps cimport (
-    RANDOM_MAP, TIMED_STEPS, BlockContext, Step, make_step, now, run_steps,
+    RANDOM_MAP, TIMED_STEPS, BlockContext, Step, clock_ns, make_step, run_steps,
 )
 
 from gristmill._base.argument_checks import stands_for
-from gristmill._hot.error_location import ErrorLocation, as_failure, without_seed
+from gristmill._hot.error_location import (
+    ErrorLocation, as_failure, as_missing_seed_error,
+)
 
 cnp.import_array()
 
@@ -30,58 +32,65 @@ cdef extern from "Python.h":
     # nor its bases have the name.
     PyObject* _PyType_Lookup(type kind, object name) noexcept
 
+# Instead of a step's number: reading one record, or all records together.
 cdef enum:
-    _ALL = -2  # Instead of a step's number: reading all records together.
+    _READING_ONE = -1
+    _READING_ALL = -2
 
 cdef object _DROPPED = object()
 
+# The GIL guards the state of measuring.
 # The time of each stage, in ns, by name; None while measuring is off.
-cdef dict _spent = None
+cdef dict _stage_times_ns = None
 cdef clockid_t _clock = 0
-# The thread that is measured, and the total time counted there, in ns.
-cdef unsigned long _thread = 0
-cdef int64_t _counted = 0
+# The thread that is measured, and the total time counted there.
+cdef unsigned long _measured_thread = 0
+cdef int64_t _counted_ns = 0
 READING = ":read"
 
 
-def measure(dict spent, int clock=0):
-    """Start adding the times of this thread's stages to ``spent``; None: stop.
+def measure(dict stage_times_ns, int clock=0):
+    """Start adding the times of this thread's stages to ``stage_times_ns``; None: stop.
 
-    ``spent`` maps names of stages to ns.  ``clock`` is one of ``time.CLOCK_*``.  Only
-    one thread of a process is measured at a time.
+    ``stage_times_ns`` maps names of stages to ns.  ``clock`` is one of
+    ``time.CLOCK_*``.  Only one thread of a process is measured at a time.
     """
-    global _spent, _clock, _thread, _counted
-    _spent, _clock, _counted = spent, clock, 0
-    _thread = PyThread_get_thread_ident()
+    global _stage_times_ns, _clock, _measured_thread, _counted_ns
+    _stage_times_ns, _clock, _counted_ns = stage_times_ns, clock, 0
+    _measured_thread = PyThread_get_thread_ident()
 
 
-cdef inline bint _measures() noexcept:
-    return _spent is not None and PyThread_get_thread_ident() == _thread
+cdef inline bint _is_measuring() noexcept:
+    return (
+        _stage_times_ns is not None
+        and PyThread_get_thread_ident() == _measured_thread
+    )
 
 
 def begin():
-    """Begin a stage and return the argument for `end`; -1 while measuring is off."""
-    return now(_clock) - _counted if _measures() else -1
+    """Begin a stage and return `start_ns` for `end`; -1 while measuring is off."""
+    return clock_ns(_clock) - _counted_ns if _is_measuring() else -1
 
 
-def end(str name not None, int64_t began):
+def end(str name not None, int64_t start_ns):
     """End a stage and return whether it was measured.
 
     Its time excludes that of the stages inside it.
     """
-    if began < 0 or not _measures():
+    if start_ns < 0 or not _is_measuring():
         return False
-    _count(name, now(_clock) - _counted - began)
+    _count(name, clock_ns(_clock) - _counted_ns - start_ns)
     return True
 
 
-cdef _count(str name, int64_t took):
-    global _counted
-    _counted += took
-    _spent[name] = _spent.get(name, 0) + took
+cdef _count(str name, int64_t duration_ns):
+    """Add a duration to the time of a stage."""
+    global _counted_ns
+    _counted_ns += duration_ns
+    _stage_times_ns[name] = _stage_times_ns.get(name, 0) + duration_ns
 
 
-cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
+cdef const int64_t* _int64_data(object array, Py_ssize_t n) except? NULL:
     """Return the data of a contiguous int64 array of n elements; n = -1: any number."""
     if (
         not cnp.PyArray_CheckExact(array)
@@ -144,24 +153,24 @@ cdef inline bint _takes_integers(object source):
     )
 
 
-cdef inline int64_t _lap(int64_t began, int64_t* spent) noexcept:
-    """Add the time since ``began`` to ``spent`` and return the current time, in ns."""
-    cdef int64_t ended = now(_clock)
-    spent[0] += ended - began
-    return ended
+cdef inline int64_t _add_lap(int64_t start_ns, int64_t* total_ns) noexcept:
+    """Add the time since ``start_ns`` to ``total_ns``; return the current time."""
+    cdef int64_t end_ns = clock_ns(_clock)
+    total_ns[0] += end_ns - start_ns
+    return end_ns
 
 
-cdef _add(int64_t* spent, tuple steps):
+cdef _count_block(int64_t* step_times_ns, tuple steps):
     """Count the times of a block's steps, and of reading, which is the last item."""
     cdef Py_ssize_t k
-    _count(READING, spent[TIMED_STEPS])
+    _count(READING, step_times_ns[TIMED_STEPS])
     for k in range(min(len(steps), TIMED_STEPS)):
-        _count(steps[k][2], spent[k])
+        _count(steps[k][2], step_times_ns[k])
 
 
 def run_block(
     source, keys, indices, tuple steps not None, draws, uintptr_t record_address,
-    list elements=None, list out=None, Py_ssize_t most=-1,
+    list elements=None, list out=None, Py_ssize_t max_outputs=-1,
 ):
     """Return ``(elements, kept, consumed, error)`` for a block of n records.
 
@@ -176,27 +185,27 @@ def run_block(
             processed, or 0.
         elements: The records if ``source`` is None.
         out: A list to which the outputs are appended; None: a new list.
-        most: The block ends after this many outputs; -1: no limit.
+        max_outputs: The block ends after this many outputs; -1: no limit.
 
-    The returned ``elements`` are the outputs.  ``kept`` are their positions in the
+    The returned ``elements`` are the outputs.  ``kept`` are their places in the
     block, or None if no record was dropped.  An exception of the source or of a step
     ends the block and is returned as ``error``, with a note; ``consumed`` then includes
     the failing record.  A StopIteration means that the source has no more records; that
     of a step is returned as a RuntimeError.
     """
     cdef Py_ssize_t n = -1 if elements is None else PyList_GET_SIZE(elements)
-    cdef const int64_t* key_of = _int64s(keys, n)
+    cdef const int64_t* key_of = _int64_data(keys, n)
     n = cnp.PyArray_DIM(<cnp.ndarray>keys, 0)
-    cdef const int64_t* index_of = _int64s(indices, n)
-    cdef Py_ssize_t i = 0, step = _ALL
+    cdef const int64_t* index_of = _int64_data(indices, n)
+    cdef Py_ssize_t i = 0, step_number = _READING_ALL
     cdef int64_t* current_record = <int64_t*>record_address
-    cdef bint kept_all = True, as_sequence = _takes_integers(source)
+    cdef bint kept_all = True, takes_integers = _takes_integers(source)
     cdef bint has_steps = len(steps) > 0
     cdef int64_t times[TIMED_STEPS + 1]
-    cdef int64_t* spent = NULL
-    cdef int64_t began = 0
+    cdef int64_t* step_times_ns = NULL
+    cdef int64_t start_ns = 0
     cdef list kept = [], records = elements
-    cdef Py_ssize_t left = most  # Outputs up to the end.
+    cdef Py_ssize_t outputs_left = max_outputs
     cdef object element, error = None
     cdef vector[Step] calls
     cdef BlockContext context
@@ -204,43 +213,45 @@ def run_block(
         out = []
     for kind, call, _ in steps:
         calls.push_back(make_step(kind, call, None))
-    if _measures():
+    if _is_measuring():
         memset(times, 0, sizeof(times))
-        spent = times
+        step_times_ns = times
     context.draws = <PyObject*>draws
-    context.wide = NULL
-    context.spent = spent
+    context.wide_indices = NULL
+    context.step_times_ns = step_times_ns
     context.clock = _clock
     try:
-        if spent is not NULL:
-            began = now(_clock)
-        if records is None and not as_sequence:
+        if step_times_ns is not NULL:
+            start_ns = clock_ns(_clock)
+        if records is None and not takes_integers:
             if current_record is not NULL and n > 0:
                 current_record[0] = key_of[0]
-            records = _read_all(source, key_of, n if most < 0 else min(n, most))
+            records = _read_all(
+                source, key_of, n if max_outputs < 0 else min(n, max_outputs)
+            )
             if records is not None:
                 n = PyList_GET_SIZE(records)
-        if spent is not NULL:
-            began = _lap(began, &spent[TIMED_STEPS])
+        if step_times_ns is not NULL:
+            start_ns = _add_lap(start_ns, &step_times_ns[TIMED_STEPS])
         for i in range(n):
-            if cancelled_threads:
+            if cancelled_count:
                 check_thread()
-            step = -1
+            step_number = _READING_ONE
             if current_record is not NULL:
                 current_record[0] = key_of[i]
-            if spent is not NULL:
-                began = now(_clock)
+            if step_times_ns is not NULL:
+                start_ns = clock_ns(_clock)
             if records is not None:
                 element = <object>PyList_GET_ITEM(records, i)
-            elif as_sequence and key_of[i] >= 0:
+            elif takes_integers and key_of[i] >= 0:
                 element = PySequence_GetItem(source, key_of[i])
             else:
                 element = PyObject_GetItem(source, key_of[i])
-            if spent is not NULL:
-                _lap(began, &spent[TIMED_STEPS])
+            if step_times_ns is not NULL:
+                _add_lap(start_ns, &step_times_ns[TIMED_STEPS])
             if has_steps:
                 element = run_steps(
-                    element, index_of[i], i, calls, &context, _DROPPED, &step
+                    element, index_of[i], i, calls, &context, _DROPPED, &step_number
                 )
             if element is _DROPPED:
                 if kept_all:
@@ -250,22 +261,22 @@ def run_block(
             out.append(element)
             if not kept_all:
                 kept.append(i)
-            left -= 1
-            if left == 0:
+            outputs_left -= 1
+            if outputs_left == 0:
                 break
         else:
             i = n - 1
     except Exception as raised:
         error = raised
-        if step >= 0:
-            error = as_failure(raised, steps[step][2])
-            if steps[step][0] == RANDOM_MAP and type(draws) is not Draws:
+        if step_number >= 0:
+            error = as_failure(raised, steps[step_number][2])
+            if steps[step_number][0] == RANDOM_MAP and type(draws) is not Draws:
                 if draws is None or draws.at(index_of[i]) is None:
-                    error = without_seed(error, steps[step][2])
-        name = None if step < 0 else steps[step][2]
+                    error = as_missing_seed_error(error, steps[step_number][2])
+        name = None if step_number < 0 else steps[step_number][2]
         location = ErrorLocation(name, key_of[i], index_of[i])
         # If all records were read together, the failing one is unknown: add only text.
-        error.add_note(str(location) if step == _ALL else location)
-    if spent is not NULL and _measures():
-        _add(spent, steps)
+        error.add_note(str(location) if step_number == _READING_ALL else location)
+    if step_times_ns is not NULL and _is_measuring():
+        _count_block(step_times_ns, steps)
     return out, None if kept_all else kept, i + 1, error

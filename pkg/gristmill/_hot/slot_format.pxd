@@ -50,18 +50,18 @@ cdef struct Row:
     uint32_t n_keys
     uint32_t position_len  # The number of int64 in the position after this output.
 
-cdef inline cnp.ndarray view(
+cdef inline cnp.ndarray make_array(
     uintptr_t address, cnp.dtype descr, int n, const cnp.npy_intp* dims
 ):
     """Return a writable array on the memory at `address`; for 0, on new memory."""
-    cdef cnp.ndarray out
+    cdef cnp.ndarray array
     Py_INCREF(descr)
     if address == 0:
         return PyArray_NewFromDescr(
             cnp.ndarray, descr, n, dims, NULL, NULL, 0, NULL
         )
-    out = PyArray_NewFromDescr(
+    array = PyArray_NewFromDescr(
         cnp.ndarray, descr, n, dims, NULL, <void*>address, cnp.NPY_ARRAY_CARRAY, NULL
     )
-    cnp.PyArray_UpdateFlags(out, cnp.NPY_ARRAY_UPDATE_ALL)
-    return out
+    cnp.PyArray_UpdateFlags(array, cnp.NPY_ARRAY_UPDATE_ALL)
+    return array

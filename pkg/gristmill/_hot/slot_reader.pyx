@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 
 from gristmill._hot.slot_format cimport (
-    ARRAY, CACHE_LIMIT, DICT, ERROR, LIST, MAGIC, OBJECT, Header, Row, view,
+    ARRAY, CACHE_LIMIT, DICT, ERROR, LIST, MAGIC, OBJECT, Header, Row, make_array,
 )
 
 import functools
@@ -23,7 +23,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     # The copies of an output together may take this many times the limit of one copy.
-    _COPIES = 4
+    _COPY_BUDGET_FACTOR = 4
 
 cdef object _loads = pickle.loads
 cdef cnp.dtype _UINT8 = cnp.PyArray_DescrFromType(cnp.NPY_UINT8)
@@ -38,26 +38,26 @@ cdef class Reader:
     """Reads the parts of one output from the committed bytes of a slot."""
 
     cdef const char* slot
-    cdef uint64_t used
+    cdef uint64_t used  # The number of committed bytes.
     cdef object base_factory
-    cdef object base
-    cdef uint64_t copy_limit
-    cdef uint64_t copy_budget
+    cdef object base  # The SlotView of this output, or None if no array views the slot.
+    cdef uint64_t copy_limit  # The size of the largest leaf that is copied.
+    cdef uint64_t copy_budget  # The number of bytes that may still be copied.
     cdef const uint64_t* words  # Offsets and dimensions, advanced by read_array().
-    cdef list objects
-    cdef Py_ssize_t next_object
+    cdef list objects  # The leaves that are not arrays.
+    cdef Py_ssize_t next_object  # The index of the next one in `objects`.
 
     cdef const char* at(self, uint64_t offset, uint64_t nbytes) except NULL:
         """Return the address of bytes, after checking that they are committed."""
         if nbytes > self.used or offset > self.used - nbytes:
             raise ValueError(
-                f"The slot must have {nbytes} bytes at offset {offset}, but has only"
-                f" {self.used} bytes."
+                f"The slot must have {nbytes} bytes at offset {offset}, got a slot of"
+                f" only {self.used} bytes."
             )
         return self.slot + offset
 
     cdef bint reserve_copy(self, uint64_t nbytes) noexcept:
-        """Take a leaf of this size from the budget of copies; return whether it fits."""
+        """Return whether to copy a leaf of this size; if so, reduce the copy budget."""
         if nbytes > self.copy_limit or nbytes > self.copy_budget:
             return False
         self.copy_budget -= nbytes
@@ -67,33 +67,35 @@ cdef class Reader:
         self, const char* data, cnp.dtype descr, int n, const cnp.npy_intp* dims
     ):
         """Return an array on memory of the slot that keeps the slot in use."""
-        cdef cnp.ndarray out = view(<uintptr_t>data, descr, n, dims)
+        cdef cnp.ndarray array = make_array(<uintptr_t>data, descr, n, dims)
         if self.base is None:
             self.base = self.base_factory()
-        cnp.set_array_base(out, self.base)
-        return out
+        cnp.set_array_base(array, self.base)
+        return array
 
     cdef object read_array(self, cnp.dtype descr, int n):
+        """Return the next array, which has n dimensions."""
         cdef uint64_t offset = self.words[0]
         cdef const cnp.npy_intp* dims = <const cnp.npy_intp*>(self.words + 1)
         cdef uint64_t nbytes = descr.itemsize
         cdef const char* data
-        cdef cnp.ndarray out
+        cdef cnp.ndarray array
         cdef int i
         self.words += 1 + n
         for i in range(n):
             if dims[i] > 0 and nbytes > self.used // <uint64_t>dims[i]:
                 raise ValueError(
-                    f"Arrays must not be larger than the {self.used} bytes of the slot."
+                    f"Arrays must have at most {self.used} bytes, the size of the slot,"
+                    f" got {dims[i]} times {nbytes} bytes."
                 )
             nbytes *= dims[i]
         if nbytes == 0:
-            return view(0, descr, n, dims)
+            return make_array(0, descr, n, dims)
         data = self.at(offset, nbytes)
         if self.reserve_copy(nbytes):
-            out = view(0, descr, n, dims)
-            memcpy(cnp.PyArray_DATA(out), data, nbytes)
-            return out
+            array = make_array(0, descr, n, dims)
+            memcpy(cnp.PyArray_DATA(array), data, nbytes)
+            return array
         return self.view_of(data, descr, n, dims)
 
     cdef object read_buffer(self, uint64_t offset, uint64_t nbytes):
@@ -103,11 +105,12 @@ cdef class Reader:
         return memoryview(self.view_of(data, _UINT8, 1, <const cnp.npy_intp*>&nbytes))
 
     cdef object build(self, tuple spec):
+        """Return the part of the element with this spec, made of the next leaves."""
         cdef int kind = <object>PyTuple_GET_ITEM(spec, 0)
         cdef tuple keys, children
         cdef Py_ssize_t i
         cdef list items
-        cdef dict out
+        cdef dict result
         if kind == ARRAY:
             return self.read_array(
                 <cnp.dtype>PyTuple_GET_ITEM(spec, 1), <object>PyTuple_GET_ITEM(spec, 2)
@@ -118,12 +121,12 @@ cdef class Reader:
         if kind == DICT:
             keys = <tuple>PyTuple_GET_ITEM(spec, 1)
             children = <tuple>PyTuple_GET_ITEM(spec, 2)
-            out = {}
+            result = {}
             for i in range(PyTuple_GET_SIZE(children)):
-                out[<object>PyTuple_GET_ITEM(keys, i)] = self.build(
+                result[<object>PyTuple_GET_ITEM(keys, i)] = self.build(
                     <tuple>PyTuple_GET_ITEM(children, i)
                 )
-            return out
+            return result
         children = <tuple>PyTuple_GET_ITEM(spec, 1)
         items = []
         for i in range(PyTuple_GET_SIZE(children)):
@@ -131,35 +134,37 @@ cdef class Reader:
         return items if kind == LIST else tuple(items)
 
 
-cdef object _rest_error(const Row* row, uint64_t n_words):
+cdef object _short_rest_error(const Row* row, uint64_t n_words):
     return ValueError(
         f"The rest of an output must have at least {n_words} words of 8 bytes, got"
         f" {row.rest_bytes} bytes."
     )
 
 
-cdef object _element(Reader reader, const Row* row):
+cdef object _read_element(Reader reader, const Row* row):
     """Return the element of a row that is not an error."""
     cdef const char* data = reader.at(row.layout_at, row.layout_bytes)
     cdef tuple layout = _parse_layout(PyBytes_FromStringAndSize(data, row.layout_bytes))
-    cdef uint64_t n_words = layout[0], n_buffers, i, head
+    cdef uint64_t n_words = layout[0], n_buffers, i, pickle_at
     cdef const char* rest = reader.at(row.rest_at, row.rest_bytes)
-    cdef const uint64_t* more
+    cdef const uint64_t* buffer_table
     cdef list buffers = []
     if row.rest_bytes // 8 <= n_words:
-        raise _rest_error(row, n_words)
+        raise _short_rest_error(row, n_words)
     reader.words = <const uint64_t*>rest
-    more = reader.words + n_words
-    n_buffers = more[0]
+    buffer_table = reader.words + n_words
+    n_buffers = buffer_table[0]
     if n_buffers > (row.rest_bytes // 8 - n_words - 1) // 2:
-        raise _rest_error(row, n_words + 1 + 2 * n_buffers)
-    head = 8 * (n_words + 1 + 2 * n_buffers)
-    if row.rest_bytes > head:
+        raise _short_rest_error(row, n_words + 1 + 2 * n_buffers)
+    pickle_at = 8 * (n_words + 1 + 2 * n_buffers)
+    if row.rest_bytes > pickle_at:
         for i in range(n_buffers):
-            buffers.append(reader.read_buffer(more[1 + 2 * i], more[2 + 2 * i]))
+            buffers.append(
+                reader.read_buffer(buffer_table[1 + 2 * i], buffer_table[2 + 2 * i])
+            )
         reader.objects = _loads(
             PyMemoryView_FromMemory(
-                <char*>rest + head, row.rest_bytes - head, PyBUF_READ
+                <char*>rest + pickle_at, row.rest_bytes - pickle_at, PyBUF_READ
             ),
             buffers=buffers,
         )
@@ -196,13 +201,13 @@ def decode(
     reader.used = used
     reader.base_factory = base_factory
     reader.copy_limit = copy_limit
-    reader.copy_budget = _COPIES * copy_limit
+    reader.copy_budget = _COPY_BUDGET_FACTOR * copy_limit
     reader.next_object = 0
     header = <const Header*>reader.at(0, sizeof(Header))
     if header.magic != MAGIC or index < 0 or index >= header.outputs:
         raise ValueError(
-            f"Output {index} is not in the slot: the header has the magic number"
-            f" {header.magic:#x} and {header.outputs} outputs."
+            f"The slot must have output {index} and the magic number {MAGIC:#x}, got a"
+            f" header with {header.outputs} outputs and {header.magic:#x}."
         )
     width = sizeof(Row) + 8 * <uint64_t>header.position_room
     row = <const Row*>reader.at(header.table + index * width, width)
@@ -223,5 +228,5 @@ def decode(
             reader.at(row.rest_at, row.rest_bytes), row.rest_bytes
         )
     else:
-        element = _element(reader, row)
+        element = _read_element(reader, row)
     return element, keys, position

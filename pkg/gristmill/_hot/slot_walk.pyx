@@ -16,7 +16,7 @@ cdef extern from "numpy/arrayobject.h":
 cdef tuple OBJECT_SPEC = (OBJECT,)
 
 
-cdef inline bint _goes_in_place(cnp.ndarray array):
+cdef inline bint _is_stored_as_bytes(cnp.ndarray array):
     """Return whether an array can be stored as plain bytes, dtype and shape."""
     cdef cnp.dtype descr = array.descr
     if PyDataType_REFCHK(descr) or cnp.PyArray_ITEMSIZE(array) == 0:
@@ -44,54 +44,59 @@ cdef class SlotWalk:
     def __cinit__(self):
         self.arrays = []
         self.objects = []
-        self.plain = True
+        self.has_str_keys = True
 
-    cdef tuple spec(self, object tree, int depth):
-        """Return the spec of a tree; None if its containers are nested too deeply."""
+    cdef tuple make_spec(self, object tree, int depth):
+        """Return the spec of a tree, and add its leaves to `arrays` and `objects`.
+
+        Returns None if its containers are nested too deeply.
+        """
         self.visited += 1
-        if cnp.PyArray_CheckExact(tree) and _goes_in_place(<cnp.ndarray>tree):
+        if cnp.PyArray_CheckExact(tree) and _is_stored_as_bytes(<cnp.ndarray>tree):
             self.arrays.append(tree)
             return (
                 ARRAY, (<cnp.ndarray>tree).dtype, cnp.PyArray_NDIM(<cnp.ndarray>tree)
             )
         if not _is_container(tree) or (
-            not self.heavy.empty() and self.heavy.count(<uintptr_t><void*>tree)
+            not self.large.empty() and self.large.count(<uintptr_t><void*>tree)
         ):
             self.objects.append(tree)
             return OBJECT_SPEC
-        return None if depth == MAX_DEPTH else self.container(tree, depth)
+        return None if depth == MAX_DEPTH else self.make_container_spec(tree, depth)
 
-    cdef tuple container(self, object tree, int depth):
-        cdef Py_ssize_t n_arrays = len(self.arrays), n_objects = len(self.objects)
-        cdef Py_ssize_t before = self.visited
+    cdef tuple make_container_spec(self, object tree, int depth):
+        """Return the spec of a dict, list or tuple; None like `make_spec`."""
+        cdef Py_ssize_t arrays_before = len(self.arrays)
+        cdef Py_ssize_t objects_before = len(self.objects)
+        cdef Py_ssize_t visited_before = self.visited
         cdef object part
         cdef tuple child
         cdef list children = []
         if _has_only_objects(tree):
             self.visited += len(tree)
-            return self.as_object(tree, before)
+            return self.make_object_spec(tree, visited_before)
         for part in (<dict>tree).values() if type(tree) is dict else tree:
-            child = self.spec(part, depth + 1)
+            child = self.make_spec(part, depth + 1)
             if child is None:
                 return None
             children.append(child)
-        if len(self.arrays) == n_arrays:
+        if len(self.arrays) == arrays_before:
             # Without arrays, one pickle of the whole is shorter than one for each part.
-            del self.objects[n_objects:]
-            return self.as_object(tree, before)
+            del self.objects[objects_before:]
+            return self.make_object_spec(tree, visited_before)
         if type(tree) is not dict:
             return (LIST if type(tree) is list else TUPLE, tuple(children))
         for part in <dict>tree:
             if type(part) is not str:
-                self.plain = False
+                self.has_str_keys = False
         return (DICT, tuple(tree), tuple(children))
 
-    cdef tuple as_object(self, object tree, Py_ssize_t before):
+    cdef tuple make_object_spec(self, object tree, Py_ssize_t visited_before):
         """Return the spec of a container without arrays.
 
-        `before` is the value of `visited` when the walk of the container began.
+        `visited_before` is the value of `visited` when the walk of the container began.
         """
         self.objects.append(tree)
-        if self.visited - before > LIGHT_PARTS:
-            self.heavy.insert(<uintptr_t><void*>tree)
+        if self.visited - visited_before > LIGHT_PARTS:
+            self.large.insert(<uintptr_t><void*>tree)
         return OBJECT_SPEC

@@ -32,12 +32,14 @@ cdef enum:
 # The generators, wide indices and clock of a block.
 cdef struct BlockContext:
     PyObject* draws  # `at(index)` returns a record's generator; None: no seed.
-    PyObject* wide  # The indices as a list if they may exceed int64; else NULL.
-    int64_t* spent  # Gets the time of each step, in ns; NULL: not measured.
+    # The indices as a list if they may exceed int64; else NULL.
+    PyObject* wide_indices
+    int64_t* step_times_ns  # Gets the time of each step, in ns; NULL: not measured.
     clockid_t clock
 
 
-cdef inline int64_t now(clockid_t clock) noexcept:
+cdef inline int64_t clock_ns(clockid_t clock) noexcept:
+    """Return the time of a clock, in ns."""
     cdef timespec time
     clock_gettime(clock, &time)
     return <int64_t>time.tv_sec * 1_000_000_000 + time.tv_nsec
@@ -49,9 +51,9 @@ cdef inline object generator_of(
     """Return the generator for a random map, or None if there is no seed."""
     cdef object draws
     if step.draws is not NULL:
-        if context.wide is NULL:
+        if context.wide_indices is NULL:
             return (<OpDraws>step.draws).draw(index)
-        return (<OpDraws>step.draws).at((<list>context.wide)[place])
+        return (<OpDraws>step.draws).at((<list>context.wide_indices)[place])
     draws = <object>context.draws
     if type(draws) is Draws:
         return (<Draws>draws).draw(index)
@@ -80,9 +82,11 @@ cdef inline object run_steps(
     """
     cdef Py_ssize_t k
     cdef const Step* step
-    cdef int64_t began = 0 if context.spent is NULL else now(context.clock)
-    cdef int64_t ended
-    cdef object drawn, generator = None
+    cdef int64_t start_ns = (
+        0 if context.step_times_ns is NULL else clock_ns(context.clock)
+    )
+    cdef int64_t end_ns
+    cdef object own_generator, generator = None
     for k in range(<Py_ssize_t>steps.size()):
         step_number[0] = k
         step = &steps[k]
@@ -93,23 +97,23 @@ cdef inline object run_steps(
                 element = absent
         elif step.kind == RANDOM_MAP:
             if step.draws is not NULL:
-                drawn = generator_of(step, context, index, place)
-                element = call_two(<object>step.call, element, drawn)
+                own_generator = generator_of(step, context, index, place)
+                element = call_two(<object>step.call, element, own_generator)
             else:
                 # All such steps of a record share one generator.
                 if generator is None:
                     generator = generator_of(step, context, index, place)
                 element = call_two(<object>step.call, element, generator)
-        elif context.wide is NULL:
+        elif context.wide_indices is NULL:
             element = call_two(<object>step.call, index, element)
         else:
             element = call_two(
-                <object>step.call, (<list>context.wide)[place], element
+                <object>step.call, (<list>context.wide_indices)[place], element
             )
-        if context.spent is not NULL:
-            ended = now(context.clock)
-            context.spent[min(k, TIMED_STEPS - 1)] += ended - began
-            began = ended
+        if context.step_times_ns is not NULL:
+            end_ns = clock_ns(context.clock)
+            context.step_times_ns[min(k, TIMED_STEPS - 1)] += end_ns - start_ns
+            start_ns = end_ns
         if element is absent:
             break
     return element

@@ -12,7 +12,7 @@ RANDOM_MAP: int
 MAP_WITH_INDEX: int
 FILTER: int
 
-# The kind, the call, the function called on failure, and the draws of a random map.
+# (kind, call, note_failure, draws); see `apply`.
 _Call = tuple[int, Callable[..., Any], Callable[[Exception, int], None], OpDraws | None]
 
 def apply(

@@ -2,7 +2,8 @@
 """Applies the steps of a dataset to blocks of its elements.
 
 None stands for an absent element, which is not passed to any step.  If the user's code
-raises, the step's `failed` adds a note about the origin, and the exception propagates.
+raises, the step's `note_failure` adds a note about the origin, and the exception
+propagates.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
@@ -11,27 +12,28 @@ from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from gristmill._hot.calls cimport call_one
-from gristmill._hot.cancellation cimport cancelled_threads, check_thread
+from gristmill._hot.cancellation cimport cancelled_count, check_thread
 
 cnp.import_array()
 
 
-cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
+cdef const int64_t* _int64_data(
+    object array, Py_ssize_t n, str name
+) except? NULL:
     """Return the data of a contiguous int64 array of n elements."""
     if (
-        not cnp.PyArray_CheckExact(indices)
-        or cnp.PyArray_TYPE(<cnp.ndarray>indices) != cnp.NPY_INT64
-        or not cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>indices)
-        or cnp.PyArray_SIZE(<cnp.ndarray>indices) != n
+        not cnp.PyArray_CheckExact(array)
+        or cnp.PyArray_TYPE(<cnp.ndarray>array) != cnp.NPY_INT64
+        or not cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>array)
+        or cnp.PyArray_SIZE(<cnp.ndarray>array) != n
     ):
         raise TypeError(
-            f"indices must be a contiguous int64 array of {n} elements, got"
-            f" {indices!r}."
+            f"{name} must be a contiguous int64 array of {n} elements, got {array!r}."
         )
-    return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>indices)
+    return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>array)
 
 
-cdef list _wide_of(object indices, Py_ssize_t n):
+cdef list _wide_indices_of(object indices, Py_ssize_t n):
     """Return the integers of an array of dtype object; None for any other array."""
     if cnp.PyArray_Check(indices) and cnp.PyArray_TYPE(indices) == cnp.NPY_OBJECT:
         if cnp.PyArray_SIZE(indices) == n:
@@ -45,11 +47,11 @@ def apply(list calls not None, list elements not None, indices, list out=None):
     Absent elements stay absent.
 
     Args:
-        calls: Tuples (kind, call, failed, draws or None).  MAP is ``call(x)``,
+        calls: Tuples (kind, call, note_failure, draws or None).  MAP is ``call(x)``,
             MAP_WITH_INDEX is ``call(i, x)``.  RANDOM_MAP is ``call(x, rng)``; ``draws``
             returns the generator for the element's index.  FILTER makes elements absent
-            if ``call(x)`` is false.  If a call raises, ``failed`` is called with the
-            exception and the element's index before the exception propagates.
+            if ``call(x)`` is false.  If a call raises, ``note_failure`` is called with
+            the exception and the element's index before the exception propagates.
         elements: The n elements.
         indices: The indices of the elements, int64 of shape (n,), or Python ints in an
             array of dtype object.
@@ -57,14 +59,14 @@ def apply(list calls not None, list elements not None, indices, list out=None):
             new list.
     """
     cdef Py_ssize_t i, k, count = PyList_GET_SIZE(calls), n = PyList_GET_SIZE(elements)
-    cdef list wide = _wide_of(indices, n)
+    cdef list wide_indices = _wide_indices_of(indices, n)
     cdef const int64_t* index_of = NULL
     cdef object element, function
     cdef tuple step
     cdef vector[Step] steps
     cdef BlockContext context
-    if wide is None:
-        index_of = _indices_of(indices, n)
+    if wide_indices is None:
+        index_of = _int64_data(indices, n, "indices")
     if out is None:
         out = []
     steps.resize(count)
@@ -72,20 +74,23 @@ def apply(list calls not None, list elements not None, indices, list out=None):
         step = calls[k]
         steps[k] = make_step(step[0], step[1], step[3])
         if steps[k].kind == RANDOM_MAP and steps[k].draws is NULL:
-            raise TypeError("A RANDOM_MAP call must have draws, got None.")
+            raise TypeError(
+                f"calls[{k}] is a RANDOM_MAP and must have draws, got None."
+            )
     context.draws = <PyObject*>None
-    context.wide = NULL
-    if wide is not None:
-        context.wide = <PyObject*>wide
-    context.spent = NULL
+    context.wide_indices = NULL
+    if wide_indices is not None:
+        context.wide_indices = <PyObject*>wide_indices
+    context.step_times_ns = NULL
     context.clock = 0
     k = 0
     try:
         if count == 1 and steps[0].kind == MAP:
-            # Most blocks have one map step: this loop takes a quarter fewer instructions.
+            # Most blocks have one map step.  This loop takes a quarter fewer
+            # instructions.
             function = <object>steps[0].call
             for i in range(n):
-                if cancelled_threads:
+                if cancelled_count:
                     check_thread()
                 element = <object>PyList_GET_ITEM(elements, i)
                 if element is not None:
@@ -93,17 +98,17 @@ def apply(list calls not None, list elements not None, indices, list out=None):
                 out.append(element)
             return out
         for i in range(n):
-            if cancelled_threads:
+            if cancelled_count:
                 check_thread()
             element = <object>PyList_GET_ITEM(elements, i)
             if element is not None:
                 element = run_steps(
-                    element, 0 if wide is not None else index_of[i], i, steps, &context,
-                    None, &k,
+                    element, 0 if wide_indices is not None else index_of[i], i, steps,
+                    &context, None, &k,
                 )
             out.append(element)
     except Exception as error:
-        calls[k][2](error, index_of[i] if wide is None else wide[i])
+        calls[k][2](error, index_of[i] if wide_indices is None else wide_indices[i])
         raise
     return out
 
@@ -115,7 +120,7 @@ def scatter(list part not None, places, list out not None):
         IndexError: A place is not in the list.
     """
     cdef Py_ssize_t i, n = PyList_GET_SIZE(part), size = PyList_GET_SIZE(out)
-    cdef const int64_t* place_of = _indices_of(places, n)
+    cdef const int64_t* place_of = _int64_data(places, n, "places")
     for i in range(n):
         if not 0 <= place_of[i] < size:
             raise IndexError(

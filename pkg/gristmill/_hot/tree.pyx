@@ -35,7 +35,8 @@ cdef enum Kind:
 cdef class TreeDef:
     """The containers of an element without its leaves.
 
-    It is immutable, comparable and picklable.  ``num_leaves`` is its number of leaves.
+    It is immutable, comparable and picklable.  ``num_leaves`` is its number of leaves;
+    `containers.TreeLevel` describes ``kind``, ``cls`` and ``aux``.
     """
 
     cdef readonly int kind
@@ -72,7 +73,7 @@ LEAF_DEF = TreeDef(LEAF, None, None, ())
 cdef TreeDef _LEAF = LEAF_DEF
 
 
-cdef inline int _go_deeper(const char* where) except -1:
+cdef inline int _enter_recursion(const char* where) except -1:
     """Enter a recursive call; raise RecursionError if the recursion is too deep.
 
     If this does not raise, the caller must call Py_LeaveRecursiveCall.
@@ -103,13 +104,14 @@ cdef tuple _keys(dict tree, bint jax):
 
 
 cdef TreeDef _flatten(object tree, bint jax, list leaves):
+    """Append the leaves of a tree to `leaves`, and return its structure."""
     cdef object level = None if _kind(tree) == LEAF else take_apart(tree, jax)
     cdef list defs = []
     if level is None:
         leaves.append(tree)
         return _LEAF
     kind, cls, aux, children = level
-    _go_deeper(b" while flattening an element")
+    _enter_recursion(b" while flattening an element")
     try:
         for child in children:
             defs.append(_flatten(child, jax, leaves))
@@ -137,7 +139,7 @@ cdef object _unflatten(TreeDef node, object leaves):
     cdef list items = []
     if node.kind == LEAF:
         return next(leaves)
-    _go_deeper(b" while making an element")
+    _enter_recursion(b" while making an element")
     try:
         for child in node.children:
             items.append(_unflatten(child, leaves))
@@ -164,29 +166,29 @@ def unflatten(TreeDef treedef not None, leaves):
     return _unflatten(treedef, iter(items))
 
 
-cdef list _parts_of_dicts(list column, tuple keys):
+cdef list _columns_of_dicts(list column, tuple keys):
     """Return a column for each key; None if not all are dicts with these keys."""
     cdef Py_ssize_t i, n = PyList_GET_SIZE(column)
-    cdef list out = [], part
+    cdef list out = [], child_column
     cdef object element
     cdef PyObject* item
     for element in column:
         if type(element) is not dict or PyDict_Size(element) != len(keys):
             return None
     for key in keys:
-        part = PyList_New(n)
+        child_column = PyList_New(n)
         for i in range(n):
             item = PyDict_GetItemWithError(<object>PyList_GET_ITEM(column, i), key)
             if item is NULL:
                 return None
             Py_INCREF(<object>item)
-            PyList_SET_ITEM(part, i, <object>item)
-        out.append(part)
+            PyList_SET_ITEM(child_column, i, <object>item)
+        out.append(child_column)
     return out
 
 
-cdef list _parts_of_rows(list column, object cls, Py_ssize_t width):
-    """Return ``width`` columns; None if not all have this type and length."""
+cdef list _columns_of_sequences(list column, object cls, Py_ssize_t width):
+    """Return a column for each place; None if not all have this type and length."""
     cdef Py_ssize_t j
     cdef object row
     for row in column:
@@ -196,29 +198,33 @@ cdef list _parts_of_rows(list column, object cls, Py_ssize_t width):
 
 
 cdef TreeDef _transpose(list column, bint jax, list columns):
+    """Append a column for each leaf to `columns`, and return the common structure.
+
+    `column` has the same part of each element.  Raises MisfitError if they differ.
+    """
     cdef object first = <object>PyList_GET_ITEM(column, 0)
     cdef int kind = _kind(first)
-    cdef object cls = None, aux = None, found
-    cdef list parts = None
+    cdef object cls = None, aux = None, level
+    cdef list child_columns = None
     if kind == LEAF:
         columns.append(column)
         return _LEAF
     if kind == DICT:
         aux = _keys(first, jax)
-        parts = _parts_of_dicts(column, aux)
+        child_columns = _columns_of_dicts(column, aux)
     elif kind == LIST or kind == TUPLE:
-        parts = _parts_of_rows(column, type(first), len(first))
-    if parts is None:
-        found = split(column, jax)
-        if found is None:
+        child_columns = _columns_of_sequences(column, type(first), len(first))
+    if child_columns is None:
+        level = split(column, jax)
+        if level is None:
             columns.append(column)
             return _LEAF
-        kind, cls, aux, parts = found
+        kind, cls, aux, child_columns = level
     cdef list defs = []
-    _go_deeper(b" while batching elements")
+    _enter_recursion(b" while batching elements")
     try:
-        for part in parts:
-            defs.append(_transpose(part, jax, columns))
+        for child_column in child_columns:
+            defs.append(_transpose(child_column, jax, columns))
     finally:
         Py_LeaveRecursiveCall()
     return TreeDef(kind, cls, aux, tuple(defs))

@@ -14,7 +14,7 @@ from gristmill._observe.chain_watch import watch_chain
 from gristmill._observe.drawing import figure_of as figure_of
 from gristmill._observe.observed import ObservedDatasetIterator
 from gristmill._observe.passes import PassStart
-from gristmill._observe.repeated import passes_of
+from gristmill._observe.repeated import pass_counter_of
 from gristmill._observe.reporting import report_of as report_of
 from gristmill._observe.reporting import report_of_run as report_of_run
 from gristmill._observe.summary_message import (
@@ -42,11 +42,10 @@ def open_chain(
         iterator = open_prefetching(dataset, open_iterator)
         if not isinstance(iterator, DatasetIterator) or iterator._watch is not None:
             return iterator
-        if (
-            is_users_chain
-        ):  # First, because `watch_chain` may change the class for a while.
+        # Before `watch_chain`, which may change the class for a while.
+        if is_users_chain:
             refuse_missing_states(iterator, dataset)
         watch_chain(iterator, dataset)
-    if is_users_chain and (passes := passes_of(dataset)) is not None:
-        iterator._watch.pass_start = PassStart(passes)
+    if is_users_chain and (counter := pass_counter_of(dataset)) is not None:
+        iterator._watch.pass_start = PassStart(counter)
     return iterator

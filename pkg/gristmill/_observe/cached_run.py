@@ -16,7 +16,7 @@ from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import RunPosition
 from gristmill._engine.stream import NO_KEYS, Position, first_unpicklable
 
-HERE: Position = (0,)
+ONLY_POSITION: Position = (0,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class CachedStream:
     """The stream of a `CachedProgram`.  See `gristmill._engine.stream.Stream`."""
 
     def __init__(self, program: CachedProgram, stream: int) -> None:
-        self.position = HERE
+        self.position = ONLY_POSITION
         self.keys: Int64Array = NO_KEYS
         self.record_errors = RecordErrors(stream)
         self._outputs = itertools.cycle(program.outputs)
@@ -75,7 +75,7 @@ class CachedStream:
 
 def cached_run(outputs: tuple[Any, ...], workers: int) -> RemoteRun:
     """Return a run in which `workers` workers repeat some outputs forever."""
-    position = RunPosition(0, 0, [HERE] * workers, [False] * workers)
+    position = RunPosition(0, 0, [ONLY_POSITION] * workers, [False] * workers)
     options = RemoteOptions(
         workers=workers,
         buffer=1,

@@ -37,7 +37,7 @@ class ChainWatch(Watch):
 
     def __init__(self, iterator: DatasetIterator[Any], dataset: Any) -> None:
         self.dataset = dataset
-        self._class = type(iterator)
+        self._own_class = type(iterator)
         super().__init__(iterator, monitoring.record_next)
 
     def _samplings_of(self, iterator: Any) -> Iterator[tuple[Any, Any]]:
@@ -48,18 +48,18 @@ class ChainWatch(Watch):
             # Keras looks for our code on the stack, where code in C does not appear.
             iterator._timing = on or "keras" in sys.modules
             return
-        kind = _timed_class(self._class) if on else self._class
-        if type(iterator) is not kind:
-            iterator.__class__ = kind
+        cls = _timed_class(self._own_class) if on else self._own_class
+        if type(iterator) is not cls:
+            iterator.__class__ = cls
             # CPython 3.11 and 3.12 find an attribute 12 ns later after this, unless
             # the dict is new.
             iterator.__dict__ = dict(iterator.__dict__)
 
 
 @functools.cache
-def _timed_class(own: Any) -> Any:
+def _timed_class(iterator_class: Any) -> Any:
     """Return a subclass of an iterator class whose calls go through the watch."""
-    advance = own.__next__
+    advance = iterator_class.__next__
 
     def __next__(self: Any) -> Any:
         try:
@@ -68,18 +68,18 @@ def _timed_class(own: Any) -> Any:
             cut_own_frames(error)
             raise
 
-    return similar_class(own, __next__=__next__)
+    return similar_class(iterator_class, __next__=__next__)
 
 
 def watch_chain(iterator: DatasetIterator[Any], dataset: Any) -> None:
     """Have some calls of a chain's last iterator timed, and blocks measured."""
     reference = weakref.ref(iterator)
 
-    def wake(fails: bool) -> None:
-        found = reference()
+    def wake(has_failed: bool) -> None:
+        watched = reference()
         # Unless some calls were timed not long ago.
-        if found is not None and (fails or found._watch.is_due()):
-            found._watch.start(found)
+        if watched is not None and (has_failed or watched._watch.is_due()):
+            watched._watch.start(watched)
 
     for feed in feeds_of(iterator):
         if not is_long(feed.dataset):

@@ -25,18 +25,18 @@ UNMEASURED_STEPS_NOTE = (
     " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING)."
 )
 # Workers limit if they compute for this part of the time or more.
-BUSY = 0.7
+BUSY_SHARE = 0.7
 # The part of the time for which workers that are needed should compute.
-TARGET_BUSY = 0.8
+TARGET_BUSY_SHARE = 0.8
 # Fewer calls of a worker are too few to judge by.
-MIN_CALLS = 4
+MIN_CALLS_PER_WORKER = 4
 # Predictions end at this multiple of the number of workers.
 MAX_PREDICTED_FACTOR = 4
 # The time of this process for a call, in addition to the work.
-CALL_S = 1e-3
+CALL_OVERHEAD_S = 1e-3
 # For a smaller call, the call itself takes most of the time.
 LARGE_CALL_BYTES = 1 << 20
-# Advice that is certain, and a change that may help.
+# (advice that is certain, change that may help)
 _Advised: TypeAlias = tuple[Advice | None, Change | None]
 
 
@@ -63,19 +63,21 @@ def with_usage(report: Report, usage: RemoteStats) -> Report:
     """
     times = _OutputTimes.of(report, usage)
     if not any(stage.kind == "transport" for stage in report.stages):
-        report = dataclasses.replace(report, stages=tuple(_stages(usage, times)))
-    report = dataclasses.replace(report, workers=tuple(_loads(usage)))
-    calls = sum(one.calls for one in usage.workers)
-    if not report.outputs or calls < MIN_CALLS * len(usage.workers):
+        report = dataclasses.replace(report, stages=tuple(_make_stages(usage, times)))
+    report = dataclasses.replace(report, workers=tuple(_make_loads(usage)))
+    calls = sum(worker.calls for worker in usage.workers)
+    if not report.outputs or calls < MIN_CALLS_PER_WORKER * len(usage.workers):
         return report
     stages = sorted(report.stages, key=lambda stage: -stage.share)
     limit, stage = "consumer", None
     advised: _Advised = _advise_for_consumer(times, len(usage.workers)), None
     if report.waited >= MIN_WAITED:
-        moves = times.busy < BUSY or times.receiving > times.whole / 2
-        stage = next(s for s in stages if (s.kind == "transport") == moves)
+        is_transfer_bound = (
+            times.busy_share < BUSY_SHARE or times.decode_s > times.whole_s / 2
+        )
+        stage = next(s for s in stages if (s.kind == "transport") == is_transfer_bound)
         limit = stage.kind
-        advise = _advise_for_transfer if moves else _advise_for_computing
+        advise = _advise_for_transfer if is_transfer_bound else _advise_for_computing
         advised = advise(times, len(usage.workers))
     advice, untried = advised
     return dataclasses.replace(
@@ -90,115 +92,143 @@ def with_usage(report: Report, usage: RemoteStats) -> Report:
 
 @dataclasses.dataclass(frozen=True)
 class _OutputTimes:
-    """The times for an output, in s, its calls, and its size."""
+    """The mean times for an output, its calls, and its size.
 
-    whole: float
-    consumer: float
-    computing: float
-    moving: float
-    receiving: float
+    Attributes:
+        whole_s: The time from one output to the next.
+        consumer_s: The consumer's part of it.
+        computing_s: The time in which a worker computes the output.
+        transfer_s: The time for calls and the network.
+        decode_s: The time in which this process decodes the output.
+        calls: The number of calls of workers.
+        bytes: The size, in bytes.
+        busy_share: The part of their time in which workers compute, from 0 to 1.
+    """
+
+    whole_s: float
+    consumer_s: float
+    computing_s: float
+    transfer_s: float
+    decode_s: float
     calls: float
     bytes: float
-    # The part of their time in which workers compute.
-    busy: float
+    busy_share: float
 
     @classmethod
     def of(cls, report: Report, usage: RemoteStats) -> _OutputTimes:
         workers = usage.workers
-        advise = max(sum(one.outputs for one in workers), 1)
+        computed = max(sum(worker.outputs for worker in workers), 1)
         outputs = max(report.outputs, 1)
-        # Nodes after the workers may make one output of several; the report leaves the
-        # first output out.
+        # Nodes after the workers may make one output of several.  The report excludes
+        # the first output.
         scale = max(usage.received / (report.outputs + 1), 1.0)
-        whole = report.seconds / outputs
-        alive = sum(one.alive_s for one in workers)
+        whole_s = report.seconds / outputs
+        alive_s = sum(worker.alive_s for worker in workers)
         return cls(
-            whole=whole,
-            consumer=whole * (1 - report.waited),
-            computing=sum(one.computing_s for one in workers) / advise * scale,
-            moving=sum(one.transfer_s for one in workers) / advise * scale,
-            receiving=usage.decode_s / usage.received * scale,
-            calls=sum(one.calls for one in workers) / advise * scale,
-            bytes=sum(one.bytes for one in workers) / advise * scale,
-            busy=sum(one.busy_s for one in workers) / alive if alive else 0.0,
+            whole_s=whole_s,
+            consumer_s=whole_s * (1 - report.waited),
+            computing_s=sum(worker.computing_s for worker in workers)
+            / computed
+            * scale,
+            transfer_s=sum(worker.transfer_s for worker in workers) / computed * scale,
+            decode_s=usage.decode_s / usage.received * scale,
+            calls=sum(worker.calls for worker in workers) / computed * scale,
+            bytes=sum(worker.bytes for worker in workers) / computed * scale,
+            busy_share=sum(worker.busy_s for worker in workers) / alive_s
+            if alive_s
+            else 0.0,
         )
 
 
-def _stages(usage: RemoteStats, times: _OutputTimes) -> list[Stage]:
-    advise = sum(one.outputs for one in usage.workers)
-    waiting = times.moving + times.receiving
+def _make_stages(usage: RemoteStats, times: _OutputTimes) -> list[Stage]:
+    computed = sum(worker.outputs for worker in usage.workers)
+    transfer_s = times.transfer_s + times.decode_s
     return [
-        Stage(COMPUTING, "transform", times.busy, times.computing, 1.0, advise),
-        Stage(TRANSFER, "transport", 1 - times.busy, waiting, 0.0, usage.received),
+        Stage(
+            COMPUTING, "transform", times.busy_share, times.computing_s, 1.0, computed
+        ),
+        Stage(
+            TRANSFER,
+            "transport",
+            1 - times.busy_share,
+            transfer_s,
+            0.0,
+            usage.received,
+        ),
     ]
 
 
-def _loads(usage: RemoteStats) -> list[WorkerLoad]:
+def _make_loads(usage: RemoteStats) -> list[WorkerLoad]:
     return [
         WorkerLoad(
-            pid=one.pid,
-            busy=min(one.busy_s / one.alive_s, 1.0) if one.alive_s else 0.0,
-            sending_s=one.transfer_s / max(one.outputs, 1),
-            elements=one.outputs,
-            node=one.node,
+            pid=worker.pid,
+            busy=min(worker.busy_s / worker.alive_s, 1.0) if worker.alive_s else 0.0,
+            sending_s=worker.transfer_s / max(worker.outputs, 1),
+            elements=worker.outputs,
+            node=worker.node,
         )
-        for one in usage.workers
+        for worker in usage.workers
     ]
 
 
 def _advise_for_consumer(times: _OutputTimes, actors: int) -> Advice:
-    enough = max(1, math.ceil(actors * times.busy / TARGET_BUSY))
+    needed = max(1, math.ceil(actors * times.busy_share / TARGET_BUSY_SHARE))
     text = (
         "The consumer limits the rate: faster data would not help, so more actors would"
         " not help."
     )
-    if enough < actors:
-        text += f" {enough} of the {actors} would be enough."
+    if needed < actors:
+        text += f" {needed} of the {actors} would be enough."
     return Advice(text, 1.0)
 
 
 def _advise_for_computing(times: _OutputTimes, actors: int) -> _Advised:
-    """Return the fewest actors with nearly the best prediction."""
-    # Answers may come one after the other, if they share the network.
-    least = times.consumer + times.moving + times.receiving + times.calls * CALL_S
-    counts = range(actors, MAX_PREDICTED_FACTOR * actors + 1)
-    gains = [times.whole / max(times.computing / n, least) for n in counts]
-    enough = 0.95 * max(gains)
-    count, gain = next(
-        pair for pair in zip(counts, gains, strict=True) if pair[1] >= enough
+    """Advise the fewest actors with nearly the best prediction."""
+    # Results may arrive one after the other, if they share the network.
+    min_s = (
+        times.consumer_s
+        + times.transfer_s
+        + times.decode_s
+        + times.calls * CALL_OVERHEAD_S
     )
-    busy = f"Actors compute {times.busy:.0%} of the time"
+    counts = range(actors, MAX_PREDICTED_FACTOR * actors + 1)
+    gains = [times.whole_s / max(times.computing_s / n, min_s) for n in counts]
+    sufficient_gain = 0.95 * max(gains)
+    count, gain = next(
+        pair for pair in zip(counts, gains, strict=True) if pair[1] >= sufficient_gain
+    )
+    busy_text = f"Actors compute {times.busy_share:.0%} of the time"
     if count > actors and gain >= MIN_GAIN:
         return None, Change(f"{count} actors, not {actors}", gain)
     text = (
-        f"{busy}, but more of them would not help: the transfer of an output to this"
-        f" process takes {least - times.consumer:.2g} s. Make outputs smaller."
+        f"{busy_text}, but more of them would not help: the transfer of an output to"
+        f" this process takes {min_s - times.consumer_s:.2g} s. Make outputs smaller."
     )
     return Advice(text, 1.0), None
 
 
 def _advise_for_transfer(times: _OutputTimes, actors: int) -> _Advised:
-    """Return advice for fewer calls, or for fewer bytes."""
+    """Advise fewer calls, or fewer bytes."""
     idle = (
-        f"Actors compute {times.busy:.0%} of the time and wait for the rest, so more of"
-        " them would not help:"
+        f"Actors compute {times.busy_share:.0%} of the time and wait for the rest, so"
+        " more of them would not help:"
     )
     call_bytes = times.bytes / times.calls if times.calls else 0.0
-    work = times.consumer + max(times.computing / actors, times.receiving)
+    work_s = times.consumer_s + max(times.computing_s / actors, times.decode_s)
     change = None
-    if times.receiving > times.whole / 2:
-        what = (
-            f"this process takes {times.receiving:.2g} s to decode an output. Use"
+    if times.decode_s > times.whole_s / 2:
+        cause = (
+            f"this process takes {times.decode_s:.2g} s to decode an output. Use"
             " arrays instead of Python objects: they are not copied."
         )
     elif call_bytes < LARGE_CALL_BYTES:
         factor = min(64, math.ceil(LARGE_CALL_BYTES / max(call_bytes, 1.0)))
-        gain = times.whole / (work + max(times.whole - work, 0.0) / factor)
-        what = f"a call returns only {call_bytes / 1e3:.3g} kB."
+        gain = times.whole_s / (work_s + max(times.whole_s - work_s, 0.0) / factor)
+        cause = f"a call returns only {call_bytes / 1e3:.3g} kB."
         change = Change(f"{factor} times as many batches_per_call", gain)
     else:
-        what = (
+        cause = (
             f"the network transfers {times.bytes / 1e6:.3g} MB for each output. Use"
             " smaller dtypes, or consumers on more machines, each with its shard."
         )
-    return Advice(f"{idle} {what}", 1.0), change
+    return Advice(f"{idle} {cause}", 1.0), change

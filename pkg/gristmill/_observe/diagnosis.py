@@ -12,9 +12,9 @@ from gristmill._base.report import SENDING, Advice, Change, Limit, Report, Stage
 # If the consumer waits for a smaller part of the time, the consumer limits.
 MIN_WAITED = 0.1
 # No stage stands out if the second one has at least this part of the time of the first
-# one.  NEAR_RATIO counts if the first one has less than half of the whole time.
-CLOSE_RATIO = 0.65
-NEAR_RATIO = 0.4
+# one.  The second ratio counts if the first stage has less than half of the whole time.
+BALANCED_RATIO = 0.65
+BALANCED_RATIO_OF_MANY = 0.4
 # A change that gains less is not worth it.
 MIN_GAIN = 1.1
 # The time to move an output from a worker: a call, and one copy of its bytes.
@@ -22,7 +22,7 @@ CALL_S = 50e-6
 BYTES_PER_S = 4e9
 MAX_THREADS = 32
 MAX_WORKERS = 16
-MOST_OF_TIME = 0.5
+MAJORITY_SHARE = 0.5
 NO_CHANGE = Advice("The consumer limits the rate: faster data would not help.", 1.0)
 
 
@@ -30,7 +30,7 @@ def diagnose(report: Report) -> Report:
     """Add the limit, the stage that limits and possible changes to a report."""
     stages = tuple(sorted(report.stages, key=lambda stage: -stage.share))
     report = dataclasses.replace(report, stages=stages)
-    limit, stage = _limit(report)
+    limit, stage = _find_limit(report)
     return dataclasses.replace(
         report,
         limit=limit,
@@ -44,11 +44,11 @@ def diagnose(report: Report) -> Report:
 def add_advice(report: Report, gains: Sequence[tuple[Change, float]]) -> Report:
     """Add the gains of changes that were tried; a gain of 2 is twice the outputs."""
     tried = {(change.workers, change.threads) for change, _ in gains}
-    left = tuple(c for c in report.untried if (c.workers, c.threads) not in tried)
-    report = dataclasses.replace(report, untried=left)
+    untried = tuple(c for c in report.untried if (c.workers, c.threads) not in tried)
+    report = dataclasses.replace(report, untried=untried)
     if report.limit == "consumer" or not gains:
         return report
-    gains = sorted(gains, key=lambda each: -each[1])
+    gains = sorted(gains, key=lambda item: -item[1])
     advice = [
         Advice(f"{change.text} gave {gain:.2f}x as many outputs a second.", gain)
         for change, gain in gains
@@ -66,13 +66,15 @@ def add_advice(report: Report, gains: Sequence[tuple[Change, float]]) -> Report:
 
 def predicted_gain(report: Report, workers: int) -> float:
     """Return how many times as many outputs a second `workers` should give."""
-    waited, consumer = _times_per_output(report)
-    work = (
-        _workers_s(report) if report.workers else max(waited, _single_thread_s(report))
+    waited_s, consumer_s = _times_per_output(report)
+    work_s = (
+        _workers_s(report)
+        if report.workers
+        else max(waited_s, _single_thread_s(report))
     )
-    # Workers share the processors, and wait at the same time.
-    part = max(1 / workers, _computing_share(report) / _count_cores())
-    return (waited + consumer) / max(work * part, _transfer_and_use_s(report))
+    # Workers share the processor cores, but wait at the same time.
+    share = max(1 / workers, _computing_share(report) / _count_cores())
+    return (waited_s + consumer_s) / max(work_s * share, _transfer_and_use_s(report))
 
 
 def ready_gain(report: Report) -> float | None:
@@ -80,11 +82,11 @@ def ready_gain(report: Report) -> float | None:
 
     The gain is at least 1, since outputs from a buffer may have come faster.
     """
-    waited, consumer = _times_per_output(report)
-    rest = _transfer_and_use_s(report) if report.workers else consumer
-    if not report.workers and rest <= CALL_S:
+    waited_s, consumer_s = _times_per_output(report)
+    fastest_s = _transfer_and_use_s(report) if report.workers else consumer_s
+    if not report.workers and fastest_s <= CALL_S:
         return None
-    return max(1.0, (waited + consumer) / rest)
+    return max(1.0, (waited_s + consumer_s) / fastest_s)
 
 
 def _single_thread_s(report: Report) -> float:
@@ -95,14 +97,14 @@ def _single_thread_s(report: Report) -> float:
 def _computing_share(report: Report) -> float:
     """Return the part of the stages' time in which they compute, not wait."""
     total_s = sum(stage.seconds for stage in report.stages)
-    computed = sum(stage.seconds * stage.cpu_share for stage in report.stages)
-    return computed / total_s if total_s else 1.0
+    cpu_s = sum(stage.seconds * stage.cpu_share for stage in report.stages)
+    return cpu_s / total_s if total_s else 1.0
 
 
 def _transfer_and_use_s(report: Report) -> float:
     """Return the time to move and use an output of workers, in s."""
-    _, consumer = _times_per_output(report)
-    return consumer + CALL_S + _bytes_per_output(report) / BYTES_PER_S
+    _, consumer_s = _times_per_output(report)
+    return consumer_s + CALL_S + _bytes_per_output(report) / BYTES_PER_S
 
 
 def _times_per_output(report: Report) -> tuple[float, float]:
@@ -118,7 +120,11 @@ def _workers_s(report: Report) -> float:
 
 
 def _transfer_s(report: Report) -> float:
-    """Return the time to move an output: all workers' at once, plus this process's."""
+    """Return the time to move an output, in s, while all workers send at once.
+
+    It is the mean time of a worker, divided by the number of workers, plus the time of
+    this process.
+    """
     sending = sum(worker.sending_s for worker in report.workers)
     receiving = sum(
         stage.seconds * stage.cpu_share
@@ -128,7 +134,7 @@ def _transfer_s(report: Report) -> float:
     return sending / len(report.workers) ** 2 + receiving
 
 
-def _limit(report: Report) -> tuple[Limit, Stage | None]:
+def _find_limit(report: Report) -> tuple[Limit, Stage | None]:
     """Return the limit, and the stage that limits."""
     if not report.outputs:
         return "unknown", None
@@ -145,8 +151,10 @@ def _limit(report: Report) -> tuple[Limit, Stage | None]:
     if not working:
         return "unknown", None
     top = working[0]
-    second = working[1].share if len(working) > 1 else 0.0
-    if second >= (CLOSE_RATIO if top.share > MOST_OF_TIME else NEAR_RATIO) * top.share:
+    second_share = working[1].share if len(working) > 1 else 0.0
+    has_majority = top.share > MAJORITY_SHARE
+    ratio = BALANCED_RATIO if has_majority else BALANCED_RATIO_OF_MANY
+    if second_share >= ratio * top.share:
         return "balanced", None
     kind: Limit = top.kind  # type: ignore[assignment]
     return kind, top
@@ -157,15 +165,15 @@ def _find_changes(report: Report, limit: Limit, stage: Stage | None) -> list[Cha
     if limit in ("unknown", "consumer"):
         return []
     if limit == "transport":
-        gains = [_suggest_no_workers(report)]
+        changes = [_suggest_no_workers(report)]
     elif report.workers:
-        gains = _suggest_workers(report, stage)
+        changes = _suggest_workers(report, stage)
     else:
-        gains = _suggest_threads(report, stage)
+        changes = _suggest_threads(report, stage)
         if not _has_waiting_threads(stage):
-            gains += _suggest_workers(report, stage)
-    gains = [change for change in gains if change.predicted >= MIN_GAIN]
-    return sorted(gains, key=lambda change: -change.predicted)
+            changes += _suggest_workers(report, stage)
+    changes = [change for change in changes if change.predicted >= MIN_GAIN]
+    return sorted(changes, key=lambda change: -change.predicted)
 
 
 def _suggest_workers(report: Report, stage: Stage | None) -> list[Change]:
@@ -173,17 +181,18 @@ def _suggest_workers(report: Report, stage: Stage | None) -> list[Change]:
     workers = len(report.workers)
     counts = range(1, _useful_workers(report, stage) + 1)
     gains = [predicted_gain(report, count) for count in counts]
-    enough = 0.95 * max(gains)
-    count, gain = next((i, gain) for i, gain in enumerate(gains, 1) if gain >= enough)
+    sufficient_gain = 0.95 * max(gains)
+    pairs = enumerate(gains, 1)
+    count, gain = next(pair for pair in pairs if pair[1] >= sufficient_gain)
     if count <= workers:
         return []
-    return [Change(workers_text(count, workers), gain, workers=count)]
+    return [Change(_workers_text(count, workers), gain, workers=count)]
 
 
-def workers_text(count: int, workers: int) -> str:
+def _workers_text(count: int, workers: int) -> str:
     """Return a text such as "3 workers, not 2"."""
-    now = f", not {workers}" if workers else ""
-    return f"{count} worker{'s' if count > 1 else ''}{now}"
+    instead = f", not {workers}" if workers else ""
+    return f"{count} worker{'s' if count > 1 else ''}{instead}"
 
 
 def _useful_workers(report: Report, stage: Stage | None) -> int:
@@ -202,13 +211,13 @@ def _suggest_threads(report: Report, stage: Stage | None) -> list[Change]:
 
     It may wait for threads of its own that compute, or for a disk at its limit.
     """
-    if stage is None or stage.threads is None or stage.cpu_share > MOST_OF_TIME:
+    if stage is None or stage.threads is None or stage.cpu_share > MAJORITY_SHARE:
         return []
-    waited, consumer = _times_per_output(report)
-    waiting = waited * stage.share * (1 - stage.cpu_share)
+    waited_s, consumer_s = _times_per_output(report)
+    waiting_s = waited_s * stage.share * (1 - stage.cpu_share)
     factor = 2 if stage.threads else MAX_THREADS
-    now = waited + consumer
-    gain = now / (now - waiting * (1 - 1 / factor))
+    time_now_s = waited_s + consumer_s
+    gain = time_now_s / (time_now_s - waiting_s * (1 - 1 / factor))
     threads = 2 * stage.threads or MAX_THREADS
     text = f"{threads} threads (ReadOptions.num_threads), not {stage.threads}"
     return [Change(text, gain, threads=threads)]
@@ -216,13 +225,15 @@ def _suggest_threads(report: Report, stage: Stage | None) -> list[Change]:
 
 def _has_waiting_threads(stage: Stage | None) -> bool:
     """Return whether threads wait for a stage at the same time, as workers would."""
-    return stage is not None and bool(stage.threads) and stage.cpu_share <= MOST_OF_TIME
+    return (
+        stage is not None and bool(stage.threads) and stage.cpu_share <= MAJORITY_SHARE
+    )
 
 
 def _suggest_no_workers(report: Report) -> Change:
-    waited, consumer = _times_per_output(report)
-    alone = _workers_s(report) + consumer
-    gain = (waited + consumer) / alone if alone else 1.0
+    waited_s, consumer_s = _times_per_output(report)
+    without_workers_s = _workers_s(report) + consumer_s
+    gain = (waited_s + consumer_s) / without_workers_s if without_workers_s else 1.0
     return Change("no workers (num_workers=0)", gain, workers=0)
 
 

@@ -25,12 +25,13 @@ NO_ELEMENT_YET = "(no element yet)"
 # Two box-drawing lines that look like slashes: the head of an arrow.
 ARROW_HEAD = "\u2572\u2571"
 
+# Lengths are in pixels.
 CHARACTER_WIDTH = 7.3  # Width of a character of the 12-pixel monospaced font.
 LINE_HEIGHT = 16.0
 PADDING = 10.0
 GAP = 28.0
 WRAP_CHARS = 44
-COLUMN = WRAP_CHARS * CHARACTER_WIDTH + 2 * PADDING + GAP
+COLUMN_WIDTH = WRAP_CHARS * CHARACTER_WIDTH + 2 * PADDING + GAP
 MAX_LINES = 14
 ARROW_HEIGHT = 22.0
 STEM_OFFSET = 14.0  # From the left of a box to its arrow.
@@ -152,7 +153,7 @@ def to_svg(node: Box) -> str:
     """Return the picture of a chain: sources at the top, the last node below."""
     parts: list[str] = []
     bottom, columns = _draw(node, 0, parts)
-    width = columns * COLUMN + 2 * PADDING
+    width = columns * COLUMN_WIDTH + 2 * PADDING
     height = bottom + 2 * PADDING
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}"'
@@ -201,21 +202,21 @@ def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
     Returns:
         The y of its lower end, in pixels, and the first free column.
     """
-    ends: list[tuple[float, float]] = []
-    free = column
+    ends: list[tuple[float, float]] = []  # (x, y) of the lower ends of the parents.
+    next_column = column
     for parent in node.parents:
-        x = free * COLUMN + STEM_OFFSET
-        bottom, free = _draw(parent, free, parts)
+        x = next_column * COLUMN_WIDTH + STEM_OFFSET
+        bottom, next_column = _draw(parent, next_column, parts)
         ends.append((x, bottom))
     y = max((bottom for _, bottom in ends), default=0.0)
     # Extend shorter branches to the top of the box.
     parts += [_line(x, bottom, x, y) for x, bottom in ends]
-    left = column * COLUMN
+    left = column * COLUMN_WIDTH
     if len(ends) > 1:
         parts += [_line(x, y, left + STEM_OFFSET, y + GAP) for x, _ in ends]
         y += GAP
     y = _draw_box(node, left, y, parts)
-    return _draw_edge(node, left + STEM_OFFSET, y, parts), max(free, column + 1)
+    return _draw_edge(node, left + STEM_OFFSET, y, parts), max(next_column, column + 1)
 
 
 def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:

@@ -1,4 +1,4 @@
-"""Returns the facts about a node that measuring needs."""
+"""Returns facts about a node that reports, drawings and measurements need."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def makes_native_batches(dataset: Any) -> bool:
     parent = dataset._parent
     if isinstance(parent, PrefetchIterDataset):
         parent = parent._parent
-    found = records_of(parent) if isinstance(parent, MapDataset) else None
-    return found is not None and has_batches(found.source, found.maps)
+    records = records_of(parent) if isinstance(parent, MapDataset) else None
+    return records is not None and has_batches(records.source, records.maps)

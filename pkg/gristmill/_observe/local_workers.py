@@ -11,6 +11,7 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._engine.stage_times import RECEIVE, SEND, StageTime
 from gristmill._engine.worker_stats import LocalStats
 
+# (kind, name) in reports of the stages that are not steps.
 NAMES = {
     SEND: ("transport", SENDING),
     RECEIVE: ("transport", "taking outputs from workers"),
@@ -34,8 +35,8 @@ def usage_of(iterator: Any) -> LocalStats | None:
 def with_usage(report: Report, usage: LocalStats, iterator: Any) -> Report:
     """Add the stages and the workers of an iterator to the report of its outputs."""
     workers = usage.workers
-    sending = usage.stages.get(SEND, StageTime(0.0, 1.0)).seconds
-    computing = sum(
+    sending_s = usage.stages.get(SEND, StageTime(0.0, 1.0)).seconds
+    computing_s = sum(
         time.seconds
         for name, time in usage.stages.items()
         if name not in (SEND, RECEIVE)
@@ -43,14 +44,16 @@ def with_usage(report: Report, usage: LocalStats, iterator: Any) -> Report:
     outputs = sum(worker.outputs for worker in workers)
     loads = []
     for worker in workers:
-        alive = worker.busy_s + worker.idle_s
-        busy = min(worker.busy_s / alive, 1.0) if alive else 0.0
-        whole = computing + sending
-        busy *= computing / whole if whole else 1.0
-        loads.append(WorkerLoad(worker.pid, busy, sending, worker.outputs))
+        alive_s = worker.busy_s + worker.idle_s
+        busy = min(worker.busy_s / alive_s, 1.0) if alive_s else 0.0
+        # Sending does not count as busy.
+        total_s = computing_s + sending_s
+        busy *= computing_s / total_s if total_s else 1.0
+        loads.append(WorkerLoad(worker.pid, busy, sending_s, worker.outputs))
     if outputs:
-        each = sum(worker.bytes for worker in workers) / outputs
-        report = dataclasses.replace(report, bytes_per_s=report.outputs_per_s * each)
+        output_bytes = sum(worker.bytes for worker in workers) / outputs
+        bytes_per_s = report.outputs_per_s * output_bytes
+        report = dataclasses.replace(report, bytes_per_s=bytes_per_s)
     # The threads that may read ahead in this process, if there can be any.
     threads = getattr(iterator, "_reading_threads", None)
     stages = tuple(_stages(usage, outputs or report.outputs, threads))
@@ -59,17 +62,27 @@ def with_usage(report: Report, usage: LocalStats, iterator: Any) -> Report:
 
 
 def _stages(usage: LocalStats, outputs: int, threads: int | None) -> Iterator[Stage]:
-    """Yield stages with their part of the time; workers run at the same time."""
+    """Yield the stages with their parts of the time.
+
+    Workers compute and send at the same time; this process alone receives.
+    """
     worker_count = max(len(usage.workers), 1)
-    parts = {
+    seconds_by_stage = {
         name: time.seconds / (1 if name == RECEIVE else worker_count)
         for name, time in usage.stages.items()
     }
-    whole = sum(parts.values())
+    total_s = sum(seconds_by_stage.values())
     for name, time in usage.stages.items():
-        known = {**NAMES, **usage.names}
-        kind, text = known.get(name, ("transform", name))
-        share = parts[name] / whole if whole else 0.0
+        names = {**NAMES, **usage.names}
+        kind, title = names.get(name, ("transform", name))
+        share = seconds_by_stage[name] / total_s if total_s else 0.0
         reads = kind == "read" and not usage.workers
-        each = (time.seconds, time.cpu_share, outputs, threads if reads else None)
-        yield Stage(text, kind, share, *each)
+        yield Stage(
+            title,
+            kind,
+            share,
+            time.seconds,
+            time.cpu_share,
+            outputs,
+            threads if reads else None,
+        )

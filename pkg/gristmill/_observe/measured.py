@@ -20,9 +20,9 @@ from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwat
 
 T = TypeVar("T")
 # The time between two snapshots that a worker sends.
-SEND_EVERY_NS = 50_000_000
-# One call of 16 takes the size of an element.
-_SIZED_MASK = 15
+SEND_INTERVAL_NS = 50_000_000
+# The size of an element is measured in one of 16 calls.
+_SIZE_SAMPLE_MASK = 15
 # The number of calls that `measure_costs` times for a median.
 _TRIALS = 101
 
@@ -59,9 +59,9 @@ class MeasuredMapDataset(_MeasuredBase, BlockMapDataset[T]):
             element_count = len(elements)
         finally:
             measurement.stop(meter, call, element_count)
-        if meter.spec is None or meter.numbers.calls & _SIZED_MASK == 1:
-            found = next((x for x in elements if x is not None), None)
-            measurement.look_at(meter, found)
+        if meter.spec is None or meter.numbers.calls & _SIZE_SAMPLE_MASK == 1:
+            present = next((x for x in elements if x is not None), None)
+            measurement.sample_element(meter, present)
         return elements
 
 
@@ -113,10 +113,10 @@ class MeasuredDatasetIterator(PassingIterator[T]):
             measurement.stop(meter, call, element_count)
         if self._starts_workers:
             self._starts_workers = False
-            known = meter.numbers
-            meter.numbers = Numbers(known.elements, calls=known.calls)
-        if meter.numbers.calls & _SIZED_MASK == 1:
-            measurement.look_at(meter, element)
+            numbers = meter.numbers
+            meter.numbers = Numbers(numbers.elements, calls=numbers.calls)
+        if meter.numbers.calls & _SIZE_SAMPLE_MASK == 1:
+            measurement.sample_element(meter, element)
         return element
 
 
@@ -128,20 +128,25 @@ def measure_costs() -> Costs:
     inner: Any = MeasuredDatasetIterator(_Zeros(), measurement, parent)
     outer: Any = MeasuredDatasetIterator(inner, measurement, node)
 
-    def medians(reads_cpu: bool) -> tuple[int, int]:
+    def medians(parent_reads_cpu_time: bool) -> tuple[int, int]:
+        """Return the median own times of the node and of its parent, in ns."""
         times = []
         for _ in range(_TRIALS):
             node.numbers, parent.numbers = Numbers(), Numbers()
-            node.asks_cpu, parent.asks_cpu = False, reads_cpu
+            node.reads_cpu_time, parent.reads_cpu_time = False, parent_reads_cpu_time
             next(outer)
             times.append((node.numbers.direct_ns, parent.numbers.direct_ns))
-        of_node, of_parent = zip(*times, strict=True)
+        node_times, parent_times = zip(*times, strict=True)
         middle = _TRIALS // 2
-        return sorted(of_node)[middle], sorted(of_parent)[middle]
+        return sorted(node_times)[middle], sorted(parent_times)[middle]
 
-    of_node, call = medians(reads_cpu=False)
-    reads_cpu, _ = medians(reads_cpu=True)
-    return Costs(call, max(of_node - call, 0), max(reads_cpu - of_node, 0))
+    node_ns, parent_ns = medians(parent_reads_cpu_time=False)
+    node_with_cpu_ns, _ = medians(parent_reads_cpu_time=True)
+    return Costs(
+        call=parent_ns,
+        parent_call=max(node_ns - parent_ns, 0),
+        cpu_read=max(node_with_cpu_ns - node_ns, 0),
+    )
 
 
 class _Zeros(DatasetIterator[int]):
@@ -158,20 +163,20 @@ class _Zeros(DatasetIterator[int]):
 
 
 class PassingIterDataset(IterDataset[T]):
-    """The parent's elements, as an iterator of class `kind` passes them on."""
+    """The parent's elements, passed through an iterator of another class."""
 
     def __init__(
         self,
         parent: IterDataset[Any],
-        kind: type[SendingIterator | ReceivingIterator[T]],
+        iterator_class: type[SendingIterator | ReceivingIterator[T]],
         measurement: Measurement,
     ) -> None:
         super().__init__(parent)
-        self._kind = kind
+        self._iterator_class = iterator_class
         self._measurement = measurement
 
     def __iter__(self) -> DatasetIterator[Any]:
-        return self._kind(iter(self._parent), self._measurement)
+        return self._iterator_class(iter(self._parent), self._measurement)
 
     def _node_line(self) -> str:
         return node_line(self._parent)
@@ -187,25 +192,26 @@ class SendingIterator(PassingIterator[Any]):
         super().__init__(parent)
         self._measurement = measurement
         self._sent_ns = 0
-        self._left_cpu_ns: int | None = None
+        # The thread's processor time when the last element was returned.
+        self._returned_cpu_ns: int | None = None
 
     def __next__(self) -> Any:
         stats = self._measurement.own
         if not stats.elements:
-            stats.began_ns = time.perf_counter_ns()
-        if self._left_cpu_ns is not None:
-            stats.sending_ns += time.thread_time_ns() - self._left_cpu_ns
-            self._left_cpu_ns = None
-        working = Stopwatch()
+            stats.start_ns = time.perf_counter_ns()
+        if self._returned_cpu_ns is not None:
+            stats.sending_ns += time.thread_time_ns() - self._returned_cpu_ns
+            self._returned_cpu_ns = None
+        stopwatch = Stopwatch()
         element = next(self._parent)
-        stats.working_ns += working.read_ns()
+        stats.working_ns += stopwatch.read_ns()
         stats.elements += 1
         snapshot = b""
-        now = time.perf_counter_ns()
-        if now - self._sent_ns > SEND_EVERY_NS:
-            self._sent_ns = now
+        now_ns = time.perf_counter_ns()
+        if now_ns - self._sent_ns > SEND_INTERVAL_NS:
+            self._sent_ns = now_ns
             snapshot = self._measurement.snapshot()
-        self._left_cpu_ns = time.thread_time_ns()
+        self._returned_cpu_ns = time.thread_time_ns()
         return element, snapshot
 
 
@@ -217,8 +223,8 @@ class ReceivingIterator(PassingIterator[T]):
         self._measurement = measurement
 
     def __next__(self) -> T:
-        element, snapshot = next(self._parent)
+        received: tuple[T, bytes] = next(self._parent)
+        element, snapshot = received
         if snapshot:
             self._measurement.receive(snapshot)
-        found: T = element
-        return found
+        return element

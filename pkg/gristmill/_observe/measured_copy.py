@@ -42,7 +42,9 @@ def copy_measured(
 
 
 def _copy(dataset: Any, measurement: Measurement, copies_user_nodes: bool) -> Any:
-    def copies() -> list[Any]:
+    """Return a measured copy of a chain, with its meters added to the measurement."""
+
+    def copy_parents() -> list[Any]:
         parent_copies = []
         for parent in parents_of(dataset):
             meter.inputs.append(measurement.next_number)
@@ -63,11 +65,11 @@ def _copy(dataset: Any, measurement: Measurement, copies_user_nodes: bool) -> An
     ):
         pass
     elif meter.kind == "transport":
-        node = PassingIterDataset(copies()[0], SendingIterator, measurement)
+        node = PassingIterDataset(copy_parents()[0], SendingIterator, measurement)
         node = dataset.with_in_workers(node)
         node = PassingIterDataset(node, ReceivingIterator, measurement)
     elif dataset._parents:
-        node = with_parents(dataset, copies())
+        node = with_parents(dataset, copy_parents())
     if isinstance(dataset, MapDataset):
         return MeasuredMapDataset(node, measurement, meter)
     return MeasuredIterDataset(node, measurement, meter)
@@ -79,11 +81,11 @@ def _copy_of_interleave(
     """Return a copy whose datasets are measured; equal shapes share meters."""
     if isinstance(dataset.datasets, MapDataset):
         return dataset  # The datasets are made when they are needed.
-    firsts: dict[Any, int] = {}
+    first_numbers: dict[Any, int] = {}  # Of the meters, by shape.
     copies = []
     for part in dataset.datasets:
         end = measurement.next_number
-        begin = firsts.setdefault(_shape(part), end)
+        begin = first_numbers.setdefault(_shape(part), end)
         if begin == end:
             meter.inputs.append(begin)
         measurement.next_number = begin

@@ -7,21 +7,21 @@ import os
 import pickle
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from gristmill import batching
 from gristmill._base.sizes import size_of
 from gristmill._dataset.model.names import node_line
 from gristmill._engine.stage_times import sleeps
 
-# After a call that took less, the next one counts as computing, not waiting, because
-# a read of the processor time would take longer than the call.
-ASK_CPU_NS = 20_000
+# After a shorter call, the next one counts as computing, not waiting, because a read of
+# the processor time would take longer than the call.
+MIN_CPU_READ_NS = 20_000
 # Calls of nodes of these kinds may suddenly take long.
-WAITING = ("read", "prefetch", "transport")
-# Distinguishes processes of several machines that have the same number.  Each import
-# draws another value; forks share the value but have other numbers.
-IMPORTED = os.urandom(8)
+WAITING_KINDS = ("read", "prefetch", "transport")
+# Distinguishes processes of several machines that have the same process id.  Each
+# import draws another value; forks share the value but have other ids.
+IMPORT_ID = os.urandom(8)
 
 
 @dataclasses.dataclass(slots=True)
@@ -35,9 +35,12 @@ class Numbers:
         background_ns: Its own time in other threads and processes.
         cpu_ns: Its own processor time, in all threads.
         direct_cpu_ns: Its own processor time while the consumer of the chain waited.
-        least_ns: Its least own time for an element; most_ns: the most.
-        sized: The number of elements whose size was taken; bytes: their size.
-        begun: The number of calls that began work of a thread or a worker process.
+        min_ns: Its shortest own time for an element.
+        max_ns: Its longest own time for an element.
+        sized_elements: The number of elements whose size was measured.
+        bytes: The total size of these elements.
+        background_starts: The number of calls of the node by another thread or process
+            than the consumer's, not counting nested calls.
     """
 
     elements: int = 0
@@ -46,69 +49,81 @@ class Numbers:
     background_ns: int = 0
     cpu_ns: int = 0
     direct_cpu_ns: int = 0
-    least_ns: int = 0
-    most_ns: int = 0
-    sized: int = 0
+    min_ns: int = 0
+    max_ns: int = 0
+    sized_elements: int = 0
     bytes: int = 0
-    begun: int = 0
+    background_starts: int = 0
 
-    def add_call(self, own_ns: int, cpu_ns: int, elements: int, direct: bool) -> None:
-        """Add a call."""
+    def add_call(
+        self, own_ns: int, cpu_ns: int, elements: int, is_direct: bool
+    ) -> None:
+        """Add a call; `is_direct` if the consumer of the chain waited for it."""
         self.calls += 1
         self.cpu_ns += cpu_ns
-        if direct:
+        if is_direct:
             self.direct_ns += own_ns
             self.direct_cpu_ns += cpu_ns
         else:
             self.background_ns += own_ns
         if elements:
-            each = max(own_ns // elements, 0)
-            self._update_extremes(each, each)
+            element_ns = max(own_ns // elements, 0)
+            self._update_extremes(element_ns, element_ns)
             self.elements += elements
 
-    def add_worker(self, sent: Numbers) -> None:
+    def add_worker(self, worker: Numbers) -> None:
         """Add the numbers of a worker, all of which are in the background."""
-        if sent.elements:
-            self._update_extremes(sent.least_ns, sent.most_ns)
-        self.background_ns += sent.direct_ns + sent.background_ns
-        for name in ("elements", "calls", "cpu_ns", "sized", "bytes", "begun"):
-            setattr(self, name, getattr(self, name) + getattr(sent, name))
+        if worker.elements:
+            self._update_extremes(worker.min_ns, worker.max_ns)
+        self.background_ns += worker.direct_ns + worker.background_ns
+        for name in (
+            "elements",
+            "calls",
+            "cpu_ns",
+            "sized_elements",
+            "bytes",
+            "background_starts",
+        ):
+            setattr(self, name, getattr(self, name) + getattr(worker, name))
 
-    def _update_extremes(self, least_ns: int, most_ns: int) -> None:
-        self.least_ns = min(self.least_ns, least_ns) if self.elements else least_ns
-        self.most_ns = max(self.most_ns, most_ns)
+    def _update_extremes(self, min_ns: int, max_ns: int) -> None:
+        self.min_ns = min(self.min_ns, min_ns) if self.elements else min_ns
+        self.max_ns = max(self.max_ns, max_ns)
 
     @property
-    def direct(self) -> int:
-        """The node's own time while the consumer waited, in ns."""
+    def clamped_direct_ns(self) -> int:
+        """The node's own time while the consumer waited, at least 0.
+
+        `direct_ns` may be negative, because the costs of measuring are subtracted.
+        """
         return max(self.direct_ns, 0)
 
     @property
-    def background(self) -> int:
-        """The node's own time in other threads and processes, in ns."""
+    def clamped_background_ns(self) -> int:
+        """The node's own time in other threads and processes, at least 0."""
         return max(self.background_ns, 0)
 
     @property
     def total_ns(self) -> int:
         """The node's own time in all threads and processes, in ns."""
-        return self.direct + self.background
+        return self.clamped_direct_ns + self.clamped_background_ns
 
     @property
-    def computes(self) -> float:
-        """The part of its own time in which the node computed, not waited.
+    def cpu_share(self) -> float:
+        """The part of its own time in which the node computed, not waited, from 0 to 1.
 
         Other threads also wait for their turn, so the time while the consumer waited
         counts, if there is any.
         """
-        whole, cpu = self.direct_ns, self.direct_cpu_ns
-        if whole <= 0:
-            whole, cpu = self.background_ns, self.cpu_ns
-        return min(max(cpu / whole, 0.0), 1.0) if whole > 0 else 1.0
+        total_ns, cpu_ns = self.direct_ns, self.direct_cpu_ns
+        if total_ns <= 0:
+            total_ns, cpu_ns = self.background_ns, self.cpu_ns
+        return min(max(cpu_ns / total_ns, 0.0), 1.0) if total_ns > 0 else 1.0
 
     @property
-    def bytes_each(self) -> float:
+    def bytes_per_element(self) -> float:
         """The mean size of an element, in bytes."""
-        return self.bytes / self.sized if self.sized else 0.0
+        return self.bytes / self.sized_elements if self.sized_elements else 0.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -119,7 +134,7 @@ class Meter:
         number: The node's number, depth first; the last node of the chain is 0.
         inputs: The numbers of its parents.
         spec: The spec of its first element, or None before that.
-        asks_cpu: Whether the processor time of its next call is read.
+        reads_cpu_time: Whether the processor time of its next call is read.
         wait_ratio: In totals, the part of the time that the consumer waited for it,
             from 0 to 1; None if it waits for others, which get its part.
         held_bytes: In totals, the size of the elements that it holds ready.
@@ -131,7 +146,7 @@ class Meter:
     inputs: list[int] = dataclasses.field(default_factory=list)
     spec: Any = None
     numbers: Numbers = dataclasses.field(default_factory=Numbers)
-    asks_cpu: bool = True
+    reads_cpu_time: bool = True
     wait_ratio: float | None = None
     held_bytes: int = 0
 
@@ -159,8 +174,8 @@ class WorkerNumbers:
     """The measurement of one worker process.
 
     Attributes:
-        imported: See `IMPORTED`.
-        began_ns: The time of the first call for an element, by its clock.
+        import_id: See `IMPORT_ID`.
+        start_ns: The time of the first call for an element, by its clock.
         alive_ns: The time since then.
         elements: The number of elements that it returned.
         working_ns: The time in which it computed them.
@@ -168,14 +183,19 @@ class WorkerNumbers:
     """
 
     pid: int
-    began_ns: int
+    start_ns: int
     alive_ns: int = 0
     elements: int = 0
     working_ns: int = 0
     sending_ns: int = 0
     numbers: list[Numbers] = dataclasses.field(default_factory=list)
     specs: list[Any] = dataclasses.field(default_factory=list)
-    imported: bytes = IMPORTED
+    import_id: bytes = IMPORT_ID
+
+
+# ((outermost node, nested_ns, nested_cpu_ns) of the enclosing call, (processor time in
+# ns, sleeps) or None, start in ns)
+CallStart: TypeAlias = tuple[tuple[Meter | None, int, int], tuple[int, int] | None, int]
 
 
 class Costs(NamedTuple):
@@ -183,17 +203,22 @@ class Costs(NamedTuple):
 
     Attributes:
         call: For each call of the node.
-        of_parent: For each call of a parent that the node makes.
-        asking: For each such call whose processor time is read, in addition.
+        parent_call: For each call of a parent that the node makes.
+        cpu_read: For each such call whose processor time is read, in addition.
     """
 
     call: int = 0
-    of_parent: int = 0
-    asking: int = 0
+    parent_call: int = 0
+    cpu_read: int = 0
 
 
 class Measurement:
     """The meters of a chain.
+
+    Several threads may call `start`, `stop` and `sample_element` at the same time, so
+    `_lock` guards changes of the meters' numbers, `updated_ns` and `others_ns`.
+    Reports read them without the lock.  Only the thread that receives outputs from
+    workers changes `workers`, and only the thread that sends them changes `own`.
 
     Attributes:
         meters: One for each node, in the order of their numbers.
@@ -201,9 +226,11 @@ class Measurement:
         next_number: The number of the next node's meter.
         updated_ns: The time of the last element, by `time.perf_counter_ns`.
         others_ns: The time in which other programs had the processor while the consumer
-            waited, as far as the kernel counts it.
+            waited, if the kernel counts it.
         own: The measurement of this process, if it is a worker.
-        workers: The last snapshots of worker processes, by process.
+        workers: The last snapshot of each worker process, by its import and process id.
+        costs: The time that measuring takes, which is subtracted.
+        state: The nested calls of each thread.
     """
 
     def __init__(self, costs: Costs, meters: list[Meter] | None = None) -> None:
@@ -222,7 +249,7 @@ class Measurement:
         return Measurement, (self.costs, self.meters)
 
     def meter_of(self, dataset: Any, kind: str) -> Meter:
-        """Return the meter with the next number, which is made if there is none."""
+        """Return the meter with the next number; make it if it does not exist."""
         number = self.next_number
         self.next_number += 1
         if number == len(self.meters):
@@ -231,24 +258,26 @@ class Measurement:
         self.meters[number].inputs.clear()
         return self.meters[number]
 
-    def start(self, meter: Meter) -> tuple[Any, ...]:
+    def start(self, meter: Meter) -> CallStart:
         """Begin a call of a node in this thread; pass the result to `stop`."""
         state = self.state
         outer = (state.root, state.nested_ns, state.nested_cpu_ns)
         if state.root is None:
             state.root = meter
         state.nested_ns = state.nested_cpu_ns = 0
-        cpu = (time.thread_time_ns(), sleeps()) if meter.asks_cpu else None
+        cpu = (time.thread_time_ns(), sleeps()) if meter.reads_cpu_time else None
         return outer, cpu, time.perf_counter_ns()
 
-    def stop(self, meter: Meter, started: tuple[Any, ...], elements: int) -> None:
+    def stop(self, meter: Meter, call: CallStart, elements: int) -> None:
         """End a call that `start` began and that made `elements` elements."""
-        now = time.perf_counter_ns()
-        (root, nested_ns, nested_cpu_ns), cpu, start_ns = started
-        duration_ns = now - start_ns
+        end_ns = time.perf_counter_ns()
+        (outer_root, outer_nested_ns, outer_nested_cpu_ns), cpu, start_ns = call
+        duration_ns = end_ns - start_ns
         cpu_ns = duration_ns
         others_ns = 0
-        meter.asks_cpu = duration_ns > ASK_CPU_NS or meter.kind in WAITING
+        meter.reads_cpu_time = (
+            duration_ns > MIN_CPU_READ_NS or meter.kind in WAITING_KINDS
+        )
         if cpu is not None:
             cpu_ns = min(time.thread_time_ns() - cpu[0], duration_ns)
             if sleeps() == cpu[1]:
@@ -256,29 +285,31 @@ class Measurement:
                 others_ns, duration_ns = duration_ns - cpu_ns, cpu_ns
         state = self.state
         assert state.root is not None
-        own = duration_ns - state.nested_ns - self.costs.call
-        own_cpu = cpu_ns - state.nested_cpu_ns - self.costs.call
+        own_ns = duration_ns - state.nested_ns - self.costs.call
+        own_cpu_ns = cpu_ns - state.nested_cpu_ns - self.costs.call
         with self._lock:
             # The consumer calls the last node of the chain.
-            direct = state.root.number == 0
-            meter.numbers.add_call(own, own_cpu, elements, direct)
-            if root is None:
-                meter.numbers.begun += not direct
-                self.others_ns += direct * others_ns
-                self.updated_ns = now
-        state.root = root
-        cost_ns = self.costs.of_parent + (self.costs.asking if cpu is not None else 0)
-        state.nested_ns = nested_ns + duration_ns + cost_ns
-        state.nested_cpu_ns = nested_cpu_ns + cpu_ns + cost_ns
+            is_direct = state.root.number == 0
+            meter.numbers.add_call(own_ns, own_cpu_ns, elements, is_direct)
+            if outer_root is None:
+                meter.numbers.background_starts += not is_direct
+                self.others_ns += is_direct * others_ns
+                self.updated_ns = end_ns
+        state.root = outer_root
+        cost_ns = self.costs.parent_call
+        if cpu is not None:
+            cost_ns += self.costs.cpu_read
+        state.nested_ns = outer_nested_ns + duration_ns + cost_ns
+        state.nested_cpu_ns = outer_nested_cpu_ns + cpu_ns + cost_ns
 
-    def look_at(self, meter: Meter, element: Any) -> None:
+    def sample_element(self, meter: Meter, element: Any) -> None:
         """Add the spec and the size of an element."""
         if element is None:
             return
         start_ns = time.perf_counter_ns()
         size = size_of(element)
         with self._lock:
-            meter.numbers.sized += 1
+            meter.numbers.sized_elements += 1
             meter.numbers.bytes += size
         if meter.spec is None:
             meter.spec = batching.spec_like(element, batching.tree_rules())
@@ -290,7 +321,7 @@ class Measurement:
     def snapshot(self) -> bytes:
         """Return all numbers as bytes to send to another process."""
         self.own.pid = os.getpid()
-        self.own.alive_ns = time.perf_counter_ns() - self.own.began_ns
+        self.own.alive_ns = time.perf_counter_ns() - self.own.start_ns
         self.own.numbers = [meter.numbers for meter in self.meters]
         self.own.specs = [meter.spec for meter in self.meters]
         return pickle.dumps(self.own, 5)
@@ -298,8 +329,8 @@ class Measurement:
     def receive(self, snapshot: bytes) -> None:
         """Keep a snapshot of a worker in place of its last one."""
         stats: WorkerNumbers = pickle.loads(snapshot)
-        process = stats.imported, stats.pid
-        if process == (IMPORTED, os.getpid()):
+        process = stats.import_id, stats.pid
+        if process == (IMPORT_ID, os.getpid()):
             return  # This process has computed the stream.
         self.workers[process] = stats
         for meter, spec in zip(self.meters, stats.specs, strict=True):
@@ -323,10 +354,10 @@ class Stopwatch:
     def __init__(self) -> None:
         self._sleeps = sleeps()
         self._cpu_ns = time.thread_time_ns()
-        self._began_ns = time.perf_counter_ns()
+        self._start_ns = time.perf_counter_ns()
 
     def read_ns(self) -> int:
         """Return the time since the stopwatch was made."""
-        duration_ns = time.perf_counter_ns() - self._began_ns
-        cpu = time.thread_time_ns() - self._cpu_ns
-        return duration_ns if sleeps() != self._sleeps else min(duration_ns, cpu)
+        duration_ns = time.perf_counter_ns() - self._start_ns
+        cpu_ns = time.thread_time_ns() - self._cpu_ns
+        return duration_ns if sleeps() != self._sleeps else min(duration_ns, cpu_ns)

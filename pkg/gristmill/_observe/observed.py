@@ -44,15 +44,17 @@ class ObservedDatasetIterator(PassingIterator[T]):
         if checks_state:  # First, because timing changes the class for a while.
             refuse_missing_states(self, dataset)
         self._folder = folder
-        self._draws = folder is not None
-        self._logs = logs
+        # Whether the first call has to draw the chain, and to start the logging thread.
+        self._must_draw = folder is not None
+        self._must_start_log = logs
+        # Ends the logging thread.
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
         self._watch = ChainWatch(self, dataset)
 
     def __next__(self) -> T:
-        if self._logs:
-            self._logs = False
+        if self._must_start_log:
+            self._must_start_log = False
             threading.Thread(
                 target=_log_periodically,
                 args=(self.measurement, self._ended),
@@ -60,8 +62,8 @@ class ObservedDatasetIterator(PassingIterator[T]):
                 daemon=True,
             ).start()
         element: T = next(self._parent)
-        if self._draws:
-            self._draws = False
+        if self._must_draw:
+            self._must_draw = False
             drawing.draw(self.measurement, self._folder)
         return element
 

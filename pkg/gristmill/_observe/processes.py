@@ -16,8 +16,8 @@ from gristmill._observe import shared_words
 
 # The kernel's name of the file that `core/memory/arena.cpp` makes.
 _ARENA = "/memfd:gristmill (deleted)"
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessUsage(NamedTuple):
@@ -55,17 +55,17 @@ class Arena:
             return shared_words.snapshot(fd)
         return None
 
-    def waits(self) -> bool:
+    def is_consumer_waiting(self) -> bool:
         """Return whether the consumer waits now."""
         with contextlib.suppress(OSError), self._open() as fd:
-            return shared_words.waits(fd)
+            return shared_words.is_consumer_waiting(fd)
         return False
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[int]:
-        # Another file may have the number by now.
         fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         try:
+            # The process may have closed the file and opened another one there.
             if os.fstat(fd).st_ino != self.inode:
                 raise FileNotFoundError(self.path)
             yield fd
@@ -73,43 +73,44 @@ class Arena:
             os.close(fd)
 
 
-def arenas(pid: int) -> list[Arena]:
-    """Return the files of a process that may be loaders' memory, oldest first.
+def find_arenas(pid: int) -> list[Arena]:
+    """Return the files of a process that may be loaders' memory, by descriptor.
 
     Raises:
         FileNotFoundError: The process does not exist.
         PermissionError: The process is another user's.
     """
     folder = f"/proc/{pid}/fd"
-    found: dict[int, str] = {}
-    for number in sorted(os.listdir(folder), key=int):
-        path = f"{folder}/{number}"
+    paths: dict[int, str] = {}  # By inode.
+    for descriptor in sorted(os.listdir(folder), key=int):
+        path = f"{folder}/{descriptor}"
         with contextlib.suppress(OSError):
             if os.readlink(path) == _ARENA:
-                found.setdefault(os.stat(path).st_ino, path)
-    return [Arena(path, inode) for inode, path in found.items()]
+                paths.setdefault(os.stat(path).st_ino, path)
+    return [Arena(path, inode) for inode, path in paths.items()]
 
 
-def all_pids() -> list[int]:
-    """Return the numbers of all processes that this one can see."""
+def list_pids() -> list[int]:
+    """Return the ids of all processes that this one can see."""
     return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
 
 
-def usage(pid: int) -> ProcessUsage | None:
+def read_usage(pid: int) -> ProcessUsage | None:
     """Return the usage of a process, or None if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    pss = int(fields[21]) * _PAGE
+    pss_bytes = int(fields[21]) * _PAGE_BYTES
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
-                pss = int(line.split()[1]) * 1024
-    return ProcessUsage(fields[0], (int(fields[11]) + int(fields[12])) / _TICKS, pss)
+                pss_bytes = int(line.split()[1]) * 1024
+    cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return ProcessUsage(fields[0], cpu_s, pss_bytes)
 
 
-def command(pid: int) -> str:
+def read_command(pid: int) -> str:
     """Return the command of a process in one line, or "" if it has ended."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -128,8 +129,8 @@ def has_gristmill(pid: int) -> bool:
         return False
 
 
-def sees_other_numbers(pid: int) -> bool:
-    """Return whether a process is in a container with its own process numbers."""
+def has_other_pid_namespace(pid: int) -> bool:
+    """Return whether a process is in a container with its own process ids."""
     try:
         return os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid")
     except OSError:

@@ -1,4 +1,4 @@
-"""Finds the chains whose iterations count, because each repeats a random order."""
+"""Finds the chains whose iterations are counted: each repeats a random order."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _REPEATED_IN_LOADER = (
 
 
 class _ChainPasses(NamedTuple):
-    """A chain's iterations, and whether they repeat an order."""
+    """A chain's iterations, and whether the order of its elements is random."""
 
-    passes: PassCounter
+    counter: PassCounter
     has_order: bool
 
 
@@ -39,11 +39,11 @@ _passes_by_dataset: weakref.WeakKeyDictionary[Any, _ChainPasses | None] = (
 )
 
 
-def passes_of(dataset: Any) -> PassCounter | None:
-    """Return the iterations over a chain, or None if they repeat nothing random.
+def pass_counter_of(dataset: Any) -> PassCounter | None:
+    """Return the counter of iterations over a chain that each repeat a random order.
 
-    That is if nothing in the chain is random, or it has several epochs, or its epoch
-    was chosen.
+    Returns None if they repeat nothing random: if nothing in the chain is random, or it
+    has several epochs, or its epoch was chosen.
     """
     if type(dataset) is PrefetchIterDataset:
         # `iter` of a `MapDataset` makes another node each time.
@@ -51,29 +51,29 @@ def passes_of(dataset: Any) -> PassCounter | None:
     try:
         if dataset not in _passes_by_dataset:
             _passes_by_dataset[dataset] = _analyze(dataset)
-        known = _passes_by_dataset[dataset]
+        chain_passes = _passes_by_dataset[dataset]
     except TypeError:
         return None  # A user's class without a hash.
-    if known is None:
+    if chain_passes is None:
         return None
     # In a torch loader, in which random steps draw other numbers.
     if epoch_context.epoch:
-        if not known.has_order or not epoch_context.warns:
+        if not chain_passes.has_order or not epoch_context.warns:
             return None
-        known.passes.text = _REPEATED_IN_LOADER.format(dataset)
+        chain_passes.counter.text = _REPEATED_IN_LOADER.format(dataset)
         if epoch_context.epoch == 1:
-            known.passes.count()  # A worker of the first epoch may have ended.
-    return known.passes
+            chain_passes.counter.count()  # A worker of the first epoch may have ended.
+    return chain_passes.counter
 
 
 def _analyze(dataset: Any) -> _ChainPasses | None:
     nodes = list(_nodes_of(dataset))
-    chosen = any(isinstance(node, EpochIterDataset) for node in nodes)
-    repeats = any(getattr(node, "_num_epochs", 1) != 1 for node in nodes)
-    random = {node._random for node in nodes} - {None}
-    if chosen or repeats or not random:
+    has_chosen_epoch = any(isinstance(node, EpochIterDataset) for node in nodes)
+    has_several_epochs = any(getattr(node, "_num_epochs", 1) != 1 for node in nodes)
+    random_kinds = {node._random for node in nodes} - {None}
+    if has_chosen_epoch or has_several_epochs or not random_kinds:
         return None
-    return _ChainPasses(PassCounter(_REPEATED.format(dataset)), "order" in random)
+    return _ChainPasses(PassCounter(_REPEATED.format(dataset)), "order" in random_kinds)
 
 
 def _nodes_of(dataset: Any) -> Iterator[Any]:

@@ -30,13 +30,13 @@ UNMEASURED_STEPS_NOTE = (
     " measure them, call dataset.report(), or iterate with"
     " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING)."
 )
-# From this part of the time on, a report has the note `OTHERS_NOTE`.
+# If other programs had at least this part of the time, a report has `OTHERS_NOTE`.
 MANY_OTHERS_SHARE = 0.1
 OTHERS_NOTE = (
     "Other threads and programs used the processor for {:.0%} of the time. The rate"
     " includes that time; the times of stages do not."
 )
-END_OF_THREADS_S = 1.0
+THREAD_JOIN_TIMEOUT_S = 1.0
 SAMPLED_NOTE = "Only some calls of next() were timed."
 
 
@@ -56,11 +56,12 @@ def report_of(iterator: Any, verify: bool = False, seconds: float = 2.0) -> Repo
 def _make_trial(iterator: Any) -> Trial:
     if isinstance(iterator, DatasetIterator):
         return ChainTrial(iterator._watch.dataset, iterator)
-    found: Trial = iterator._trial()
-    return found
+    trial: Trial = iterator._trial()
+    return trial
 
 
 def _report_so_far(iterator: Any) -> Report:
+    """Return the report of the calls that were timed, and time the next calls."""
     watch = iterator._watch
     if watch is None:
         raise ValueError(
@@ -81,7 +82,7 @@ def _report_so_far(iterator: Any) -> Report:
         seconds,
         next_s / seconds if seconds else 0.0,
         [ns / 1e9 for ns in list(watch.durations_ns)],
-        watch.bytes / max(watch.sized, 1),
+        watch.bytes / max(watch.sized_elements, 1),
     )
     notes = [] if watch.complete else [SAMPLED_NOTE]
     if isinstance(iterator, ObservedDatasetIterator):
@@ -99,7 +100,7 @@ def _report_so_far(iterator: Any) -> Report:
         stages = tuple(_sampled_stages(iterator, report))
         report = dataclasses.replace(report, stages=stages)
         notes.append(UNMEASURED_STEPS_NOTE)
-    buffers = tuple(_buffers(iterator))
+    buffers = tuple(_find_buffers(iterator))
     report = dataclasses.replace(report, buffers=buffers, notes=tuple(notes))
     return _diagnose(report, cluster_stats)
 
@@ -117,7 +118,7 @@ def _measured_report(
     seconds: float,
     waited: float,
     durations_s: list[float],
-    bytes_each: float,
+    bytes_per_output: float,
 ) -> Report:
     """Return a report of calls of ``next``.
 
@@ -126,7 +127,7 @@ def _measured_report(
         seconds: The time for these by the wall clock, in s.
         waited: The part of the time in which the consumer waited, from 0 to 1.
         durations_s: The durations of some of the waits, in s.
-        bytes_each: The approximate size of an output.
+        bytes_per_output: The approximate size of an output.
     """
     rate = outputs / seconds if seconds else 0.0
     p50, p95, p99 = np.quantile(durations_s or [0.0], [0.5, 0.95, 0.99]).tolist()
@@ -136,7 +137,7 @@ def _measured_report(
         seconds=seconds,
         outputs=outputs,
         outputs_per_s=rate,
-        bytes_per_s=rate * bytes_each,
+        bytes_per_s=rate * bytes_per_output,
         waited=waited,
         p50_s=p50,
         p95_s=p95,
@@ -185,19 +186,19 @@ def _report_of_chain(
     dataset: Any, seconds: float, consume: Callable[[Any], Any] | None
 ) -> Report:
     check_seconds(seconds)
-    plain = None
+    unmeasured_report = None
     iterator: Any = ObservedDatasetIterator(dataset)
     if all(meter.kind != "transport" for meter in iterator.measurement.meters):
-        # Measuring takes time itself, so the waits are taken without it.
-        before = set(threading.enumerate())
+        # Measuring takes time itself, so a run without it gives the waits.
+        other_threads = set(threading.enumerate())
         with suppress_observation():
-            plain = _run(iter(dataset), seconds / 3, consume)
+            unmeasured_report = _run(iter(dataset), seconds / 3, consume)
         seconds -= seconds / 3
-        for thread in set(threading.enumerate()) - before:
-            thread.join(END_OF_THREADS_S)  # Do not measure their last work.
+        for thread in set(threading.enumerate()) - other_threads:
+            thread.join(THREAD_JOIN_TIMEOUT_S)  # Do not measure their last work.
     report = _run(iterator, seconds, consume)
-    if plain is not None and plain.outputs:
-        report = plain
+    if unmeasured_report is not None and unmeasured_report.outputs:
+        report = unmeasured_report
     report = _with_nodes(report, iterator.measurement)
     return _diagnose(report, cluster_workers.usage_of(iterator))
 
@@ -210,7 +211,11 @@ def _run(iterator: Any, seconds: float, consume: Callable[[Any], Any] | None) ->
 
 def _report_from_times(times: RunTimes) -> Report:
     return _measured_report(
-        times.outputs, times.seconds, times.waited, times.waits_s, times.bytes_each
+        times.outputs,
+        times.seconds,
+        times.waited,
+        times.waits_s,
+        times.bytes_per_output,
     )
 
 
@@ -232,10 +237,10 @@ def _with_nodes(report: Report, measurement: Measurement) -> Report:
         for worker in measurement.workers.values()
     ]
     others_s = measurement.others_ns / 1e9
-    taken_s = sum(stage.seconds for stage in stages) * outputs + others_s
+    total_s = sum(stage.seconds for stage in stages) * outputs + others_s
     notes = report.notes
-    if taken_s and others_s / taken_s >= MANY_OTHERS_SHARE:
-        notes = (*notes, OTHERS_NOTE.format(others_s / taken_s))
+    if total_s and others_s / total_s >= MANY_OTHERS_SHARE:
+        notes = (*notes, OTHERS_NOTE.format(others_s / total_s))
     return dataclasses.replace(
         report, stages=tuple(stages), workers=tuple(workers), notes=notes
     )
@@ -243,26 +248,33 @@ def _with_nodes(report: Report, measurement: Measurement) -> Report:
 
 def _reading_threads(measurement: Measurement) -> dict[int, int]:
     """Return how many threads of this process may read each node by index."""
-    found: dict[int, int] = {}
-    elsewhere: set[int] = set()
+    threads_by_node: dict[int, int] = {}
+    nodes_in_workers: set[int] = set()
     # Parents have higher numbers.
     for meter, dataset in zip(measurement.meters, measurement.datasets, strict=True):
-        if meter.kind == "transport" or meter.number in elsewhere:
-            elsewhere.update(meter.inputs)
+        if meter.kind == "transport" or meter.number in nodes_in_workers:
+            nodes_in_workers.update(meter.inputs)
             continue
-        threads = found.get(meter.number)
+        threads = threads_by_node.get(meter.number)
         if isinstance(dataset, PrefetchIterDataset):
             threads = dataset._read_options.num_threads
         if threads is not None:
-            found.update(dict.fromkeys(meter.inputs, threads))
-    return found
+            threads_by_node.update(dict.fromkeys(meter.inputs, threads))
+    return threads_by_node
 
 
 def _stage(node: Meter, share: float, outputs: float, threads: int | None) -> Stage:
+    """Return the stage of a node that was measured while `outputs` were made."""
     numbers = node.numbers
-    seconds = numbers.total_ns / outputs / 1e9
-    made = numbers.elements
-    return Stage(node.name, node.kind, share, seconds, numbers.computes, made, threads)
+    return Stage(
+        node.name,
+        node.kind,
+        share,
+        numbers.total_ns / outputs / 1e9,
+        numbers.cpu_share,
+        numbers.elements,
+        threads,
+    )
 
 
 def _sampled_stages(iterator: Any, report: Report) -> list[Stage]:
@@ -270,34 +282,42 @@ def _sampled_stages(iterator: Any, report: Report) -> list[Stage]:
     if not report.outputs:
         return []
     wait_per_output_s = report.waited * report.seconds / report.outputs
-    found: list[Stage] = []
-    rest = wait_per_output_s
+    stages: list[Stage] = []
+    unmeasured_s = wait_per_output_s
     for sampling, feed in samplings_of(iterator):
-        if sampling.measurement is None or not (sampling.measured and sampling.indices):
+        if sampling.measurement is None:
             continue
-        per_output = sampling.indices / report.outputs
-        times = sampling.took_ns / sampling.measured * per_output / 1e9
+        if not (sampling.measured_elements and sampling.index_count):
+            continue
+        elements_per_output = sampling.index_count / report.outputs
+        element_s = sampling.measured_ns / sampling.measured_elements / 1e9
         # Threads take longer for elements than the consumer waits.
-        share = min(times / wait_per_output_s, 1.0)
-        rest -= share * wait_per_output_s
+        share = min(element_s * elements_per_output / wait_per_output_s, 1.0)
+        unmeasured_s -= share * wait_per_output_s
         nodes = summarize(sampling.measurement)
         total_ns = sum(node.numbers.total_ns for node in nodes) or 1
         for node in nodes:
             part = node.numbers.total_ns / total_ns
-            measured = sampling.measured / per_output
+            outputs = sampling.measured_elements / elements_per_output
             threads = feed.read_options.num_threads
-            found.append(_stage(node, part * share, measured, threads))
-    kind = "transform" if found else "unknown"
-    rest = max(rest, 0.0)
-    return [
-        *found,
-        Stage(AFTER_READING, kind, rest / wait_per_output_s, rest, 1.0, report.outputs),
-    ]
+            stages.append(_stage(node, part * share, outputs, threads))
+    unmeasured_s = max(unmeasured_s, 0.0)
+    unmeasured = Stage(
+        AFTER_READING,
+        "transform" if stages else "unknown",
+        unmeasured_s / wait_per_output_s,
+        unmeasured_s,
+        1.0,
+        report.outputs,
+    )
+    return [*stages, unmeasured]
 
 
-def _buffers(iterator: Any) -> list[Buffer]:
+def _find_buffers(iterator: Any) -> list[Buffer]:
     return [
-        Buffer(str(feed), sampling.ready / sampling.looks, feed.capacity)
+        Buffer(
+            str(feed), sampling.ready_elements / sampling.ready_samples, feed.capacity
+        )
         for sampling, feed in samplings_of(iterator)
-        if sampling.looks and feed.capacity
+        if sampling.ready_samples and feed.capacity
     ]

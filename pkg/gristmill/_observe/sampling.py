@@ -27,22 +27,24 @@ SAMPLE_INTERVAL_NS = 250_000_000
 class Sampling:
     """Reads some blocks of a dataset, and measures them.
 
-    Threads may read at the same time.
+    Threads may read at the same time.  `_lock` guards changes of `_copy`,
+    `measurement`, `measured_elements` and `measured_ns`.
 
     Args:
         dataset: The dataset.
-        wake: Called with False before a block is measured, and with True if an element
-            fails, which `next` raises after the elements before it.
+        wake: Called by the thread that reads: with False before it measures a block,
+            and with True if an element fails.  `next` raises that error later, after
+            the elements before it.
 
     Attributes:
         due_ns: The time from which `read` should read a block, by
             `time.perf_counter_ns`.
         measurement: The measurement of the blocks, or None before the first one.
-        measured: The number of elements in these blocks.
-        took_ns: The time for these blocks, with that of other programs.
-        indices: The number of indices that were given out while calls were timed.
-        ready: The number of elements that were ready, summed over all looks.
-        looks: The number of looks.
+        measured_elements: The number of elements in these blocks.
+        measured_ns: The time for these blocks, with that of other programs.
+        index_count: The number of elements that `next` passed while calls were timed.
+        ready_elements: The sum of the numbers of ready elements in all samples.
+        ready_samples: The number of these samples.
     """
 
     def __init__(self, dataset: MapDataset[Any], wake: Callable[[bool], None]) -> None:
@@ -51,8 +53,8 @@ class Sampling:
         self._copy: Any = None
         self.measurement: Measurement | None = None
         self._wake = wake
-        self.measured = self.took_ns = 0
-        self.indices = self.ready = self.looks = 0
+        self.measured_elements = self.measured_ns = 0
+        self.index_count = self.ready_elements = self.ready_samples = 0
         self._last_index = 0
         self.due_ns = time.perf_counter_ns() + FIRST_SAMPLE_NS
 
@@ -69,8 +71,8 @@ class Sampling:
         elements = block_of(self._copy, indices)
         duration_ns = time.perf_counter_ns() - start_ns
         with self._lock:
-            self.measured += len(indices)
-            self.took_ns += duration_ns
+            self.measured_elements += len(indices)
+            self.measured_ns += duration_ns
         return elements
 
     def note_failure(self) -> None:
@@ -78,19 +80,19 @@ class Sampling:
         self._wake(True)
 
     def begin(self, feed: PrefetchDatasetIterator[Any]) -> None:
-        """Begin to count indices that are given out."""
-        self._last_index = feed.given
+        """Begin to count the elements that `next` passes."""
+        self._last_index = feed.next_index
 
     def count(self, feed: PrefetchDatasetIterator[Any]) -> None:
-        """Count the indices that were given out since the last time."""
-        self.indices += max(feed.given - self._last_index, 0)
-        self._last_index = feed.given
+        """Count the elements that `next` passed since the last call."""
+        self.index_count += max(feed.next_index - self._last_index, 0)
+        self._last_index = feed.next_index
 
-    def look(self, feed: PrefetchDatasetIterator[Any]) -> None:
-        """Count the elements that are ready."""
+    def sample_ready(self, feed: PrefetchDatasetIterator[Any]) -> None:
+        """Add the number of elements that are ready now."""
         ready = feed.count_ready()
-        self.ready += ready
-        self.looks += 1
+        self.ready_elements += ready
+        self.ready_samples += 1
         if monitoring.is_on():
             monitoring.record_ready(ready)
 

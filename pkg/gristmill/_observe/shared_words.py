@@ -16,8 +16,11 @@ import numpy.typing as npt
 
 LAYOUT = 1
 _MARK = b"grstml"
+# The states of a unit in `csrc/core/memory/unit_word.hpp`, and those of them in which a
+# worker holds it.
 _FREE, _LEASED, _NEED, _GRANTED, _COMMITTED, _PART = range(1, 7)
 _HELD = (_LEASED, _NEED, _GRANTED, _PART)
+# The kinds of units.
 _RANGE, _REQUEST = 0, 2
 _MAX_WORKERS, _MAX_UNITS = 4094, 1 << 23
 
@@ -140,7 +143,7 @@ class Snapshot:
         return sum(worker.outputs for worker in self.workers)
 
 
-def waits(fd: int) -> bool:
+def is_consumer_waiting(fd: int) -> bool:
     """Return whether the consumer sleeps until an output comes."""
     control = _control(fd)
     return control is not None and bool(control["waiting_for"])
@@ -159,20 +162,20 @@ def snapshot(fd: int) -> Snapshot | None:
     count, units = int(control["workers"]), int(control["units"])
     if not (0 < count <= _MAX_WORKERS and 0 < units <= _MAX_UNITS):
         return None
-    cells_at = CONTROL.itemsize
-    cells = _read(fd, CELL, count, cells_at)
-    table = _read(fd, UNIT, units, cells_at + count * CELL.itemsize)
+    cells_offset = CONTROL.itemsize
+    cells = _read(fd, CELL, count, cells_offset)
+    table = _read(fd, UNIT, units, cells_offset + count * CELL.itemsize)
     if cells is None or table is None:
         return None
     now_s = time.monotonic()
     kind = int(control["kind"])
     states = table["word"] >> 12 & 0xF
     ready = table["outputs"][states == _COMMITTED].sum()
-    held = {}
+    unit_by_holder = {}
     for unit in table[np.isin(states, _HELD)]:
-        held[int(unit["word"]) & 0xFFF] = unit
+        unit_by_holder[int(unit["word"]) & 0xFFF] = unit
     workers = [
-        _worker(number, cell, held.get(number + 1), kind, now_s)
+        _worker(number, cell, unit_by_holder.get(number + 1), kind, now_s)
         for number, cell in enumerate(cells)
     ]
     return Snapshot(
@@ -191,21 +194,22 @@ def snapshot(fd: int) -> Snapshot | None:
 
 def _control(fd: int) -> Any:
     """Return the fields at the beginning, or None for any other file."""
-    begin = os.pread(fd, 8, 0)
-    if begin[2:] != _MARK:
+    mark = os.pread(fd, 8, 0)
+    if mark[2:] != _MARK:
         return None
-    layout = int.from_bytes(begin[:2], "little")
+    layout = int.from_bytes(mark[:2], "little")
     if layout != LAYOUT:
         raise LayoutMismatchError(
-            f"shared memory has layout {layout}, expected {LAYOUT}"
+            f"shared memory must have layout {LAYOUT}, got {layout}"
         )
-    found = _read(fd, CONTROL, 1, 0)
-    return None if found is None else found[0]
+    controls = _read(fd, CONTROL, 1, 0)
+    return None if controls is None else controls[0]
 
 
 def _read(
     fd: int, structure: np.dtype[np.void], count: int, offset: int
 ) -> npt.NDArray[np.void] | None:
+    """Return `count` structures of a file, or None if it is too short."""
     data = os.pread(fd, count * structure.itemsize, offset)
     if len(data) < count * structure.itemsize:
         return None
@@ -213,31 +217,42 @@ def _read(
 
 
 def _worker(number: int, cell: Any, unit: Any, kind: int, now_s: float) -> Worker:
+    """Return a worker.
+
+    Args:
+        number: The worker's number.
+        cell: The worker's structure `CELL`.
+        unit: The structure `UNIT` that the worker holds, or None.
+        kind: The kind of the loader's units.
+        now_s: The present, by the monotonic clock.
+    """
     admitted, started = int(cell["admitted"]), int(cell["started"])
-    doing = None
+    current_unit = None
     if admitted == 0 or started != admitted:
         state = "starting"
     elif unit is None:
         state = "waiting for work"
     else:
-        needs = int(unit["word"]) >> 12 & 0xF == _NEED
-        state = "waiting for room" if needs else "computing"
-        is_range, at = kind == _RANGE, int(cell["current_record"])
+        waits_for_memory = int(unit["word"]) >> 12 & 0xF == _NEED
+        state = "waiting for room" if waits_for_memory else "computing"
+        is_range = kind == _RANGE
+        current_record = int(cell["current_record"])
         claimed_ns = int(cell["claimed_ns"])
-        doing = Unit(
+        current_unit = Unit(
             int(unit["stream"]),
             int(unit["first"]) if is_range else None,
             int(unit["count"]) if is_range else None,
-            at if at >= 0 else None,
+            current_record if current_record >= 0 else None,
             max(0.0, now_s - claimed_ns / 1e9) if claimed_ns else 0.0,
         )
-    # If a process ended before its admission, the count of starts has its number.
-    before = admitted - 1 if admitted else started
+    # These are generations, counted from 1.  Between the loss of a process and the
+    # admission of the next one, `admitted` is 0.
+    restarts = max(0, admitted - 1 if admitted else started)
     return Worker(
         number,
         int(cell["pid"]) or None,
         state,
-        doing,
+        current_unit,
         int(cell["outputs"]),
-        max(0, before),
+        restarts,
     )

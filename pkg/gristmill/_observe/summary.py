@@ -24,43 +24,46 @@ SOURCE_LIMITS = (
 def summarize(measurement: Measurement) -> list[Meter]:
     """Return the totals of each node, in the order of their numbers."""
     meters = measurement.totals()
-    _share_waiting(meters)
+    _set_wait_ratios(meters)
     for meter in meters:
-        if _waits(meters, meter):
-            ready = sum(meters[number].numbers.elements for number in meter.inputs)
-            held = (ready - meter.numbers.elements) * meter.numbers.bytes_each
-            meter.held_bytes = max(0, int(held))
+        if _waits_for_background(meters, meter):
+            received = sum(meters[number].numbers.elements for number in meter.inputs)
+            held_elements = received - meter.numbers.elements
+            held_bytes = held_elements * meter.numbers.bytes_per_element
+            meter.held_bytes = max(0, int(held_bytes))
     return meters
 
 
-def _waits(meters: list[Meter], meter: Meter) -> bool:
+def _waits_for_background(meters: list[Meter], meter: Meter) -> bool:
     """Return whether a node waits for its parents' threads or processes."""
-    return any(meters[number].numbers.begun for number in meter.inputs)
+    return any(meters[number].numbers.background_starts for number in meter.inputs)
 
 
-def _share_waiting(meters: list[Meter]) -> None:
-    """Find each node's part of the time that the consumer waited.
+def _set_wait_ratios(meters: list[Meter]) -> None:
+    """Set each node's part of the time that the consumer waited.
 
     If a node waits for others, they get its part, in proportion to their times.
     """
-    whole = sum(meter.numbers.direct for meter in meters) or 1
-    amounts = [meter.numbers.direct / whole for meter in meters]
+    total_ns = sum(meter.numbers.clamped_direct_ns for meter in meters) or 1
+    shares = [meter.numbers.clamped_direct_ns / total_ns for meter in meters]
     for meter in meters:
-        workers = _working_for(meters, meter) if _waits(meters, meter) else []
-        weight = sum(node.numbers.background for node in workers)
-        for node in workers if weight else ():
-            part = node.numbers.background / weight
-            amounts[node.number] += amounts[meter.number] * part
-        meter.wait_ratio = None if weight else amounts[meter.number]
+        nodes = (
+            _working_for(meters, meter) if _waits_for_background(meters, meter) else []
+        )
+        background_ns = sum(node.numbers.clamped_background_ns for node in nodes)
+        for node in nodes if background_ns else ():
+            part = node.numbers.clamped_background_ns / background_ns
+            shares[node.number] += shares[meter.number] * part
+        meter.wait_ratio = None if background_ns else shares[meter.number]
 
 
 def _working_for(meters: list[Meter], meter: Meter) -> list[Meter]:
     """Return the nodes that work in the background for one, up to others that wait."""
-    found = [meters[number] for number in meter.inputs]
-    for node in found[:]:
-        if not _waits(meters, node):
-            found += _working_for(meters, node)
-    return found
+    nodes = [meters[number] for number in meter.inputs]
+    for node in nodes[:]:
+        if not _waits_for_background(meters, node):
+            nodes += _working_for(meters, node)
+    return nodes
 
 
 def table(nodes: Sequence[Meter]) -> str:
@@ -89,6 +92,7 @@ def execution_summary(nodes: Sequence[Meter]) -> str:
 
 
 def _row(cells: list[str], widths: list[int]) -> str:
+    """Return the lines of a row, in which long cells are wrapped."""
     lines = min(-(-max(map(len, cells)) // COLUMN_WIDTH), ROW_LINES)
     text = ""
     for line in range(max(lines, 1)):
@@ -111,8 +115,8 @@ _COLUMNS: dict[str, Callable[[Meter], str]] = {
         "N/A" if node.wait_ratio is None else f"{node.wait_ratio * 100:.2f}%"
     ),
     "total processing time": lambda node: _time(node, node.numbers.total_ns),
-    "min processing time": lambda node: _time(node, node.numbers.least_ns),
-    "max processing time": lambda node: _time(node, node.numbers.most_ns),
+    "min processing time": lambda node: _time(node, node.numbers.min_ns),
+    "max processing time": lambda node: _time(node, node.numbers.max_ns),
     "avg processing time": lambda node: _time(
         node, node.numbers.total_ns // max(node.numbers.elements, 1)
     ),

@@ -43,15 +43,19 @@ def _classes() -> dict[str, Any]:
             " install protobuf"
         ) from error
 
-    kinds = protobuf.FieldDescriptorProto
+    field_class = protobuf.FieldDescriptorProto
 
-    def add(message: Any, name: str, number: int, kind: str, of: str = "") -> None:
+    def add(
+        message: Any, name: str, number: int, kind: str, message_type: str = ""
+    ) -> None:
         message.field.add(
             name=name,
             number=number,
-            type=getattr(kinds, f"TYPE_{kind}"),
-            type_name=f".{_PACKAGE}.{of}" if of else None,
-            label=kinds.LABEL_REPEATED if name in _REPEATED else kinds.LABEL_OPTIONAL,
+            type=getattr(field_class, f"TYPE_{kind}"),
+            type_name=f".{_PACKAGE}.{message_type}" if message_type else None,
+            label=field_class.LABEL_REPEATED
+            if name in _REPEATED
+            else field_class.LABEL_OPTIONAL,
         )
 
     file = protobuf.FileDescriptorProto(
@@ -106,13 +110,13 @@ def get_execution_summary(ds: Any) -> Any:
         node_message.inputs.extend(node.inputs)
         node_message.wait_time_ratio = node.wait_ratio or 0.0
         node_message.total_processing_time_ns = numbers.total_ns
-        node_message.min_processing_time_ns = numbers.least_ns
-        node_message.max_processing_time_ns = numbers.most_ns
+        node_message.min_processing_time_ns = numbers.min_ns
+        node_message.max_processing_time_ns = numbers.max_ns
         node_message.num_produced_elements = numbers.elements
         node_message.output_spec = "" if node.spec is None else str(node.spec)
         node_message.is_output = node.number == 0
         node_message.is_prefetch = node.wait_ratio is None
-        node_message.bytes_produced = int(numbers.bytes_each * numbers.elements)
+        node_message.bytes_produced = int(numbers.bytes_per_element * numbers.elements)
         node_message.bytes_consumed = node_message.bytes_produced + node.held_bytes
     return message
 
@@ -120,23 +124,24 @@ def get_execution_summary(ds: Any) -> Any:
 def pretty_format_summary(summary: Any) -> str:
     """Return the nodes of a summary as a table, the one with the highest id first."""
     numbers = sorted(summary.nodes, reverse=True)
-    return rows_of([_node_of(summary.nodes[number]) for number in numbers])
+    return rows_of([_meter_of(summary.nodes[number]) for number in numbers])
 
 
-def _node_of(node: Any) -> Meter:
-    waits, node_message = node.is_prefetch, node.num_produced_elements
-    held = node.bytes_consumed - node.bytes_produced if waits else 0
+def _meter_of(node: Any) -> Meter:
+    """Return the meter that a node of a message describes."""
+    is_prefetch = node.is_prefetch
+    held_bytes = node.bytes_consumed - node.bytes_produced if is_prefetch else 0
     return Meter(
         node.id,
         node.name,
-        "prefetch" if waits else "transform",
+        "prefetch" if is_prefetch else "transform",
         list(node.inputs),
         numbers=Numbers(
-            elements=node_message,
+            elements=node.num_produced_elements,
             direct_ns=node.total_processing_time_ns,
-            least_ns=node.min_processing_time_ns,
-            most_ns=node.max_processing_time_ns,
+            min_ns=node.min_processing_time_ns,
+            max_ns=node.max_processing_time_ns,
         ),
-        wait_ratio=None if waits else node.wait_time_ratio,
-        held_bytes=max(0, held),
+        wait_ratio=None if is_prefetch else node.wait_time_ratio,
+        held_bytes=max(0, held_bytes),
     )

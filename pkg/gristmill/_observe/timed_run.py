@@ -1,4 +1,4 @@
-"""Runs a pipeline for a short time, and takes the waits for its outputs."""
+"""Runs a pipeline for a short time, and measures the waits for its outputs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from gristmill._base.sizes import size_of
 
-# After a call that took less, with the use of its output, `UNTIMED` calls follow that
-# are not timed.
-SHORT_S = 20e-6
-UNTIMED = 63
+# If a call and the use of its output took less than this, the next `UNTIMED_CALLS`
+# calls are not timed one by one.
+SHORT_CALL_S = 20e-6
+UNTIMED_CALLS = 63
 
 
 class RunTimes(NamedTuple):
@@ -22,14 +22,14 @@ class RunTimes(NamedTuple):
     Attributes:
         waits_s: The durations of the calls of ``next`` that were timed, in s.
         consumer_s: The time of the consumer between these calls, in s.
-        bytes_each: The approximate size of an output, in bytes.
+        bytes_per_output: The approximate size of an output, in bytes.
         outputs: The number of outputs, also of calls that were not timed.
         seconds: The time for all outputs, in s.
     """
 
     waits_s: list[float]
     consumer_s: float
-    bytes_each: int
+    bytes_per_output: int
     outputs: int
     seconds: float
 
@@ -57,40 +57,47 @@ def run_for(
     consume: Callable[[Any], Any] | None,
     close: Callable[[Any], None],
 ) -> RunTimes:
-    """Take outputs for about `seconds`; the first one, which starts workers, is extra.
+    """Take outputs for about `seconds`, and return the times.
 
-    After a short call, some calls are not timed one by one, because reads of the clock
-    would slow the loop down.
+    The times exclude the first output, which starts workers.  After a short call, some
+    calls are not timed one by one, because reads of the clock would slow the loop down.
+
+    Args:
+        iterator: Returns the outputs.
+        seconds: The duration, in s.
+        consume: Called with each output.  Its time counts as the consumer's.
+        close: Called with the iterator at the end, also after an error.
     """
-    waits: list[float] = []
+    waits_s: list[float] = []
     consumer_s = elapsed_s = 0.0
-    outputs = size = 0
+    outputs = output_bytes = 0
     end = object()
     clock = time.perf_counter
-    consume_all = consume or (lambda output: None)
+    use = consume or (lambda output: None)
     try:
         output = next(iterator, end)
         if output is not end:
-            consume_all(output)
-        start = clock()
+            use(output)
+        loop_start_s = clock()
         while output is not end and elapsed_s < seconds:
-            began = clock()
+            start_s = clock()
             output = next(iterator, end)
-            received = clock()
+            received_s = clock()
             if output is end:
                 break
-            waits.append(received - began)
+            waits_s.append(received_s - start_s)
             if consume is not None:
                 consume(output)
-                consumer_s += clock() - received
+                consumer_s += clock() - received_s
             outputs += 1
-            if len(waits) & (len(waits) - 1) == 0:
-                size = size_of(output)
-            if clock() - began < SHORT_S:
-                for output in itertools.islice(iterator, UNTIMED):
-                    consume_all(output)
+            # The 1st, 2nd, 4th, 8th ... timed output.
+            if len(waits_s) & (len(waits_s) - 1) == 0:
+                output_bytes = size_of(output)
+            if clock() - start_s < SHORT_CALL_S:
+                for output in itertools.islice(iterator, UNTIMED_CALLS):
+                    use(output)
                     outputs += 1
-            elapsed_s = clock() - start
+            elapsed_s = clock() - loop_start_s
     finally:
         close(iterator)
-    return RunTimes(waits, consumer_s, size, outputs, elapsed_s)
+    return RunTimes(waits_s, consumer_s, output_bytes, outputs, elapsed_s)

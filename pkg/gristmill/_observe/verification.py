@@ -28,10 +28,10 @@ from gristmill._observe.diagnosis import add_advice, predicted_gain, ready_gain
 from gristmill._observe.timed_run import RunTimes, check_seconds, run_for
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
-# The most outputs in a cache, and their most bytes.
+# The maximum number of outputs in a cache, and of their bytes.
 MAX_CACHED = 4
 MAX_CACHED_BYTES = 64 << 20
-# Data that ends early is read up to this number of times.
+# Data that ends early is read at most this number of times.
 MAX_ROUNDS = 3
 # Fewer outputs are too few to compare.
 MIN_OUTPUTS = 3
@@ -48,12 +48,15 @@ class Trial(Protocol):
 
     workers: int
 
-    def open(self, more: int, here: bool, threads: int | None = None) -> Iterator[Any]:
+    def open(
+        self, extra_workers: int, from_position: bool, threads: int | None = None
+    ) -> Iterator[Any]:
         """Return a new iterator.
 
         Args:
-            more: The number of workers to add; negative to remove some.
-            here: Whether to begin at the position of the user's iterator, if possible.
+            extra_workers: The number of workers to add; negative to remove some.
+            from_position: Whether to begin at the position of the user's iterator, if
+                possible.
             threads: The number of threads that read ahead in this process; None for
                 the present number.
 
@@ -64,12 +67,12 @@ class Trial(Protocol):
     def close(self, iterator: Any) -> None:
         """End the threads and workers of an iterator."""
 
-    def packed(self, output: Any) -> Any:
+    def encode_output(self, output: Any) -> Any:
         """Return an output in the form that workers send."""
         return output
 
-    def unpacked(self, sent: Any) -> Any:
-        """Return the output that `packed` has changed."""
+    def decode_output(self, sent: Any) -> Any:
+        """Return the output that was passed to `encode_output`."""
         return sent
 
 
@@ -108,22 +111,24 @@ def verify_report(
         predicted_gain(report, workers + 1),
         workers + 1,
     )
-    run = []
+    gains = []
     for change in (one_more, *report.untried):
-        same = (change.workers, change.threads) == (one_more.workers, one_more.threads)
-        if not change.can_be_tried or (same and change is not one_more):
+        is_one_more = (change.workers, change.threads) == (workers + 1, None)
+        if not change.can_be_tried or (is_one_more and change is not one_more):
             continue
-        more = 0 if change.workers is None else change.workers - workers
+        extra_workers = 0 if change.workers is None else change.workers - workers
         try:
-            times = _run_trial(trial, more, seconds, consume, threads=change.threads)
+            times = _run_trial(
+                trial, extra_workers, seconds, consume, threads=change.threads
+            )
         except Exception as error:  # Any error shows that the change cannot be tried.
             report = _add_note(report, f"{change.text}, since {_describe_error(error)}")
             continue
         check = _check(change.text, change.predicted, baseline, times)
         checks.append(check)
         if check.found is not None:
-            run.append((change, check.found))
-    return add_advice(dataclasses.replace(report, checks=tuple(checks)), run)
+            gains.append((change, check.found))
+    return add_advice(dataclasses.replace(report, checks=tuple(checks)), gains)
 
 
 def _describe_error(error: Exception) -> str:
@@ -135,35 +140,38 @@ def _describe_error(error: Exception) -> str:
 
 def _run_trial(
     trial: Trial,
-    more: int,
+    extra_workers: int,
     seconds: float,
     consume: Callable[[Any], Any] | None,
     cached: list[Any] | None = None,
     threads: int | None = None,
 ) -> RunTimes:
-    """Run with more workers or other threads; append the first outputs to `cached`."""
+    """Return the times of a run with more workers or other threads.
 
-    def use(output: Any) -> None:
+    Appends the first outputs to `cached`, if it is a list.
+    """
+
+    def consume_and_cache(output: Any) -> None:
         if cached is not None and len(cached) < MAX_CACHED:
             cached.append(output)
         if consume is not None:
             consume(output)
 
     times = RunTimes([], 0.0, 0, 0, 0.0)
-    for number in range(MAX_ROUNDS):
-        left = seconds - times.seconds
-        if left <= 0:
+    for round_number in range(MAX_ROUNDS):
+        remaining_s = seconds - times.seconds
+        if remaining_s <= 0:
             break
-        iterator = trial.open(more, number == 0, threads)
-        run = run_for(iterator, left, use, trial.close)
+        iterator = trial.open(extra_workers, round_number == 0, threads)
+        run = run_for(iterator, remaining_s, consume_and_cache, trial.close)
         times = RunTimes(
             times.waits_s + run.waits_s,
             times.consumer_s + run.consumer_s,
-            run.bytes_each or times.bytes_each,
+            run.bytes_per_output or times.bytes_per_output,
             times.outputs + run.outputs,
             times.seconds + run.seconds,
         )
-        if number and not run.outputs:
+        if round_number and not run.outputs:
             break
     return times
 
@@ -176,28 +184,32 @@ def _check_ready_outputs(
     baseline: RunTimes,
     cached: list[Any],
 ) -> Iterator[Check]:
-    """Check the rate of the consumer, and of the way to it, if outputs are ready."""
+    """Check the gain that outputs from a cache give.
+
+    With workers, they send the outputs, so the check includes the transfer.
+    """
     workers = trial.workers
     predicted = ready_gain(report)
     if (
         not cached
         or predicted is None
-        or baseline.bytes_each * len(cached) > MAX_CACHED_BYTES
+        or baseline.bytes_per_output * len(cached) > MAX_CACHED_BYTES
     ):
         return
     if not workers:
         times = run_for(itertools.cycle(cached), seconds, consume, lambda _: None)
     else:
-        run = cached_run(tuple(map(trial.packed, cached)), workers)
-        copied = (trial.unpacked(run.next()) for _ in itertools.count())
+        run = cached_run(tuple(map(trial.encode_output, cached)), workers)
+        copied = (trial.decode_output(run.next()) for _ in itertools.count())
         times = run_for(copied, seconds, consume, lambda _: run.close())
     yield _check("outputs from a cache", predicted, baseline, times)
 
 
 def _check(text: str, predicted: float, before: RunTimes, after: RunTimes) -> Check:
-    enough = min(before.outputs, after.outputs) >= MIN_OUTPUTS
-    run = after.rate / before.rate if enough and before.rate else None
-    return Check(text, predicted, run)
+    """Return the check of a change's predicted gain, from runs without and with it."""
+    is_comparable = min(before.outputs, after.outputs) >= MIN_OUTPUTS
+    gain = after.rate / before.rate if is_comparable and before.rate else None
+    return Check(text, predicted, gain)
 
 
 def _simulate_consumer(consumer_s: float) -> Callable[[Any], Any] | None:
@@ -207,8 +219,9 @@ def _simulate_consumer(consumer_s: float) -> Callable[[Any], Any] | None:
     return lambda _: time.sleep(consumer_s)
 
 
-def _add_note(report: Report, why: str) -> Report:
-    return dataclasses.replace(report, notes=(*report.notes, f"Not tried: {why}"))
+def _add_note(report: Report, reason: str) -> Report:
+    notes = (*report.notes, f"Not tried: {reason}")
+    return dataclasses.replace(report, notes=notes)
 
 
 class ChainTrial(Trial):
@@ -227,21 +240,24 @@ class ChainTrial(Trial):
                 self._state = copy_state(iterator.get_state())
         is_last = isinstance(dataset, ProcessPrefetchIterDataset)
         self.workers = dataset.workers if is_last else 0
-        self._nested = not is_last and any(
+        # Whether another node than the last one has workers.
+        self._has_inner_workers = not is_last and any(
             node._KIND == "transport" for node in chain_of(dataset)
         )
 
-    def open(self, more: int, here: bool, threads: int | None = None) -> Iterator[Any]:
-        dataset, state = self._dataset, self._state if here else None
+    def open(
+        self, extra_workers: int, from_position: bool, threads: int | None = None
+    ) -> Iterator[Any]:
+        dataset, state = self._dataset, self._state if from_position else None
         if threads is not None:
             dataset = _with_threads(dataset, threads)
-        if more and self._nested:
+        if extra_workers and self._has_inner_workers:
             raise NotTriedError("`mp_prefetch` is not the last node of the chain.")
-        if more and self.workers:
-            dataset, restores_state = dataset.with_workers(self.workers + more)
+        if extra_workers and self.workers:
+            dataset, restores_state = dataset.with_workers(self.workers + extra_workers)
             state = state if restores_state else None
-        elif more:
-            options = MultiprocessingOptions(num_workers=more)
+        elif extra_workers:
+            options = MultiprocessingOptions(num_workers=extra_workers)
             dataset, state = dataset.mp_prefetch(options), None
         with suppress_observation():
             iterator: DatasetIterator[Any] = iter(dataset)

@@ -42,6 +42,9 @@ STRETCH_INTERVAL_NS = 2_000_000_000
 class Watch:
     """Times calls of one iterator and adds up the times.
 
+    The thread that iterates calls the methods.  Threads that read blocks call only
+    `start` and `is_due`, without a lock.
+
     Args:
         iterator: The iterator.
         record: Called with the durations of calls, in ns, while metrics are recorded.
@@ -55,10 +58,11 @@ class Watch:
         complete: Whether all calls were timed.
         outputs: The number of timed calls that returned an element.
         next_ns: The total duration of the timed calls that returned an element.
-        first_ns: The duration of the first one.
-        gap_ns: The time that the consumer spent between timed calls.
-        sized: The number of elements whose size was taken; bytes: their size.
-        durations_ns: The durations of the last calls.
+        first_ns: The duration of the first of these calls.
+        gap_ns: The time that the consumer spent between timed calls, in ns.
+        sized_elements: The number of elements whose size was measured.
+        bytes: The total size of these elements.
+        durations_ns: The durations of the last `MAX_DURATIONS` timed calls.
         pass_start: Counts the iteration during its first two calls; then None.
     """
 
@@ -77,22 +81,24 @@ class Watch:
         self._flush_threshold = 2 if monitoring.is_on() else 2 * FLUSH_CALLS
         self.complete = True
         self.outputs = self.next_ns = self.gap_ns = self.first_ns = 0
-        self.sized = self.bytes = 0
+        self.sized_elements = self.bytes = 0
         self.durations_ns: collections.deque[int] = collections.deque(
             maxlen=MAX_DURATIONS
         )
         # The end of the last call, or 0 if the time until the next one does not count.
-        self._ended_ns = 0
+        self._last_end_ns = 0
         # The number of outputs at which the stretch ends; 0 between stretches.
         self._stretch_end = 0
+        # The time from which the next stretch may begin.
         self._due_ns = 0
+        # Whether jax's profiler runs, and the calls must be named in its trace.
         self._traces = False
         self.start(iterator)
 
     def start(self, iterator: Any) -> None:
         """Time the next calls: begin a stretch, or begin the current one again."""
         if not self._stretch_end:
-            self._ended_ns = 0
+            self._last_end_ns = 0
             for sampling, feed in self._samplings_of(iterator):
                 sampling.begin(feed)
         self._stretch_end = self.outputs + STRETCH_CALLS
@@ -121,10 +127,10 @@ class Watch:
             advance = functools.partial(_call_annotated, advance)
         times = self.times
         self.calls_until_sample = NEVER_CALLS
-        starts = time.perf_counter_ns()
+        start_ns = time.perf_counter_ns()
         try:
             element = advance(iterator)
-            times += starts, time.perf_counter_ns()
+            times += start_ns, time.perf_counter_ns()
         except BaseException as error:
             self.count(iterator)
             cut_own_frames(error, getattr(iterator, "_CUT_IS_NOTED", True))
@@ -145,33 +151,33 @@ class Watch:
             return
         starts, ends = np.array(self.times[:count], np.int64).reshape(-1, 2).T
         del self.times[:count]
-        if not self._ended_ns:
-            self._ended_ns = int(starts[0])
+        if not self._last_end_ns:
+            self._last_end_ns = int(starts[0])
         durations_ns = (ends - starts).tolist()
         if not self.outputs:
             self.first_ns = durations_ns[0]
         self.outputs += len(durations_ns)
         self.next_ns += sum(durations_ns)
-        self.gap_ns += int(ends[-1]) - self._ended_ns - sum(durations_ns)
-        self._ended_ns = int(ends[-1])
+        self.gap_ns += int(ends[-1]) - self._last_end_ns - sum(durations_ns)
+        self._last_end_ns = int(ends[-1])
         self.durations_ns.extend(durations_ns)
         if monitoring.is_on():
             self._record(durations_ns)
 
     def exclude_gap(self) -> None:
         """Do not count the time between the last call and the next one."""
-        self._ended_ns = 0
+        self._last_end_ns = 0
 
     def _record_calls(self, iterator: Any, element: Any) -> None:
         """Add up the calls that were timed; end the stretch if it is long enough."""
         self.count(iterator)
         samplings = list(self._samplings_of(iterator))
         for sampling, feed in samplings:
-            sampling.look(feed)
+            sampling.sample_ready(feed)
         if element is not None:
-            self.sized += 1
+            self.sized_elements += 1
             self.bytes += size_of(element)
-            self._ended_ns = time.perf_counter_ns()
+            self._last_end_ns = time.perf_counter_ns()
         if self.outputs < self._stretch_end or monitoring.is_on() or is_tracing():
             return
         if self._samples_periodically or samplings:
@@ -181,9 +187,10 @@ class Watch:
         """Stop timing calls until the next stretch."""
         self.calls_until_sample = NEVER_CALLS
         if self._samples_periodically:
-            durations_ns = time.perf_counter_ns() - (self._due_ns - STRETCH_INTERVAL_NS)
+            stretch_start_ns = self._due_ns - STRETCH_INTERVAL_NS
+            elapsed_ns = time.perf_counter_ns() - stretch_start_ns
             self.calls_until_sample = (
-                STRETCH_CALLS * (STRETCH_INTERVAL_NS - durations_ns) // durations_ns
+                STRETCH_CALLS * (STRETCH_INTERVAL_NS - elapsed_ns) // elapsed_ns
             )
             if self.calls_until_sample < STRETCH_CALLS:
                 self.start(iterator)

@@ -271,19 +271,23 @@ class LoaderTrial:
         self._loader = loader
 
     def open(
-        self, more: int, here: bool, threads: int | None = None
+        self, extra_workers: int, from_position: bool, threads: int | None = None
     ) -> DataLoaderIterator[Any]:
         loader = copy.copy(self._loader)
         if threads is not None:
             size = max(loader._read_options.prefetch_buffer_size, threads)
             loader._read_options = ReadOptions(threads, size)
             loader._program = loader._compile(loader._program.streams)
-        if loader._remote.backend is not None and more:
+        if loader._remote.backend is not None and extra_workers:
             raise NotTriedError("actors of a cluster compute.")
-        workers = self.workers + more
+        workers = self.workers + extra_workers
         loader._remote = dataclasses.replace(loader._remote, workers=workers)
-        state = self._state if here else None
-        if more and loader._program.owned and workers > loader._program.streams:
+        state = self._state if from_position else None
+        if (
+            extra_workers
+            and loader._program.owned
+            and workers > loader._program.streams
+        ):
             if loader._explicit_streams is not None:
                 streams = loader._explicit_streams
                 raise NotTriedError(f"each of the {streams} streams needs one worker.")
@@ -294,8 +298,8 @@ class LoaderTrial:
     def close(self, iterator: DataLoaderIterator[Any]) -> None:
         iterator.close()
 
-    def packed(self, output: Any) -> Any:
+    def encode_output(self, output: Any) -> Any:
         return output
 
-    def unpacked(self, sent: Any) -> Any:
+    def decode_output(self, sent: Any) -> Any:
         return sent

@@ -276,7 +276,7 @@ def test_shared_memory_of_another_version_is_rejected():
         1,
         "",
         f"gristmill: process {os.getpid()} runs another version of Gristmill (shared"
-        f" memory has layout {layout}, expected {layout - 1}). Use the gristmill"
+        f" memory must have layout {layout - 1}, got {layout}). Use the gristmill"
         " command of its environment.\n",
     )
 

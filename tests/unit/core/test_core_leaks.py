@@ -195,7 +195,7 @@ def rows() -> None:
     splitter = concat_split.Splitter(SPLIT._layout)
     parent = Positions([*features, {"a": TABLE, "b": np.float64(5)}])
     while not splitter.fill(parent)[1]:
-        if splitter.rest() is not None:
+        if splitter.remainder() is not None:
             splitter.restore(features[1], ELEMENTS, [(1, 3), None])
     with contextlib.suppress(ValueError):
         splitter.fill(Positions([features[0], scalars, {"a": 1}]))

@@ -112,10 +112,10 @@ def test_block_ends_after_the_requested_outputs() -> None:
     seen: list[int] = []
     steps = ((step_kinds.FILTER, lambda x: seen.append(x) or x % 2, "odd"),)
     nine = int64s(*range(9))
-    result = run.run_block(range(9), nine, nine, steps, None, 0, most=2)
+    result = run.run_block(range(9), nine, nine, steps, None, 0, max_outputs=2)
     assert result == ([1, 3], [1, 3], 4, None)
     assert seen == [0, 1, 2, 3]
-    whole = run.run_block(range(9), nine, nine, steps, None, 0, most=5)
+    whole = run.run_block(range(9), nine, nine, steps, None, 0, max_outputs=5)
     assert whole == ([1, 3, 5, 7], [1, 3, 5, 7], 9, None)
 
 
@@ -128,7 +128,7 @@ def test_block_read_ends_after_the_requested_outputs() -> None:
             return [10 * key for key in keys]
 
     nine = int64s(*range(9))
-    result = run.run_block(Source(), nine, nine, NO_STEPS, None, 0, most=3)
+    result = run.run_block(Source(), nine, nine, NO_STEPS, None, 0, max_outputs=3)
     assert result == ([0, 10, 20], None, 3, None)
 
 

@@ -137,6 +137,10 @@ class TestBlocks:
         steps.scatter(["a", "b"], indices(3, 0), out)
         assert out == ["b", None, None, "a"]
 
+    def test_scatter_error_names_places(self):
+        with pytest.raises(TypeError, match=r"places must be .* 1 elements"):
+            steps.scatter(["a"], indices(0, 1), [None] * 4)
+
     @pytest.mark.parametrize("place", [-1, 4])
     def test_scatter_rejects_places_outside(self, place):
         with pytest.raises(IndexError, match=f"less than 4, .* got {place}"):

@@ -411,10 +411,10 @@ def test_measured_block_restarts_call_timing(never_measured):
     iterator = iter(grain.MapDataset.range(300_000).map(float).to_iter_dataset())
     blocks, watch = iterator.sampling, iterator._watch
     taken = list(itertools.islice(iterator, 100_000))
-    assert blocks.measured == 0
+    assert blocks.measured_elements == 0
     assert watch.outputs < 1200
     blocks.due_ns = watch._due_ns = 0
     taken += itertools.islice(iterator, 100_000)
     assert taken == list(range(200_000))
-    assert 0 < blocks.measured <= 512
+    assert 0 < blocks.measured_elements <= 512
     assert 2000 < watch.outputs < 2400

@@ -34,7 +34,7 @@ def test_threads_measure_blocks_at_the_same_time(monkeypatch):
     elements.sampling = sampling.Sampling(dataset, lambda fails: None)
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(elements.__getitem__, range(64))) == list(range(64))
-    assert elements.sampling.measured == 64
+    assert elements.sampling.measured_elements == 64
 
 
 def test_metrics_record_each_element_read_by_threads(monkeypatch):

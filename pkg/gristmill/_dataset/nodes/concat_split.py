@@ -256,7 +256,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
             )
 
     def _save_position(self) -> None:
-        rest = self._splitter.rest()
+        rest = self._splitter.remainder()
         self._rows_returned = 0
         self._rest_slices = self._nothing_left
         if rest is None:

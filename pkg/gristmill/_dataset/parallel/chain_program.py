@@ -346,7 +346,7 @@ class ArithmeticStream(ChainStream):
         self._current_run: tuple[int, list[Any]] | None = None
 
     def _current_position(self) -> Position:
-        return (self._feed.given,)
+        return (self._feed.next_index,)
 
     def seek(self, position: Position) -> None:
         """Set the position of the unit that `restrict_to` begins."""
@@ -357,15 +357,15 @@ class ArithmeticStream(ChainStream):
         self._feed.restrict_to(self.position[0], count)
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        self._current_record.value = self._feed.given
+        self._current_record.value = self._feed.next_index
         return super().next(alloc)
 
     def next_run(self, want: int) -> list[Output]:
         """Return some of the next `want` outputs, or none if `next` must be called."""
         feed = self._feed
-        if feed.ahead():
+        if feed.count_ahead():
             return []
-        first = self._current_record.value = feed.given
+        first = self._current_record.value = feed.next_index
         elements_so_far: list[Any] = []
         self._current_run = first, elements_so_far
         block = feed.take_block(elements_so_far)

@@ -34,7 +34,9 @@ class TorchTrial:
         self.workers = workers
         self._generator_states: list[tuple[torch.Generator, torch.Tensor]] = []
 
-    def open(self, more: int, here: bool, threads: int | None = None) -> Any:
+    def open(
+        self, extra_workers: int, from_position: bool, threads: int | None = None
+    ) -> Any:
         if threads is not None:
             raise NotTriedError("torch's loaders have no reading threads.")
         loader = copy_of(self._loader)
@@ -43,7 +45,7 @@ class TorchTrial:
         for sampler in (loader.sampler, loader.batch_sampler):
             if isinstance(sampler, Iterator):
                 raise NotTriedError("the sampler is consumed by drawing from it.")
-        workers = self.workers + more
+        workers = self.workers + extra_workers
         options = {"num_workers": workers, "persistent_workers": False}
         if workers and loader.prefetch_factor is None:
             options["prefetch_factor"] = DEFAULT_PREFETCH
@@ -64,10 +66,10 @@ class TorchTrial:
         for generator, state in self._generator_states:
             generator.set_state(state)
 
-    def packed(self, output: Any) -> Any:
+    def encode_output(self, output: Any) -> Any:
         return encoding.encode(output)
 
-    def unpacked(self, sent: Any) -> Any:
+    def decode_output(self, sent: Any) -> Any:
         return encoding.decode(sent)[0]
 
 
