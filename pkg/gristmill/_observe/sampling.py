@@ -79,12 +79,12 @@ class Sampling:
 
     def begin(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Begin to count indices that are given out."""
-        self._last_index = feed.given
+        self._last_index = feed.position
 
     def count(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Count the indices that were given out since the last time."""
-        self.indices += max(feed.given - self._last_index, 0)
-        self._last_index = feed.given
+        self.indices += max(feed.position - self._last_index, 0)
+        self._last_index = feed.position
 
     def look(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Count the elements that are ready."""

@@ -234,7 +234,7 @@ class BatchDatasetIterator(NodeIterator[T]):
         if self._batches is None or self._closed:
             parent.start_prefetch()
         else:
-            self._batches.start(parent.given, self._node._batch_size)
+            self._batches.start(parent.position, self._node._batch_size)
 
     def _release(self) -> None:
         if self._batches is not None:

@@ -160,7 +160,7 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         dataset = feed.dataset
         others = (
             _Substitute(index, record_of(dataset, index))
-            for index in substitute_candidates(feed.given - 1, len(dataset))
+            for index in substitute_candidates(feed.position - 1, len(dataset))
         )
         return self._errors.replace_record(error, key, others, self._element_at)
 

@@ -111,10 +111,10 @@ class ParquetDatasetIterator(iterators.BlockFeeder, CheckedIterator[dict[str, An
 
     def get_state(self) -> Any:
         """Return the row group of the last returned row, and the row after it."""
-        group = max(int(self._bounds.searchsorted(self.given, "left")) - 1, 0)
+        group = max(int(self._bounds.searchsorted(self.position, "left")) - 1, 0)
         return {
             "row_group": group,
-            "index_within_row_group": self.given - int(self._bounds[group]),
+            "index_within_row_group": self.position - int(self._bounds[group]),
         }
 
     def _check_state(self, state: Any) -> None:
@@ -135,7 +135,7 @@ class ParquetDatasetIterator(iterators.BlockFeeder, CheckedIterator[dict[str, An
     def _release(self) -> None:
         self._columns = None
         self._group = -1
-        self.seek(self.given)
+        self.seek(self.position)
 
     def _refill(self, first: int) -> list[Any]:
         """Return the next rows of the row group that contains row `first`."""

@@ -123,7 +123,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
 
     def get_state(self) -> Any:
         """Return the index of the next element, counting absent elements, as a dict."""
-        return {"next_index": self.given}
+        return {"next_index": self.position}
 
     def _check_state(self, state: Any) -> None:
         states.check_keys(self, state, ["next_index"])
@@ -142,12 +142,12 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         self.seek(state["next_index"])
 
     def start_prefetch(self) -> None:
-        self._reading.start(self.given + self.ahead())
+        self._reading.start(self.position + self.count_buffered())
 
     def _release(self) -> None:
         if hasattr(self, "_reading"):  # Unset if __init__ failed.
             self._reading.close()
-            self.seek(self.given)
+            self.seek(self.position)
 
     def _abandon(self) -> None:
         self._reading.close()
@@ -181,11 +181,11 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
 
     def count_ready(self) -> int:
         """Return the number of elements that are ready."""
-        ahead = self.ahead()
-        return ahead + self._reading.ready(self.given + ahead)
+        ahead = self.count_buffered()
+        return ahead + self._reading.ready(self.position + ahead)
 
     def _get_next_index(self) -> int:
-        return self.given
+        return self.position
 
     def _set_next_index(self, index: int) -> None:
         self.set_state({"next_index": index})
@@ -193,7 +193,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
     def skip(self, count: int) -> tuple[int, int]:
         """Skip up to `count` indices; return the first one and the number skipped."""
         self._assert_not_closed()
-        first = self.given
+        first = self.position
         count = min(count, self._length - first)
         self.seek(first + count)
         return first, count
@@ -220,7 +220,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
 
     def _last_element_read(self) -> tuple[MapDataset[T], int]:
         """Return the dataset, and the index of the element returned last."""
-        return self.dataset, self.given - 1
+        return self.dataset, self.position - 1
 
     def _new_reading(self) -> Reading:
         return Reading(
@@ -243,13 +243,13 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
                 computed, so that another thread can read them. The list stays empty if
                 they are all computed at once.
         """
-        first = self.given
+        first = self.position
         self._block_so_far = out
         try:
             return self._refill(first)
         except Exception as error:
             self._failure = first, error
-            self.given = first
+            self.position = first
             return []
         finally:
             self._block_so_far = None
@@ -275,7 +275,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
             self._stop = first
             return []
         except Exception:
-            self.given += 1
+            self.position += 1
             raise
         took = time.perf_counter_ns() - began
         if took < BLOCK_NS / 2:

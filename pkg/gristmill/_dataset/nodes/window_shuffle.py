@@ -157,7 +157,7 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
 
     def get_state(self) -> Any:
         """Return the position before the window, its number, and the place in it."""
-        remaining = self.ahead() + len(self._restored_window)
+        remaining = self.count_buffered() + len(self._restored_window)
         return {
             "parent_window_start_state": copy_state(self._before),
             "window_index": self._window + (self._length > 0 and remaining == 0),

@@ -346,7 +346,7 @@ class ArithmeticStream(ChainStream):
         self._current_run: tuple[int, list[Any]] | None = None
 
     def _current_position(self) -> Position:
-        return (self._feed.given,)
+        return (self._feed.position,)
 
     def seek(self, position: Position) -> None:
         """Set the position of the unit that `restrict_to` begins."""
@@ -357,15 +357,15 @@ class ArithmeticStream(ChainStream):
         self._feed.restrict_to(self.position[0], count)
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        self._current_record.value = self._feed.given
+        self._current_record.value = self._feed.position
         return super().next(alloc)
 
     def next_run(self, want: int) -> list[Output]:
         """Return some of the next `want` outputs, or none if `next` must be called."""
         feed = self._feed
-        if feed.ahead():
+        if feed.count_buffered():
             return []
-        first = self._current_record.value = feed.given
+        first = self._current_record.value = feed.position
         elements_so_far: list[Any] = []
         self._current_run = first, elements_so_far
         block = feed.take_block(elements_so_far)
@@ -384,10 +384,10 @@ class ArithmeticStream(ChainStream):
     def _outputs_of(self, elements: list[Any], first: int) -> list[Output]:
         """Return the outputs of elements from index `first` on, up to an absent one."""
         outputs: list[Output] = []
-        for given, element in enumerate(elements, first + 1):
+        for next_index, element in enumerate(elements, first + 1):
             if element is None and not self._feed.keeps_absent:
                 break
-            outputs.append((element, NO_KEYS, (given,)))
+            outputs.append((element, NO_KEYS, (next_index,)))
         return outputs
 
     def start_prefetch(self) -> None:
