@@ -57,6 +57,8 @@ class Dataset:
     _IS_SELECTION: ClassVar[bool] = False
     # Whether this node can be cut into contiguous pieces, like a source.
     _SLICEABLE: ClassVar[bool] = False
+    # True if this dataset's iterator is always part of another dataset's iterator.
+    _IS_INNER: ClassVar[bool] = False
     # What changes from epoch to epoch: the order of elements, or their random draws;
     # None: nothing.
     _random: Literal["order", "draws"] | None = None
