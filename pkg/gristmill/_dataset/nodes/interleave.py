@@ -169,12 +169,13 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
             look_ahead=True,
         )
         # The first dataset that was not opened yet, and the known end of the datasets.
-        self._next = 0
+        self._next_number = 0
         self._stop = count
-        # For each place: the number of its dataset, and the last state if that ended.
+        # For each place: the number of its dataset, and its last state if it has ended.
         self._numbers = list(range(self._cycle_length))
-        self._ended: list[Any] = [None] * self._cycle_length
-        self._started = False
+        self._end_states: list[Any] = [None] * self._cycle_length
+        # Whether iteration has begun, so that datasets are opened ahead of time.
+        self._has_started = False
         # States of datasets that are not open yet, by number; None if one has ended.
         # Mostly empty.
         self._future_states: dict[int, Any] = {}
@@ -186,15 +187,15 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         """Return the states of the open datasets; open the first ones if necessary."""
         self._open_first()
         positions = [
-            ended if iterator is None else iterator.get_state()
-            for iterator, ended in zip(self.places, self._ended, strict=True)
+            end_state if iterator is None else iterator.get_state()
+            for iterator, end_state in zip(self.places, self._end_states, strict=True)
         ]
         return {
             "next_index_in_cycle": self.turn,
-            "next_index_in_datasets": self._next,
+            "next_index_in_datasets": self._next_number,
             "iterators_in_use_indices": list(self._numbers),
             "iterators_in_use_states": positions,
-            "exhausted": [int(ended is not None) for ended in self._ended],
+            "exhausted": [int(end_state is not None) for end_state in self._end_states],
             "future_states": dict(self._future_states),
         }
 
@@ -248,17 +249,17 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         self._reading.forget()
         self._close_places()
         for place, (number, position, ended) in _iterate_places(state):
-            self._ended[place] = position if ended else None
+            self._end_states[place] = position if ended else None
             if position is not None and not ended:
                 self._restore(place, number, position)
         self._checked_iterators.clear()
         self._numbers = list(state["iterators_in_use_indices"])
-        self._next = state["next_index_in_datasets"]
+        self._next_number = state["next_index_in_datasets"]
         self._stop = self._count
         self.turn = state["next_index_in_cycle"]
         # JSON turns the numbers into text.
         future_states = state.get("future_states") or {}
-        self._future_states = {int(number): at for number, at in future_states.items()}
+        self._future_states = {int(n): state for n, state in future_states.items()}
 
     def start_prefetch(self) -> None:
         """Open the first datasets, and start computing their elements."""
@@ -286,32 +287,33 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
 
     def _vacate(self, place: int) -> None:
         """Remove an iterator that has ended from its place."""
-        self._ended[place] = self.places[place].get_state()
+        self._end_states[place] = self.places[place].get_state()
         self.places[place] = None
 
     def _occupy(self, place: int) -> bool:
         """Open the next dataset in a place; return False if there is none."""
         self._assert_not_closed()
-        self._started = True
+        self._has_started = True
         return self._open_next(place)
 
     def _open_first(self) -> None:
-        for place, (iterator, ended) in enumerate(
-            zip(self.places, self._ended, strict=True)
+        for place, (iterator, end_state) in enumerate(
+            zip(self.places, self._end_states, strict=True)
         ):
-            if iterator is None and ended is None and not self._open_next(place):
+            is_vacant = iterator is None and end_state is None
+            if is_vacant and not self._open_next(place):
                 break
 
     def _open_next(self, place: int) -> bool:
-        while self._next < self._stop:
-            number = self._next
-            self._next += 1
+        while self._next_number < self._stop:
+            number = self._next_number
+            self._next_number += 1
             self._iterators.chain = self._ctx
-            make = self._take_iterator if self._started else self._iterators.make
+            make = self._take_iterator if self._has_started else self._iterators.make
             try:
                 iterator = make(number)
             except StopIteration:
-                self._next = self._stop = number
+                self._next_number = self._stop = number
                 return False
             if iterator is None:
                 continue
@@ -323,7 +325,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
                 iterator.set_state(position)
             self.places[place] = iterator
             self._numbers[place] = number
-            self._ended[place] = None
+            self._end_states[place] = None
             return True
         return False
 
@@ -366,8 +368,8 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         self._check_single("set_next_index")
         self._open_first()
         if self.places[0] is None:
-            self._restore(0, 0, self._ended[0])
-            self._ended[0] = None
+            self._restore(0, 0, self._end_states[0])
+            self._end_states[0] = None
         set_next_index(self.places[0], index)
 
     def _check_single(self, function: str) -> None:
