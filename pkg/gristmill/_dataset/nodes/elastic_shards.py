@@ -117,8 +117,8 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         host, hosts, _ = share_of(self._global_batch_size, self._shard_options)
         numbers = [number for number, _ in by_number]
         if numbers != [host + hosts * i for i in range(len(numbers))]:
-            what = f"has datasets {numbers}, expected every {hosts}th from {host}"
-            raise states.mismatch(self, f"{what} on")
+            problem = f"has datasets {numbers}, expected every {hosts}th from {host} on"
+            raise states.mismatch(self, problem)
         batches = self._new_batches()
         shards = [state for _, state in by_number]
         self._replace(batches, lambda: _interleaving(batches).set_shard_states(shards))

@@ -217,8 +217,8 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         ):
             states.count(self, state[name], name)
             if state[name] > max(max_value, 0):
-                what = f"has {name} {state[name]}, expected at most {max(max_value, 0)}"
-                raise states.mismatch(self, what)
+                problem = f"has {name} {state[name]}, expected at most"
+                raise states.mismatch(self, f"{problem} {max(max_value, 0)}")
         future_states = state.get("future_states")
         if future_states and not isinstance(future_states, Mapping):
             raise states.mismatch(
@@ -226,8 +226,8 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
             )
         for number in future_states or ():
             if not str(number).isdecimal():
-                what = f"has future_states of {number!r}, expected numbers of datasets"
-                raise states.mismatch(self, what)
+                problem = f"has future_states of {number!r}, expected dataset numbers"
+                raise states.mismatch(self, problem)
         self._check_places(state)
 
     def _check_places(self, state: Any) -> None:
@@ -238,8 +238,8 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
             if position is None or ended:
                 continue
             if number >= self._count:
-                what = f"has dataset {number}, expected less than {self._count}"
-                raise states.mismatch(self, what)
+                problem = f"has dataset {number}, expected less than {self._count}"
+                raise states.mismatch(self, problem)
             part = self._make_iterator(number)
             states.check_state(part, position)
             self._checked_iterators[place] = part
@@ -385,5 +385,5 @@ def _in_epoch(epoch: int, dataset: Any) -> Any:
 
 
 def _iterate_places(state: Any) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
-    """Return each place with its dataset's number, state, and whether it ended."""
+    """Yield (place, (dataset number, state, whether the dataset ended)) of a state."""
     return enumerate(zip(*(state[name] for name in STATE_KEYS[:3]), strict=True))
