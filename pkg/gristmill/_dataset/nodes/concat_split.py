@@ -257,13 +257,14 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
             )
 
     def _save_position(self) -> None:
-        rest = self._splitter.rest()
+        """Save the position of the next row: the next element, or a split one."""
+        split_element = self._splitter.rest()
         self._rows_returned = 0
         self._rest_slices = self._nothing_left
-        if rest is None:
+        if split_element is None:
             self._parent_state = self._parent.get_state()
             return
-        self._parent_state, ranges = rest
+        self._parent_state, ranges = split_element
         if ranges is not None:
             parts = dict(zip(self._layout.keys, ranges, strict=True))
             self._rest_slices = {key: parts[key] for key in self._nothing_left}

@@ -168,7 +168,8 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
             count,
             look_ahead=True,
         )
-        # The first dataset that was not opened yet, and the known end of the datasets.
+        # The first dataset that was not opened yet, and the number of datasets, which
+        # may turn out to be less than `count`.
         self._next_number = 0
         self._stop = count
         # For each place: the number of its dataset, and its last state if it has ended.
@@ -308,7 +309,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         while self._next_number < self._stop:
             number = self._next_number
             self._next_number += 1
-            self._iterators.chain = self._ctx
+            self._iterators.chain_context = self._ctx
             make = self._take_iterator if self._has_started else self._iterators.make
             try:
                 iterator = make(number)
@@ -334,10 +335,9 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         read = self._reading.read(number, [number])
         if read is None:
             return self._iterators[number]
-        iterators, failure = read
-        if failure is not None:
-            raise failure
-        iterator: DatasetIterator[T] | None = iterators[0]
+        if read.failure is not None:
+            raise read.failure
+        iterator: DatasetIterator[T] | None = read.elements[0]
         return iterator
 
     def _restore(self, place: int, number: int, position: Any) -> None:
@@ -350,7 +350,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
 
     def _make_iterator(self, number: int) -> DatasetIterator[T]:
         """Make an iterator of a dataset, which must not be absent."""
-        self._iterators.chain = self._ctx
+        self._iterators.chain_context = self._ctx
         iterator = self._iterators.make(number)
         if iterator is None:
             raise StateMismatch(

@@ -144,11 +144,9 @@ class MixedMapDataset(SelectionMapDataset[T]):
         # The turns of each parent in a period.
         shares = np.array([part // divisor for part in self._proportions], np.object_)
         periods, offsets = epochs_and_offsets(indices, sum(shares))
-        parents, parent_indices = self._mixture.take(offsets.astype(np.int64))
-        parent_indices = as_indices(
-            (parent_indices + periods * shares[parents]).tolist()
-        )
-        return parents, parent_indices
+        parents, parent_offsets = self._mixture.take(offsets.astype(np.int64))
+        parent_indices = parent_offsets + periods * shares[parents]
+        return parents, as_indices(parent_indices.tolist())
 
     def _apply_selection_map(
         self, selection_map: transforms.DatasetSelectionMap, indices: Indices
@@ -330,13 +328,14 @@ class MixedDatasetIterator(iterators.MixStep, NodeIterator[T]):
         self.index = state["index"]
         self.stopped = state["stop"]
 
-    def _mismatch_text(self, what: str, found: Any) -> str:
-        parts: Any = list(found) if isinstance(found, Mapping) else kind(found)
-        if isinstance(found, (list, tuple)):
-            parts = f"{len(found)} parts"
+    def _mismatch_text(self, difference: str, state_parts: Any) -> str:
+        is_mapping = isinstance(state_parts, Mapping)
+        found: Any = list(state_parts) if is_mapping else kind(state_parts)
+        if isinstance(state_parts, (list, tuple)):
+            found = f"{len(state_parts)} parts"
         expected = self._names or f"{len(self._parents)} parts"
         return (
-            f"{self}: the state has other parts in {what}: {parts}, expected"
+            f"{self}: the state has other parts in {difference}: {found}, expected"
             f" {expected}. A mixture whose parts change needs names:"
             " IterDataset.mix({name: dataset})."
         )
@@ -394,6 +393,6 @@ def check_names(datasets: Any, weights: Any) -> None:
         )
     if isinstance(datasets, Mapping) and datasets.keys() != weights.keys():
         raise ValueError(
-            f"weights are for {sorted(map(str, weights))}, but the datasets are"
-            f" {sorted(map(str, datasets))}. Give both the same names."
+            "weights must have the names of the datasets,"
+            f" {sorted(map(str, datasets))}, got {sorted(map(str, weights))}."
         )

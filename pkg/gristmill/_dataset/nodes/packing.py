@@ -375,8 +375,9 @@ class PackAndBatchOperation:
         leaves, treedef = tree.flatten(element, batching.tree_rules())
         if treedef != self._treedef:
             raise ValueError(
-                f"An element has the structure {treedef}, but length_struct is"
-                f" {self.length_struct}. Make them equal in a map before packing."
+                "An element must have the structure of length_struct,"
+                f" {self.length_struct}, got {treedef}. Make them equal in a map before"
+                " packing."
             )
         return leaves
 

@@ -37,8 +37,8 @@ def shard(
     check_mask_key(mask_key)
     if len(parent) >= sys.maxsize:
         raise ValueError(
-            f"shard needs a finite dataset, but {parent} is infinite. Call shard before"
-            " repeat."
+            f"shard needs a finite dataset, got {parent}, which is infinite. Call shard"
+            " before repeat."
         )
     policy = Remainder(remainder)
     if mask_key is not None and policy is not Remainder.PAD:

@@ -35,7 +35,7 @@ class ShardStates:
 
     def _start_state(self: Any, number: int) -> Any:
         """Return the state of a dataset's iterator before the first element."""
-        self._iterators.chain = self._ctx
+        self._iterators.chain_context = self._ctx
         iterator = self._iterators.make(number)
         if iterator is None:
             return None

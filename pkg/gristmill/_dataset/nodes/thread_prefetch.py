@@ -134,6 +134,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             FAST_ELEMENT_S, PROBED_ELEMENTS, ELEMENTS_BETWEEN_PROBES, waits=True
         )
         super().__init__(parent if isinstance(parent, DatasetIterator) else ())
+        # Only `_thread` may use it while that runs; see `PrefetchThread`.
         self._source = parent
         # Most chains start with this class. It creates a new dict for each state, so
         # that states need not be copied.

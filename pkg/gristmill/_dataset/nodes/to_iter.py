@@ -311,8 +311,8 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
                     len(indices) == 1 or isinstance(error, BlockLengthError)
                 ):
                     raise
-            rest, failure = read_each(self._elements, indices[len(out) :].tolist())
-            read = ReadResult(out + rest, failure)
+            others, failure = read_each(self._elements, indices[len(out) :].tolist())
+            read = ReadResult(out + others, failure)
         elements, failure = read
         if failure is not None:
             if not elements:

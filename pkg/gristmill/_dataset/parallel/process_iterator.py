@@ -61,10 +61,11 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         # A worker may compute `buffer` + 2 outputs ahead of the consumer.
         self._buffer = buffer
         self._backend = backend
-        # The argument of `set_workers`.
+        # The last argument of `set_workers`; None before the first call.
         self._workers: int | None = None
         self._run: LocalRun | RemoteRun | None = None
-        # The first position of the run, until the first `next`.
+        # The position at which the run starts; None after the first `next`, when the
+        # run has the position.
         self._start_position: RunPosition | None = RunPosition(
             0, 0, [START_POSITION] * program.streams, [False] * program.streams
         )
