@@ -273,7 +273,7 @@ class BatchDatasetIterator(NodeIterator[T]):
             except BaseException:
                 parent.seek(first)
                 raise
-            if type(result) is tuple:  # Of one batch.
+            if type(result) is tuple:  # It holds one batch.
                 return result[0]
             parent.seek(first)
         elements = iterators.take(parent, node._batch_size)
