@@ -93,7 +93,7 @@ class MapDatasetMeta(abc.ABCMeta):
             datasets: The parts, at least 1, all of the same length.
 
         Raises:
-            ValueError: There are no parts, or their lengths differ.
+            ValueError: `datasets` is empty, or their lengths differ.
         """
         return build("MapDataset.zip", datasets)
 

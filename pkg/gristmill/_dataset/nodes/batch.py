@@ -217,7 +217,7 @@ class BatchDatasetIterator(NodeIterator[T]):
         )
         self._threads = threads_to_compute(min(read_threads, default=sys.maxsize))
         is_feed = type(self._parent) is PrefetchDatasetIterator
-        # Whether `_batches` has its final value.
+        # True if `_batches` has its final value.
         self._is_open = node._batch_fn is not None or not is_feed
 
     def __next__(self) -> Any:

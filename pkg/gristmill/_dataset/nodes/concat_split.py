@@ -174,7 +174,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         self._layout = node._layout
         self._splitter = concat_split.Splitter(self._layout)
         self._rows: collections.deque[Any] = collections.deque()
-        # Whether the warning about a meta feature was logged.
+        # True if the warning about a meta feature was logged.
         self._has_warned = False
         features = zip(self._layout.keys, self._layout.whole, strict=True)
         self._nothing_left: Slices = {

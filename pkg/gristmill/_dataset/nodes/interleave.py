@@ -175,7 +175,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         # For each place: the number of its dataset, and its last state if it has ended.
         self._numbers = list(range(self._cycle_length))
         self._end_states: list[Any] = [None] * self._cycle_length
-        # Whether iteration has begun, so that datasets are opened ahead of time.
+        # True if iteration has begun, so that datasets are opened ahead of time.
         self._has_started = False
         # States of datasets that are not open yet, by number; None if one has ended.
         # Mostly empty.

@@ -92,8 +92,8 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         self._substitutes = node._substitutes
         self._ctx.leaves_out_errors = True
         source = node_line([*chain_of(node)][-1])
-        # Counts the bad records; None in a worker, where `_errors` collects them for
-        # the parent process, which counts them.
+        # Counts the bad records.  None in a worker: `_errors` collects them for the
+        # parent process, which counts them.
         self._error_counter: ErrorCounter | None = ErrorCounter(
             node.policy, source, ADVICE
         )
