@@ -106,7 +106,7 @@ class ParquetDatasetIterator(iterators.BlockFeeder, CheckedIterator[dict[str, An
         )
         # The number of the first row of each row group, and the number of all rows.
         self._bounds = np.concatenate([[0], np.cumsum(self._file.rows)])
-        # The row group in memory, and its columns; -1 and None before the first read.
+        # The row group in memory, and its columns; -1 and None: no group is in memory.
         self._group = -1
         self._columns: Columns | None = None
         DatasetIterator.__init__(self)
