@@ -56,7 +56,7 @@ class BlockQueue:
         self._blocks = blocks
         self._keys = keys
         threads, ahead = int(options.num_threads), int(options.prefetch_buffer_size)
-        allowed = ahead > 0 and blocks.by_threads
+        allowed = ahead > 0 and blocks.allows_threads
         self._ahead = ahead if look_ahead and threads and allowed else 0
         self._threads_where_slow = threads if allowed else 0
         fast = min(threads, blocks.threads_where_fast)

@@ -21,7 +21,7 @@ class RecordBlocks:
     """Reads records of files: a block is a list of bytes, or packed by `read_many`.
 
     Attributes:
-        by_threads: Whether threads can read.
+        allows_threads: Whether threads can read.
         whole: Whether blocks must not be cut.
         can_join: Whether two blocks can be joined.  If so, a probe begins with the
             first record alone.
@@ -31,7 +31,7 @@ class RecordBlocks:
             record and byte, more threads read.
     """
 
-    by_threads = True
+    allows_threads = True
     can_join = True
     far = False
     # Decoding is faster than this by an order of magnitude, disks are slower by one.
@@ -86,7 +86,7 @@ class TableBlocks:
     def __init__(self, table: TableSource, rules: Rules) -> None:
         self._table = table
         self._rules = rules
-        self.by_threads = table.contiguous
+        self.allows_threads = table.contiguous
 
     def read(self, keys: Int64Array, alloc: Alloc | None) -> Any:
         return self._table.gather(keys, alloc, self._rules)

@@ -9,8 +9,8 @@ single records, or of blocks if the source has ``__getitems__``.  As soon as one
 blocks, even before it has returned, threads read the next records on trial, see
 `slow_probe`.
 
-The caller always reads a source whose attribute `by_threads` is False.  The order of
-records does not depend on the threads.
+The caller always reads a source whose attribute `allows_threads` is False.  The order
+of records does not depend on the threads.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Reading:
         keys_of: Called with (position, count); returns the source's keys there.
         length: The number of records of the stream.
         look_ahead: Whether to read ahead.
-        least: The least number of records that the caller reads together, if there are
-            as many.
+        min_block: The number of records that the caller reads together at least, if
+            there are as many.
     """
 
     def __init__(
@@ -111,17 +111,17 @@ class Reading:
         keys_of: KeysOf,
         length: int,
         look_ahead: bool,
-        least: int = 1,
+        min_block: int = 1,
     ) -> None:
         self._source = source
         self._keys_of = keys_of
         self._length = length
-        self._least = least
+        self._min_block = min_block
         self._threads = int(options.num_threads)
         self._looks_ahead = look_ahead
         self._ahead = int(options.prefetch_buffer_size) if look_ahead else 0
         enabled = options.num_threads > 0 and options.prefetch_buffer_size > 0
-        self._allowed = enabled and getattr(source, "by_threads", True)
+        self._allowed = enabled and getattr(source, "allows_threads", True)
         self._in_blocks = hot_run.reads_together(type(source))
         self._probe = SlowProbe(SLOW_READ_S, PROBED_READS, BLOCKS_BETWEEN_PROBES)
         named = threads.reads_thread_name(source) or getattr(
@@ -209,7 +209,7 @@ class Reading:
         # Without look-ahead, other workers compute units of this stream, too, and the
         # records of a unit should not wait for each other.
         together = self._in_blocks and self._looks_ahead
-        most = len(keys) if together else self._least
+        most = len(keys) if together else self._min_block
         decided = False
         while len(elements) < len(keys) and not decided:
             left = keys[len(elements) :]

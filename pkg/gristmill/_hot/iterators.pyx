@@ -299,21 +299,21 @@ cdef class BlockFeeder(TimedIterator):
 
     A subclass defines ``_refill(first)``, which returns a list of elements from number
     `first` on; the list is empty at the end.  The caller owns the list and changes it.
-    If an element raises, ``_refill`` adds 1 to `next_index` before the exception
+    If an element raises, ``_refill`` increments `position` before the exception
     propagates.
 
     Args:
         keep_absent: Whether None is returned like other elements, instead of skipped.
 
     Attributes:
-        next_index: The number of elements returned or skipped so far.
+        position: The number of elements returned or skipped so far.
         keeps_absent: The argument `keep_absent`.
     """
 
     cdef list _block
-    cdef Py_ssize_t _next_place  # In `_block`.
+    cdef Py_ssize_t _next_in_block
     cdef readonly bint keeps_absent
-    cdef public int64_t next_index
+    cdef public int64_t position
 
     def __init__(self, bint keep_absent):
         self.keeps_absent = keep_absent
@@ -323,19 +323,19 @@ cdef class BlockFeeder(TimedIterator):
         cdef PyObject* element
         return_if_timed(self, <PyObject*>BlockFeeder)
         while True:
-            if self._next_place == PyList_GET_SIZE(self._block):
-                self.seek(self.next_index)
+            if self._next_in_block == PyList_GET_SIZE(self._block):
+                self.seek(self.position)
                 if cancelled_count:
                     check_thread()
-                self._block = (<object>self)._refill(self.next_index)
+                self._block = (<object>self)._refill(self.position)
                 if not self._block:
                     raise StopIteration
             # Move the block's reference to the caller.
-            element = PyList_GET_ITEM(self._block, self._next_place)
+            element = PyList_GET_ITEM(self._block, self._next_in_block)
             Py_INCREF(<PyObject*>None)
-            PyList_SET_ITEM(self._block, self._next_place, None)
-            self._next_place += 1
-            self.next_index += 1
+            PyList_SET_ITEM(self._block, self._next_in_block, None)
+            self._next_in_block += 1
+            self.position += 1
             if not self.keeps_absent:
                 if self._window_seen + 1 < WINDOW and element is not <PyObject*>None:
                     self._window_seen += 1
@@ -348,18 +348,18 @@ cdef class BlockFeeder(TimedIterator):
 
     def offer(self, list block not None):
         """Set the next elements, so that they need not be fetched."""
-        self.seek(self.next_index)
+        self.seek(self.position)
         self._block = block
 
-    def count_ahead(self):
+    def count_buffered(self):
         """Return the number of elements that were fetched but not yet returned."""
-        return PyList_GET_SIZE(self._block) - self._next_place
+        return PyList_GET_SIZE(self._block) - self._next_in_block
 
-    def seek(self, int64_t next_index):
-        """Continue after the first `next_index` elements."""
+    def seek(self, int64_t position):
+        """Continue after the first `position` elements."""
         self._block = []
-        self._next_place = 0
-        self.next_index = next_index
+        self._next_in_block = 0
+        self.position = position
 
 
 def take(elements, Py_ssize_t count):

@@ -81,12 +81,12 @@ class Sampling:
 
     def begin(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Begin to count the elements that `next` passes."""
-        self._last_index = feed.next_index
+        self._last_index = feed.position
 
     def count(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Count the elements that `next` passed since the last call."""
-        self.index_count += max(feed.next_index - self._last_index, 0)
-        self._last_index = feed.next_index
+        self.index_count += max(feed.position - self._last_index, 0)
+        self._last_index = feed.position
 
     def sample_ready(self, feed: PrefetchDatasetIterator[Any]) -> None:
         """Add the number of elements that are ready now."""

@@ -95,7 +95,7 @@ class ParquetDataSource(FileSource, Closeable, ColumnSource):
     __module__ = __name__.rpartition(".")[0]  # The name in pickles.
 
     # Threads that read ahead would evict row groups from a cache that holds one window.
-    by_threads = False
+    allows_threads = False
 
     def __init__(
         self,

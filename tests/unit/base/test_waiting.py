@@ -138,7 +138,7 @@ def test_busy_source_is_read_by_caller(machine, face, what):
 class Blocks:
     """Blocks that a queue reads; records the sizes of the pools that it received."""
 
-    by_threads, can_join, whole, far = True, True, False, False
+    allows_threads, can_join, whole, far = True, True, False, False
     slow_record_s, slow_byte_s = 1e-6, 0.0
     threads_where_fast = 0
 

@@ -342,3 +342,21 @@ def test_unknown_ids_raise(ds):
     ds.replay(state)
     with pytest.raises(TypeError, match=r"records .*not known|not known\. Pass a list"):
         ds.ids(state)
+
+
+class RefusingBackend:
+    """A backend of 2 workers, which cannot be started."""
+
+    def workers(self, *arguments):
+        raise AssertionError
+
+    def processes(self):
+        return 2
+
+
+def test_replay_does_not_use_a_worker_backend():
+    ds = source().to_iter_dataset().batch(2)
+    ds = ds.mp_prefetch(NONE, streams=2, workers=RefusingBackend())
+    state = iter(ds).get_state()
+    assert ds.replay(state).tolist() == [0, 2]
+    assert ds.ids(state)["key"].tolist() == [0, 2]

@@ -221,7 +221,7 @@ def test_read_options_can_disable_threads(slow, options):
 
 def test_source_with_by_threads_false_gets_no_threads(slow):
     source = Source()
-    source.by_threads = False
+    source.allows_threads = False
     reader = made(source)
     assert reader.read(0, range(RECORDS)) is None
     reader.start(0)

@@ -123,7 +123,7 @@ def feed(blocks, keep_absent=False):
             self.asked = [*getattr(self, "asked", []), first]
             found = blocks.get(first, [])
             if isinstance(found, Exception):
-                self.next_index += 1
+                self.position += 1
                 raise found
             return list(found)
 
@@ -137,7 +137,7 @@ class TestFeed:
     def test_skips_absent_elements_and_counts_them(self):
         source = feed({0: [1, None], 2: [None, 4]})
         assert list(source) == [1, 4]
-        assert source.next_index == 4
+        assert source.position == 4
         assert source.asked == [0, 2, 4]
 
     def test_can_keep_absent_elements(self):
@@ -148,7 +148,7 @@ class TestFeed:
         assert next(source) == 1
         with pytest.raises(KeyError):
             next(source)
-        assert source.next_index == 2
+        assert source.position == 2
         assert list(source) == [3]
 
     def test_keeps_no_returned_element(self):
@@ -160,12 +160,12 @@ class TestFeed:
         ref = weakref.ref(next(source))
         assert ref() is None
 
-    def test_seek_drops_elements_ahead(self):
+    def test_seek_drops_buffered_elements(self):
         source = feed({0: [1, 2, 3], 7: [8]})
         assert next(source) == 1
-        assert source.count_ahead() == 2
+        assert source.count_buffered() == 2
         source.seek(7)
-        assert source.count_ahead() == 0
+        assert source.count_buffered() == 0
         assert list(source) == [8]
 
 

@@ -16,8 +16,8 @@ from gristmill._dataset.model.node import check_parents
 from gristmill._hot import cancellation, steps
 from gristmill._hot.draw import OpDraws
 
-# A step for `steps.apply`: its kind, its function, the function that is called with an
-# exception and the index, and the draws of a random map.
+# A step for `steps.apply`: its kind, its function, the function that is called with
+# (exception, index) if it fails, and the draws of a random map.
 StepCall: TypeAlias = tuple[
     int, Callable[..., Any], Callable[[Exception, int], None], OpDraws | None
 ]
@@ -190,10 +190,10 @@ def block_of(
             raise
         except Exception as error:
             if not is_noted(error):
-                some = ", ".join(map(str, index_list[:5])) + ", ..." * (
+                shown = ", ".join(map(str, index_list[:5])) + ", ..." * (
                     len(index_list) > 5
                 )
-                note(error, dataset, f"read one of the elements {some}")
+                note(error, dataset, f"read one of the elements {shown}")
             raise
         if len(elements) != len(indices):
             raise ValueError(

@@ -58,10 +58,10 @@ def note_step(error: BaseException, iterator: Any, doing: str = "processed") -> 
     Raises:
         RuntimeError: See `note`.
     """
-    element, batch = _last_element(iterator)
+    element, prefix = _last_element(iterator)
     text = "an element"
     if element is not None:
-        text = batch + _element_text(*element) + _stream_text(iterator)
+        text = prefix + _element_text(*element) + _stream_text(iterator)
     _add_element_note(error, iterator, f"{doing} {text}", element)
 
 
@@ -134,9 +134,9 @@ def _add_note_once(
 
 def record_of(dataset: Any, index: int) -> int | None:
     """Return the number of the source record of element `index`, or None."""
-    find = getattr(dataset, "_record", None)
-    found: int | None = None if find is None else find(index)
-    return found
+    find_record = getattr(dataset, "_record", None)
+    record: int | None = None if find_record is None else find_record(index)
+    return record
 
 
 def _element_text(dataset: Any, index: int) -> str:
@@ -149,14 +149,14 @@ def _last_element(iterator: Any) -> tuple[DatasetElement | None, str]:
 
     The element is None if it is not known.
     """
-    node, batch = iterator, ""
+    node, prefix = iterator, ""
     while not hasattr(node, "_last_element_read"):
         if not getattr(node, "_FOLLOWS_PARENT", False):
             return None, ""
         if node._COMBINES_ELEMENTS and node is not iterator:
-            batch = "the batch up to "
+            prefix = "the batch up to "
         node = node._parent
-    return node._last_element_read(), batch
+    return node._last_element_read(), prefix
 
 
 def _stream_text(iterator: Any) -> str:

@@ -9,23 +9,12 @@ import abc
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Never, Unpack, overload
+from typing import Any, Never, Unpack, overload
 
 import numpy.typing as npt
 
-from gristmill._base.types import (
-    AnyBlockMap,
-    AnyFilter,
-    AnyMap,
-    AnyMapWithIndex,
-    AnyRandomMap,
-    Array,
-    D,
-    K,
-    S,
-    Scalar,
-    T,
-)
+from gristmill._base import types
+from gristmill._base.types import Array, D, K, S, Scalar, T
 from gristmill._dataset.model import observer
 from gristmill._dataset.model.batch_arguments import Bucketing, Stacking
 from gristmill._dataset.model.iterator import DatasetIterator
@@ -34,12 +23,10 @@ from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill._dataset.model.replayable import Replayable
 from gristmill._dataset.model.reportable import Reportable
+from gristmill._engine.workers import WorkerBackend
 from gristmill.bad_records import OnError
 from gristmill.options import MultiprocessingOptions
 from gristmill.transforms import AnyTransform
-
-if TYPE_CHECKING:
-    from gristmill._engine.workers import WorkerBackend
 
 
 class IterDatasetMeta(abc.ABCMeta):
@@ -132,9 +119,6 @@ class IterDataset(
         [[0, 1], [3, 4]]
     """
 
-    # True if its iterator is always part of another dataset's iterator.
-    _IS_INNER: ClassVar[bool] = False
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__iter__" in cls.__dict__:
@@ -148,7 +132,11 @@ class IterDataset(
     def apply(
         self, transformations: AnyTransform | Sequence[AnyTransform]
     ) -> IterDataset[Any]:
-        """Apply transforms such as `transforms.Map`, in this order."""
+        """Apply transforms, in this order.
+
+        Args:
+            transformations: A transform such as a `transforms.Map`, or several.
+        """
         return build("IterDataset.apply", self, transformations)
 
     def at_epoch(self, epoch: int) -> IterDataset[T]:
@@ -181,36 +169,29 @@ class IterDataset(
         drop_remainder: bool = False,
         batch_fn: Callable[[list[T]], S],
     ) -> IterDataset[S]: ...
-
     # Any also matches Never: elements of unknown type come here.
     @overload
     def batch(
         self: IterDataset[Never], batch_size: int, **how: Unpack[Stacking]
     ) -> IterDataset[Any]: ...
-
     @overload
     def batch(
         self: IterDataset[Array[D]], batch_size: int, **how: Unpack[Stacking]
     ) -> IterDataset[npt.NDArray[D]]: ...
-
     @overload
     def batch(
         self: IterDataset[Scalar], batch_size: int, **how: Unpack[Stacking]
     ) -> IterDataset[npt.NDArray[Any]]: ...
-
     @overload
     def batch(
         self: IterDataset[dict[K, Never]], batch_size: int, **how: Unpack[Stacking]
     ) -> IterDataset[dict[K, Any]]: ...
-
     @overload
     def batch(
         self: IterDataset[dict[K, Array[D]]], batch_size: int, **how: Unpack[Stacking]
     ) -> IterDataset[dict[K, npt.NDArray[D]]]: ...
-
     @overload
     def batch(self, batch_size: int, **how: Unpack[Stacking]) -> IterDataset[Any]: ...
-
     def batch(
         self,
         batch_size: int,
@@ -229,7 +210,7 @@ class IterDataset(
         return build("IterDataset.batch", self, batch_size, drop_remainder, batch_fn)
 
     def block_map(
-        self, transform: AnyBlockMap[T, S], block_size: int | None = None
+        self, transform: types.AnyBlockMap[T, S], block_size: int | None = None
     ) -> IterDataset[S]:
         """Map elements by a function of several; see `MapDataset.block_map`.
 
@@ -278,20 +259,31 @@ class IterDataset(
             >>> [batch.tolist() for batch in ds]
             [[['b', 'c', 'd'], ['g', 'h', 'i']], [['a', ''], ['e', 'f'], ['j', '']]]
         """
-        sizes = (bucket_boundaries, bucket_batch_sizes)
-        method = "IterDataset.bucket_by_sequence_length"
-        return build(method, self, element_length_func, *sizes, **how)
+        lengths = (element_length_func, bucket_boundaries, bucket_batch_sizes)
+        return build("IterDataset.bucket_by_sequence_length", self, *lengths, **how)
 
-    def filter(self, transform: AnyFilter[T]) -> IterDataset[T]:
-        """Keep the elements for which a predicate is true."""
+    def filter(self, transform: types.AnyFilter[T]) -> IterDataset[T]:
+        """Keep the elements for which a predicate is true.
+
+        Args:
+            transform: A function of an element, or a `transforms.Filter`.
+        """
         return build("IterDataset.filter", self, transform)
 
-    def map(self, transform: AnyMap[T, S]) -> IterDataset[S]:
-        """Replace each element by the result of a function."""
+    def map(self, transform: types.AnyMap[T, S]) -> IterDataset[S]:
+        """Replace each element by the result of a function.
+
+        Args:
+            transform: A function of an element, or a `transforms.Map`.
+        """
         return build("IterDataset.map", self, transform)
 
-    def map_with_index(self, transform: AnyMapWithIndex[T, S]) -> IterDataset[S]:
-        """Map elements by a function of their position, from 0, and the element."""
+    def map_with_index(self, transform: types.AnyMapWithIndex[T, S]) -> IterDataset[S]:
+        """Map elements by a function of their position n, from 0, and the element.
+
+        Args:
+            transform: A function ``f(n, element)``, or a `transforms.MapWithIndex`.
+        """
         return build("IterDataset.map_with_index", self, transform)
 
     def mp_prefetch(
@@ -368,13 +360,13 @@ class IterDataset(
     def prefetch(
         self, multiprocessing_options: MultiprocessingOptions
     ) -> IterDataset[T]:
-        """Compute the chain in workers; deprecated: use `mp_prefetch`."""
+        """Call `IterDataset.mp_prefetch` with these options; deprecated."""
         text = "Please use `mp_prefetch` instead."
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return self.mp_prefetch(multiprocessing_options)
 
     def random_map(
-        self, transform: AnyRandomMap[T, S], *, seed: int | None = None
+        self, transform: types.AnyRandomMap[T, S], *, seed: int | None = None
     ) -> IterDataset[S]:
         """Map elements by a function of the element and a random generator.
 
@@ -388,13 +380,21 @@ class IterDataset(
         return build("IterDataset.random_map", self, transform, seed)
 
     def set_options(self, options: DatasetOptions) -> IterDataset[T]:
-        """Set options for the whole chain; see `DatasetOptions`."""
+        """Set options for the whole chain.
+
+        Args:
+            options: Those that are set override the options of earlier nodes.
+        """
         return build("IterDataset.set_options", self, options)
 
     def with_options(self, options: DatasetOptions) -> IterDataset[T]:
-        """Set options; an alias of `set_options`."""
+        """Set options; an alias of `IterDataset.set_options`."""
         return self.set_options(options)
 
     def seed(self, seed: int) -> IterDataset[T]:
-        """Set the seed of random steps after this one, up to the next `seed`."""
+        """Set the seed of random steps after this one, up to the next `seed`.
+
+        Args:
+            seed: An int, at least 0.
+        """
         return build("IterDataset.seed", self, seed=seed)

@@ -31,16 +31,16 @@ class _Errors:
     """
 
     def __get__(self, iterator: Any, owner: type) -> BadRecords:
-        tallies: list[BadRecords] = []
+        counts: list[BadRecords] = []
         chain = [iterator]
         for each in chain:
             # Iterators that measure have the attributes of the one that they measure.
             if (counter := getattr(each, "_error_counter", None)) is not None:
-                tallies.append(counter.bad_records)
+                counts.append(counter.bad_records)
             else:
                 chain += getattr(each, "_parents", ())
-        last = [record for each in tallies for record in each.last]
-        return BadRecords(sum(each.count for each in tallies), tuple(last[-LAST_KEPT:]))
+        last = [record for each in counts for record in each.last]
+        return BadRecords(sum(each.count for each in counts), tuple(last[-LAST_KEPT:]))
 
 
 class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):

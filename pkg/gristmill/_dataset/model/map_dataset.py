@@ -12,20 +12,8 @@ from typing import Any, Generic, Literal, Never, Unpack, overload
 
 import numpy.typing as npt
 
-from gristmill._base.types import (
-    AnyBlockMap,
-    AnyFilter,
-    AnyMap,
-    AnyMapWithIndex,
-    AnyRandomMap,
-    Array,
-    D,
-    IndexList,
-    K,
-    S,
-    Scalar,
-    T,
-)
+from gristmill._base import types
+from gristmill._base.types import Array, D, IndexList, K, S, Scalar, T
 from gristmill._dataset.model.batch_arguments import Bucketing, Padding, Stacking
 from gristmill._dataset.model.iter_dataset import IterDataset
 
@@ -47,10 +35,8 @@ class MapDatasetMeta(abc.ABCMeta):
     def source(
         cls, source: Sequence[S] | RandomAccessDataSource[S]
     ) -> MapDataset[S]: ...
-
     @overload
     def source(cls, source: Columns) -> MapDataset[dict[str, Any]]: ...
-
     def source(cls, source: Any) -> MapDataset[Any]:
         """Make a dataset of the records of a source.
 
@@ -101,11 +87,25 @@ class MapDatasetMeta(abc.ABCMeta):
         return build("MapDataset.select_from_datasets", datasets, selection_map)
 
     def zip(cls, datasets: Sequence[MapDataset[Any]]) -> MapDataset[tuple[Any, ...]]:
-        """Make a dataset of tuples of one element of each part; lengths are equal."""
+        """Make a dataset of tuples of one element of each part.
+
+        Args:
+            datasets: The parts, at least 1, all of the same length.
+
+        Raises:
+            ValueError: `datasets` is empty, or their lengths differ.
+        """
         return build("MapDataset.zip", datasets)
 
     def concatenate(cls, datasets: Sequence[MapDataset[S]]) -> MapDataset[S]:
-        """Make a dataset of all parts in order; epoch e has epoch e of each."""
+        """Make a dataset of all parts in order; epoch e has epoch e of each.
+
+        Args:
+            datasets: The parts.
+
+        Raises:
+            ValueError: A part has no end.
+        """
         return build("MapDataset.concatenate", datasets)
 
 
@@ -141,10 +141,8 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     def __getitem__(
         self, index: builtins.slice | IndexList | MapDataset[int]
     ) -> MapDataset[T]: ...
-
     @overload
     def __getitem__(self, index: int) -> T | None: ...
-
     @abc.abstractmethod
     def __getitem__(self, index: Any) -> Any:
         """Return an element, None if it is absent; or a dataset, see `slice`."""
@@ -163,7 +161,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     def apply(
         self, transformations: AnyTransform | Sequence[AnyTransform]
     ) -> MapDataset[Any]:
-        """Apply transforms such as `transforms.Map`, in this order."""
+        """Apply transforms, in this order; see `IterDataset.apply`."""
         return build("MapDataset.apply", self, transformations)
 
     def at_epoch(self, epoch: int) -> IterDataset[T]:
@@ -181,36 +179,29 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         drop_remainder: bool = False,
         batch_fn: Callable[[list[T]], S],
     ) -> MapDataset[S]: ...
-
     # Any also matches Never: elements of unknown type come here.
     @overload
     def batch(
         self: MapDataset[Never], batch_size: int, **how: Unpack[Stacking]
     ) -> MapDataset[Any]: ...
-
     @overload
     def batch(
         self: MapDataset[Array[D]], batch_size: int, **how: Unpack[Stacking]
     ) -> MapDataset[npt.NDArray[D]]: ...
-
     @overload
     def batch(
         self: MapDataset[Scalar], batch_size: int, **how: Unpack[Stacking]
     ) -> MapDataset[npt.NDArray[Any]]: ...
-
     @overload
     def batch(
         self: MapDataset[dict[K, Never]], batch_size: int, **how: Unpack[Stacking]
     ) -> MapDataset[dict[K, Any]]: ...
-
     @overload
     def batch(
         self: MapDataset[dict[K, Array[D]]], batch_size: int, **how: Unpack[Stacking]
     ) -> MapDataset[dict[K, npt.NDArray[D]]]: ...
-
     @overload
     def batch(self, batch_size: int, **how: Unpack[Stacking]) -> MapDataset[Any]: ...
-
     def batch(
         self,
         batch_size: int,
@@ -232,7 +223,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         return build("MapDataset.batch", self, batch_size, drop_remainder, batch_fn)
 
     def block_map(
-        self, transform: AnyBlockMap[T, S], block_size: int | None = None
+        self, transform: types.AnyBlockMap[T, S], block_size: int | None = None
     ) -> MapDataset[S]:
         """Map elements by a function of several elements, which may be faster.
 
@@ -258,24 +249,35 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         **how: Unpack[Bucketing],
     ) -> IterDataset[Any]:
         """Call `IterDataset.bucket_by_sequence_length` of `to_iter_dataset()`."""
-        sizes = (bucket_boundaries, bucket_batch_sizes)
-        ds = self.to_iter_dataset()
-        return ds.bucket_by_sequence_length(element_length_func, *sizes, **how)
+        lengths = (element_length_func, bucket_boundaries, bucket_batch_sizes)
+        return self.to_iter_dataset().bucket_by_sequence_length(*lengths, **how)
 
-    def filter(self, transform: AnyFilter[T]) -> MapDataset[T]:
-        """Replace elements by None, which iteration skips, if a predicate is false."""
+    def filter(self, transform: types.AnyFilter[T]) -> MapDataset[T]:
+        """Replace elements by None, which iteration skips, if a predicate is false.
+
+        Args:
+            transform: A function of an element, or a `transforms.Filter`.
+        """
         return build("MapDataset.filter", self, transform)
 
-    def map(self, transform: AnyMap[T, S]) -> MapDataset[S]:
-        """Replace each element by the result of a function."""
+    def map(self, transform: types.AnyMap[T, S]) -> MapDataset[S]:
+        """Replace each element by the result of a function.
+
+        Args:
+            transform: A function of an element, or a `transforms.Map`.
+        """
         return build("MapDataset.map", self, transform)
 
-    def map_with_index(self, transform: AnyMapWithIndex[T, S]) -> MapDataset[S]:
-        """Map elements by a function of the index over all epochs and the element."""
+    def map_with_index(self, transform: types.AnyMapWithIndex[T, S]) -> MapDataset[S]:
+        """Map elements by a function of the index over all epochs and the element.
+
+        Args:
+            transform: A function ``f(index, element)``, or a `transforms.MapWithIndex`.
+        """
         return build("MapDataset.map_with_index", self, transform)
 
     def random_map(
-        self, transform: AnyRandomMap[T, S], *, seed: int | None = None
+        self, transform: types.AnyRandomMap[T, S], *, seed: int | None = None
     ) -> MapDataset[S]:
         """Map elements by a function of the element and a random generator.
 
@@ -302,11 +304,11 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         return build("MapDataset.repeat", self, num_epochs, reseed_each_epoch)
 
     def seed(self, seed: int) -> MapDataset[T]:
-        """Set the seed of random steps after this one, up to the next `seed`."""
+        """Set the seed of random steps after this one; see `IterDataset.seed`."""
         return build("MapDataset.seed", self, seed=seed)
 
     def set_options(self, options: DatasetOptions) -> MapDataset[T]:
-        """Set options of all iterators over this; see `DatasetOptions`."""
+        """Set options of all iterators over this; see `IterDataset.set_options`."""
         return build("MapDataset.set_options", self, options)
 
     @overload
@@ -317,7 +319,6 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         *,
         batch_size: int = 1,
     ) -> MapDataset[T]: ...
-
     @overload
     def shard(
         self,
@@ -325,7 +326,6 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         remainder: AnyRemainder,
         **how: Unpack[Padding],
     ) -> MapDataset[Any]: ...
-
     def shard(
         self,
         shard_options: ShardOptions,

@@ -22,15 +22,16 @@ Builder = TypeVar("Builder", bound=Callable[..., Any])
 # or pack them, "prefetch" nodes work ahead in threads, and "transport" nodes receive
 # elements from worker processes.
 Kind = Literal["read", "order", "transform", "batch", "prefetch", "transport"]
+# For each method, such as "MapDataset.batch", the function or class that it calls.
 _BUILDERS: dict[str, Callable[..., Any]] = {}
 
 
 def builds(*methods: str) -> Callable[[Builder], Builder]:
     """Register the function or class that methods call, e.g. ``"MapDataset.batch"``."""
 
-    def register(copied: Builder) -> Builder:
-        _BUILDERS.update(dict.fromkeys(methods, copied))
-        return copied
+    def register(builder: Builder) -> Builder:
+        _BUILDERS.update(dict.fromkeys(methods, builder))
+        return builder
 
     return register
 
@@ -57,9 +58,12 @@ class Dataset:
     _IS_SELECTION: ClassVar[bool] = False
     # Whether this node can be cut into contiguous pieces, like a source.
     _SLICEABLE: ClassVar[bool] = False
+    # True if this dataset's iterator is always part of another dataset's iterator.
+    _IS_INNER: ClassVar[bool] = False
     # What changes from epoch to epoch: the order of elements, or their random draws;
     # None: nothing.
     _random: Literal["order", "draws"] | None = None
+    # The seed that this node sets for random steps after it; None: it sets no seed.
     _seed_rng_seed: Any = None
     # Whether iterators over this node may lack a state; see `nodes/missing_states.py`.
     _may_lack_state: bool = False

@@ -93,20 +93,20 @@ def iterate(dataset: Any, open_iterator: Callable[[Any], Any]) -> Any:
 @contextlib.contextmanager
 def treat_as_part() -> Iterator[None]:
     """Treat chains inside this context as parts of another one."""
-    before = _thread_state.is_users_chain
+    was_users_chain = _thread_state.is_users_chain
     _thread_state.is_users_chain = False
     try:
         yield
     finally:
-        _thread_state.is_users_chain = before
+        _thread_state.is_users_chain = was_users_chain
 
 
 @contextlib.contextmanager
 def suppress_observation() -> Iterator[None]:
     """Do not observe iterators that are created inside this context."""
-    before = _thread_state.is_suppressed
+    was_suppressed = _thread_state.is_suppressed
     _thread_state.is_suppressed = True
     try:
         yield
     finally:
-        _thread_state.is_suppressed = before
+        _thread_state.is_suppressed = was_suppressed

@@ -102,11 +102,11 @@ def check_state(iterator: Any, state: Any) -> None:
 
 def go_to(iterator: Any, state: Any) -> None:
     """Set a state that was checked."""
-    before, _thread_state.is_checked = _thread_state.is_checked, True
+    was_checked, _thread_state.is_checked = _thread_state.is_checked, True
     try:
         iterator.set_state(state)
     finally:
-        _thread_state.is_checked = before
+        _thread_state.is_checked = was_checked
 
 
 def check_values(iterator: Any, state: Any, checks: Mapping[str, Check]) -> None:
@@ -175,9 +175,9 @@ def check_list(iterator: Any, value: Any, name: str, length: int) -> None:
         )
 
 
-def mismatch(iterator: Any, what: str) -> StateMismatch:
-    """Return a StateMismatch that reports the problem `what`."""
-    return StateMismatch(f"{iterator}: the state {what}. {ADVICE}")
+def mismatch(iterator: Any, problem: str) -> StateMismatch:
+    """Return the error for a state; `problem` continues "the state ..."."""
+    return StateMismatch(f"{iterator}: the state {problem}. {ADVICE}")
 
 
 def _value_text(value: Any) -> str:

@@ -122,57 +122,55 @@ class BatchMapDataset(BatchBase, BlockMapDataset[T]):
     def _with_threads(self, threads: int) -> BatchMapDataset[T]:
         if self._deferred_parent is None:
             return self
-        batch_result = copy.copy(self)
-        batch_result._threads = threads_to_compute(threads)
-        return batch_result
+        copied = copy.copy(self)
+        copied._threads = threads_to_compute(threads)
+        return copied
 
     def _block(self, indices: Indices) -> list[Any]:
         epochs, batches = epochs_and_offsets(indices, self._length)
         # Use Python's integers: the parent's indices may not fit into 64 bits.
-        pairs = []
+        ranges = []
         for epoch, batch in zip(epochs.tolist(), batches.tolist(), strict=True):
-            within = batch * self._batch_size
-            size = min(self._batch_size, self._parent_length - within)
-            pairs.append((within + epoch * self._parent_length, size))
+            offset = batch * self._batch_size
+            size = min(self._batch_size, self._parent_length - offset)
+            ranges.append((offset + epoch * self._parent_length, size))
         if self._columns is not None and _may_skip_elements(self._columns):
-            batch_result = [
-                self._columns.batch(first, size, None) for first, size in pairs
-            ]
-            done = [batch[0] for batch in batch_result if batch is not None]
-            if len(done) == len(batch_result):
-                return done
+            # Each is a tuple of one batch, or None.
+            results = [self._columns.batch(first, size, None) for first, size in ranges]
+            column_batches = [result[0] for result in results if result is not None]
+            if len(column_batches) == len(results):
+                return column_batches
         if self._deferred_parent is None:
-            return self._make_batches(pairs)
+            return self._make_batches(ranges)
         return deferred_else_eager(
-            lambda: [self._make_deferred_batch(*pair) for pair in pairs],
-            lambda: self._make_batches(pairs),
+            lambda: [self._make_deferred_batch(first, size) for first, size in ranges],
+            lambda: self._make_batches(ranges),
         )
 
-    def _make_batches(self, pairs: list[tuple[int, int]]) -> list[Any]:
-        """Return the batches of ranges of the parent: the first index and the size."""
-        ranges = [indices_from(first, size) for first, size in pairs]
-        elements = block_of(self._parent, np.concatenate(ranges))
-        batch_result: list[Any] = []
-        at = 0
-        for first, size in pairs:
-            batch_result.append(
-                self._make_batch(elements[at : at + size], first + size - 1)
-            )
-            at += size
-        return batch_result
+    def _make_batches(self, ranges: list[tuple[int, int]]) -> list[Any]:
+        """Return the batches of ranges of the parent: (first index, size)."""
+        indices = [indices_from(first, size) for first, size in ranges]
+        elements = block_of(self._parent, np.concatenate(indices))
+        batches: list[Any] = []
+        start = 0
+        for first, size in ranges:
+            rows = elements[start : start + size]
+            batches.append(self._make_batch(rows, first + size - 1))
+            start += size
+        return batches
 
     def _make_deferred_batch(self, first: int, size: int) -> Any:
         elements = block_of(self._deferred_parent, indices_from(first, size))
         threads = self._threads or threads_to_compute()
         return batching.make_batch(elements, threads=threads)
 
-    def _make_batch(self, elements: list[Any], last: int) -> Any:
+    def _make_batch(self, elements: list[Any], last_index: int) -> Any:
         try:
             return (self._batch_fn or batching.make_batch)(elements)
         except Exception as error:
             if isinstance(error, ValueError):
                 error.add_note(SPARSE)
-            note_element(error, self, self._parent, last, MAKING_BATCH)
+            note_element(error, self, self._parent, last_index, MAKING_BATCH)
             raise
 
 
@@ -187,8 +185,8 @@ class BatchIterDataset(BatchBase, IterDataset[T]):
         count = count_of(self._parent)
         if count == math.inf:
             return count
-        full, rest = divmod(count, self._batch_size)
-        return full + (rest > 0 and not self._drop_remainder)
+        full_batches, remainder = divmod(count, self._batch_size)
+        return full_batches + (remainder > 0 and not self._drop_remainder)
 
 
 class BatchDatasetIterator(NodeIterator[T]):
@@ -208,23 +206,28 @@ class BatchDatasetIterator(NodeIterator[T]):
         )
         self.alloc: Alloc | None = None
         self._rules = batching.tree_rules()
-        # Makes batches without creating elements. The first batch opens it, because a
-        # worker limits reading ahead only after it has created the iterator.
+        # Makes batches without creating elements; None if that is not possible. The
+        # first batch opens it, because a worker limits reading ahead only after it has
+        # created the iterator.
         self._batches: NativeBatches | ColumnBatches | None = None
         # The original chain if the parent's steps defer their work, else None.
         self._eager_chain = None if deferred_parent is None else node._parent
-        wanted = (feed.read_options.num_threads for feed in feeds_of(self._parent))
-        self._threads = threads_to_compute(min(wanted, default=sys.maxsize))
+        read_threads = (
+            feed.read_options.num_threads for feed in feeds_of(self._parent)
+        )
+        self._threads = threads_to_compute(min(read_threads, default=sys.maxsize))
         is_feed = type(self._parent) is PrefetchDatasetIterator
+        # True if `_batches` has its final value.
         self._is_open = node._batch_fn is not None or not is_feed
 
     def __next__(self) -> Any:
         eager_chain = self._eager_chain
         if eager_chain is None:
-            return self._next()
-        before = copy_state(self._parent.get_state())
+            return self._make_next_batch()
+        state_before = copy_state(self._parent.get_state())
         return deferred_else_eager(
-            self._next, lambda: self._next_without_deferral(eager_chain, before)
+            self._make_next_batch,
+            lambda: self._next_without_deferral(eager_chain, state_before),
         )
 
     def start_prefetch(self) -> None:
@@ -234,28 +237,28 @@ class BatchDatasetIterator(NodeIterator[T]):
         if self._batches is None or self._closed:
             parent.start_prefetch()
         else:
-            self._batches.start(parent.next_index, self._node._batch_size)
+            self._batches.start(parent.position, self._node._batch_size)
 
     def _release(self) -> None:
         if self._batches is not None:
             self._batches.close()
 
-    def _next_without_deferral(self, eager_chain: Any, before: Any) -> Any:
-        """Return the batch at a position, made from a chain that does not defer."""
+    def _next_without_deferral(self, eager_chain: Any, state_before: Any) -> Any:
+        """Return the batch after a state, made from a chain that does not defer."""
         with suppress_observation():
             iterator = iter(eager_chain)
         share_context(iterator, self._ctx)
         parents, self._parents = self._parents, (iterator,)
         self._eager_chain = None
         try:
-            iterator.set_state(before)
-            return self._next()
+            iterator.set_state(state_before)
+            return self._make_next_batch()
         finally:
             self._eager_chain, self._parents = eager_chain, parents
             self._parent.set_state(iterator.get_state())
             iterator.close()
 
-    def _next(self) -> Any:
+    def _make_next_batch(self) -> Any:
         node = self._node
         parent: Any = self._parents[0]
         if not self._is_open:
@@ -266,12 +269,12 @@ class BatchDatasetIterator(NodeIterator[T]):
             if not count or (node._drop_remainder and count < node._batch_size):
                 raise StopIteration
             try:
-                batch_result = batches.batch(first, count, self.alloc)
+                result = batches.batch(first, count, self.alloc)
             except BaseException:
                 parent.seek(first)
                 raise
-            if type(batch_result) is tuple:
-                return batch_result[0]
+            if type(result) is tuple:  # It holds one batch.
+                return result[0]
             parent.seek(first)
         elements = iterators.take(parent, node._batch_size)
         count = len(elements)
@@ -364,9 +367,9 @@ def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0)
     if not missing:
         return batch
 
-    def padded(leaves: list[Any]) -> Any:
+    def pad(leaves: list[Any]) -> Any:
         (rows,) = leaves
         padding = np.full((missing, *rows.shape[1:]), pad_value, rows.dtype)
         return np.concatenate([rows, padding])
 
-    return tree.map_batch(padded, [batch], batching.tree_rules())
+    return tree.map_batch(pad, [batch], batching.tree_rules())

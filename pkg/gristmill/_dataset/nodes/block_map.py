@@ -38,8 +38,8 @@ class BlockMapBase(MapBase):
     ) -> None:
         super().__init__(parent, transform)
         if block_size is None:
-            own = isinstance(transform, transforms.BlockMap)
-            block_size = (transform if own else transforms.BlockMap).block_size
+            has_size = isinstance(transform, transforms.BlockMap)
+            block_size = (transform if has_size else transforms.BlockMap).block_size
         self._call: BlockCall = BlockCall(self._call, block_size)
         self._preferred_block = self._block_size = self._call.size
 
@@ -89,7 +89,8 @@ class BlockMapDatasetIterator(CountingIterator[T]):
     def __init__(self, node: BlockMapBase) -> None:
         super().__init__(node)
         self._get_last_element = last_element_getter(self._parent)
-        self._before = self._parent.get_state()
+        # The parent's state before the current block.
+        self._state_before_block = self._parent.get_state()
         self._discard_block()
 
     def _discard_block(self) -> None:
@@ -121,13 +122,13 @@ class BlockMapDatasetIterator(CountingIterator[T]):
 
     def _read_block(self) -> None:
         """Take a block of the parent's elements, up to its end or a failure."""
-        before = self._parent.get_state()
+        state_before = self._parent.get_state()
         try:
             for _ in range(self._node._block_size):
                 cancellation.check()
                 element = next(self._parent)
                 if not self._inputs:
-                    self._before, self.counter = before, 0
+                    self._state_before_block, self.counter = state_before, 0
                 self._input_elements.append(self._get_last_element())
                 self._inputs.append(element)
         except Exception as error:
@@ -138,7 +139,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         if isinstance(error, StopIteration):
             raise StopIteration
         self._parent_error = None
-        self._before, self.counter = self._parent.get_state(), 0
+        self._state_before_block, self.counter = self._parent.get_state(), 0
         raise error
 
     def _compute(self) -> None:
@@ -146,21 +147,20 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         elements, call = self._inputs, self._node._call
         failure: Exception | None = None
         try:
-            results, used = _call_with_present(elements, call.call_all), len(elements)
+            results = _call_with_present(elements, call.call_all)
+            used_count = len(elements)
         except Exception as error:
             failure = error
         if failure is not None:
             elements = self._read_inputs_again()
-            results, used = self._compute_singly(elements, failure)
+            results, used_count = self._compute_singly(elements, failure)
         self._results = results[::-1]
-        self._inputs, self._input_elements = (
-            elements[used:],
-            self._input_elements[used:],
-        )
+        self._inputs = elements[used_count:]
+        self._input_elements = self._input_elements[used_count:]
 
     def _read_inputs_again(self) -> list[Any]:
         """Read the waiting elements again, in case the function changed them."""
-        self._parent.set_state(self._before)
+        self._parent.set_state(self._state_before_block)
         count = self.counter + len(self._inputs)
         elements = replay(self._parent, count)[self.counter :]
         if self._parent_error is not None:
@@ -172,7 +172,10 @@ class BlockMapDatasetIterator(CountingIterator[T]):
     def _compute_singly(
         self, elements: list[Any], failure: Exception
     ) -> tuple[list[Any], int]:
-        """Return results up to an element that fails, and the elements used."""
+        """Return results up to an element that fails, and the number of elements used.
+
+        The number includes the element that fails; `_failure` has its exception.
+        """
         results: list[Any] = []
         for element, element_read in zip(elements, self._input_elements, strict=True):
             try:
@@ -188,11 +191,11 @@ class BlockMapDatasetIterator(CountingIterator[T]):
         return results, len(results)
 
     def _parent_state(self) -> Any:
-        return self._before
+        return self._state_before_block
 
     def _go_to(self, state: Any) -> None:
         super()._go_to(state)
-        self._before = state["parent"]
+        self._state_before_block = state["parent"]
         self._discard_block()
         iterators.take(self._parent, self.counter)
 
@@ -208,7 +211,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
     def _set_next_index(self, index: int) -> None:
         set_next_index(self._parent, index)
         self._discard_block()
-        self._before, self.counter = self._parent.get_state(), 0
+        self._state_before_block, self.counter = self._parent.get_state(), 0
 
 
 def _call_with_present(

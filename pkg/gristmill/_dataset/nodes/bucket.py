@@ -80,7 +80,7 @@ class ParentPosition:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WaitingElement:
-    """An element that waits for its batch, `offset` elements after a mark."""
+    """An element that waits for its batch, `offset` elements after `position`."""
 
     position: ParentPosition
     offset: int
@@ -104,6 +104,7 @@ class BucketDatasetIterator(NodeIterator[Any]):
         sizes = self._batches.sizes
         self._waiting: list[list[WaitingElement]] = [[] for _ in sizes]
         self._elements_read = 0
+        # The last position recorded; None: record one before the next element.
         self._position: ParentPosition | None = None
         self._ended = False
 
@@ -177,23 +178,23 @@ class BucketDatasetIterator(NodeIterator[Any]):
 
     def _check_state(self, state: Any) -> None:
         states.check_values(self, state, _STATE)
-        reach = 0
+        # The number of elements up to the last one that waits.
+        min_read = 0
         for number, _, offsets in json.loads(state["waiting"]):
-            if number < reach or not offsets:
+            if number < min_read or not offsets:
                 raise states.mismatch(self, "has waiting elements out of order")
-            reach = number + offsets[-1] + 1
-        if reach > state["taken"]:
-            elements_read = state["taken"]
+            min_read = number + offsets[-1] + 1
+        if min_read > (elements_read := state["taken"]):
             raise states.mismatch(
-                self, f"has taken {elements_read}, expected at least {reach}"
+                self, f"has taken {elements_read}, expected at least {min_read}"
             )
 
     def _go_to(self, state: Any) -> None:
-        before = self._parent.get_state()
+        state_before = self._parent.get_state()
         try:
             waiting = self._read_again(json.loads(state["waiting"]))
         except Exception:
-            states.go_to(self._parent, before)
+            states.go_to(self._parent, state_before)
             raise
         self._parent.set_state(state["parent"])
         self._waiting = waiting
@@ -216,24 +217,25 @@ class BucketDatasetIterator(NodeIterator[Any]):
         return waiting
 
     def _read_elements(self, groups: Any) -> Iterator[WaitingElement]:
-        position = -_MAX_REREAD
+        """Read elements at (element number, parent state, offsets) again."""
+        next_number = -_MAX_REREAD
         for number, state, offsets in groups:
-            start = ParentPosition(number, state)
-            if 0 <= number - position < _MAX_REREAD:
-                replay(self._parent, number - position)
+            position = ParentPosition(number, state)
+            if 0 <= number - next_number < _MAX_REREAD:
+                replay(self._parent, number - next_number)
             else:
                 self._parent.set_state(copy_state(state))
             elements = replay(self._parent, offsets[-1] + 1)
-            position = number + len(elements)
+            next_number = number + len(elements)
             for offset in offsets:
                 if offset >= len(elements):
                     raise self._data_mismatch(
                         f"element {number + offset} does not exist"
                     )
-                yield WaitingElement(start, offset, elements[offset])
+                yield WaitingElement(position, offset, elements[offset])
 
-    def _data_mismatch(self, what: str) -> Exception:
-        return states.mismatch(self, f"was saved with other data: {what}")
+    def _data_mismatch(self, problem: str) -> Exception:
+        return states.mismatch(self, f"was saved with other data: {problem}")
 
     def _find_bucket(self, element: Any) -> int:
         try:
@@ -273,15 +275,15 @@ def _check_waiting(iterator: Any, value: Any, name: str) -> None:
             raise states.mismatch(
                 iterator, f"has {name} {value!r:.100}, expected lists"
             )
-        last = -1
+        previous = -1
         for offset in offsets:
             states.count(iterator, offset, name)
-            if not last < offset < POSITION_INTERVAL:
+            if not previous < offset < POSITION_INTERVAL:
                 raise states.mismatch(
                     iterator,
                     f"has {name} {offset}, expected less than {POSITION_INTERVAL}",
                 )
-            last = offset
+            previous = offset
 
 
 _STATE: Mapping[str, states.Check] = states.fields(

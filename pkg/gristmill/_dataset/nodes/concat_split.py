@@ -18,8 +18,9 @@ from gristmill._hot import concat_split
 from gristmill._hot.layouts import SplitLayout
 from gristmill.errors import StateMismatch
 
-# In a state, the range of a feature of which no cells are left.
+# In a state, the range of a feature that has no cells left.
 NOTHING_LEFT = (-1, -1)
+# For each feature, the cells of a split element that are left: (begin, end).
 Slices: TypeAlias = dict[Any, tuple[int, int]]
 
 
@@ -144,12 +145,12 @@ def _check_slices(
 ) -> None:
     states.check_keys(iterator, slices, list(iterator._nothing_left))
     for key, part in slices.items():
-        what = f"{name} of {key!r}"
-        states.check_list(iterator, part, what, 2)
-        begin, end = (states.integer(iterator, at, what) for at in part)
+        label = f"{name} of {key!r}"
+        states.check_list(iterator, part, label, 2)
+        begin, end = (states.integer(iterator, bound, label) for bound in part)
         if not 0 <= begin <= end and (begin, end) != NOTHING_LEFT:
             raise states.mismatch(
-                iterator, f"has {what} {begin} to {end}, expected 0 <= begin <= end"
+                iterator, f"has {label} {begin} to {end}, expected 0 <= begin <= end"
             )
 
 
@@ -173,7 +174,8 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         self._layout = node._layout
         self._splitter = concat_split.Splitter(self._layout)
         self._rows: collections.deque[Any] = collections.deque()
-        self._warned = False
+        # True if the warning about a meta feature was logged.
+        self._has_warned = False
         features = zip(self._layout.keys, self._layout.whole, strict=True)
         self._nothing_left: Slices = {
             k: NOTHING_LEFT for k, whole in features if not whole
@@ -219,9 +221,8 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
     def _go_to(self, state: Any) -> None:
         self._parent.set_state(state["parent_state"])
         slices = state["remainder_slices"].items()
-        rest_slices = {
-            key: (begin, end) for key, (begin, end) in slices
-        }  # Lists, from JSON.
+        # JSON turns tuples into lists.
+        rest_slices = {key: (begin, end) for key, (begin, end) in slices}
         self._restart(rest_slices, state["elements_from_buffer_after_checkpoint"])
 
     def _next(self) -> Any:
@@ -247,8 +248,8 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         if not rows:
             self._save_position()
         limit = self._splitter.limited_by
-        if limit is not None and not self._warned:
-            self._warned = True
+        if limit is not None and not self._has_warned:
+            self._has_warned = True
             log.warning(
                 "Meta feature %r limited packing: rows end when it is full, and other"
                 " features are padded. Increase its length in length_struct.",
@@ -256,13 +257,14 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
             )
 
     def _save_position(self) -> None:
-        rest = self._splitter.remainder()
+        """Save the position of the next row: the next element, or a split one."""
+        split_element = self._splitter.remainder()
         self._rows_returned = 0
         self._rest_slices = self._nothing_left
-        if rest is None:
+        if split_element is None:
             self._parent_state = self._parent.get_state()
             return
-        self._parent_state, ranges = rest
+        self._parent_state, ranges = split_element
         if ranges is not None:
             parts = dict(zip(self._layout.keys, ranges, strict=True))
             self._rest_slices = {key: parts[key] for key in self._nothing_left}

@@ -61,9 +61,9 @@ def can_compute_ahead(dataset: Any) -> bool:
     The chain must consist of one of our sources, steps that defer their work, their
     batch, and nodes that order elements.
     """
-    node, feeds = dataset, []
+    node, nodes = dataset, []
     while node._KIND != "batch" and _is_selection(node):
-        feeds.append(node)
+        nodes.append(node)
         node = node._parent
     if (
         not hasattr(node, "_batch_fn")
@@ -74,11 +74,11 @@ def can_compute_ahead(dataset: Any) -> bool:
     steps = 0
     node = node._parent
     while _is_selection(node) or (type(node) in _STEPS and deferring(node._transform)):
-        feeds.append(node)
+        nodes.append(node)
         steps += type(node) in _STEPS
         node = node._parent
     options = [
-        each._read_options for each in feeds if type(each) is PrefetchIterDataset
+        each._read_options for each in nodes if type(each) is PrefetchIterDataset
     ]
     if not steps or not all(o.num_threads and o.prefetch_buffer_size for o in options):
         return False

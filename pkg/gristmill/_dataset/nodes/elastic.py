@@ -26,6 +26,7 @@ from gristmill._dataset.model.observer import treat_as_part
 from gristmill._dataset.model.states import copy_state
 from gristmill._dataset.nodes.elastic_shards import (
     ElasticShardsDatasetIterator,
+    HostShare,
     chain_to_divide,
     share_of,
 )
@@ -102,12 +103,13 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
         example = "ShardOptions(shard_index=0, shard_count=1)"
         check_options("shard_options", shard_options, ShardOptions, example)
         check_options("read_options", read_options, ReadOptions, "ReadOptions()")
-        if (given := multiprocessing_options) is not None:
-            option_type, example = (
+        if multiprocessing_options is not None:
+            check_options(
+                "multiprocessing_options",
+                multiprocessing_options,
                 MultiprocessingOptions,
                 "MultiprocessingOptions(num_workers=2)",
             )
-            check_options("multiprocessing_options", given, option_type, example)
         self._ds: Any = ds
         # The chain with datasets to divide among hosts; None if each host reads all.
         self._chain_to_divide: IterDataset[Any] | None = chain
@@ -222,8 +224,8 @@ class ElasticIterator(Checkpointable, IterDataset[Any]):
             copied._chain_to_divide = self._chain_to_divide._in_epoch(epoch)
         return copied
 
-    def _host_share(self) -> tuple[int, int, int]:
-        """Return the number of this host, of hosts, and of elements for each host."""
+    def _host_share(self) -> HostShare:
+        """Return this host's share of a global batch."""
         return share_of(self._global_batch_size, self.shard_options)
 
     def _with_workers(self, ds: Any) -> IterDataset[Any]:
@@ -267,9 +269,9 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
         self._assert_not_closed()
         if self._batches is None:
             node = self._node
-            host, hosts, each = node._host_share()
+            host, hosts, batch_size = node._host_share()
             own = node._ds[self._next_index + host :: hosts]
-            batches = own.batch(each, drop_remainder=True)
+            batches = own.batch(batch_size, drop_remainder=True)
             self._batches = iter(node._with_workers(batches))
         return self._batches
 
@@ -292,23 +294,23 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
         # This host's elements of the current global batch, and the number read for all
         # hosts.  Between calls these are empty, unless the stream ended or failed
         # within the batch.
-        self._own: list[Any] = []
-        self._read = 0
+        self._own_elements: list[Any] = []
+        self._elements_read = 0
         # The state of the stream before the current global batch.
-        self._before: Any = None
+        self._state_before_batch: Any = None
 
     def __next__(self) -> Any:
-        host, hosts, each = self._node._host_share()
-        if not self._read:
-            self._before = copy_state(self._parent.get_state())
-        while self._read < hosts * each:
+        host, hosts, batch_size = self._node._host_share()
+        if not self._elements_read:
+            self._state_before_batch = copy_state(self._parent.get_state())
+        while self._elements_read < hosts * batch_size:
             cancellation.check()
             element = next(self._parent)
-            if self._read % hosts == host:
-                self._own.append(element)
-            self._read += 1
-        own, self._own, self._read = self._own, [], 0
-        self._next_index += hosts * each
+            if self._elements_read % hosts == host:
+                self._own_elements.append(element)
+            self._elements_read += 1
+        own, self._own_elements, self._elements_read = self._own_elements, [], 0
+        self._next_index += hosts * batch_size
         try:
             return batching.make_batch(own)
         except StopIteration as error:
@@ -316,10 +318,11 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
 
     def get_state(self) -> Any:
         """Return the elements consumed by all hosts, and the state of the stream."""
-        stream = self._before if self._read else self._parent.get_state()
+        partial = self._elements_read > 0
+        stream = self._state_before_batch if partial else self._parent.get_state()
         return {"global_next_index": self._next_index, "stream": stream}
 
     def _go_to(self, state: Any) -> None:
         self._parent.set_state(state["stream"])
         self._next_index = state["global_next_index"]
-        self._own, self._read = [], 0
+        self._own_elements, self._elements_read = [], 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -30,15 +30,30 @@ def chain_to_divide(ds: Any) -> IterDataset[Any] | None:
     return None if parent is None else with_parents(ds, [parent])
 
 
-def share_of(batch_size: int, shard: ShardOptions) -> tuple[int, int, int]:
-    """Return the number of this host, of hosts, and of elements for each host."""
+class HostShare(NamedTuple):
+    """One host's share of a global batch.
+
+    Attributes:
+        host: The number of this host, from 0.
+        hosts: The number of hosts.
+        batch_size: The number of elements for each host.
+    """
+
+    host: int
+    hosts: int
+    batch_size: int
+
+
+def share_of(global_batch_size: int, shard: ShardOptions) -> HostShare:
+    """Return the share of a global batch for the host that `shard` describes."""
     host, hosts = int(shard.shard_index), int(shard.shard_count)
-    each, rest = divmod(batch_size, hosts)
-    if rest:
+    batch_size, remainder = divmod(global_batch_size, hosts)
+    if remainder:
         raise ValueError(
-            f"Global batch size {batch_size} is not divisible by shard count {hosts}."
+            f"Global batch size {global_batch_size} is not divisible by shard count"
+            f" {hosts}."
         )
-    return host, hosts, each
+    return HostShare(host, hosts, batch_size)
 
 
 class ElasticShardsDatasetIterator(DatasetIterator[Any]):
@@ -63,7 +78,8 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         self._global_batch_size = global_batch_size
         self._shard_options = shard_options
         self._open_stream = open_stream
-        # Iterates over the share, or over the whole stream after an older state.
+        # Iterates over the share; or over the whole stream if the state that was set
+        # has no shards.  None until it is needed.
         self._batches: DatasetIterator[Any] | None = None
 
     @property
@@ -101,8 +117,8 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
         host, hosts, _ = share_of(self._global_batch_size, self._shard_options)
         numbers = [number for number, _ in by_number]
         if numbers != [host + hosts * i for i in range(len(numbers))]:
-            what = f"has datasets {numbers}, expected every {hosts}th from {host}"
-            raise states.mismatch(self, f"{what} on")
+            problem = f"has datasets {numbers}, expected every {hosts}th from {host} on"
+            raise states.mismatch(self, problem)
         batches = self._new_batches()
         shards = [state for _, state in by_number]
         self._replace(batches, lambda: _interleaving(batches).set_shard_states(shards))
@@ -118,9 +134,9 @@ class ElasticShardsDatasetIterator(DatasetIterator[Any]):
 
     def _new_batches(self) -> DatasetIterator[Any]:
         self._assert_not_closed()
-        host, hosts, each = share_of(self._global_batch_size, self._shard_options)
+        host, hosts, batch_size = share_of(self._global_batch_size, self._shard_options)
         own = slice_chain(self._chain_to_divide, host, hosts, sequential=False)
-        return iter(own.batch(each) if each else own)
+        return iter(own.batch(batch_size) if batch_size else own)
 
     def _replace(
         self, batches: DatasetIterator[Any], set_position: Callable[[], None]

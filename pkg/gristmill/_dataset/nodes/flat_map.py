@@ -94,7 +94,7 @@ class FlatMapMapDataset(FlatMapBase, BlockMapDataset[T]):
                 note_element(error, self, self._parent, index)
                 raise
         pairs = zip(inverse.tolist(), offsets.tolist(), strict=True)
-        return [splits[w][k] if k < len(splits[w]) else None for w, k in pairs]
+        return [splits[n][k] if k < len(splits[n]) else None for n, k in pairs]
 
     def _split(self, element: Any) -> Sequence[Any]:
         if element is None:
@@ -146,13 +146,14 @@ class FlatMapDatasetIterator(CountingIterator[T]):
 
     def __init__(self, node: FlatMapBase) -> None:
         super().__init__(node)
-        self._before = self._parent.get_state()
+        # The parent's state before its current element, and that element's splits.
+        self._state_before_element = self._parent.get_state()
         self._splits: Sequence[Any] = ()
 
     def __next__(self) -> T:
         while self.counter >= len(self._splits):
             cancellation.check()
-            self._before = self._parent.get_state()
+            self._state_before_element = self._parent.get_state()
             try:
                 element = next(self._parent)
                 self._splits, self.counter = (), 0
@@ -161,7 +162,7 @@ class FlatMapDatasetIterator(CountingIterator[T]):
                 # Like in Grain, the position at the end keeps the last count.
                 raise
             except Exception:
-                self._before = self._parent.get_state()
+                self._state_before_element = self._parent.get_state()
                 self._splits, self.counter = (), 0
                 raise
         self.counter += 1
@@ -174,13 +175,13 @@ class FlatMapDatasetIterator(CountingIterator[T]):
 
     def _go_to(self, state: Any) -> None:
         super()._go_to(state)
-        self._before, self._splits = state["parent"], ()
+        self._state_before_element, self._splits = state["parent"], ()
         if self.counter:
             element = next(self._parent, None)
             self._splits = () if element is None else self._split(element)
 
     def _parent_state(self) -> Any:
-        return self._before
+        return self._state_before_element
 
     def _split(self, element: Any) -> Sequence[Any]:
         try:

@@ -168,13 +168,15 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
             count,
             look_ahead=True,
         )
-        # The first dataset that was not opened yet, and the known end of the datasets.
-        self._next = 0
+        # The first dataset that was not opened yet, and the number of datasets, which
+        # may turn out to be less than `count`.
+        self._next_number = 0
         self._stop = count
-        # For each place: the number of its dataset, and the last state if that ended.
+        # For each place: the number of its dataset, and its last state if it has ended.
         self._numbers = list(range(self._cycle_length))
-        self._ended: list[Any] = [None] * self._cycle_length
-        self._started = False
+        self._end_states: list[Any] = [None] * self._cycle_length
+        # True if iteration has begun, so that datasets are opened ahead of time.
+        self._has_started = False
         # States of datasets that are not open yet, by number; None if one has ended.
         # Mostly empty.
         self._future_states: dict[int, Any] = {}
@@ -186,15 +188,15 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         """Return the states of the open datasets; open the first ones if necessary."""
         self._open_first()
         positions = [
-            ended if iterator is None else iterator.get_state()
-            for iterator, ended in zip(self.places, self._ended, strict=True)
+            end_state if iterator is None else iterator.get_state()
+            for iterator, end_state in zip(self.places, self._end_states, strict=True)
         ]
         return {
             "next_index_in_cycle": self.turn,
-            "next_index_in_datasets": self._next,
+            "next_index_in_datasets": self._next_number,
             "iterators_in_use_indices": list(self._numbers),
             "iterators_in_use_states": positions,
-            "exhausted": [int(ended is not None) for ended in self._ended],
+            "exhausted": [int(end_state is not None) for end_state in self._end_states],
             "future_states": dict(self._future_states),
         }
 
@@ -216,8 +218,8 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         ):
             states.count(self, state[name], name)
             if state[name] > max(max_value, 0):
-                what = f"has {name} {state[name]}, expected at most {max(max_value, 0)}"
-                raise states.mismatch(self, what)
+                problem = f"has {name} {state[name]}, expected at most"
+                raise states.mismatch(self, f"{problem} {max(max_value, 0)}")
         future_states = state.get("future_states")
         if future_states and not isinstance(future_states, Mapping):
             raise states.mismatch(
@@ -225,8 +227,8 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
             )
         for number in future_states or ():
             if not str(number).isdecimal():
-                what = f"has future_states of {number!r}, expected numbers of datasets"
-                raise states.mismatch(self, what)
+                problem = f"has future_states of {number!r}, expected dataset numbers"
+                raise states.mismatch(self, problem)
         self._check_places(state)
 
     def _check_places(self, state: Any) -> None:
@@ -237,8 +239,8 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
             if position is None or ended:
                 continue
             if number >= self._count:
-                what = f"has dataset {number}, expected less than {self._count}"
-                raise states.mismatch(self, what)
+                problem = f"has dataset {number}, expected less than {self._count}"
+                raise states.mismatch(self, problem)
             part = self._make_iterator(number)
             states.check_state(part, position)
             self._checked_iterators[place] = part
@@ -248,17 +250,17 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         self._reading.forget()
         self._close_places()
         for place, (number, position, ended) in _iterate_places(state):
-            self._ended[place] = position if ended else None
+            self._end_states[place] = position if ended else None
             if position is not None and not ended:
                 self._restore(place, number, position)
         self._checked_iterators.clear()
         self._numbers = list(state["iterators_in_use_indices"])
-        self._next = state["next_index_in_datasets"]
+        self._next_number = state["next_index_in_datasets"]
         self._stop = self._count
         self.turn = state["next_index_in_cycle"]
         # JSON turns the numbers into text.
         future_states = state.get("future_states") or {}
-        self._future_states = {int(number): at for number, at in future_states.items()}
+        self._future_states = {int(n): state for n, state in future_states.items()}
 
     def start_prefetch(self) -> None:
         """Open the first datasets, and start computing their elements."""
@@ -286,32 +288,33 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
 
     def _vacate(self, place: int) -> None:
         """Remove an iterator that has ended from its place."""
-        self._ended[place] = self.places[place].get_state()
+        self._end_states[place] = self.places[place].get_state()
         self.places[place] = None
 
     def _occupy(self, place: int) -> bool:
         """Open the next dataset in a place; return False if there is none."""
         self._assert_not_closed()
-        self._started = True
+        self._has_started = True
         return self._open_next(place)
 
     def _open_first(self) -> None:
-        for place, (iterator, ended) in enumerate(
-            zip(self.places, self._ended, strict=True)
+        for place, (iterator, end_state) in enumerate(
+            zip(self.places, self._end_states, strict=True)
         ):
-            if iterator is None and ended is None and not self._open_next(place):
+            is_vacant = iterator is None and end_state is None
+            if is_vacant and not self._open_next(place):
                 break
 
     def _open_next(self, place: int) -> bool:
-        while self._next < self._stop:
-            number = self._next
-            self._next += 1
-            self._iterators.chain = self._ctx
-            make = self._take_iterator if self._started else self._iterators.make
+        while self._next_number < self._stop:
+            number = self._next_number
+            self._next_number += 1
+            self._iterators.chain_context = self._ctx
+            make = self._take_iterator if self._has_started else self._iterators.make
             try:
                 iterator = make(number)
             except StopIteration:
-                self._next = self._stop = number
+                self._next_number = self._stop = number
                 return False
             if iterator is None:
                 continue
@@ -323,7 +326,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
                 iterator.set_state(position)
             self.places[place] = iterator
             self._numbers[place] = number
-            self._ended[place] = None
+            self._end_states[place] = None
             return True
         return False
 
@@ -332,10 +335,9 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         read = self._reading.read(number, [number])
         if read is None:
             return self._iterators[number]
-        iterators, failure = read
-        if failure is not None:
-            raise failure
-        iterator: DatasetIterator[T] | None = iterators[0]
+        if read.failure is not None:
+            raise read.failure
+        iterator: DatasetIterator[T] | None = read.elements[0]
         return iterator
 
     def _restore(self, place: int, number: int, position: Any) -> None:
@@ -348,7 +350,7 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
 
     def _make_iterator(self, number: int) -> DatasetIterator[T]:
         """Make an iterator of a dataset, which must not be absent."""
-        self._iterators.chain = self._ctx
+        self._iterators.chain_context = self._ctx
         iterator = self._iterators.make(number)
         if iterator is None:
             raise StateMismatch(
@@ -366,8 +368,8 @@ class InterleaveDatasetIterator(ShardStates, iterators.RoundRobin, NodeIterator[
         self._check_single("set_next_index")
         self._open_first()
         if self.places[0] is None:
-            self._restore(0, 0, self._ended[0])
-            self._ended[0] = None
+            self._restore(0, 0, self._end_states[0])
+            self._end_states[0] = None
         set_next_index(self.places[0], index)
 
     def _check_single(self, function: str) -> None:
@@ -383,5 +385,5 @@ def _in_epoch(epoch: int, dataset: Any) -> Any:
 
 
 def _iterate_places(state: Any) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
-    """Return each place with its dataset's number, state, and whether it ended."""
+    """Yield (place, (dataset number, state, whether the dataset ended)) of a state."""
     return enumerate(zip(*(state[name] for name in STATE_KEYS[:3]), strict=True))

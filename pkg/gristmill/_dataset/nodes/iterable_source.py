@@ -104,7 +104,8 @@ class IterableSourceIterator(CheckedIterator[T]):
     def __init__(self, node: IterableSourceDataset[T]) -> None:
         super().__init__()
         self._node = node
-        self._open: OpenIterable | None = None
+        # The open iterable and its iterator; None until they are needed.
+        self._open_iterable: OpenIterable | None = None
         self._iterator: Iterator[T] | None = None
         self._elements_read = 0
         self._ended = False
@@ -150,15 +151,15 @@ class IterableSourceIterator(CheckedIterator[T]):
         if MISSING_STATE_KEY in state:
             raise missing_state_error(self._node.name, state["elements_read"])
         if state.keys() == _REQUIRED_KEYS.keys():
-            what = "has no state of an iterable, so it was saved with replay=True"
-            raise states.mismatch(self, what)
+            problem = "has no state of an iterable, so it was saved with replay=True"
+            raise states.mismatch(self, problem)
 
     def _go_to(self, state: Any) -> None:
         self._assert_not_closed()
         opened = self._open_at(state) if _needs_restoring(state) else None
         self._release()
         if opened is not None:
-            self._open, self._iterator = opened, opened.iterator
+            self._open_iterable, self._iterator = opened, opened.iterator
         self._elements_read, self._ended = state["elements_read"], bool(state["ended"])
         self._unread_state = copy_state(state)
 
@@ -172,30 +173,32 @@ class IterableSourceIterator(CheckedIterator[T]):
                 opened.restore(state)
         except KeyError as error:
             opened.close()
-            what = f"does not have the state of {self._node.name}: {error}"
-            raise states.mismatch(self, what) from error
+            problem = f"does not have the state of {self._node.name}: {error}"
+            raise states.mismatch(self, problem) from error
         except BaseException:
             opened.close()
             raise
         return opened
 
     def _skip(self, iterator: Iterator[T], count: int) -> None:
-        for read in range(count):
+        for elements_read in range(count):
             cancellation.check()
             try:
                 next(iterator)
             except StopIteration:
-                what = f"is after element {count}, but there are only {read} now"
-                raise states.mismatch(self, what) from None
+                problem = (
+                    f"is after element {count}, but there are only {elements_read} now"
+                )
+                raise states.mismatch(self, problem) from None
 
     def _get_open(self) -> OpenIterable:
-        if self._open is None:
-            self._open = self._node.open()
-            self._iterator = self._open.iterator
-        return self._open
+        if self._open_iterable is None:
+            self._open_iterable = self._node.open()
+            self._iterator = self._open_iterable.iterator
+        return self._open_iterable
 
     def _release(self) -> None:
-        opened, self._open, self._iterator = self._open, None, None
+        opened, self._open_iterable, self._iterator = self._open_iterable, None, None
         if opened is not None:
             opened.close()
 

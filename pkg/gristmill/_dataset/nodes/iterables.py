@@ -24,7 +24,7 @@ _METHODS = (
     ("state_dict", "reset"),
 )
 SHARE_PARAMETERS = ("shard_index", "shard_count")
-_WANTED = (
+_EXPECTED = (
     "IterDataset.from_iterable needs an iterable, or a function that returns one,"
     " such as a generator function"
 )
@@ -97,21 +97,21 @@ def check_iterable(iterable: Any, replay: bool) -> None:
     """Raise TypeError if something cannot be iterated over, or only once."""
     if isinstance(iterable, (str, bytes, os.PathLike)):
         raise TypeError(
-            f"{_WANTED}, got {iterable!r:.200}. To read a text file, pass lambda:"
+            f"{_EXPECTED}, got {iterable!r:.200}. To read a text file, pass lambda:"
             " open(path). To read records, pass a source to MapDataset.source(...)."
         )
     if not isinstance(iterable, Iterable):
         if not callable(iterable):
-            raise TypeError(f"{_WANTED}, got {kind(iterable)}.")
+            raise TypeError(f"{_EXPECTED}, got {kind(iterable)}.")
         _check_parameters(iterable)
     elif isinstance(iterable, Iterator) and (replay or not state_methods(iterable)):
         name = getattr(iterable, "__name__", "")
         example = f"lambda: {'open' if hasattr(iterable, 'read') else kind(iterable)}"
         example = f"{name}, not {name}()" if name.isidentifier() else f"{example}(...)"
         raise TypeError(
-            f"{_WANTED}, got a {kind(iterable)}, which can be iterated over only once."
-            " A dataset can be iterated over again. Pass the function that makes it:"
-            f" from_iterable({example})."
+            f"{_EXPECTED}, got a {kind(iterable)}, which can be iterated over only"
+            " once. A dataset can be iterated over again. Pass the function that makes"
+            f" it: from_iterable({example})."
         )
 
 
@@ -149,7 +149,7 @@ def open_iterable(
 
     Args:
         iterable: The iterable, or the function.
-        share: The number of the share, and how many shares there are.
+        share: The number of the share, from 0, and the number of shares.
         epoch: For ``set_epoch``, if the iterable has that method; None: not called.
         keeps_state: See `OpenIterable`.
 
@@ -158,12 +158,12 @@ def open_iterable(
             copied.
     """
     if isinstance(iterable, Iterable):
-        instance = _own_copy(_share_of(iterable, *share), epoch, keeps_state)
+        instance = _copy_if_stateful(_share_of(iterable, *share), epoch, keeps_state)
     else:
-        named = dict(zip(SHARE_PARAMETERS, share, strict=True))
-        instance = iterable(**(named if takes_share(iterable) else {}))
+        share_arguments = dict(zip(SHARE_PARAMETERS, share, strict=True))
+        instance = iterable(**(share_arguments if takes_share(iterable) else {}))
         if not isinstance(instance, Iterable):
-            raise TypeError(f"{_WANTED}, but {iterable!r} returned {kind(instance)}.")
+            raise TypeError(f"{_EXPECTED}, but {iterable!r} returned {kind(instance)}.")
     if epoch is not None:
         _set_epoch(instance, epoch)
     return OpenIterable(instance, keeps_state)
@@ -180,8 +180,8 @@ def _share_of(iterable: Any, index: int, count: int) -> Any:
     return part
 
 
-def _own_copy(iterable: Any, epoch: int | None, keeps_state: bool) -> Any:
-    """Return a copy of an iterable that iteration changes, else the iterable itself."""
+def _copy_if_stateful(iterable: Any, epoch: int | None, keeps_state: bool) -> Any:
+    """Return a copy of an iterable if iterating changes it, else the iterable."""
     methods = state_methods(iterable) if keeps_state else ()
     sets_epoch = epoch is not None and callable(getattr(iterable, "set_epoch", None))
     if not methods and not sets_epoch:
@@ -232,7 +232,7 @@ def _check_parameters(function: Callable[..., Any]) -> None:
         required = [name for name in required if name not in SHARE_PARAMETERS]
     if required:
         raise TypeError(
-            f"{_WANTED}. It is called without arguments, or with shard_index and"
+            f"{_EXPECTED}. It is called without arguments, or with shard_index and"
             f" shard_count if it has both parameters, but {function!r} needs"
             f" {', '.join(required)}. Pass functools.partial(function,"
             f" {required[0]}=...)."

@@ -40,8 +40,8 @@ METHODS: dict[type, str] = {
     transforms.Batch: "batch",
 }
 WARNING_INTERVAL_S = 60.0
-# When the last warning about a transformation was logged.
-_warned_at: dict[str, float] = {}
+# The monotonic time of the last warning about each transformation, in s.
+_last_warning_s: dict[str, float] = {}
 
 
 class CallBase(Dataset):
@@ -76,10 +76,10 @@ def call_of(transform: Any, expected: type) -> Any:
             f"{METHODS[expected]} got {kind(transform)}. Pass an instance of it:"
             f" {transform.__name__}()."
         )
-    base = next((each for each in METHODS if isinstance(transform, each)), None)
+    other = next((each for each in METHODS if isinstance(transform, each)), None)
     advice = f" Pass a function, or an instance of transforms.{expected.__name__}."
-    if base is not None:
-        advice = f" It is a transforms.{base.__name__}: use ds.{METHODS[base]}(...)."
+    if other is not None:
+        advice = f" It is a transforms.{other.__name__}: use ds.{METHODS[other]}(...)."
     check_callable(f"The transform of {METHODS[expected]}", transform, advice)
     return transform
 
@@ -153,9 +153,9 @@ class RandomMapMapDataset(RandomMapBase, StepMapDataset[T]):
         return _ThreadDraws(self._seed)
 
     def _call_of_each(self) -> StepCall:
-        draws = self._draws.here
+        draws = self._draws.current
         if draws.op_seed != epoch_context.epoch:
-            draws = self._draws.move(epoch_context.epoch)
+            draws = self._draws.set_epoch(epoch_context.epoch)
         return steps.RANDOM_MAP, self._call, self._note_failure, draws
 
 
@@ -293,24 +293,29 @@ def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
     if raise_ratio and ratio >= raise_ratio:
         raise ValueError(text.replace("%s", "filter_raise_threshold_ratio"))
     warn_ratio = options.filter_warn_threshold_ratio
-    now = time.monotonic()
-    is_due = now - _warned_at.get(name, -WARNING_INTERVAL_S) >= WARNING_INTERVAL_S
+    now_s = time.monotonic()
+    last_s = _last_warning_s.get(name, -WARNING_INTERVAL_S)
+    is_due = now_s - last_s >= WARNING_INTERVAL_S
     if warn_ratio and ratio >= warn_ratio and is_due:
-        _warned_at[name] = now
+        _last_warning_s[name] = now_s
         log.warning("%s", text.replace("%s", "filter_warn_threshold_ratio"))
 
 
 class _ThreadDraws(threading.local):
-    """One generator for each thread that computes elements of a dataset."""
+    """The draws of each thread that computes elements of a random map.
+
+    Attributes:
+        current: The draws of the calling thread, for its last epoch.
+    """
 
     def __init__(self, seed: Any) -> None:
         self._seed = seed
-        self.here = OpDraws(seed)
+        self.current = OpDraws(seed)
 
-    def move(self, epoch: int) -> OpDraws:
-        """Use the draws of another epoch from now on."""
-        self.here = OpDraws(self._seed, epoch)
-        return self.here
+    def set_epoch(self, epoch: int) -> OpDraws:
+        """Use the draws of another epoch in the calling thread, and return them."""
+        self.current = OpDraws(self._seed, epoch)
+        return self.current
 
     def __reduce__(self) -> tuple[type, tuple[Any]]:
         return _ThreadDraws, (self._seed,)

@@ -58,22 +58,23 @@ class SelectionMapDataset(ParentSpec, BlockMapDataset[T]):
         """Return the number of the parent, and the index in it, for each index."""
 
     def _block(self, indices: Indices) -> list[Any]:
-        chosen, keys = self._select(indices)
-        if len(chosen) == 1:
-            return self._read_part(int(chosen[0]), keys)
-        elements: list[Any] = [None] * len(chosen)
+        parents, parent_indices = self._select(indices)
+        if len(parents) == 1:
+            return self._read_part(int(parents[0]), parent_indices)
+        elements: list[Any] = [None] * len(parents)
         # Sorting brings the indices of one parent together, in their order.
-        order = np.argsort(chosen, kind="stable")
-        bounds = np.searchsorted(chosen[order], range(len(self._parents) + 1))
-        for number, (first, last) in enumerate(itertools.pairwise(bounds)):
-            if first < last:
-                places = order[first:last]
-                steps.scatter(self._read_part(number, keys[places]), places, elements)
+        order = np.argsort(parents, kind="stable")
+        bounds = np.searchsorted(parents[order], range(len(self._parents) + 1))
+        for number, (start, end) in enumerate(itertools.pairwise(bounds)):
+            if start < end:
+                places = order[start:end]
+                part = self._read_part(number, parent_indices[places])
+                steps.scatter(part, places, elements)
         return elements
 
-    def _read_part(self, number: int, keys: Indices) -> list[Any]:
+    def _read_part(self, number: int, parent_indices: Indices) -> list[Any]:
         try:
-            return block_of(self._parents[number], keys)
+            return block_of(self._parents[number], parent_indices)
         except Exception as error:
             error.add_note(
                 f"Exception caught while processing dataset @ dataset_index={number},"
@@ -139,28 +140,30 @@ class MixedMapDataset(SelectionMapDataset[T]):
         if not indices.dtype.hasobject:
             return self._mixture.take(indices)
         # The order of turns is periodic.
-        common = math.gcd(*self._proportions)
-        shares = np.array([part // common for part in self._proportions], np.object_)
-        epochs, offsets = epochs_and_offsets(indices, sum(shares))
-        chosen, keys = self._mixture.take(offsets.astype(np.int64))
-        return chosen, as_indices((keys + epochs * shares[chosen]).tolist())
+        divisor = math.gcd(*self._proportions)
+        # The turns of each parent in a period.
+        shares = np.array([part // divisor for part in self._proportions], np.object_)
+        periods, offsets = epochs_and_offsets(indices, sum(shares))
+        parents, parent_offsets = self._mixture.take(offsets.astype(np.int64))
+        parent_indices = parent_offsets + periods * shares[parents]
+        return parents, as_indices(parent_indices.tolist())
 
     def _apply_selection_map(
         self, selection_map: transforms.DatasetSelectionMap, indices: Indices
     ) -> tuple[Int64Array, Indices]:
         selected = [selection_map[index] for index in indices.tolist()]
         # A negative number counts parents from the end, as in a list.
-        chosen = [range(len(self._parents))[number] for number, _ in selected]
-        keys = [key for _, key in selected]
-        return np.array(chosen, np.int64), as_indices(keys)
+        parents = [range(len(self._parents))[number] for number, _ in selected]
+        parent_indices = [index for _, index in selected]
+        return np.array(parents, np.int64), as_indices(parent_indices)
 
     def _update_from_parents(self) -> None:
         if self._selection_map is not None:
             return
         # The mixture ends when its first parent ends. This is Grain's arithmetic.
-        int_weights = sum(self._proportions)
+        total = sum(self._proportions)
         lengths = [
-            len(parent) / (proportion / int_weights)
+            len(parent) / (proportion / total)
             for parent, proportion in zip(self._parents, self._proportions, strict=True)
         ]
         pairs = enumerate(zip(self._parents, lengths, strict=True))
@@ -208,10 +211,11 @@ class ConcatenateMapDataset(SelectionMapDataset[T]):
 
     def _update_from_parents(self) -> None:
         self._lengths = np.array([len(p) for p in self._parents], np.int64)
-        self._begins = np.concatenate([[0], np.cumsum(self._lengths)])
+        # The index of the first element of each part, and the length of an epoch.
+        self._starts = np.concatenate([[0], np.cumsum(self._lengths)])
 
     def __len__(self) -> int:
-        return int(self._begins[-1])
+        return int(self._starts[-1])
 
     def __repr__(self) -> str:
         # Saved states of DataLoaders contain this text, so include every length.
@@ -220,9 +224,11 @@ class ConcatenateMapDataset(SelectionMapDataset[T]):
     def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
         epochs, offsets = epochs_and_offsets(indices, len(self))
         offsets = offsets.astype(np.int64, copy=False)
-        chosen = np.searchsorted(self._begins, offsets, side="right") - 1
-        keys = offsets - self._begins[chosen] + epochs * self._lengths[chosen]
-        return chosen, keys
+        parents = np.searchsorted(self._starts, offsets, side="right") - 1
+        parent_indices = (
+            offsets - self._starts[parents] + epochs * self._lengths[parents]
+        )
+        return parents, parent_indices
 
 
 @builds("IterDataset.mix")
@@ -261,9 +267,9 @@ class MixedIterDataset(ParentSpec, IterDataset[T]):
             count = count_of(part)
             if count < math.inf:
                 # The mixture ends at the turn of a part that has ended.
-                rounds, rest = divmod(int(count), share)
-                place = np.flatnonzero(order == len(counts))[rest]
-                count = rounds * turns + int(place)
+                periods, remainder = divmod(int(count), share)
+                turn = np.flatnonzero(order == len(counts))[remainder]
+                count = periods * turns + int(turn)
             counts.append(count)
         return min(counts)
 
@@ -282,51 +288,54 @@ class MixedDatasetIterator(iterators.MixStep, NodeIterator[T]):
         self._mixture = _core.Mixture(list(node._proportions))
         # The names of the parts, or None if states identify parts by position.
         self._names = node._names
-        # The positions of parts that are no longer in the mixture.
-        self._absent: dict[str, Any] = {}
+        # States of parts that are no longer in the mixture, by name.
+        self._absent_states: dict[str, Any] = {}
 
     def get_state(self) -> Any:
         """Return the position of the mixture and of its parts."""
         parents: Any = [parent.get_state() for parent in self._parents]
         if self._names is not None:
-            parents = dict(zip(self._names, parents, strict=True)) | self._absent
+            parents = dict(zip(self._names, parents, strict=True)) | self._absent_states
         return {"parents": parents, "index": self.index, "stop": self.stopped}
 
     def _check_state(self, state: Any) -> None:
         states.check_keys(self, state, ["parents", "index", "stop"])
         states.count(self, state["index"], "index")
         states.flag(self, state["stop"], "stop")
-        found, names = state["parents"], self._names
-        if isinstance(found, Mapping) != (names is not None):
-            raise StateMismatch(self._mismatch_text("names", found))
+        parts, names = state["parents"], self._names
+        if isinstance(parts, Mapping) != (names is not None):
+            raise StateMismatch(self._mismatch_text("names", parts))
         if names is not None:
-            found = [found.get(name) for name in names]
-        elif not isinstance(found, (list, tuple)) or len(found) != len(self._parents):
-            raise StateMismatch(self._mismatch_text("number", found))
-        for parent, position in zip(self._parents, found, strict=True):
-            if position is not None:
-                states.check_state(parent, position)
+            parts = [parts.get(name) for name in names]
+        elif not isinstance(parts, (list, tuple)) or len(parts) != len(self._parents):
+            raise StateMismatch(self._mismatch_text("number", parts))
+        for parent, part in zip(self._parents, parts, strict=True):
+            if part is not None:
+                states.check_state(parent, part)
 
     def _go_to(self, state: Any) -> None:
         # Parts that are missing in the state start from the beginning.  Positions of
         # parts that are only in the state are kept, in case these parts come back.
-        found = state["parents"]
+        parts = state["parents"]
         if self._names is not None:
-            self._absent = {k: v for k, v in found.items() if k not in self._names}
-            found = [found.get(name) for name in self._names]
-        for parent, position in zip(self._parents, found, strict=True):
-            if position is not None:
-                parent.set_state(position)
+            self._absent_states = {
+                name: part for name, part in parts.items() if name not in self._names
+            }
+            parts = [parts.get(name) for name in self._names]
+        for parent, part in zip(self._parents, parts, strict=True):
+            if part is not None:
+                parent.set_state(part)
         self.index = state["index"]
         self.stopped = state["stop"]
 
-    def _mismatch_text(self, what: str, found: Any) -> str:
-        parts: Any = list(found) if isinstance(found, Mapping) else kind(found)
-        if isinstance(found, (list, tuple)):
-            parts = f"{len(found)} parts"
+    def _mismatch_text(self, difference: str, state_parts: Any) -> str:
+        is_mapping = isinstance(state_parts, Mapping)
+        found: Any = list(state_parts) if is_mapping else kind(state_parts)
+        if isinstance(state_parts, (list, tuple)):
+            found = f"{len(state_parts)} parts"
         expected = self._names or f"{len(self._parents)} parts"
         return (
-            f"{self}: the state has other parts in {what}: {parts}, expected"
+            f"{self}: the state has other parts in {difference}: {found}, expected"
             f" {expected}. A mixture whose parts change needs names:"
             " IterDataset.mix({name: dataset})."
         )
@@ -384,6 +393,6 @@ def check_names(datasets: Any, weights: Any) -> None:
         )
     if isinstance(datasets, Mapping) and datasets.keys() != weights.keys():
         raise ValueError(
-            f"weights are for {sorted(map(str, weights))}, but the datasets are"
-            f" {sorted(map(str, datasets))}. Give both the same names."
+            "weights must have the names of the datasets,"
+            f" {sorted(map(str, datasets))}, got {sorted(map(str, weights))}."
         )

@@ -92,7 +92,8 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         self._substitutes = node._substitutes
         self._ctx.leaves_out_errors = True
         source = node_line([*chain_of(node)][-1])
-        # Counts the bad records; None in a worker, whose parent process counts them.
+        # Counts the bad records.  None in a worker: `_errors` collects them for the
+        # parent process, which counts them.
         self._error_counter: ErrorCounter | None = ErrorCounter(
             node.policy, source, ADVICE
         )
@@ -113,15 +114,15 @@ class OnErrorDatasetIterator(NodeIterator[T]):
             except Exception as error:
                 failure = error
             cancellation.check()
-            elements = self._find_replacement(failure)
+            replacement = self._find_replacement(failure)
             if self._error_counter is not None:
                 _forget_frames(failure)  # They refer to this iterator.
             del failure
-            if elements:
-                return elements[0]
+            if replacement:
+                return replacement[0]
 
     def _find_replacement(self, error: Exception) -> Sequence[T]:
-        """Return the element that takes the place of one that failed, if one does.
+        """Return a list of the element that replaces a failed one, or an empty list.
 
         Raises:
             Exception: `error`, if it was not raised for a single record.
@@ -129,17 +130,17 @@ class OnErrorDatasetIterator(NodeIterator[T]):
         """
         counter, errors = self._error_counter, self._errors
         if counter is None:
-            return self._resolve(error)
+            return self._skip_or_substitute(error)
         errors.begin()
         try:
-            elements = self._resolve(error)
-            passed = errors.summary
-            assert passed is not None
+            elements = self._skip_or_substitute(error)
+            summary = errors.summary
+            assert summary is not None
             try:
-                counter.account(passed, None)
+                counter.account(summary, None)
             except TooManyErrors as too_many:
                 # It takes the place of the element, so the record counts now.
-                counter.account(passed, too_many)
+                counter.account(summary, too_many)
                 counter.restart(counter.count)
                 raise
         finally:
@@ -151,22 +152,25 @@ class OnErrorDatasetIterator(NodeIterator[T]):
             self._error_counter.restart(0)
         super()._go_to(state)
 
-    def _resolve(self, error: Exception) -> Sequence[T]:
-        place = location_of(error)
-        key = None if place is None else place.key
+    def _skip_or_substitute(self, error: Exception) -> Sequence[T]:
+        """Record a failed element; return its substitute in a list, or none."""
+        location = location_of(error)
+        key = None if location is None else location.key
         if not self._substitutes:
             return self._errors.replace_record(error, key)
         (feed,) = feeds_of(self._parent)
         dataset = feed.dataset
-        others = (
+        substitutes = (
             _Substitute(index, record_of(dataset, index))
-            for index in substitute_candidates(feed.next_index - 1, len(dataset))
+            for index in substitute_candidates(feed.position - 1, len(dataset))
         )
-        return self._errors.replace_record(error, key, others, self._element_at)
+        return self._errors.replace_record(
+            error, key, substitutes, self._read_substitute
+        )
 
-    def _element_at(self, other: Any) -> Sequence[T]:
-        """Return the element of a stand-in, in a list; stay at the position."""
-        index = other.index
+    def _read_substitute(self, substitute: Any) -> Sequence[T]:
+        """Return the element of a `_Substitute`, in a list; stay at the position."""
+        index = substitute.index
         parent = self._parent
         position = copy_state(parent.get_state())
         try:

@@ -55,7 +55,7 @@ class IndexMapDataset(OrderMapDataset[T]):
         return plan
 
     def _to_parent_indices(self, indices: Indices) -> Indices:
-        """Convert indices to indices of the parent, as Python's integers."""
+        """Convert indices to indices of the parent; both are Python's integers."""
         return indices
 
     def __len__(self) -> int:
@@ -115,11 +115,11 @@ class ShuffleMapDataset(IndexMapDataset[T]):
                 "`shuffle` requires a seed. Please provide it with `ds.seed(seed)`"
                 " before this, or with `ds.shuffle(seed)`."
             )
-        message = f"Seed must be an integer between 0 and 2**32-1 (got {seed=})."
+        text = f"Seed must be an integer between 0 and 2**32-1 (got {seed=})."
         if not hasattr(seed, "__int__"):
-            raise TypeError(message)
+            raise TypeError(text)
         if not 0 <= seed < 2**32:
-            raise ValueError(message)
+            raise ValueError(text)
         self._seed = int(seed)
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
@@ -205,14 +205,14 @@ class ReindexMapDataset(OrderMapDataset[T]):
     def _arguments_text(self) -> str:
         indices, length = self._indices, len(self)
         if not isinstance(indices, np.ndarray):
-            message = str(indices)
+            text = str(indices)
         elif length <= MAX_SHOWN_INDICES:
-            message = str(indices.tolist())
+            text = str(indices.tolist())
         else:
-            message = "[{}, {}, ..., {}, {}]".format(*indices[[0, 1, -2, -1]])
-        return f"(indices={message}, len={length})"
+            text = "[{}, {}, ..., {}, {}]".format(*indices[[0, 1, -2, -1]])
+        return f"(indices={text}, len={length})"
 
-    def _to_parent_indices_listed(self, indices: Indices) -> Indices:
+    def _look_up_indices(self, indices: Indices) -> Indices:
         """Convert indices to indices of the parent."""
         epochs, offsets = epochs_and_offsets(indices, len(self))
         listed = self._indices
@@ -229,11 +229,11 @@ class ReindexMapDataset(OrderMapDataset[T]):
         return as_indices(parent_indices.tolist())
 
     def _record(self, index: int) -> int | None:
-        (position,) = self._to_parent_indices_listed(as_indices([index])).tolist()
+        (position,) = self._look_up_indices(as_indices([index])).tolist()
         return record_of(self._parent, position)
 
     def _block(self, indices: Indices, out: list[Any] | None = None) -> list[Any]:
-        return block_of(self._parent, self._to_parent_indices_listed(indices), out)
+        return block_of(self._parent, self._look_up_indices(indices), out)
 
 
 @builds("MapDataset.slice")
@@ -286,11 +286,11 @@ class RepeatMapDataset(IndexMapDataset[T]):
         self._update_from_parents()
 
     def _update_from_parents(self) -> None:
-        epoch = len(self._parent)
+        epoch_length = len(self._parent)
         if self._num_epochs is None:
-            self._length = sys.maxsize if epoch else 0
+            self._length = sys.maxsize if epoch_length else 0
         else:
-            self._length = self._num_epochs * epoch
+            self._length = self._num_epochs * epoch_length
 
     def __len__(self) -> int:
         return self._length

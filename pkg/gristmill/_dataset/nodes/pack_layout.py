@@ -201,14 +201,19 @@ def check_flat(struct: Any, meta_features: Sequence[str]) -> None:
             )
 
 
-def at_least(least: int, value: Any, name: str) -> int:
-    """Return an argument as an int. Raises if it is not an int, or is too small."""
+def at_least(minimum: int, value: Any, name: str) -> int:
+    """Return an argument as an int of at least `minimum`.
+
+    Raises:
+        TypeError: The argument is not an int.
+        ValueError: It is too small.
+    """
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be an int, got {value!r}.") from None
-    if number < least:
-        raise ValueError(f"{name} must be at least {least}, got {number}.")
+    if number < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {number}.")
     return number
 
 

@@ -77,11 +77,11 @@ class PackIterDataset(IterDataset[Any]):
         return PackingDatasetIterator(self)
 
     def _in_epoch(self, epoch: int) -> Self:
-        made = super()._in_epoch(epoch)
+        copied = super()._in_epoch(epoch)
         if self._shuffle is not None:
             seed = seed_in_epoch(self._shuffle.seed, epoch)
-            made._shuffle = dataclasses.replace(self._shuffle, seed=seed)
-        return made
+            copied._shuffle = dataclasses.replace(self._shuffle, seed=seed)
+        return copied
 
 
 class FirstFitPackIterDataset(PackIterDataset):
@@ -181,9 +181,9 @@ class RowShuffle:
     seed: int
     group_by: str | None
 
-    def order(self, batch: packing.PackedRows, before: int) -> list[int]:
-        """Return the order of a batch's rows; earlier batches have `before` rows."""
-        rng = np.random.default_rng(self.seed + before)
+    def order(self, batch: packing.PackedRows, earlier_rows: int) -> list[int]:
+        """Return the order of a batch's rows; earlier batches have `earlier_rows`."""
+        rng = np.random.default_rng(self.seed + earlier_rows)
         rows = range(len(batch))
         order: list[int] = rng.permuted(rows).tolist()
         if self.group_by is None:
@@ -223,6 +223,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
         self._batch: packing.PackedRows | None = None
         self._order: Sequence[int] = ()
         self._next_row = next_row
+        # The number of rows returned since the first batch.
         self._counter = counter
         # The parent's states before the first element of this batch, read when it is
         # needed, and of the next batch.
@@ -274,26 +275,26 @@ class PackingDatasetIterator(NodeIterator[Any]):
 
     def _pack(self) -> packing.PackedRows:
         """Fill a batch and order its rows. Raises StopIteration at the end."""
-        position = self._make_state()
+        state_before = self._make_state()
         try:
-            state, rest = self._packer.fill(self._parent)
+            next_first_state, leftover = self._packer.fill(self._parent)
         except Exception as error:
             note_outermost(error, self)
             raise
-        if rest is None and not len(self._packer):
+        if leftover is None and not len(self._packer):
             raise StopIteration
         batch = self._packer.finish()
         self._row_bytes = sum(values[0].nbytes for values in batch.values)
         if self._next_row >= len(batch):
-            self.set_state(position)
+            self.set_state(state_before)
             raise StateMismatch(
                 f"{self}: the state needs row {self._next_row} of a batch that has only"
                 f" {len(batch)} rows. Restore it to the chain that saved it, with"
                 " unchanged data."
             )
-        self._next_first_state = state
-        if rest is not None:
-            self._packer.add(*rest)
+        self._next_first_state = next_first_state
+        if leftover is not None:
+            self._packer.add(*leftover)
         self._order = range(len(batch))
         if self._node._shuffle is not None:
             self._order = self._node._shuffle.order(
@@ -374,8 +375,9 @@ class PackAndBatchOperation:
         leaves, treedef = tree.flatten(element, batching.tree_rules())
         if treedef != self._treedef:
             raise ValueError(
-                f"An element has the structure {treedef}, but length_struct is"
-                f" {self.length_struct}. Make them equal in a map before packing."
+                "An element must have the structure of length_struct,"
+                f" {self.length_struct}, got {treedef}. Make them equal in a map before"
+                " packing."
             )
         return leaves
 

@@ -57,8 +57,8 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
                 "experimental.ParquetIterDataset needs the pyarrow package. Install it"
                 " with: pip install 'gristmill[parquet]'"
             )
-        single = isinstance(path, (str, bytes, os.PathLike))
-        paths: Any = [path] if single else path
+        is_single = isinstance(path, (str, bytes, os.PathLike))
+        paths: Any = [path] if is_single else path
         check_instance("path", paths, Iterable, "a file or a sequence of files")
         self._paths: list[Any] = list(paths)
         self._read_kwargs = read_kwargs
@@ -104,17 +104,19 @@ class ParquetDatasetIterator(iterators.BlockFeeder, CheckedIterator[dict[str, An
             remote_options=None,
             read_kwargs=read_kwargs,
         )
+        # The number of the first row of each row group, and the number of all rows.
         self._bounds = np.concatenate([[0], np.cumsum(self._file.rows)])
+        # The row group in memory, and its columns; -1 and None: no group is in memory.
         self._group = -1
         self._columns: Columns | None = None
         DatasetIterator.__init__(self)
 
     def get_state(self) -> Any:
         """Return the row group of the last returned row, and the row after it."""
-        group = max(int(self._bounds.searchsorted(self.next_index, "left")) - 1, 0)
+        group = max(int(self._bounds.searchsorted(self.position, "left")) - 1, 0)
         return {
             "row_group": group,
-            "index_within_row_group": self.next_index - int(self._bounds[group]),
+            "index_within_row_group": self.position - int(self._bounds[group]),
         }
 
     def _check_state(self, state: Any) -> None:
@@ -122,11 +124,11 @@ class ParquetDatasetIterator(iterators.BlockFeeder, CheckedIterator[dict[str, An
         group, row = state["row_group"], state["index_within_row_group"]
         bounds = self._bounds
         if group >= len(bounds) or bounds[group] + row > bounds[-1]:
-            what = (
+            raise states.mismatch(
+                self,
                 f"is of row {row} of row group {group}, but the file has"
-                f" {bounds[-1]} rows in {len(bounds) - 1} row groups"
+                f" {bounds[-1]} rows in {len(bounds) - 1} row groups",
             )
-            raise states.mismatch(self, what)
 
     def _go_to(self, state: Any) -> None:
         first = int(self._bounds[state["row_group"]])
@@ -135,7 +137,7 @@ class ParquetDatasetIterator(iterators.BlockFeeder, CheckedIterator[dict[str, An
     def _release(self) -> None:
         self._columns = None
         self._group = -1
-        self.seek(self.next_index)
+        self.seek(self.position)
 
     def _refill(self, first: int) -> list[Any]:
         """Return the next rows of the row group that contains row `first`."""
@@ -147,5 +149,5 @@ class ParquetDatasetIterator(iterators.BlockFeeder, CheckedIterator[dict[str, An
             self._columns = None  # Free it before decoding the next one.
             self._columns, self._group = self._file.read(group), group
         start = int(self._bounds[group])
-        last = min(first + ROWS_AT_ONCE, int(self._bounds[group + 1]))
-        return self._columns.rows(np.arange(first - start, last - start))
+        end = min(first + ROWS_AT_ONCE, int(self._bounds[group + 1]))
+        return self._columns.rows(np.arange(first - start, end - start))

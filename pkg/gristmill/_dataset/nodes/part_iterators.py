@@ -27,11 +27,11 @@ class PartIterators:
             prefetches.
 
     Attributes:
-        chain: The context of the chain that contains these datasets.
+        chain_context: The context of the chain that contains these datasets.
     """
 
     def __init__(self, datasets: Any, buffer_size: int) -> None:
-        self.chain = IteratorContext()
+        self.chain_context = IteratorContext()
         self._datasets = datasets
         self._buffer_size = buffer_size
         self._epoch = epoch_context.epoch
@@ -52,7 +52,7 @@ class PartIterators:
         dataset = self._datasets[number]
         if dataset is None:
             return None
-        check_part(dataset, self.chain.leaves_out_errors)
+        check_part(dataset, self.chain_context.leaves_out_errors)
         if isinstance(dataset, MapDataset):
             # Uses its own threads if they help.
             dataset = dataset.to_iter_dataset()
@@ -65,7 +65,7 @@ class PartIterators:
         except StopIteration as error:
             raise as_failure(error, f"iter() of dataset {number}") from error
         context = iterator._ctx
-        context.dataset_options = self.chain.dataset_options.merge(
+        context.dataset_options = self.chain_context.dataset_options.merge(
             context.dataset_options
         )
         return iterator

@@ -6,15 +6,12 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from gristmill._dataset.model.states import copy_state
 from gristmill._engine.background import Background
 from gristmill._engine.slow_probe import SlowProbe
 from gristmill._hot import cancellation
-
-# An element, the state after it, and the exception raised instead of it.
-PrefetchedElement: TypeAlias = tuple[Any, Any, BaseException | None]
 
 # An idle thread ends at once, unless the thread that waits for it holds a lock of
 # `threading`: an iterator may be garbage-collected within `threading.enumerate()`.
@@ -22,12 +19,26 @@ JOIN_TIMEOUT_S = 0.1
 CLOSED_TEXT = "Attempting to use a closed iterator."
 
 
+class PrefetchedElement(NamedTuple):
+    """An element, the state after it, and the exception raised in its place."""
+
+    element: Any
+    state: Any
+    error: BaseException | None
+
+
 class PrefetchThread:
     """Prefetches elements until the iterator ends or fails, or elements are fast.
 
     The iterator belongs to the thread until `take` has returned its end, `stop` has
-    returned True, or `wait` has returned.  `size` is at least 1.  The probe measures
-    the time of elements.  Without a probe, the thread does not stop if they are fast.
+    returned True, or `wait` has returned.
+
+    Args:
+        source: The iterator.
+        size: The most elements that may wait, at least 1.
+        name: A name for the thread.
+        probe: Measures the time of elements.  Without a probe, the thread does not stop
+            if they are fast.
     """
 
     def __init__(
@@ -35,10 +46,12 @@ class PrefetchThread:
     ) -> None:
         self._source = source
         self._probe = probe
-        # Reentrant: the garbage collector may stop a thread anywhere.
+        # Protects the next three fields.  Reentrant: the garbage collector may call
+        # `stop` anywhere.
         self._lock = threading.RLock()
         self._stopping = False
         self._computing = False
+        # The iterators that the thread closes when it ends; set by `stop`.
         self._to_close: Sequence[Any] = ()
         self._free_slots = threading.Semaphore(size)
         self._queue: queue.SimpleQueue[PrefetchedElement | None] = queue.SimpleQueue()
@@ -46,7 +59,7 @@ class PrefetchThread:
         self._future = self._background.submit(self._run)
 
     @property
-    def lost(self) -> bool:
+    def is_in_fork(self) -> bool:
         """Whether this is a forked process, which does not have the thread."""
         return self._background.is_in_fork
 
@@ -63,7 +76,7 @@ class PrefetchThread:
         if self._stopping:
             cancellation.check()
             raise ValueError(CLOSED_TEXT)
-        if prefetched is None or prefetched[2] is not None:
+        if prefetched is None or prefetched.error is not None:
             self._background.close()
             self._background.join(JOIN_TIMEOUT_S)
         return prefetched
@@ -74,7 +87,7 @@ class PrefetchThread:
         Does not block.  Returns False if the thread is still computing and uses the
         iterator; it then closes the iterators `to_close` when it ends.
         """
-        if self.lost:
+        if self.is_in_fork:
             return True
         with self._lock:
             self._stopping = True
@@ -90,7 +103,7 @@ class PrefetchThread:
 
     def wait(self) -> None:
         """Wait for the current element, after `stop`."""
-        if not self.lost:
+        if not self.is_in_fork:
             self._future.exception()
 
     def _run(self) -> None:
@@ -99,16 +112,16 @@ class PrefetchThread:
             self._free_slots.acquire()
             if not self._set_computing(computing=True):
                 return
-            start = time.perf_counter()
+            start_s = time.perf_counter()
             prefetched = _read_element(self._source)
-            duration_s = time.perf_counter() - start
+            duration_s = time.perf_counter() - start_s
             if not self._set_computing(computing=False):
                 cancellation.revive(threading.get_ident())
                 for iterator in self._to_close:
                     iterator.close()
                 return
             self._queue.put(prefetched)
-            if prefetched[2] is not None:
+            if prefetched.error is not None:
                 return
             if probe is not None:
                 probe.add(duration_s)
@@ -123,9 +136,10 @@ class PrefetchThread:
 
 def _read_element(source: Any) -> PrefetchedElement:
     try:
-        return next(source), copy_state(source.get_state()), None
+        element = next(source)
+        return PrefetchedElement(element, copy_state(source.get_state()), None)
     except BaseException as error:
-        return None, _state_after(source, error), error
+        return PrefetchedElement(None, _state_after(source, error), error)
 
 
 def _state_after(source: Any, error: BaseException) -> Any:

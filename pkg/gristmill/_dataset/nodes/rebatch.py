@@ -80,7 +80,8 @@ class RebatchDatasetIterator(CountingIterator[Any]):
 
     def __init__(self, node: RebatchIterDataset) -> None:
         super().__init__(node)
-        self._before = self._parent.get_state()
+        # The parent's state before its current batch.
+        self._state_before_batch = self._parent.get_state()
         # The leaves of the parent's current batch, and its number of rows.
         self._leaves: list[Any] | None = None
         self._treedef: tree.TreeDef | None = None
@@ -91,10 +92,10 @@ class RebatchDatasetIterator(CountingIterator[Any]):
         missing = self._node._batch_size
         while missing and self._ensure_rows():
             assert self._leaves is not None
-            last = min(self.counter + missing, self._rows)
-            pieces.append([leaf[self.counter : last] for leaf in self._leaves])
-            missing -= last - self.counter
-            self.counter = last
+            end = min(self.counter + missing, self._rows)
+            pieces.append([leaf[self.counter : end] for leaf in self._leaves])
+            missing -= end - self.counter
+            self.counter = end
         if not pieces or (missing and self._node._drop_remainder):
             raise StopIteration
         assert self._treedef is not None
@@ -105,18 +106,18 @@ class RebatchDatasetIterator(CountingIterator[Any]):
 
     def _go_to(self, state: Any) -> None:
         super()._go_to(state)
-        self._before = self._parent.get_state()
+        self._state_before_batch = self._parent.get_state()
         self._leaves = None
 
     def _parent_state(self) -> Any:
-        return self._before
+        return self._state_before_batch
 
     def _ensure_rows(self) -> bool:
         """Return whether rows are left, after taking the next batch if necessary."""
         while self._leaves is None or self.counter >= self._rows:
             counter = self.counter if self._leaves is None else 0
             cancellation.check()
-            self._before = self._parent.get_state()
+            self._state_before_batch = self._parent.get_state()
             try:
                 try:
                     batch = next(self._parent)
@@ -126,7 +127,7 @@ class RebatchDatasetIterator(CountingIterator[Any]):
                 self._treedef = self._treedef or treedef
                 self._rows = _check_rows(leaves, treedef, self._treedef)
             except Exception as error:
-                self._before, self.counter = self._parent.get_state(), 0
+                self._state_before_batch, self.counter = self._parent.get_state(), 0
                 self._leaves = None
                 note_outermost(error, self)
                 raise

@@ -114,7 +114,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
 
     def __init__(self, node: RepeatIterDataset[T]) -> None:
         super().__init__(node)
-        self._start = self._parent.get_state()
+        self._start_state = self._parent.get_state()
         # True if the parent is known to be at its start.
         self._at_start = True
         self._keep_after_end()
@@ -152,7 +152,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
             ) from None
         self.counter += 1
         if self.counter != self._node._num_epochs:
-            states.go_to(self._parent, self._start)
+            states.go_to(self._parent, self._start_state)
             self._at_start = True
 
 
@@ -197,27 +197,27 @@ class CacheDatasetIterator(NodeIterator[T]):
 
     def __init__(self, node: CacheIterDataset[T]) -> None:
         super().__init__(node)
-        self._start = self._parent.get_state()
+        self._start_state = self._parent.get_state()
         self._cache: list[T] = []
         self._position = 0
-        self._filled = False
+        self._is_full = False
         # Whether elements before the position are missing from the cache.
-        self._incomplete = False
-        # The parent's position in a restored state of a full cache, else None. It does
+        self._lacks_elements = False
+        # The parent's state in a restored state of a full cache, else None.  It does
         # not affect the elements.
         self._idle_parent_state: Any = None
 
     def __next__(self) -> T:
-        if self._filled:
+        if self._is_full:
             if self._position >= len(self._cache):
                 raise StopIteration
             element = self._cache[self._position]
             self._position += 1
             return element
-        if self._incomplete:
-            states.go_to(self._parent, self._start)
+        if self._lacks_elements:
+            states.go_to(self._parent, self._start_state)
             self._cache = replay(self._parent, self._position)
-            self._incomplete = False
+            self._lacks_elements = False
         # If the state had a full cache, the iterator that saved it has already read
         # this element.
         was_full = self._idle_parent_state is not None
@@ -225,7 +225,7 @@ class CacheDatasetIterator(NodeIterator[T]):
         try:
             element = next(source)
         except StopIteration:
-            self._filled = True
+            self._is_full = True
             raise
         if len(self._cache) == self._position:
             self._cache.append(element)
@@ -238,7 +238,7 @@ class CacheDatasetIterator(NodeIterator[T]):
         return {
             "parent": self._idle_parent_state if was_full else self._parent.get_state(),
             "position": self._position,
-            "cache_filled": self._filled or was_full,
+            "cache_filled": self._is_full or was_full,
         }
 
     def _go_to(self, state: Any) -> None:
@@ -246,8 +246,8 @@ class CacheDatasetIterator(NodeIterator[T]):
         self._parent.set_state(state["parent"])
         self._position = state["position"]
         self._idle_parent_state = state["parent"] if state["cache_filled"] else None
-        if not self._filled:
+        if not self._is_full:
             # The parent's position shows which elements were read only if the saved
             # cache was not full.
             missing = self._position > len(self._cache)
-            self._incomplete |= state["cache_filled"] or missing
+            self._lacks_elements |= state["cache_filled"] or missing

@@ -37,8 +37,8 @@ def shard(
     check_mask_key(mask_key)
     if len(parent) >= sys.maxsize:
         raise ValueError(
-            f"shard needs a finite dataset, but {parent} is infinite. Call shard before"
-            " repeat."
+            f"shard needs a finite dataset, got {parent}, which is infinite. Call shard"
+            " before repeat."
         )
     policy = Remainder(remainder)
     if mask_key is not None and policy is not Remainder.PAD:
@@ -71,14 +71,17 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
         self._ranks = ranks
         self._length = length
 
-    def _find_places(self, indices: Indices) -> tuple[Indices, Indices]:
-        """Return the epochs and places of indices. Places may exceed the parent."""
+    def _epochs_and_places(self, indices: Indices) -> tuple[Indices, Indices]:
+        """Return the epoch of each index, and its place in the parent's epoch.
+
+        Places from the parent's length on wrap around, or are padding.
+        """
         epochs, offsets = epochs_and_offsets(indices, self._length)
         return epochs, offsets * self._ranks + self._rank
 
     def _to_parent_indices(self, indices: Indices) -> Indices:
         """Convert indices to indices of the parent."""
-        epochs, places = self._find_places(indices)
+        epochs, places = self._epochs_and_places(indices)
         length = len(self._parent)
         if abs(epochs).max(initial=0) > 2**62 // length:
             epochs = epochs.astype(np.object_)
@@ -86,8 +89,8 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
         return parent_indices
 
     def _record(self, index: int) -> int | None:
-        (parent_indices,) = self._to_parent_indices(as_indices([index]))
-        return record_of(self._parent, int(parent_indices))
+        (parent_index,) = self._to_parent_indices(as_indices([index]))
+        return record_of(self._parent, int(parent_index))
 
     def _block(self, indices: Indices) -> list[Any]:
         return block_of(self._parent, self._to_parent_indices(indices))
@@ -117,13 +120,14 @@ class PadMapDataset(WrapMapDataset[Any]):
 
     def _block(self, indices: Indices) -> list[Any]:
         elements = super()._block(indices)
-        real = self._find_places(indices)[1] < len(self._parent)
-        for place, is_real in enumerate(real.tolist()):
-            if elements[place] is None:
+        _, places = self._epochs_and_places(indices)
+        masks = (places < len(self._parent)).tolist()
+        for i, (element, mask) in enumerate(zip(elements, masks, strict=True)):
+            if element is None:
                 continue
             try:
-                elements[place] = with_mask(elements[place], is_real, self._mask_key)
+                elements[i] = with_mask(element, mask, self._mask_key)
             except Exception as error:
-                note_element(error, self, self, int(indices[place]))
+                note_element(error, self, self, int(indices[i]))
                 raise
         return elements

@@ -35,7 +35,7 @@ class ShardStates:
 
     def _start_state(self: Any, number: int) -> Any:
         """Return the state of a dataset's iterator before the first element."""
-        self._iterators.chain = self._ctx
+        self._iterators.chain_context = self._ctx
         iterator = self._iterators.make(number)
         if iterator is None:
             return None
@@ -48,15 +48,15 @@ def _shards_of(
 ) -> list[dict[str, Any]]:
     """Return the position of each dataset at a state of an interleaving's iterator.
 
-    `start_state` returns the state of a dataset that was not begun, or None if the
-    dataset is absent.
+    `start_state` returns the state of a dataset before its first element, or None if
+    the dataset is absent.
     """
-    futures = state["future_states"]
+    future_states = state["future_states"]
     shards = []
     for number in range(count):
-        position = futures.get(number)
+        position = future_states.get(number)
         ended = number < state["next_index_in_datasets"] or (
-            number in futures and position is None
+            number in future_states and position is None
         )
         if position is None:
             position = start_state(number)
@@ -73,21 +73,21 @@ def _shards_of(
     return shards
 
 
-def _state_of(shards: Sequence[Any], cycle: int) -> Any:
-    """Return an iterator's state at positions of datasets, `cycle` open at a time."""
-    left = [number for number, shard in enumerate(shards) if not shard["exhausted"]]
-    ended = [number for number, shard in enumerate(shards) if shard["exhausted"]]
-    opened = left[:cycle]
-    begun = max(opened, default=-1) + 1
-    places = [*opened, *ended][:cycle]
-    futures = {number: shards[number]["state"] for number in left[cycle:]}
+def _state_of(shards: Sequence[Any], cycle_length: int) -> Any:
+    """Return the state of an interleaving's iterator at positions of its datasets."""
+    unfinished = [n for n, shard in enumerate(shards) if not shard["exhausted"]]
+    ended = [n for n, shard in enumerate(shards) if shard["exhausted"]]
+    opened = unfinished[:cycle_length]
+    next_number = max(opened, default=-1) + 1
+    in_places = [*opened, *ended][:cycle_length]
+    future_states = {n: shards[n]["state"] for n in unfinished[cycle_length:]}
     # Otherwise these datasets would start again.
-    futures |= {number: None for number in ended if number >= begun}
+    future_states |= {n: None for n in ended if n >= next_number}
     return {
         "next_index_in_cycle": 0,
-        "next_index_in_datasets": begun,
-        "iterators_in_use_indices": places,
-        "iterators_in_use_states": [shards[number]["state"] for number in places],
-        "exhausted": [int(number not in opened) for number in places],
-        "future_states": futures,
+        "next_index_in_datasets": next_number,
+        "iterators_in_use_indices": in_places,
+        "iterators_in_use_states": [shards[n]["state"] for n in in_places],
+        "exhausted": [int(n not in opened) for n in in_places],
+        "future_states": future_states,
     }

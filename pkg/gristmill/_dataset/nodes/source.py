@@ -38,8 +38,8 @@ class SourceMapDataset(BlockMapDataset[Any]):
         super().__init__()
         self._source = source
         # Do not treat an empty array as a table.
-        empty = isinstance(source, np.ndarray) and not len(source)
-        self._reader = source if empty else as_table(source)
+        is_empty = isinstance(source, np.ndarray) and not len(source)
+        self._reader = source if is_empty else as_table(source)
         check_readable(self._reader)
         check_numbered(self._reader)
 
@@ -67,15 +67,15 @@ class SourceMapDataset(BlockMapDataset[Any]):
         if indices.dtype.hasobject:
             # The loop takes int64; notes on exceptions have the first epoch's index.
             keys = indices = keys.astype(np.int64)
-        began_ns = time.perf_counter_ns()
+        start_ns = time.perf_counter_ns()
         elements, _, _, error = hot_run.run_block(
             self._reader, keys, indices, (), None, 0, None, out
         )
         if error is not None:
             raise error
         if monitoring.is_on():
-            took_ns = time.perf_counter_ns() - began_ns
-            monitoring.record_read(type(self._source).__name__, elements, took_ns)
+            duration_ns = time.perf_counter_ns() - start_ns
+            monitoring.record_read(type(self._source).__name__, elements, duration_ns)
         return elements
 
 

@@ -44,9 +44,12 @@ class TFRecordIterDataset(IterDataset[bytes]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
-        kinds = (str, bytes, os.PathLike)
+        path_types = (str, bytes, os.PathLike)
         check_instance(
-            "path", path, kinds, "the path of one file; interleave several datasets"
+            "path",
+            path,
+            path_types,
+            "the path of one file; interleave several datasets",
         )
         self._path = path
 
@@ -71,9 +74,9 @@ class TFRecordReader:
 
     @functools.cached_property
     def _records(self) -> TfRecordStream:
-        return self._from(START)
+        return self._open_at(START)
 
-    def _from(self, position: TFRecordPosition) -> TfRecordStream:
+    def _open_at(self, position: TFRecordPosition) -> TfRecordStream:
         self._reader.seek(0)
         return records_of(self._reader, self._path, "auto", "none", position)[0]
 
@@ -82,7 +85,7 @@ class TFRecordReader:
 
     def seek(self, offset: int) -> None:
         # The record number is unknown. It is only used in error messages.
-        self._records = self._from(TFRecordPosition(record=0, offset=offset))
+        self._records = self._open_at(TFRecordPosition(record=0, offset=offset))
 
     def tell(self) -> int:
         """Return the offset of the next record, in uncompressed bytes."""

@@ -49,7 +49,7 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
 
     Args:
         parent: The dataset.
-        prefetch_buffer_size: How many elements may wait; 0 uses no thread.
+        prefetch_buffer_size: The most elements that may wait; 0 uses no thread.
 
     Raises:
         ValueError: The size is negative.
@@ -67,7 +67,7 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
     _KIND = "prefetch"
     _REPR_ARGS = ("prefetch_buffer_size",)
     # Whether to use a thread even for fast elements.
-    _always_ahead = False
+    _always_uses_thread = False
 
     def __init__(self, parent: IterDataset[T], *, prefetch_buffer_size: int) -> None:
         super().__init__(parent)
@@ -77,12 +77,17 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         parent, size = self._parent, self._prefetch_buffer_size
         iterator = ThreadPrefetchDatasetIterator(iter(parent), size)
         iterator._make_parent = parent.__iter__
-        iterator._always_ahead = self._always_ahead
+        iterator._always_uses_thread = self._always_uses_thread
         return iterator
 
 
 def open_prefetching(dataset: Any, open_iterator: Callable[[Any], Any]) -> Any:
-    """Return ``make(dataset)``, prefetched by a thread if the chain allows it."""
+    """Return `open_iterator(dataset)`, prefetched by a thread if the chain allows it.
+
+    Args:
+        dataset: The chain.
+        open_iterator: Returns a new iterator over a chain.
+    """
     iterator = open_iterator(dataset)
     if not can_compute_ahead(dataset):
         return iterator
@@ -99,7 +104,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
 
     Args:
         parent: Anything with ``__next__``, ``get_state`` and ``set_state``.
-        prefetch_buffer_size: How many elements may wait; 0 uses no thread.
+        prefetch_buffer_size: The most elements that may wait; 0 uses no thread.
 
     Raises:
         ValueError: The size is negative.
@@ -112,7 +117,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
     """
 
     # Whether to use a thread even for fast elements.
-    _always_ahead = False
+    _always_uses_thread = False
     # Creates another iterator like the parent, or None if that is impossible.
     _make_parent: Callable[[], Any] | None = None
 
@@ -129,13 +134,15 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             FAST_ELEMENT_S, PROBED_ELEMENTS, ELEMENTS_BETWEEN_PROBES, waits=True
         )
         super().__init__(parent if isinstance(parent, DatasetIterator) else ())
+        # Only `_thread` may use it while that runs; see `PrefetchThread`.
         self._source = parent
         # Most chains start with this class. It creates a new dict for each state, so
         # that states need not be copied.
         self._states_are_new = type(parent) is PrefetchDatasetIterator
         self._size = _check_size(prefetch_buffer_size)
+        # The parent's state after the last element returned; None if the parent has it.
         self._state: Any = parent.get_state()
-        # None if it must be computed from the state.
+        # The index of the next element; None if it must be computed from the state.
         self._index: int | None = 0
 
     def __next__(self) -> T:
@@ -147,9 +154,9 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             return self._take_from_thread()
         if self._closed:
             raise ValueError(CLOSED_TEXT)
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         element = self._compute()
-        probe.add(time.perf_counter() - began)
+        probe.add(time.perf_counter() - start_s)
         probe.left = 0 if probe.waits else probe.interval
         return element
 
@@ -179,14 +186,14 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         """
         if self._closed:
             raise ValueError(CLOSED_TEXT)
-        if self._thread is not None and self._thread.lost:
+        if self._thread is not None and self._thread.is_in_fork:
             # Threads do not survive a fork: continue at their position.
             self._thread = None
             self._source.set_state(self._state)
         if self._thread is None and self._size:
             self._wait_for_source()
             self._probe.left = 0
-            probe = None if self._always_ahead else self._probe
+            probe = None if self._always_uses_thread else self._probe
             self._thread = PrefetchThread(self._source, self._size, str(self), probe)
 
     def close(self) -> None:

@@ -106,15 +106,16 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         self._node = node
         self.dataset = dataset
         self._length = len(dataset)
-        # The index at which the dataset is assumed to end.
-        self._stop = self._length
+        # The index at which the source has ended, else its length.
+        self._source_end = self._length
         self._min_block = preferred_block(dataset)
         self._default_max_block = _round_down(node._max_block, self._min_block)
         self._max_block = self._default_max_block
         self._block_size = self._min_block
+        # The index of the next element and its exception, if it has already failed.
         self._failure: tuple[int, Exception] | None = None
         # No block crosses this index, so that a worker does not compute past its unit.
-        self._limit = self._length
+        self._block_limit = self._length
         self._look_ahead = True
         self._elements = _Elements(dataset)
         # During `take_block`: receives each element of a block when it is computed.
@@ -123,7 +124,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
 
     def get_state(self) -> Any:
         """Return the index of the next element, counting absent elements, as a dict."""
-        return {"next_index": self.next_index}
+        return {"next_index": self.position}
 
     def _check_state(self, state: Any) -> None:
         states.check_keys(self, state, ["next_index"])
@@ -137,17 +138,17 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
     def _go_to(self, state: Any) -> None:
         self._reading.forget()
         self._failure = None
-        self._stop = self._length
+        self._source_end = self._length
         self._block_size = min(self._min_block, self._max_block)
         self.seek(state["next_index"])
 
     def start_prefetch(self) -> None:
-        self._reading.start(self.next_index + self.count_ahead())
+        self._reading.start(self.position + self.count_buffered())
 
     def _release(self) -> None:
         if hasattr(self, "_reading"):  # Unset if __init__ failed.
             self._reading.close()
-            self.seek(self.next_index)
+            self.seek(self.position)
 
     def _abandon(self) -> None:
         self._reading.close()
@@ -181,11 +182,11 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
 
     def count_ready(self) -> int:
         """Return the number of elements that are ready."""
-        ahead = self.count_ahead()
-        return ahead + self._reading.ready(self.next_index + ahead)
+        ahead = self.count_buffered()
+        return ahead + self._reading.ready(self.position + ahead)
 
     def _get_next_index(self) -> int:
-        return self.next_index
+        return self.position
 
     def _set_next_index(self, index: int) -> None:
         self.set_state({"next_index": index})
@@ -193,7 +194,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
     def skip(self, count: int) -> tuple[int, int]:
         """Skip up to `count` indices; return the first one and the number skipped."""
         self._assert_not_closed()
-        first = self.next_index
+        first = self.position
         count = min(count, self._length - first)
         self.seek(first + count)
         return first, count
@@ -201,8 +202,8 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
     def set_max_block(self, count: int | None = None) -> None:
         """Compute at most `count` elements at once; None restores the default."""
         self._max_block = self._default_max_block if count is None else count
-        at_once = self._min_block if count is None else self._block_size
-        self._block_size = min(at_once, self._max_block)
+        block_size = self._min_block if count is None else self._block_size
+        self._block_size = min(block_size, self._max_block)
 
     def restrict_to(self, first: int, count: int) -> None:
         """Go to index `first`, stop looking ahead, and end a block at `first + count`.
@@ -214,13 +215,13 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
             self._reading.close()
             self._reading = self._new_reading()
         self._failure = None
-        self._stop = self._length
-        self._limit = min(first + count, self._length)
+        self._source_end = self._length
+        self._block_limit = min(first + count, self._length)
         self.seek(first)
 
     def _last_element_read(self) -> tuple[MapDataset[T], int]:
         """Return the dataset, and the index of the element returned last."""
-        return self.dataset, self.next_index - 1
+        return self.dataset, self.position - 1
 
     def _new_reading(self) -> Reading:
         return Reading(
@@ -229,7 +230,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
             lambda first, count: range(first, first + count),
             self._length,
             look_ahead=self._look_ahead,
-            least=self._min_block,
+            min_block=self._min_block,
         )
 
     def take_block(self, out: list[Any]) -> list[Any]:
@@ -243,13 +244,13 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
                 computed, so that another thread can read them. The list stays empty if
                 they are all computed at once.
         """
-        first = self.next_index
+        first = self.position
         self._block_so_far = out
         try:
             return self._refill(first)
         except Exception as error:
             self._failure = first, error
-            self.next_index = first
+            self.position = first
             return []
         finally:
             self._block_so_far = None
@@ -260,30 +261,29 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
     def _refill(self, first: int) -> list[Any]:
         """Return a block of elements from index `first` on."""
         self._assert_not_closed()
-        last = self._limit if first < self._limit else self._length
-        last = min(last, self._stop)
-        if first >= last:
+        end = self._block_limit if first < self._block_limit else self._length
+        end = min(end, self._source_end)
+        if first >= end:
             return []
         # Without look-ahead, threads may read a worker's whole unit as one block.
         max_count = self._block_size if self._look_ahead else self._max_block
-        began = time.perf_counter_ns()
+        start_ns = time.perf_counter_ns()
         try:
-            elements = self._compute_block(first, min(max_count, last - first), began)
+            elements = self._compute_block(first, min(max_count, end - first), start_ns)
         except StopIteration:
-            # The source has ended earlier than its length implies. `_go_to` and
-            # `restrict_to` reset this.
-            self._stop = first
+            # Until `_go_to` or `restrict_to` resets this.
+            self._source_end = first
             return []
         except Exception:
-            self.next_index += 1
+            self.position += 1
             raise
-        took = time.perf_counter_ns() - began
-        if took < BLOCK_NS / 2:
+        duration_ns = time.perf_counter_ns() - start_ns
+        if duration_ns < BLOCK_NS / 2:
             self._block_size = min(2 * self._block_size, self._max_block)
-        elif took > 2 * BLOCK_NS:
-            count = int(len(elements) * BLOCK_NS / took)
-            fitting = _round_down(count, self._min_block)
-            self._block_size = min(fitting, self._max_block)
+        elif duration_ns > 2 * BLOCK_NS:
+            count = int(len(elements) * BLOCK_NS / duration_ns)
+            block_size = _round_down(count, self._min_block)
+            self._block_size = min(block_size, self._max_block)
             self._reading.probe_soon()
         return elements
 
@@ -311,8 +311,8 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
                     len(indices) == 1 or isinstance(error, BlockLengthError)
                 ):
                     raise
-            rest, failure = read_each(self._elements, indices[len(out) :].tolist())
-            read = ReadResult(out + rest, failure)
+            others, failure = read_each(self._elements, indices[len(out) :].tolist())
+            read = ReadResult(out + others, failure)
         elements, failure = read
         if failure is not None:
             if not elements:
@@ -321,9 +321,9 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
         return elements
 
 
-def _round_down(count: int, least: int) -> int:
-    """Round down to a multiple of `least`, but not to 0."""
-    return max(count - count % least, least)
+def _round_down(count: int, multiple: int) -> int:
+    """Round down to a multiple of `multiple`, but not to 0."""
+    return max(count - count % multiple, multiple)
 
 
 def preferred_block(dataset: MapDataset[Any]) -> int:
@@ -362,7 +362,7 @@ class _Elements:
     """Reads elements of a dataset in blocks, or one by one for threads.
 
     Attributes:
-        by_threads: False if a source of the chain should not be read by threads.
+        allows_threads: False if a source of the chain must not be read by threads.
         reads_thread_name: Whether a source or a step reads its thread's name.
         sampling: The object that measures some of the blocks, or None.
     """
@@ -371,7 +371,7 @@ class _Elements:
         self._dataset = dataset
         self._epoch = epoch_context.epoch
         sources = [getattr(node, "_source", None) for node in chain_of(dataset)]
-        self.by_threads = all(getattr(each, "by_threads", True) for each in sources)
+        self.allows_threads = all(getattr(s, "allows_threads", True) for s in sources)
         steps = [getattr(node, "_transform", None) for node in chain_of(dataset)]
         self.reads_thread_name = any(map(reads_thread_name, [*sources, *steps]))
         self.sampling: BlockSampler | None = None
@@ -379,7 +379,7 @@ class _Elements:
     def read(
         self, indices: Int64Array, now_ns: int, out: list[Any] | None = None
     ) -> list[Any]:
-        """Return the elements at `indices`, see `block_of`."""
+        """Return the elements at `indices`, see `block_of`; `now_ns` is the time."""
         if epoch_context.epoch != self._epoch:  # The calling thread is in another one.
             with use_epoch(self._epoch):
                 return self.read(indices, now_ns, out)

@@ -50,7 +50,7 @@ class WindowShuffleMapDataset(WindowShuffleBase, BlockMapDataset[T]):
     Args:
         parent: The dataset.
         window_size: Elements of a window, at least 1.
-        seed: Of the first window.
+        seed: The seed of the first window.
 
     Raises:
         ValueError: The size is not positive.
@@ -85,10 +85,11 @@ class WindowShuffleMapDataset(WindowShuffleBase, BlockMapDataset[T]):
         epochs, offsets = epochs_and_offsets(indices, length)
         shuffled = []
         for epoch, offset in zip(epochs.tolist(), offsets.tolist(), strict=True):
-            place = np.array([offset], np.int64)
-            its_seed = seed + epoch * windows
-            (within,) = _core.window_shuffle(place, size, its_seed, length).tolist()
-            shuffled.append(within + epoch * length)
+            epoch_seed = seed + epoch * windows
+            (parent_offset,) = _core.window_shuffle(
+                np.array([offset], np.int64), size, epoch_seed, length
+            ).tolist()
+            shuffled.append(parent_offset + epoch * length)
         return as_indices(shuffled)
 
 
@@ -101,7 +102,7 @@ class WindowShuffleIterDataset(WindowShuffleBase, IterDataset[T]):
     Args:
         parent: The dataset.
         window_size: Elements of a window, at least 1.
-        seed: Of the first window.
+        seed: The seed of the first window.
 
     Raises:
         ValueError: The size is not positive.
@@ -145,10 +146,10 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
     def __init__(self, node: WindowShuffleBase) -> None:
         NodeIterator.__init__(self, node)
         iterators.BlockFeeder.__init__(self, keep_absent=True)
-        # The position before the current window, its number and its length.
-        self._before = self._parent.get_state()
-        self._window = 0
-        self._length = 0
+        # The parent's state before the current window, its number and its length.
+        self._state_before_window = self._parent.get_state()
+        self._window_number = 0
+        self._window_length = 0
         # The elements of an incomplete window after reading it failed.
         self._partial_window: list[T] = []
         # The remaining elements of a restored window.
@@ -156,12 +157,13 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
         self._parent_ended = False
 
     def get_state(self) -> Any:
-        """Return the position before the window, its number, and the place in it."""
-        remaining = self.count_ahead() + len(self._restored_window)
+        """Return the parent's state before the window, its number, the place in it."""
+        remaining = self.count_buffered() + len(self._restored_window)
         return {
-            "parent_window_start_state": copy_state(self._before),
-            "window_index": self._window + (self._length > 0 and remaining == 0),
-            "pos_in_window": self._length - remaining,
+            "parent_window_start_state": copy_state(self._state_before_window),
+            "window_index": self._window_number
+            + (self._window_length > 0 and remaining == 0),
+            "pos_in_window": self._window_length - remaining,
         }
 
     def _check_state(self, state: Any) -> None:
@@ -173,10 +175,10 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
             )
 
     def _go_to(self, state: Any) -> None:
-        self._before = copy_state(state["parent_window_start_state"])
-        self._parent.set_state(copy_state(self._before))
-        self._window = state["window_index"]
-        self._length = 0
+        self._state_before_window = copy_state(state["parent_window_start_state"])
+        self._parent.set_state(copy_state(self._state_before_window))
+        self._window_number = state["window_index"]
+        self._window_length = 0
         self._partial_window, self._restored_window = [], []
         self._parent_ended = False
         self.seek(0)
@@ -185,7 +187,7 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
             window = replay(self._parent, self._node._window_size)
             self._restored_window = self._shuffle(window)[position_in_window:]
             # If no elements are left, the state has the next window's number.
-            self._window -= not self._restored_window
+            self._window_number -= not self._restored_window
 
     def _refill(self, first: int) -> list[Any]:
         """Return the next window, in output order."""
@@ -194,10 +196,10 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
             return window
         if self._parent_ended:
             return []
-        self._window += self._length > 0
-        self._length = 0
+        self._window_number += self._window_length > 0
+        self._window_length = 0
         if not self._partial_window:
-            self._before = self._parent.get_state()
+            self._state_before_window = self._parent.get_state()
         missing = self._node._window_size - len(self._partial_window)
         # `extend` keeps the elements that were read if reading fails.
         self._partial_window.extend(itertools.islice(self._parent, missing))
@@ -206,9 +208,9 @@ class WindowShuffleDatasetIterator(iterators.BlockFeeder, NodeIterator[T]):
 
     def _shuffle(self, window: list[T]) -> list[T]:
         """Shuffle the current window, in reverse order of the permutation."""
-        self._length = len(window)
-        self._parent_ended = self._length < self._node._window_size
+        self._window_length = len(window)
+        self._parent_ended = self._window_length < self._node._window_size
         if not window:
             return []  # Do not check the seed.
-        order = _core.permutation(len(window), self._node._seed + self._window)
+        order = _core.permutation(len(window), self._node._seed + self._window_number)
         return [window[place] for place in order[::-1].tolist()]

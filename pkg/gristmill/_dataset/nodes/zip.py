@@ -60,8 +60,8 @@ class ZipMapDataset(ZipBase, BlockMapDataset[T]):
         lengths = [len(parent) for parent in self._parents]
         if len(set(lengths)) != 1:
             raise ValueError(
-                f"All parents must have the same length, but they have {lengths}."
-                " Slice or repeat them first."
+                f"All parents must have the same length, got {lengths}. Slice or repeat"
+                " them first."
             )
         self._length = lengths[0]
 
@@ -143,17 +143,18 @@ class ZipDatasetIterator(NodeIterator[T]):
                 next(parent, None)
 
     def _raise_at_end(self, number: int) -> NoReturn:
-        """Raise StopIteration or an error after parent `number` ended first."""
+        """Raise StopIteration, or ValueError if parent `number` ended too early."""
         if self._node._strict and number > 0:
             raise ValueError(_length_error(number, "shorter"))
         if self._node._strict:
             missing = object()
-            for other, parent in enumerate(self._parents[1:], start=1):
+            for later, parent in enumerate(self._parents[1:], start=1):
                 if next(parent, missing) is not missing:
-                    raise ValueError(_length_error(other, "longer"))
+                    raise ValueError(_length_error(later, "longer"))
         raise StopIteration
 
 
-def _length_error(number: int, how: str) -> str:
+def _length_error(number: int, comparative: str) -> str:
+    """Return the text of an error about parent `number`, "shorter" or "longer"."""
     others = "argument 1" if number == 1 else f"arguments 1-{number}"
-    return f"ZipIterDataset argument {number + 1} is {how} than {others}"
+    return f"ZipIterDataset argument {number + 1} is {comparative} than {others}"

@@ -56,7 +56,7 @@ class ChainProgram:
 
     Attributes:
         dataset: The last dataset of the chain.
-        numbers: The part of the chain of each stream.
+        numbers: The number of the chain's part that each stream computes.
         parts: The number of parts.
         sequential: Whether the parts are contiguous pieces of the sources.
         options: Options for the chain in addition to its own.
@@ -141,8 +141,8 @@ class ChainProgram:
         return START_POSITION if self.is_start(state) else pack_state(state)
 
     def unpicklable_note(self) -> str:
-        named = [(f"Dataset: {node}", node) for node in _sources_first(self.dataset)]
-        name = first_unpicklable([*named, ("worker_init_fn", self.worker_init_fn)])
+        parts = [(f"Dataset: {node}", node) for node in _sources_first(self.dataset)]
+        name = first_unpicklable([*parts, ("worker_init_fn", self.worker_init_fn)])
         return (
             f"{name or 'The pipeline'} cannot be pickled! Open files, locks and"
             " connections where they are first used, or use"
@@ -174,7 +174,7 @@ class ChainProgram:
 class ChainStream:
     """Computes the outputs of one stream.  See `gristmill._engine.stream.Stream`.
 
-    Batches are made in the memory that `next` is given.
+    Batches are made in memory from the `alloc` of `next`.
     """
 
     def __init__(self, program: ChainProgram, stream: int) -> None:
@@ -197,7 +197,7 @@ class ChainStream:
                 iterator.report_to(self.record_errors)
 
     def _current_position(self) -> Position:
-        """Return the position of the iterator."""
+        """Return the position of the next output."""
         raise NotImplementedError
 
     def next(self, alloc: Alloc | None = None) -> Any:
@@ -231,6 +231,7 @@ class DatasetStream(ChainStream):
 
     def __init__(self, program: ChainProgram, stream: int) -> None:
         super().__init__(program, stream)
+        # The feeds that compute one element at a time until the next output.
         self._limited_feeds: list[PrefetchDatasetIterator[Any]] = []
 
     def _open_iterator(self) -> None:
@@ -342,11 +343,12 @@ class ArithmeticStream(ChainStream):
         (self._feed,) = feeds_of(self._iterator)
         # If a node follows, the feed's elements are not yet outputs.
         self.computes_runs = self._iterator is self._feed
-        # During `next_run`: the index of the first element, and the elements so far.
+        # During `next_run`: the index of the first element, and the elements so far,
+        # which another thread may read.
         self._current_run: tuple[int, list[Any]] | None = None
 
     def _current_position(self) -> Position:
-        return (self._feed.next_index,)
+        return (self._feed.position,)
 
     def seek(self, position: Position) -> None:
         """Set the position of the unit that `restrict_to` begins."""
@@ -357,15 +359,15 @@ class ArithmeticStream(ChainStream):
         self._feed.restrict_to(self.position[0], count)
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        self._current_record.value = self._feed.next_index
+        self._current_record.value = self._feed.position
         return super().next(alloc)
 
     def next_run(self, want: int) -> list[Output]:
-        """Return some of the next `want` outputs, or none if `next` must be called."""
+        """Return up to `want` next outputs, or none if `next` must be called."""
         feed = self._feed
-        if feed.count_ahead():
+        if feed.count_buffered():
             return []
-        first = self._current_record.value = feed.next_index
+        first = self._current_record.value = feed.position
         elements_so_far: list[Any] = []
         self._current_run = first, elements_so_far
         block = feed.take_block(elements_so_far)
@@ -379,15 +381,18 @@ class ArithmeticStream(ChainStream):
     def outputs_so_far(self) -> list[Output]:
         """Return the outputs so far of another thread's `next_run`."""
         run = self._current_run
-        return [] if run is None else self._outputs_of(run[1][:], run[0])
+        if run is None:
+            return []
+        first, elements = run
+        return self._outputs_of(elements[:], first)
 
     def _outputs_of(self, elements: list[Any], first: int) -> list[Output]:
         """Return the outputs of elements from index `first` on, up to an absent one."""
         outputs: list[Output] = []
-        for given, element in enumerate(elements, first + 1):
+        for next_index, element in enumerate(elements, first + 1):
             if element is None and not self._feed.keeps_absent:
                 break
-            outputs.append((element, NO_KEYS, (given,)))
+            outputs.append((element, NO_KEYS, (next_index,)))
         return outputs
 
     def start_prefetch(self) -> None:

@@ -48,5 +48,6 @@ def device_put(
     on_device = ThreadPrefetchIterDataset(
         on_device, prefetch_buffer_size=device_buffer_size
     )
-    on_device._always_ahead = True  # device_put returns before the transfer is done.
+    # jax.device_put returns before the transfer is done.
+    on_device._always_uses_thread = True
     return on_device

@@ -1,4 +1,4 @@
-"""Chooses the numbers of workers and of buffered elements by their size."""
+"""Chooses the numbers of workers and of buffered elements by the elements' size."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def pick_performance_config(
         >>> config.multiprocessing_options.num_workers
         4
     """
-    max_workers_used = (os.cpu_count() or 1) if max_workers is None else max_workers
-    max_buffered_used = MAX_BUFFERED if max_buffer_size is None else max_buffer_size
+    worker_limit = (os.cpu_count() or 1) if max_workers is None else max_workers
+    buffer_limit = MAX_BUFFERED if max_buffer_size is None else max_buffer_size
     # Buffers of to_iter_dataset hold elements of its parent.
     buffered = _find_map_datasets(ds)
-    workers = _count_fitting([ds], ram_budget_mb, max_workers_used, samples_to_check)
+    workers = _count_fitting([ds], ram_budget_mb, worker_limit, samples_to_check)
     buffer_size = _count_fitting(
-        buffered, ram_budget_mb, max_buffered_used, samples_to_check
+        buffered, ram_budget_mb, buffer_limit, samples_to_check
     )
     return PerformanceConfig(
         multiprocessing_options=MultiprocessingOptions(num_workers=workers),
@@ -107,9 +107,9 @@ def _count_fitting(
         )
         return maximum
     size_mb = float(np.mean(sizes)) / MEBIBYTE
-    return (
-        min(int(budget_mb / (size_mb * len(datasets))), maximum) if size_mb else maximum
-    )
+    if not size_mb:
+        return maximum
+    return min(int(budget_mb / (size_mb * len(datasets))), maximum)
 
 
 def _size_bytes(element: Any) -> int:

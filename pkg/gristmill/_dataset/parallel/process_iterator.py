@@ -43,7 +43,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
     def __init__(
         self,
         program: ChainProgram,
-        fixed: bool,
+        has_fixed_streams: bool,
         buffer: int,
         backend: WorkerBackend | None,
     ) -> None:
@@ -51,7 +51,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._ctx.dataset_options = program.options
         self._program = program
         # True if a state must have the same number of streams.
-        self._fixed = fixed
+        self._has_fixed_streams = has_fixed_streams
         policy = program.policy
         self._error_counter: ErrorCounter | None = None
         if policy is not None:
@@ -61,10 +61,11 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         # A worker may compute `buffer` + 2 outputs ahead of the consumer.
         self._buffer = buffer
         self._backend = backend
-        # The argument of `set_workers`.
+        # The last argument of `set_workers`; None before the first call.
         self._workers: int | None = None
         self._run: LocalRun | RemoteRun | None = None
-        # The first position of the run, until the first `next`.
+        # The position at which the run starts; None after the first `next`, when the
+        # run has the position.
         self._start_position: RunPosition | None = RunPosition(
             0, 0, [START_POSITION] * program.streams, [False] * program.streams
         )
@@ -113,15 +114,18 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         if self._error_counter is not None:
             self._error_counter.restart(0)
         # The state sets the number of streams, whatever the number of workers is.
-        states, ended, turn = _split_state(state)
+        states, ended, next_stream = _split_state(state)
         if len(states) != self._program.streams:
             if self._run is not None:
                 self._run.close()
                 self._run = None
             self._first_states.clear()
             self._program = self._program_for_streams(len(states))
-        positions = [self._program.position_of(*one) for one in enumerate(states)]
-        self._restart_at(RunPosition(0, turn, positions, ended))
+        positions = [
+            self._program.position_of(stream, state)
+            for stream, state in enumerate(states)
+        ]
+        self._restart_at(RunPosition(0, next_stream, positions, ended))
 
     def _set_workers(self, workers: int) -> bool:
         if self._program.workers == 0 and self._backend is None:
@@ -185,7 +189,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         return RemoteRun(program, position, options, self._error_counter)
 
     def _program_for_workers(self, workers: int) -> ChainProgram:
-        """Return the pipeline for a number of workers."""
+        """Return the program for a number of workers."""
         # Nodes after this one may have set options since.
         program = dataclasses.replace(
             self._program, options=self._ctx.dataset_options, workers=workers
@@ -202,15 +206,19 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             self._run.restart(_copy(position))
 
     def _program_for_streams(self, streams: int) -> ChainProgram:
-        """Return the program with `streams` streams; raise StateMismatch if fixed."""
+        """Return the program with another number of streams.
+
+        Raises:
+            StateMismatch: The number of streams is fixed.
+        """
         program = self._program
         if streams == program.streams:
             return program
-        if self._fixed or program.parts != program.streams:
+        if self._has_fixed_streams or program.parts != program.streams:
             raise StateMismatch(
-                f"The state has {streams} streams, but the dataset was made with"
-                f" {program.streams}. The number of streams defines the order, so it"
-                " cannot change within a run: leave `streams` out, or set it to"
+                f"The state must have {program.streams} streams, as many as the"
+                f" dataset, got {streams}. The number of streams defines the order, so"
+                " it cannot change within a run: leave `streams` out, or set it to"
                 f" {streams}."
             )
         return dataclasses.replace(program, numbers=range(streams), parts=streams)
@@ -223,21 +231,20 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         return copy_state(self._first_states[stream])
 
     def _get_next_index(self) -> int:
-        return get_next_index(self._open_only_stream("get_next_index"))
+        return get_next_index(self._copy_only_stream("get_next_index"))
 
     def _set_next_index(self, index: int) -> None:
-        iterator = self._open_only_stream("set_next_index")
+        iterator = self._copy_only_stream("set_next_index")
         set_next_index(iterator, index)
         stream_position = self._program.position_of(0, iterator.get_state())
         self._restart_at(RunPosition(0, 0, [stream_position], [False]))
 
-    def _open_only_stream(self, function: str) -> DatasetIterator[Any]:
-        """Return an iterator in this process, at the position of the only stream."""
+    def _copy_only_stream(self, function: str) -> DatasetIterator[Any]:
+        """Return a new iterator in this process, at the only stream's position."""
         if self._program.streams != 1:
             raise NotImplementedError(
-                f"{function} is not supported for InterleaveDatasetIterator with more"
-                f" than one dataset. {self} has {self._program.streams} streams: use"
-                " one worker or one stream."
+                f"{function} needs an iterator with 1 stream, got {self}. Pass"
+                " streams=1 to `mp_prefetch`."
             )
         iterator = self._program.iterator(0)
         (stream_position,) = self._position.positions
@@ -256,9 +263,9 @@ def _split_state(state: Any) -> tuple[list[Any], list[bool], int]:
         indices = list(state["iterators_in_use_indices"])
         states = list(state["iterators_in_use_states"])
         ended = [_as_bool(number) for number in state["exhausted"]]
-        turn = operator.index(state["next_index_in_cycle"])
+        next_stream = operator.index(state["next_index_in_cycle"])
         operator.index(state["next_index_in_datasets"])
-        futures = state.get("future_states")
+        future_states = state.get("future_states")
     except (AttributeError, LookupError, TypeError) as error:
         raise StateMismatch(
             "Expected the state of a dataset with `mp_prefetch` or"
@@ -267,14 +274,16 @@ def _split_state(state: Any) -> tuple[list[Any], list[bool], int]:
             " saved it. If that chain has no workers, pass `streams` to `mp_prefetch`."
         ) from error
     streams = len(indices)
-    whole = indices == list(range(streams)) and not futures
-    if not whole or not len(states) == len(ended) == streams > turn >= 0:
+    has_all_streams = indices == list(range(streams)) and not future_states
+    has_same_lengths = len(states) == len(ended) == streams
+    if not (has_all_streams and has_same_lengths and 0 <= next_stream < streams):
         raise StateMismatch(
             f"The state must have one position for each of {streams} streams, got"
-            f" indices {indices}, {len(states)} states, exhausted {ended}, next {turn},"
-            f" future states {futures!r:.200}. Restore it to the chain that saved it."
+            f" indices {indices}, {len(states)} states, exhausted {ended}, next"
+            f" {next_stream}, future states {future_states!r:.200}. Restore it to the"
+            " chain that saved it."
         )
-    return states, ended, turn
+    return states, ended, next_stream
 
 
 def _as_bool(number: Any) -> bool:

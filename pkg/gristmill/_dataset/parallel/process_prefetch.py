@@ -99,7 +99,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         super().__init__()
         self._options = options
         self._backend = backend
-        self._fixed = streams is not None
+        self._has_fixed_streams = streams is not None
         parts = options.num_workers if streams is None else streams
         check_parts(dataset, parts)
         policy_of(dataset)  # Raises if parts of the chain have different ones.
@@ -124,7 +124,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
     def __iter__(self) -> DatasetIterator[T]:
         return ProcessPrefetchDatasetIterator(
             dataclasses.replace(self._program, epoch=epoch_context.epoch),
-            self._fixed,
+            self._has_fixed_streams,
             self._options.per_worker_buffer_size,
             self._backend,
         )
@@ -161,7 +161,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         if self._backend is not None:
             raise NotTriedError("the chain runs in actors of a cluster.")
         program = self._program
-        keeps_states = self._fixed or not program.owned
+        keeps_states = self._has_fixed_streams or not program.owned
         if keeps_states and program.owned and count > program.streams:
             raise NotTriedError(
                 f"each of the {program.streams} streams is one worker's."

@@ -42,7 +42,7 @@ from gristmill._dataset.nodes.zip import ZipBase
 from gristmill._hot import tree
 from gristmill._hot.block_call import BlockCall
 
-# The number of a record's source in the chain, and what the source is asked for.
+# The number of each record's source in the chain, and the record's key in the source.
 Ids = npt.NDArray[np.void]
 IDS_DTYPE = np.dtype([("source", np.int64), ("key", np.int64)])
 # The feature of packed elements that has their ids.
@@ -56,7 +56,7 @@ class TracedElement:
 
     Attributes:
         element: The element.
-        rows: The ids of each of its rows, or of the one element that it is.
+        rows: The ids of each of its rows; a single element has one row.
     """
 
     __slots__ = ("element", "rows")
@@ -111,8 +111,8 @@ class TracedSourceDataset(BlockMapDataset[Any]):
         self._traced_source = part
 
     def _record(self, index: int) -> int | None:
-        found = record_of(self._traced_source, index)
-        return index % len(self) if found is None else found
+        record = record_of(self._traced_source, index)
+        return index % len(self) if record is None else record
 
     def _block(self, indices: Indices) -> list[Any]:
         elements = block_of(self._traced_source, indices)
@@ -135,10 +135,10 @@ class ChainTracer:
         """Return a copy of a chain whose elements are `TracedElement`.
 
         Raises:
-            TypeError: The records of a node's elements are not known.
+            TypeError: The records of a node's elements cannot be traced.
         """
         if dataset._KIND == "transport":
-            return dataset  # What its workers compute was copied before.
+            return dataset  # The chain of its workers was copied before.
         if isinstance(dataset, InterleaveIterDataset):
             return self._trace_interleaved(dataset)
         if not dataset._parents or not is_ours(dataset):
@@ -213,8 +213,8 @@ def _trace_block_map(dataset: Any, copied: Any) -> Any:
         results = call.function([each.element for each in elements])
         rows = [each.rows for each in elements]
         return [
-            None if result is None else TracedElement(result, own)
-            for result, own in zip(results, rows, strict=False)
+            None if result is None else TracedElement(result, element_rows)
+            for result, element_rows in zip(results, rows, strict=False)
         ]
 
     copied._call = BlockCall(call_traced, call.size)
@@ -328,7 +328,7 @@ def _trace_pack(dataset: Any, copied: Any) -> Any:
         columns=(*layout.columns, column),
         **changed_fields,
     )
-    return _pack_ids(copied, lambda ids: ids, lambda found: found)
+    return _pack_ids(copied, lambda ids: ids, lambda rows: rows)
 
 
 def _trace_concat_split(dataset: Any, copied: Any) -> Any:

@@ -113,5 +113,5 @@ class _SingleThreadCopier:
         fields |= {"dataset": self.copy(program.dataset), "workers": 0}
         copied = copy.copy(dataset)
         copied._program = ChainProgram(**fields)
-        copied._place = None
+        copied._backend = None
         return copied

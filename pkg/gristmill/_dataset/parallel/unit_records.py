@@ -16,10 +16,11 @@ from gristmill._engine.program import RUN_RECORDS
 
 
 def records_of_unit(dataset: IterDataset[Any]) -> int | None:
-    """Return the elements of a unit: one batch, or a run of small outputs.
+    """Return the number of elements of a unit: one batch, or a run of small outputs.
 
-    Returns None if positions do not follow from arithmetic.  A function may still
-    return None for an absent element.  Then the outputs after it are computed again.
+    The elements are those of the `MapDataset` that the chain reads by index.  Returns
+    None if positions do not follow from arithmetic.  A function may still return None
+    for an absent element.  Then the outputs after it are computed again.
     """
     records, node = _output_records(dataset)
     if type(node) is not PrefetchIterDataset:
@@ -39,7 +40,7 @@ def is_batch(dataset: IterDataset[Any]) -> bool:
 
 
 def _output_records(dataset: IterDataset[Any]) -> tuple[int, Any]:
-    """Return a node, and the number of its elements that make one output."""
+    """Return the number of a node's elements that make one output, and the node."""
     records = 1
     node: Any = dataset
     while is_ours(node) and node._elements_per_output is not None:
