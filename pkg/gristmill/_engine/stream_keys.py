@@ -26,8 +26,8 @@ class SamplerDraws(dict[int, "np.random.Generator | None"]):
 
 
 # Consecutive records of a stream: the keys for the source (int64, -1 for a key that is
-# not an int64), the global indices (int64), and the sampler's original keys if any of
-# them is not an int64, else None.
+# not an int64), the global indices (int64), and the names: the keys as the sampler
+# returned them if one of them is not an int64, else None.
 RecordKeys = tuple[Int64Array, Int64Array, list[Any] | None]
 
 
@@ -163,12 +163,17 @@ class StreamKeys:
             return key
 
     def candidates(self, position: int) -> Iterator[Any]:
-        """Yield the keys of records to try as substitutes of one, best first."""
-        for other in substitute_candidates(position, self.length):
-            yield from self.source_keys(other, 1)
+        """Yield the keys of records to try as substitutes for one, best first."""
+        for candidate in substitute_candidates(position, self.length):
+            yield from self.source_keys(candidate, 1)
 
     def renew_generator(self, position: int, index: int) -> None:
-        """Undo the draws of the record at `position`, which has a global index."""
+        """Undo the draws of the record at `position`.
+
+        Args:
+            position: The position in the stream.
+            index: The global index of that record.
+        """
         if not self._in_blocks:
             self._sampler_draws[index] = self.metadata(position).rng
 
@@ -212,8 +217,8 @@ class StreamKeys:
             names.append(self.key_of(metadata))
         keys = [as_number(name) for name in names]
         exact = all(type(n) is int and n == k for n, k in zip(names, keys, strict=True))
-        odd = None if exact else names
-        return np.array(keys, np.int64), np.array(indices, np.int64), odd
+        key_array, index_array = np.array(keys, np.int64), np.array(indices, np.int64)
+        return key_array, index_array, None if exact else names
 
 
 def first_records(records: RecordKeys, count: int) -> RecordKeys:
@@ -225,6 +230,6 @@ def first_records(records: RecordKeys, count: int) -> RecordKeys:
 
 
 def name_of(records: RecordKeys, number: int) -> Any:
-    """Return the original key of one of some records, as the sampler returned it."""
+    """Return the key of record number `number`, as the sampler returned it."""
     keys, _, names = records
     return keys[number] if names is None else names[number]
