@@ -229,7 +229,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
             lambda first, count: range(first, first + count),
             self._length,
             look_ahead=self._look_ahead,
-            least=self._min_block,
+            min_records=self._min_block,
         )
 
     def take_block(self, out: list[Any]) -> list[Any]:
