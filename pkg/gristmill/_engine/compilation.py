@@ -36,7 +36,7 @@ PROGRAM_MODULES.append(__name__)
 # Operations that return an unknown number of elements.
 _UNCOUNTED = (transforms.Filter, transforms.FlatMap, transforms.BucketBatch)
 # The limit for an epoch's first index: the indices of the epoch must fit into 64 bits.
-MOST_INDICES = 1 << 62
+MAX_FIRST_INDEX = 1 << 62
 
 
 class LoaderProgram(Program):
@@ -121,9 +121,9 @@ def in_epoch(program: LoaderProgram, epoch: int) -> LoaderProgram:
             f" none. Define it so that {name}()[index] depends on the epoch."
         )
     first = sampler._first_index(epoch)
-    if first >= MOST_INDICES:
+    if first >= MAX_FIRST_INDEX:
         raise OverflowError(
-            f"The first index of epoch {epoch} must be below {MOST_INDICES}, got"
+            f"The first index of epoch {epoch} must be below {MAX_FIRST_INDEX}, got"
             f" {first}. Pass a smaller epoch."
         )
     return dataclasses.replace(program, sampler=sampler._endless(), first_index=first)

@@ -83,8 +83,8 @@ def find_own(filenames: Sequence[str]) -> list[bool]:
     """
     is_own: list[bool] = []
     for filename in filenames[:-1]:
-        waits = filename.endswith(FUTURES) and bool(is_own) and is_own[-1]
-        is_own.append(waits or filename.startswith((PACKAGE, *COMPILED)))
+        is_waiting = filename.endswith(FUTURES) and bool(is_own) and is_own[-1]
+        is_own.append(is_waiting or filename.startswith((PACKAGE, *COMPILED)))
     return [*is_own, False]
 
 
@@ -97,12 +97,12 @@ def _own(entries: list[types.TracebackType]) -> set[types.TracebackType]:
 def _without(
     own: set[types.TracebackType], entries: list[types.TracebackType]
 ) -> types.TracebackType | None:
-    left: types.TracebackType | None = None
+    remaining: types.TracebackType | None = None
     for entry in reversed(entries):
         if entry not in own:
             place = (entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-            left = types.TracebackType(left, *place)
-    return left
+            remaining = types.TracebackType(remaining, *place)
+    return remaining
 
 
 def entries_of(

@@ -94,7 +94,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
             data_loader._error_policy, pipeline.data_source
         )
         epoch = data_loader._epoch
-        start = pipeline.start(workers, program.streams, epoch)
+        start = pipeline.origin(workers, program.streams, epoch)
         self._run = data_loader._run(start, self._error_counter)
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
