@@ -137,8 +137,8 @@ def changes_with_epoch(program: LoaderProgram, operations: Sequence[Any]) -> boo
     if sampler._num_epochs != 1:
         return False
     kinds = (*RANDOM, legacy.RandomMapOperation)
-    draws = any(isinstance(op, kinds) for op in operations)
-    return sampler._shuffle or (draws and sampler.seed is not None)
+    has_random_steps = any(isinstance(op, kinds) for op in operations)
+    return sampler._shuffle or (has_random_steps and sampler.seed is not None)
 
 
 def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
@@ -150,13 +150,13 @@ def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
 
 
 def _needs_records(operations: Sequence[Any]) -> bool:
-    batched = False
+    follows_batch = False
     for op in operations:
         if is_legacy(op) or isinstance(op, transforms.FlatMap):
             return True
-        if batched and isinstance(op, NEED_METADATA):
+        if follows_batch and isinstance(op, NEED_METADATA):
             return True
-        batched = batched or isinstance(op, BATCHES)
+        follows_batch = follows_batch or isinstance(op, BATCHES)
     return False
 
 
