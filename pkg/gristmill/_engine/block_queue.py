@@ -56,9 +56,9 @@ class BlockQueue:
         self._blocks = blocks
         self._keys = keys
         threads, ahead = int(options.num_threads), int(options.prefetch_buffer_size)
-        uses_threads = ahead > 0 and blocks.by_threads
-        self._ahead = ahead if look_ahead and threads and uses_threads else 0
-        self._threads_if_slow = threads if uses_threads else 0
+        allowed = ahead > 0 and blocks.by_threads
+        self._ahead = ahead if look_ahead and threads and allowed else 0
+        self._threads_if_slow = threads if allowed else 0
         max_if_fast = min(threads, blocks.threads_if_fast)
         self._threads_if_fast = max_if_fast if self._ahead else 0
         self._threads = self._threads_if_fast

@@ -101,8 +101,8 @@ class Reading:
         keys_of: Called with (position, count); returns the source's keys there.
         length: The number of records of the stream.
         look_ahead: Whether to read ahead.
-        min_records: The number of records that a probe reads at a time, if the source
-            has no ``__getitems__``.
+        min_block: The number of records that the caller reads together at least, if
+            there are as many.
     """
 
     def __init__(
@@ -112,17 +112,17 @@ class Reading:
         keys_of: KeysOf,
         length: int,
         look_ahead: bool,
-        min_records: int = 1,
+        min_block: int = 1,
     ) -> None:
         self._source = source
         self._keys_of = keys_of
         self._length = length
-        self._min_records = min_records
+        self._min_block = min_block
         self._threads = int(options.num_threads)
         self._looks_ahead = look_ahead
         self._ahead = int(options.prefetch_buffer_size) if look_ahead else 0
         enabled = options.num_threads > 0 and options.prefetch_buffer_size > 0
-        self._uses_threads = enabled and getattr(source, "by_threads", True)
+        self._allowed = enabled and getattr(source, "by_threads", True)
         self._in_blocks = hot_run.reads_together(type(source))
         self._probe = SlowProbe(SLOW_READ_S, PROBED_READS, BLOCKS_BETWEEN_PROBES)
         needs_named_threads = threads.reads_thread_name(source) or getattr(
@@ -152,7 +152,7 @@ class Reading:
         returns the elements up to the first failed read, and its exception.  If later
         reads are slow, returns only the first elements, at least one.
         """
-        if not self._uses_threads:
+        if not self._allowed:
             return None
         probe = self._probe
         if (left := probe.left) and not (probe.waits or self._futures):
@@ -184,7 +184,7 @@ class Reading:
 
     def start(self, position: int) -> None:
         """Begin to read ahead from `position`, even if the source may not block."""
-        if self._uses_threads and self._ahead:
+        if self._allowed and self._ahead:
             self._look_ahead(position)
 
     def probe_soon(self) -> None:
@@ -214,12 +214,12 @@ class Reading:
         elements: list[Any] = []
         # Without look-ahead, other workers compute units of this stream, too, and the
         # records of a unit should not wait for each other.
-        reads_all = self._in_blocks and self._looks_ahead
-        max_records = len(keys) if reads_all else self._min_records
+        together = self._in_blocks and self._looks_ahead
+        most = len(keys) if together else self._min_block
         decided = False
         while len(elements) < len(keys) and not decided:
             remaining = keys[len(elements) :]
-            count = min(len(remaining), max_records)
+            count = min(len(remaining), most)
             result = self._watched_read(position + len(elements), remaining, count)
             if result is None:
                 return None

@@ -55,24 +55,24 @@ def serve(
 ) -> None:
     """Compute units until there are no more; see `parent.setup` for the arguments."""
     _core.keep_freed_memory()
-    worker_end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
-    share_among(worker_end.workers)
+    end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
+    share_among(end.workers)
     try:
         packing.reopen_files()
         worker_stacks.dump_at_signal(os.fstat(arena_fd).st_ino, worker)
-        server = Server(program, worker_end, worker, worker_end.workers)
+        server = Server(program, end, worker, end.workers)
     except BaseException:
-        worker_end.set_startup_error(traceback.format_exc())
+        end.set_startup_error(traceback.format_exc())
         raise
     times = StageTimes()
-    while unit := worker_end.claim():
+    while unit := end.claim():
         times.calls_until_measured -= 1
         if times.calls_until_measured:
             server.compute(unit)
         else:
             with times.measuring() as measured:
                 measured.outputs += server.compute(unit, is_measured=True)
-            worker_end.publish_status(times.text())
+            end.publish_status(times.text())
         if started_fd >= 0:
             os.close(started_fd)
             started_fd = -1

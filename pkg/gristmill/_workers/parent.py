@@ -59,10 +59,10 @@ def setup(entry: str, main: Sequence[str] = (), *, name: str = WORKER_NAME) -> b
             or, if it starts threads, once in each worker. All share the descriptor, so
             ``load`` must not use the file position. ``serve(program, arena_fd,
             slot_request_fd, started_fd, worker, generation)`` runs a worker until it
-            returns: arena_fd is the shared memory, slot_request_fd the eventfd that
-            wakes the parent, worker the worker's number, and generation counts the
-            workers with that number. It closes started_fd after the first output, so
-            that more workers may begin. ``run_main(text)`` runs the main program again.
+            returns. It closes started_fd after the first output, so that more workers
+            may begin. ``run_main(text)`` runs the main program again.
+            ``serve`` gets the shared memory, the eventfd that wakes the parent, its end
+            of a pipe, the worker's number, and the count of processes that had it.
         main: The `main_module.description` of the main program. If it is empty,
             workers get the `settings` of this process.
         name: The name of the worker processes; ``{}`` is the worker's number.

@@ -229,7 +229,7 @@ class PrefetchDatasetIterator(iterators.BlockFeeder, CheckedIterator[T]):
             lambda first, count: range(first, first + count),
             self._length,
             look_ahead=self._look_ahead,
-            min_records=self._min_block,
+            min_block=self._min_block,
         )
 
     def take_block(self, out: list[Any]) -> list[Any]:
