@@ -184,8 +184,8 @@ class BucketStream(NativeStream):
             elements = [*self._replace_record(error, records, 0)]
         if len(elements) != 1:
             raise StateMismatch(
-                f"Record {position} of a stream must give one element, since an element"
-                f" of it waits for its batch in the state, but gave {len(elements)}."
-                f" {OTHER_PIPELINE}"
+                f"Record {position} of a stream must give one element, got"
+                f" {len(elements)}: the state has an element of it that waits for its"
+                f" batch. {OTHER_PIPELINE}"
             )
         return WaitingElement(position, self._key_of(parts), elements[0])

@@ -117,8 +117,8 @@ def in_epoch(program: LoaderProgram, epoch: int) -> LoaderProgram:
     if not isinstance(sampler, SAMPLERS):
         name = type(sampler).__name__
         raise TypeError(
-            f"The sampler must have set_epoch(epoch) for epoch {epoch}, but {name} has"
-            f" none. Define it so that {name}()[index] depends on the epoch."
+            f"sampler must have set_epoch(epoch) for epoch {epoch}, got a {name}"
+            f" without it. Define it so that {name}()[index] depends on the epoch."
         )
     first = sampler._first_index(epoch)
     if first >= MAX_FIRST_INDEX:

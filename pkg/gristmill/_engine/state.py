@@ -125,9 +125,8 @@ def decode(pipeline: SavedPipeline, text: bytes, validate: bool = True) -> RunPo
         )
     if extra.get("format", FORMAT) not in (FORMAT, EPOCH_FORMAT):
         raise StateMismatch(
-            f"Checkpoint has gristmill format {extra['format']}, but this version reads"
-            f" formats up to {EPOCH_FORMAT}. Use the version that wrote it, or a newer"
-            " one."
+            f"Checkpoint has gristmill format {extra['format']}, expected at most"
+            f" {EPOCH_FORMAT}. Use the version that wrote it, or a newer one."
         )
     try:
         if validate and not pipeline.program.flat_maps:
@@ -141,7 +140,7 @@ def decode(pipeline: SavedPipeline, text: bytes, validate: bool = True) -> RunPo
         ]
         if "waiting" in extra:
             if pipeline.program.buckets is None:
-                raise ValueError("'waiting' needs a BucketBatch")
+                raise ValueError("'waiting' is only for pipelines with a BucketBatch")
             pairs = zip(position.positions, extra["waiting"], strict=True)
             position.positions = [
                 (*stream_position, *waiting) for stream_position, waiting in pairs
@@ -180,9 +179,9 @@ def check_streams(position: RunPosition, streams: int | None) -> None:
     """
     if streams is not None and streams != position.streams:
         raise StateMismatch(
-            f"Checkpoint has {position.streams} streams, but the loader has "
-            f"streams={streams}. The number of streams defines the order, so it cannot "
-            f"change within a run. Leave streams out, or pass {position.streams}."
+            f"streams must be {position.streams}, as in the checkpoint, got {streams}. "
+            "The number of streams defines the order, so it cannot change within a "
+            f"run. Leave streams out, or pass {position.streams}."
         )
 
 

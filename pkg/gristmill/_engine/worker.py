@@ -253,8 +253,8 @@ class Server:
             if length > capacity:
                 raise ValueError(
                     f"The position of stream {number} must have at most {8 * capacity}"
-                    f" bytes, but has {8 * length} bytes after this output. Keep less"
-                    " in the state of the pipeline's iterators, or run it without"
+                    f" bytes, got {8 * length} bytes after this output. Keep less in"
+                    " the state of the pipeline's iterators, or run it without"
                     " workers."
                 )
             if self._tolerant:
