@@ -150,6 +150,7 @@ def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
 
 
 def _needs_records(operations: Sequence[Any]) -> bool:
+    """Return whether the operations run over `Record` objects, see `record_stream`."""
     follows_batch = False
     for op in operations:
         if is_legacy(op) or isinstance(op, transforms.FlatMap):
@@ -185,10 +186,10 @@ def _shard_length(sampler: Any, shard: ShardOptions) -> int:
     Without drop_remainder, the first shards get one more.
     """
     total = _sampler_length(sampler)
-    whole, rest = divmod(total, shard.shard_count)
-    if not shard.drop_remainder and shard.shard_index < rest:
-        return whole + 1
-    return whole
+    quotient, remainder = divmod(total, shard.shard_count)
+    if not shard.drop_remainder and shard.shard_index < remainder:
+        return quotient + 1
+    return quotient
 
 
 def _sampler_length(sampler: Any) -> int:

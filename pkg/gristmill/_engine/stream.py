@@ -159,8 +159,8 @@ def to_outputs(first: int, keys: Int64Array, elements: list[Any]) -> list[Output
         elements: One element of each record.
     """
     return [
-        (element, keys[place : place + 1], (first + place + 1,))
-        for place, element in enumerate(elements)
+        (element, keys[offset : offset + 1], (first + offset + 1,))
+        for offset, element in enumerate(elements)
     ]
 
 

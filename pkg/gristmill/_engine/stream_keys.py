@@ -111,7 +111,7 @@ class StreamKeys:
     def _fill(self, first: int, count: int) -> None:
         """Cache the keys of at least `count` positions from `first` on."""
         size = min(max(count, KEY_BLOCK), self.length - first)
-        self._cached = self._block(first, size)
+        self._cached = self._compute_block(first, size)
         self._cached_at = first
 
     def window_left(self, position: int) -> int:
@@ -132,7 +132,7 @@ class StreamKeys:
         They end before a position for which a sampler of the user's fails.
         """
         if self._in_blocks:
-            block: list[Any] = self._block(first, count)[0].tolist()
+            block: list[Any] = self._compute_block(first, count)[0].tolist()
             return block
         keys: list[Any] = []
         for position in range(first, first + count):
@@ -183,7 +183,8 @@ class StreamKeys:
         local = self._stream + position * program.streams
         return program.first_index + local * shard.shard_count + shard.shard_index
 
-    def _block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
+    def _compute_block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
+        """Return the keys and global indices at `count` positions from `first` on."""
         program, start = self._program, self._index(first)
         stride = program.streams * program.shard.shard_count
         try:
@@ -196,6 +197,7 @@ class StreamKeys:
         return keys, np.arange(start, start + stride * count, stride, dtype=np.int64)
 
     def _by_metadata(self, first: int, count: int) -> RecordKeys:
+        """Return `records` of a sampler that returns one record at a time."""
         names: list[Any] = []
         indices: list[int] = []
         draws = self._sampler_draws

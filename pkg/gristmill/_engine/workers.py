@@ -206,10 +206,10 @@ def usage_of(scheduler: _core.Scheduler, program: Any) -> LocalStats:
         program: The program that they run.  Only its ``stages`` is used.
     """
     workers, texts = [], []
-    for (pid, *_), (busy_ns, idle_ns, outputs, size, text) in zip(
+    for (pid, *_), (busy_ns, idle_ns, outputs, nbytes, text) in zip(
         scheduler.processes(), scheduler.counts(), strict=False
     ):
-        stats = LocalWorkerStats(pid, busy_ns / 1e9, idle_ns / 1e9, outputs, size)
+        stats = LocalWorkerStats(pid, busy_ns / 1e9, idle_ns / 1e9, outputs, nbytes)
         workers.append(stats)
         texts.append(text)
     stages = stage_times.mean_times(stage_times.sum_texts(texts))

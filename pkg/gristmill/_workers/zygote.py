@@ -127,6 +127,7 @@ class Zygote:
         send_failure(self._supervisor, self._group, reason)
 
     def _serve(self) -> None:
+        """Start the requested workers until the supervisor is gone."""
         while True:
             check_ms = round(_IDLE_CHECK_S * 1e3) if self._start_requests else None
             for ready in self._workers.wait(check_ms):
